@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs_abi.h - the binary interface between a gmsfs mount and its clients
+ *
+ * Two things cross it: ioctls on files of the mount, and messages on the SOCK_SEQPACKET socket
+ * `.fds` at the mount's root, where a ticket is exchanged for descriptors. The daemon and libgmsfs
+ * include this header; other languages may transcribe it.
+ *
+ * Rules: fixed-width fields, host byte order, no pointers, explicit padding (must be zero). The
+ * daemon dispatches by _IOC_NR alone: a shorter payload than it knows is extended by zeros, a
+ * longer one must end in zeros (else E2BIG), and only the bytes that the caller has room for are
+ * answered. New fields are appended; a field's meaning never changes. FUSE bounds a payload at
+ * 16,383 bytes (_IOC_SIZEBITS is 14).
+ */
+#ifndef GMSFS_ABI_H
+#define GMSFS_ABI_H
+
+#include <linux/ioctl.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define GMSFS_STATIC_ASSERT(x, m) static_assert(x, m)
+#else
+#define GMSFS_STATIC_ASSERT(x, m) _Static_assert(x, m)
+#endif
+
+#define GMSFS_ABI_VERSION 1u
+
+#define GMSFS_NAME_MAX     255u /* bytes of an encoded file name, and of a tag */
+#define GMSFS_KEY_MAX      255u /* bytes of a metadata key; its encoded name is bounded as well */
+#define GMSFS_VALUE_MAX    (1u << 20) /* bytes of a metadata value */
+#define GMSFS_PUT_DATA_MAX 15360u     /* key and value together in one METADATA_PUT/GET */
+#define GMSFS_BATCH_MAX    253u       /* descriptors in one message: the kernel's SCM_MAX_FD */
+
+#define GMSFS_TIMEOUT_FOREVER UINT64_MAX
+#define GMSFS_SLOT_NONE       UINT64_MAX /* an unbound metadata entry */
+
+enum gmsfs_mode {
+    GMSFS_MODE_NONE = 0,
+    GMSFS_MODE_RO = 1,
+    GMSFS_MODE_RW = 2,
+    GMSFS_MODE_RW_OR_RO = 3, /* asked for, never granted */
+};
+
+enum gmsfs_state {
+    GMSFS_STATE_EMPTY = 0,
+    GMSFS_STATE_RW = 1,
+    GMSFS_STATE_COMMITTED = 2,
+    GMSFS_STATE_RO = 3,
+    GMSFS_STATE_LAYOUT_COMMITTED = 4,
+};
+
+/* INFO: on any open file of a store. Looks, never waits. */
+struct gmsfs_ioc_info {
+    uint8_t store_id[16];
+    uint8_t layout_hash[16]; /* zeros when `committed` is 0 */
+    uint8_t device_uuid[16];
+    uint8_t group[16]; /* of the last commit; zeros if none */
+    uint64_t generation;
+    uint64_t session;     /* of this file; 0: none */
+    uint64_t allocations; /* of what this file may see: working copy in its own RW session */
+    uint64_t entries;
+    uint64_t total_bytes; /* sum of aligned sizes */
+    uint64_t granularity_bytes;
+    uint64_t readers;
+    uint64_t writers_waiting;
+    uint32_t mode;  /* enum gmsfs_mode of this file's session */
+    uint32_t state; /* enum gmsfs_state */
+    uint32_t committed;
+    uint32_t abi_version;
+    uint8_t token[16]; /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
+};
+
+#define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
+
+/* ACQUIRE: on a `ctl` opened for reading (RO) or writing (RW, RW_OR_RO). Waits. */
+struct gmsfs_ioc_acquire {
+    uint32_t mode;           /* in: enum gmsfs_mode; out: RO or RW as granted */
+    uint32_t flags;          /* in: GMSFS_ACQUIRE_* */
+    uint64_t timeout_ms;     /* in: 0 tries once (EAGAIN), GMSFS_TIMEOUT_FOREVER never gives up */
+    uint64_t reserve_bytes;  /* in: must be 0 so far, else EOPNOTSUPP */
+    uint64_t session;        /* out */
+    uint64_t generation;     /* out */
+    uint64_t count;          /* out: allocations behind the ticket */
+    uint8_t token[16];       /* out: for JOIN and GMSFS_SESSION */
+    uint8_t ticket[16];      /* out: with GMSFS_ACQUIRE_EXPORT */
+    uint8_t store_id[16];    /* out */
+    uint8_t layout_hash[16]; /* out: zeros in RW */
+};
+
+/* JOIN: on a `ctl` without a session. A token of an RW session needs a writable handle. */
+struct gmsfs_ioc_join {
+    uint8_t token[16]; /* in */
+    uint64_t session;  /* out */
+    uint32_t mode;     /* out */
+    uint32_t pad;
+};
+
+#define GMSFS_ALLOC_NOWAIT (1u << 0) /* ENOMEM at once instead of waiting for memory */
+
+/* ALLOC: on a writable handle of an RW session. Waits for memory up to -o alloc_timeout. */
+struct gmsfs_ioc_alloc {
+    uint64_t size_bytes;   /* in: of each, > 0; out: aligned size */
+    uint64_t slot;         /* out: of the first; the others follow by one */
+    uint64_t rank;         /* out: of the first */
+    uint32_t count;        /* in: 1.., all or nothing */
+    uint32_t flags;        /* in: GMSFS_ALLOC_* */
+    uint32_t mem_class;    /* in: must be 0 so far, else EOPNOTSUPP */
+    uint32_t handle_types; /* in: must be 0 so far, else EOPNOTSUPP */
+    char tag[256];         /* in: NUL-terminated UTF-8, may be empty */
+    char name[256];        /* in: first name or "" for aNNNNNN by slot; out: the first name. With
+                            * count > 1 a given name must end in decimal digits, which count up */
+};
+
+struct gmsfs_ioc_free {
+    uint64_t slot; /* in */
+};
+
+#define GMSFS_EXPORT_WRITABLE (1u << 0) /* needs an RW session and a writable handle */
+
+/* EXPORT: on an open allocation (that one), or on a session's handle (ranks first..first+count). */
+struct gmsfs_ioc_export {
+    uint64_t first;       /* in: rank */
+    uint64_t count;       /* in: 0 = all from first; out: how many */
+    uint64_t total_bytes; /* out: sum of aligned sizes */
+    uint64_t generation;  /* out */
+    uint32_t flags;       /* in: GMSFS_EXPORT_* */
+    uint32_t pad;
+    uint8_t ticket[16]; /* out: single use, seconds */
+};
+
+/* METADATA_PUT / GET / DELETE: `data` holds key, then value, without terminators. */
+struct gmsfs_ioc_metadata {
+    uint64_t slot;        /* PUT in, GET out: GMSFS_SLOT_NONE = unbound */
+    uint64_t rank;        /* GET out: GMSFS_SLOT_NONE = unbound */
+    uint64_t offset;      /* PUT in, GET out: bytes into the allocation */
+    uint32_t key_bytes;   /* in */
+    uint32_t value_bytes; /* PUT in; GET out: the value's size. If it does not fit: EFBIG */
+    uint8_t data[GMSFS_PUT_DATA_MAX];
+};
+
+#define GMSFS_COMMIT_STAY  (1u << 0) /* the session stays on as a reader */
+#define GMSFS_COMMIT_GROUP (1u << 1) /* `group` is set */
+
+struct gmsfs_ioc_commit {
+    uint32_t flags; /* in */
+    uint32_t mode;  /* out: RO with STAY, else NONE */
+    uint64_t generation;
+    uint8_t group[16];
+    uint8_t layout_hash[16];
+};
+
+/* ABORT */
+struct gmsfs_ioc_abort {
+    uint32_t rolled_back; /* out: 1 = the committed layout is back, 0 = the store is EMPTY */
+    uint32_t pad;
+};
+
+/* APPLY: apply the bulk document gathered by write(2) on this `ctl`. */
+struct gmsfs_ioc_apply {
+    uint64_t applied; /* out: entries applied */
+    int32_t error;    /* out: 0 or a negative errno; the ioctl itself then returns 0 */
+    uint32_t pad;
+    uint64_t culprit; /* out: index of the entry at fault, UINT64_MAX: the document itself */
+};
+
+#define GMSFS_IOC_INFO            _IOWR('G', 1, struct gmsfs_ioc_info)
+#define GMSFS_IOC_ACQUIRE         _IOWR('G', 2, struct gmsfs_ioc_acquire)
+#define GMSFS_IOC_JOIN            _IOWR('G', 3, struct gmsfs_ioc_join)
+#define GMSFS_IOC_RELEASE         _IO('G', 4)
+#define GMSFS_IOC_ALLOC           _IOWR('G', 5, struct gmsfs_ioc_alloc)
+#define GMSFS_IOC_FREE            _IOWR('G', 6, struct gmsfs_ioc_free)
+#define GMSFS_IOC_CLEAR           _IO('G', 7)
+#define GMSFS_IOC_EXPORT          _IOWR('G', 8, struct gmsfs_ioc_export)
+#define GMSFS_IOC_METADATA_PUT    _IOWR('G', 9, struct gmsfs_ioc_metadata)
+#define GMSFS_IOC_METADATA_GET    _IOWR('G', 10, struct gmsfs_ioc_metadata)
+#define GMSFS_IOC_METADATA_DELETE _IOWR('G', 11, struct gmsfs_ioc_metadata)
+#define GMSFS_IOC_COMMIT          _IOWR('G', 12, struct gmsfs_ioc_commit)
+#define GMSFS_IOC_ABORT           _IOWR('G', 13, struct gmsfs_ioc_abort)
+#define GMSFS_IOC_APPLY           _IOWR('G', 14, struct gmsfs_ioc_apply)
+
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 160, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_free) == 8, "free");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_export) == 56, "export");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_metadata) == 15392, "metadata");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_commit) == 48, "commit");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_abort) == 8, "abort");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_apply) == 24, "apply");
+
+/* ---- `.fds`: SOCK_SEQPACKET ---------------------------------------------------------------- */
+
+enum gmsfs_fds_op {
+    GMSFS_FDS_REDEEM = 1,  /* exchange a ticket for its descriptors */
+    GMSFS_FDS_UNMOUNT = 2, /* root or the daemon's uid: unmount if nobody holds a file */
+};
+
+struct gmsfs_fds_request {
+    uint32_t version; /* GMSFS_ABI_VERSION */
+    uint32_t op;      /* enum gmsfs_fds_op */
+    uint32_t batch;   /* descriptors wanted per message, 1..GMSFS_BATCH_MAX */
+    uint32_t pad;
+    uint8_t ticket[16];
+};
+
+/* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */
+struct gmsfs_fds_header {
+    uint32_t version;
+    int32_t error;  /* 0 or a negative errno; then the transfer is over */
+    uint32_t count; /* items and descriptors in this message */
+    uint32_t pad;
+    uint64_t remaining; /* descriptors still to come after this message; 0 ends the transfer */
+};
+
+struct gmsfs_fds_item {
+    uint64_t rank;
+    uint64_t slot;
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+};
+
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_request) == 32, "fds request");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_header) == 24, "fds header");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_item) == 32, "fds item");
+
+#ifdef __cplusplus
+}
+#endif
+#endif

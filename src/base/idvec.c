@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/idvec.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t id_of(const void *item)
+{
+    uint64_t id;
+    memcpy(&id, item, sizeof id);
+    return id;
+}
+
+/* Index of the first item whose id is not below `id`. */
+static size_t lower_bound(const struct idvec *vec, uint64_t id)
+{
+    size_t low = 0, high = vec->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (id_of(vec->items[middle]) < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void idvec_free(struct idvec *vec)
+{
+    free(vec->items);
+    *vec = (struct idvec){0};
+}
+
+int idvec_insert(struct idvec *vec, void *item)
+{
+    size_t index = lower_bound(vec, id_of(item));
+    assert(index == vec->count || id_of(vec->items[index]) != id_of(item));
+    if (vec->count == vec->room) {
+        size_t room = vec->room ? vec->room * 2 : 16;
+        void **items = realloc(vec->items, room * sizeof *items);
+        if (!items)
+            return -ENOMEM;
+        vec->items = items;
+        vec->room = room;
+    }
+    memmove(&vec->items[index + 1], &vec->items[index],
+            (vec->count - index) * sizeof *vec->items);
+    vec->items[index] = item;
+    vec->count++;
+    return 0;
+}
+
+int idvec_append(struct idvec *vec, void *item)
+{
+    assert(vec->count == 0 || id_of(vec->items[vec->count - 1]) < id_of(item));
+    return idvec_insert(vec, item);
+}
+
+void *idvec_find(const struct idvec *vec, uint64_t id)
+{
+    size_t index = lower_bound(vec, id);
+    if (index == vec->count || id_of(vec->items[index]) != id)
+        return NULL;
+    return vec->items[index];
+}
+
+void *idvec_remove(struct idvec *vec, uint64_t id)
+{
+    size_t index = lower_bound(vec, id);
+    if (index == vec->count || id_of(vec->items[index]) != id)
+        return NULL;
+    void *item = vec->items[index];
+    memmove(&vec->items[index], &vec->items[index + 1],
+            (vec->count - index - 1) * sizeof *vec->items);
+    vec->count--;
+    return item;
+}
