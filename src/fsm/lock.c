@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fsm/lock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODE_BIT(mode) (1u << (mode))
+#define FIRST_ROOM     8u
+
+/*
+ * The admission. A further mode is a row here, and a column in the wishes that can lead to it.
+ * Exclusion is looked up from both sides, so a row needs to name only what it brings along.
+ */
+struct mode_rule {
+    unsigned excludes;     /* modes of live sessions that keep it out, and that it keeps out */
+    unsigned gives_way_to; /* modes that active, patient waiters want, which keep it out */
+    bool needs_committed;  /* there must be a committed layout */
+    enum lock_state state; /* what the store's state is while such a session lives */
+};
+
+static const struct mode_rule mode_rules[] = {
+    [LOCK_RO] = {.excludes = MODE_BIT(LOCK_RW),
+                 .gives_way_to = MODE_BIT(LOCK_RW),
+                 .needs_committed = true,
+                 .state = LOCK_STATE_RO},
+    [LOCK_RW] = {.excludes = MODE_BIT(LOCK_RO) | MODE_BIT(LOCK_RW), .state = LOCK_STATE_RW},
+};
+
+/* The mode that a wish stands for, by whether a layout is committed. */
+static const enum lock_mode wish_modes[][2] = {
+    [LOCK_WISH_RO] = {LOCK_RO, LOCK_RO},
+    [LOCK_WISH_RW] = {LOCK_RW, LOCK_RW},
+    [LOCK_WISH_AUTO] = {LOCK_RW, LOCK_RO},
+};
+
+#define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
+#define WISH_COUNT (sizeof(wish_modes) / sizeof(wish_modes[0]))
+
+/* What an admission looks at, gathered in one pass. */
+struct view {
+    unsigned held;   /* modes of live sessions */
+    unsigned wanted; /* modes of active waiters whose patience is not exhausted */
+    bool committed;
+};
+
+static bool modes_exclude(enum lock_mode a, enum lock_mode b)
+{
+    return (mode_rules[a].excludes & MODE_BIT(b)) || (mode_rules[b].excludes & MODE_BIT(a));
+}
+
+static enum lock_mode wish_mode(bool committed, enum lock_wish wish)
+{
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    return wish_modes[wish][committed];
+}
+
+static enum lock_mode waiter_mode(const struct lock *lock, const struct lock_waiter *waiter)
+{
+    return wish_mode(lock->committed, waiter->wish);
+}
+
+static bool waiter_is_active(const struct lock_waiter *waiter)
+{
+    return waiter->kept_until_ms == 0;
+}
+
+static uint64_t waiter_patience_end_ms(const struct lock *lock, const struct lock_waiter *waiter)
+{
+    if (lock->patience_ms > LOCK_FOREVER - waiter->hold_since_ms)
+        return LOCK_FOREVER;
+    return waiter->hold_since_ms + lock->patience_ms;
+}
+
+/* When time ends this waiter, by its deadline or because its place is kept no longer. */
+static uint64_t waiter_end_ms(const struct lock_waiter *waiter)
+{
+    return waiter_is_active(waiter) ? waiter->deadline_ms : waiter->kept_until_ms;
+}
+
+static unsigned held_modes(const struct lock *lock)
+{
+    unsigned held = 0;
+
+    for (size_t i = 0; i < lock->session_count; i++)
+        held |= MODE_BIT(lock->sessions[i].mode);
+    return held;
+}
+
+static struct view view_at(const struct lock *lock, uint64_t now_ms)
+{
+    struct view view = {.held = held_modes(lock), .committed = lock->committed};
+
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        const struct lock_waiter *waiter = &lock->waiters[i];
+
+        if (waiter_is_active(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
+            view.wanted |= MODE_BIT(waiter_mode(lock, waiter));
+    }
+    return view;
+}
+
+static bool mode_excluded_by(enum lock_mode mode, unsigned held)
+{
+    for (size_t other = LOCK_RO; other < MODE_COUNT; other++) {
+        if ((held & MODE_BIT(other)) && modes_exclude(mode, (enum lock_mode)other))
+            return true;
+    }
+    return false;
+}
+
+static bool mode_fits(const struct view *view, enum lock_mode mode)
+{
+    const struct mode_rule *rule = &mode_rules[mode];
+
+    if (rule->needs_committed && !view->committed)
+        return false;
+    if (mode_excluded_by(mode, view->held))
+        return false;
+    return !(rule->gives_way_to & view->wanted);
+}
+
+/* The first active waiter from `from` on whose mode fits; waiter_count: none. */
+static size_t find_fitting(const struct lock *lock, const struct view *view, size_t from)
+{
+    size_t i = from;
+
+    while (i < lock->waiter_count && !(waiter_is_active(&lock->waiters[i]) &&
+                                       mode_fits(view, waiter_mode(lock, &lock->waiters[i]))))
+        i++;
+    return i;
+}
+
+static size_t find_session_index(const struct lock *lock, uint64_t session_id)
+{
+    size_t i = 0;
+
+    while (i < lock->session_count && lock->sessions[i].id != session_id)
+        i++;
+    return i;
+}
+
+static size_t find_waiter_index(const struct lock *lock, uint64_t waiter_id)
+{
+    size_t i = 0;
+
+    while (i < lock->waiter_count && lock->waiters[i].id != waiter_id)
+        i++;
+    return i;
+}
+
+/* Makes room for one more of `size_bytes` each. 0, -ENOSPC at the bound, -ENOMEM */
+static int make_room(void **array, size_t *room, size_t count, size_t max, size_t size_bytes)
+{
+    size_t wanted = *room ? *room * 2 : FIRST_ROOM;
+    void *grown;
+
+    if (count >= max)
+        return -ENOSPC;
+    if (count < *room)
+        return 0;
+    grown = realloc(*array, wanted * size_bytes);
+    if (!grown)
+        return -ENOMEM;
+    *array = grown;
+    *room = wanted;
+    return 0;
+}
+
+static void restart_patience(struct lock *lock, uint64_t now_ms)
+{
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        lock->waiters[i].hold_since_ms = now_ms;
+}
+
+void lock_init(struct lock *lock, uint64_t patience_ms)
+{
+    memset(lock, 0, sizeof(*lock));
+    lock->patience_ms = patience_ms;
+}
+
+void lock_free(struct lock *lock)
+{
+    free(lock->sessions);
+    free(lock->waiters);
+    memset(lock, 0, sizeof(*lock));
+}
+
+const char *lock_state_name(enum lock_state state)
+{
+    static const char *const names[] = {
+        [LOCK_STATE_EMPTY] = "EMPTY",
+        [LOCK_STATE_RW] = "RW",
+        [LOCK_STATE_COMMITTED] = "COMMITTED",
+        [LOCK_STATE_RO] = "RO",
+    };
+
+    assert((size_t)state < sizeof(names) / sizeof(names[0]));
+    return names[state];
+}
+
+enum lock_state lock_get_state(const struct lock *lock)
+{
+    unsigned held = held_modes(lock);
+
+    for (size_t mode = MODE_COUNT - 1; mode >= LOCK_RO; mode--) {
+        if (held & MODE_BIT(mode))
+            return mode_rules[mode].state;
+    }
+    return lock->committed ? LOCK_STATE_COMMITTED : LOCK_STATE_EMPTY;
+}
+
+size_t lock_count_waiting_writers(const struct lock *lock)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        const struct lock_waiter *waiter = &lock->waiters[i];
+
+        if (waiter_is_active(waiter) && waiter_mode(lock, waiter) == LOCK_RW)
+            count++;
+    }
+    return count;
+}
+
+enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms)
+{
+    struct view view = view_at(lock, now_ms);
+    enum lock_mode mode = wish_mode(lock->committed, wish);
+
+    if (!mode_fits(&view, mode))
+        return LOCK_NONE;
+    /* A waiter that time has just made grantable is not overtaken by one that would shut it out.
+     * One of a mode that goes along loses nothing: it is granted in the same round. */
+    for (size_t i = find_fitting(lock, &view, 0); i < lock->waiter_count;
+         i = find_fitting(lock, &view, i + 1)) {
+        if (modes_exclude(mode, waiter_mode(lock, &lock->waiters[i])))
+            return LOCK_NONE;
+    }
+    return mode;
+}
+
+int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode)
+{
+    void *sessions = lock->sessions;
+    int err;
+
+    assert(mode > LOCK_NONE && (size_t)mode < MODE_COUNT);
+    assert(!mode_excluded_by(mode, held_modes(lock)));
+    assert(!lock_find_session(lock, session_id));
+    err = make_room(&sessions, &lock->session_room, lock->session_count, LOCK_MAX_SESSIONS,
+                    sizeof(*lock->sessions));
+    if (err)
+        return err;
+    lock->sessions = sessions;
+    lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};
+    return 0;
+}
+
+int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,
+                    uint64_t deadline_ms)
+{
+    void *waiters = lock->waiters;
+    int err;
+
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    assert(!lock_find_waiter(lock, waiter_id));
+    err = make_room(&waiters, &lock->waiter_room, lock->waiter_count, LOCK_MAX_WAITERS,
+                    sizeof(*lock->waiters));
+    if (err)
+        return err;
+    lock->waiters = waiters;
+    lock->waiters[lock->waiter_count++] = (struct lock_waiter){
+        .id = waiter_id,
+        .wish = wish,
+        .since_ms = now_ms,
+        .hold_since_ms = now_ms,
+        .deadline_ms = deadline_ms,
+    };
+    return 0;
+}
+
+bool lock_next_grant(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
+                     enum lock_mode *mode)
+{
+    struct view view = view_at(lock, now_ms);
+    size_t i = find_fitting(lock, &view, 0);
+
+    /* At the bound on sessions those who wait go on waiting; only who comes anew gets ENOSPC. */
+    if (i == lock->waiter_count || lock->session_count >= LOCK_MAX_SESSIONS)
+        return false;
+    *waiter_id = lock->waiters[i].id;
+    *mode = waiter_mode(lock, &lock->waiters[i]);
+    return true;
+}
+
+int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms)
+{
+    size_t i = find_session_index(lock, session_id);
+
+    if (i == lock->session_count)
+        return -ENOENT;
+    lock->session_count--;
+    memmove(&lock->sessions[i], &lock->sessions[i + 1],
+            (lock->session_count - i) * sizeof(*lock->sessions));
+    restart_patience(lock, now_ms);
+    return 0;
+}
+
+int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uint64_t now_ms)
+{
+    size_t i = find_session_index(lock, session_id);
+
+    if (i == lock->session_count)
+        return -ENOENT;
+    if (lock->sessions[i].mode != LOCK_RW || (stay != LOCK_NONE && stay != LOCK_RO))
+        return -EINVAL;
+    lock->committed = true;
+    if (stay == LOCK_NONE)
+        return lock_remove_session(lock, session_id, now_ms);
+    /* Who stays on as a reader has released the writer's lock all the same. */
+    lock->sessions[i].mode = stay;
+    restart_patience(lock, now_ms);
+    return 0;
+}
+
+void lock_set_committed(struct lock *lock, bool committed)
+{
+    lock->committed = committed;
+}
+
+int lock_remove_waiter(struct lock *lock, uint64_t waiter_id)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+
+    if (i == lock->waiter_count)
+        return -ENOENT;
+    lock->waiter_count--;
+    memmove(&lock->waiters[i], &lock->waiters[i + 1],
+            (lock->waiter_count - i) * sizeof(*lock->waiters));
+    return 0;
+}
+
+int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+
+    if (i == lock->waiter_count)
+        return -ENOENT;
+    /* 0 says "active"; a place kept until the origin of time is over at the next look anyhow. */
+    lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
+    return 0;
+}
+
+int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_ms)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+
+    if (i == lock->waiter_count)
+        return -ENOENT;
+    lock->waiters[i].kept_until_ms = 0;
+    lock->waiters[i].deadline_ms = deadline_ms;
+    return 0;
+}
+
+const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+
+    return i == lock->waiter_count ? NULL : &lock->waiters[i];
+}
+
+const struct lock_session *lock_find_session(const struct lock *lock, uint64_t session_id)
+{
+    size_t i = find_session_index(lock, session_id);
+
+    return i == lock->session_count ? NULL : &lock->sessions[i];
+}
+
+bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
+                       bool *was_kept)
+{
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        uint64_t end_ms = waiter_end_ms(&lock->waiters[i]);
+
+        if (end_ms == LOCK_FOREVER || end_ms > now_ms)
+            continue;
+        *waiter_id = lock->waiters[i].id;
+        *was_kept = !waiter_is_active(&lock->waiters[i]);
+        return true;
+    }
+    return false;
+}
+
+/* When time alone lets a waiter in: as soon as the last of those that it gives way to, and nothing
+ * else, has run out of patience. LOCK_FOREVER: never. */
+static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
+{
+    uint64_t earliest_ms = LOCK_FOREVER;
+    struct view view = view_at(lock, now_ms);
+    struct view patient_gone = {.held = view.held, .committed = view.committed};
+
+    for (size_t mode = LOCK_RO; mode < MODE_COUNT; mode++) {
+        unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;
+        bool waits = false;
+        uint64_t end_ms = 0;
+
+        if (!in_the_way || !mode_fits(&patient_gone, (enum lock_mode)mode))
+            continue;
+        for (size_t i = 0; i < lock->waiter_count; i++) {
+            const struct lock_waiter *waiter = &lock->waiters[i];
+            uint64_t patience_end_ms = waiter_patience_end_ms(lock, waiter);
+
+            if (!waiter_is_active(waiter))
+                continue;
+            waits |= waiter_mode(lock, waiter) == (enum lock_mode)mode;
+            if ((in_the_way & MODE_BIT(waiter_mode(lock, waiter))) && patience_end_ms > end_ms)
+                end_ms = patience_end_ms;
+        }
+        if (waits && end_ms < earliest_ms)
+            earliest_ms = end_ms;
+    }
+    return earliest_ms;
+}
+
+uint64_t lock_next_moment(const struct lock *lock, uint64_t now_ms)
+{
+    uint64_t earliest_ms = next_patience_end_ms(lock, now_ms);
+
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        uint64_t end_ms = waiter_end_ms(&lock->waiters[i]);
+
+        if (end_ms < earliest_ms)
+            earliest_ms = end_ms;
+    }
+    return earliest_ms;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lock - the lock of one store: who holds it, who waits, who is next
+ *
+ * Pure: no I/O, no clock (every call that needs the time is given it, in milliseconds of any
+ * monotonic origin), no knowledge of processes, files or layouts. The store's core calls it; it
+ * calls nobody. Single-threaded.
+ *
+ * A wish is what is asked for, a mode what is granted. Modes exclude each other by one table
+ * (`lock.c`), so that a further mode is a row of it. Sessions and waiters are known by ids that
+ * the caller chooses, increasing and never used twice.
+ */
+#ifndef GMSFS_FSM_LOCK_H
+#define GMSFS_FSM_LOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOCK_MAX_SESSIONS 4096u /* of one store; beyond: ENOSPC */
+#define LOCK_MAX_WAITERS  4096u
+#define LOCK_FOREVER      UINT64_MAX
+
+enum lock_wish {
+    LOCK_WISH_RO = 1,
+    LOCK_WISH_RW = 2,
+    LOCK_WISH_AUTO = 3, /* RW if nothing is committed when the grant comes, else RO */
+};
+
+enum lock_mode {
+    LOCK_NONE = 0,
+    LOCK_RO = 1,
+    LOCK_RW = 2,
+};
+
+enum lock_state { /* derived, never stored; values equal enum gmsfs_state */
+    LOCK_STATE_EMPTY = 0,
+    LOCK_STATE_RW = 1,
+    LOCK_STATE_COMMITTED = 2,
+    LOCK_STATE_RO = 3,
+};
+
+struct lock_session {
+    uint64_t id;
+    enum lock_mode mode;
+};
+
+struct lock_waiter {
+    uint64_t id;
+    enum lock_wish wish;
+    uint64_t since_ms;      /* when it first asked */
+    uint64_t hold_since_ms; /* start of its present patience: since_ms, or the last release */
+    uint64_t deadline_ms;   /* LOCK_FOREVER: none */
+    uint64_t kept_until_ms; /* 0: active; else its caller is away, the place kept until then */
+};
+
+struct lock {
+    bool committed;
+    uint64_t patience_ms;
+    struct lock_session *sessions; /* in order of grant */
+    size_t session_count, session_room;
+    struct lock_waiter *waiters; /* in order of arrival */
+    size_t waiter_count, waiter_room;
+};
+
+void lock_init(struct lock *lock, uint64_t patience_ms);
+void lock_free(struct lock *lock);
+
+const char *lock_state_name(enum lock_state state);
+enum lock_state lock_get_state(const struct lock *lock);
+/* Active waiters that hold readers off or would if patient: RW, and AUTO while nothing committed */
+size_t lock_count_waiting_writers(const struct lock *lock);
+
+/* What a wish would be granted right now, waiting writers considered; LOCK_NONE: it must wait.
+ * It overtakes no active waiter that could be granted now and that it would shut out. */
+enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms);
+
+/* Adds a session. The mode must be what lock_would_grant or lock_next_grant said: one that the
+ * sessions exclude, or an id in use, is a bug of the caller and asserted. 0, -ENOSPC, -ENOMEM */
+int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode);
+
+/* Adds a waiter at the end of the queue. 0, -ENOSPC, -ENOMEM */
+int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,
+                    uint64_t deadline_ms);
+
+/* The first active waiter in order of arrival that can be granted now. False: none (nor while
+ * there are LOCK_MAX_SESSIONS sessions: who waits goes on waiting). Changes nothing; the caller
+ * then calls lock_remove_waiter and lock_add_session, and asks again. To be asked after every
+ * call that changes the lock, and when lock_next_moment has come. A waiter whose deadline has
+ * passed is granted as long as it is there: that the lock is free counts more than the clock. */
+bool lock_next_grant(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
+                     enum lock_mode *mode);
+
+/* Removes a session; restarts the patience of the waiting writers. -ENOENT if unknown */
+int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms);
+
+/* A committing writer: LOCK_NONE ends its session, LOCK_RO keeps it as a reader. Sets committed;
+ * either is a release and restarts the patience. -ENOENT if unknown, -EINVAL if not a writer */
+int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uint64_t now_ms);
+
+void lock_set_committed(struct lock *lock, bool committed);
+
+/* A kept place is never granted and holds nobody off; resumed, it is where it was in the queue,
+ * with the patience that it had left. Its deadline sleeps until then. */
+int lock_remove_waiter(struct lock *lock, uint64_t waiter_id);                      /* -ENOENT */
+int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms); /* -ENOENT */
+int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_ms); /* -ENOENT */
+
+const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id);
+const struct lock_session *lock_find_session(const struct lock *lock, uint64_t session_id);
+
+/* The next waiter (in order of arrival) whose deadline (if active) or kept place has passed;
+ * false: none. Changes nothing; the caller removes it and asks again. */
+bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
+                       bool *was_kept);
+
+/* The earliest later moment at which time alone changes something (deadline, kept place, patience
+ * that runs out while a reader waits for nothing else); LOCK_FOREVER: none. It is not after now_ms
+ * only if lock_next_expired still has something to tell. */
+uint64_t lock_next_moment(const struct lock *lock, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lock_laws - what must hold for the lock, said without knowing how it decides
+ *
+ * An independent statement of DESIGN section 3 for test_lock_states.c, which includes it once. It
+ * speaks of what each process did and when (struct facts), and judges one deed at a time by what
+ * was before and what was after. It never calls the lock, and reads nothing of its insides.
+ */
+#ifndef GMSFS_TESTS_UNIT_LOCK_LAWS_H
+#define GMSFS_TESTS_UNIT_LOCK_LAWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fsm/lock.h"
+
+#define PROCS    3
+#define PATIENCE 2 /* ticks; the three differ so that none hides behind another */
+#define TIMEOUT  3
+#define KEPT     1
+
+/* ---- what happened, as the processes saw it ------------------------------------------------ */
+
+enum role {
+    IDLE,
+    READS,
+    WRITES,
+    WAITS,
+    AWAY, /* interrupted, its place kept */
+    ROLES,
+};
+
+enum deed {
+    ENTER,   /* was granted a session, at once or from the queue */
+    REFUSED, /* asked without waiting, and was not granted */
+    QUEUED,  /* asked, and waits */
+    RELEASE, /* a reader's end; a writer's is an abort that rolls back */
+    WIPE,    /* an abort that leaves the store empty */
+    COMMIT,
+    STAY,   /* a commit that stays on as a reader */
+    LEAVE,  /* a signal came */
+    RETURN, /* and the process asked again */
+    FORGET, /* killed or revoked while waiting or away */
+    EXPIRE, /* its deadline, or its kept place, has passed */
+    TICK,
+    RANG,   /* the timer was served: everything expired is out */
+    SETTLE, /* the queue was drained: the end of every event but TICK */
+};
+
+static const char *const deed_names[] = {
+    [ENTER] = "enter",   [REFUSED] = "refused", [QUEUED] = "queued", [RELEASE] = "release",
+    [WIPE] = "wipe",     [COMMIT] = "commit",   [STAY] = "stay",     [LEAVE] = "leave",
+    [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
+    [RANG] = "rang",     [SETTLE] = "settle",
+};
+
+struct proc {
+    enum role role;
+    enum lock_wish wish;
+    uint64_t asked;    /* when */
+    uint64_t came;     /* its number in the order of arrival, and its waiter's id */
+    uint64_t session;  /* its session's id */
+    uint64_t deadline; /* as it last asked */
+    uint64_t until;    /* how long its place is kept */
+};
+
+struct facts {
+    bool committed;
+    uint64_t now;
+    uint64_t released; /* when a session last ended or became a reader's */
+    uint64_t serial;   /* of ids */
+    enum lock_state state;
+    struct proc procs[PROCS];
+};
+
+struct move {
+    enum deed deed;
+    int proc;
+    const struct facts *before, *after;
+    /* What the lock said: who EXPIREs, and at SETTLE about itself. */
+    bool was_kept;
+    uint64_t moment;
+    size_t writers;
+};
+
+#define FOR_EACH(p, facts) \
+    for (const struct proc *p = (facts)->procs; p < (facts)->procs + PROCS; p++)
+
+static int count(const struct facts *facts, enum role role)
+{
+    int found = 0;
+
+    FOR_EACH(p, facts)
+    found += p->role == role;
+    return found;
+}
+
+static bool would_write(const struct facts *facts, const struct proc *p)
+{
+    return p->wish == LOCK_WISH_RW || (p->wish == LOCK_WISH_AUTO && !facts->committed);
+}
+
+static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t at)
+{
+    return at - (p->asked > facts->released ? p->asked : facts->released) < PATIENCE;
+}
+
+/* All the reasons there are for which one may not come in. */
+static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
+{
+    if (count(facts, WRITES))
+        return true;
+    if (would_write(facts, one))
+        return count(facts, READS) > 0;
+    if (!facts->committed)
+        return true;
+    FOR_EACH(p, facts)
+    {
+        if (p->role == WAITS && would_write(facts, p) && is_patient(facts, p, at))
+            return true;
+    }
+    return false;
+}
+
+static bool is_overdue(const struct proc *p, uint64_t at)
+{
+    return (p->role == WAITS && p->deadline <= at) || (p->role == AWAY && p->until <= at);
+}
+
+/* ---- the laws ------------------------------------------------------------------------------ */
+
+static bool one_writer(const struct move *m)
+{
+    return count(m->after, WRITES) <= 1;
+}
+
+static bool writer_or_readers(const struct move *m)
+{
+    return !count(m->after, WRITES) || !count(m->after, READS);
+}
+
+static bool readers_see_a_commit(const struct move *m)
+{
+    return m->after->committed || !count(m->after, READS);
+}
+
+static bool mode_as_wished(const struct move *m)
+{
+    const struct proc *p = &m->after->procs[m->proc];
+
+    return m->deed != ENTER || (p->role == WRITES) == would_write(m->before, p);
+}
+
+static bool no_reason_against(const struct move *m)
+{
+    return m->deed != ENTER || !has_to_wait(m->before, &m->after->procs[m->proc], m->before->now);
+}
+
+static bool away_stays_out(const struct move *m)
+{
+    return m->deed != ENTER || m->before->procs[m->proc].role != AWAY;
+}
+
+static bool nobody_waits_in_vain(const struct move *m)
+{
+    if (m->deed == REFUSED || m->deed == QUEUED)
+        return has_to_wait(m->before, &m->after->procs[m->proc], m->before->now);
+    if (m->deed != SETTLE)
+        return true;
+    FOR_EACH(p, m->after)
+    {
+        if (p->role == WAITS && !has_to_wait(m->after, p, m->after->now))
+            return false;
+    }
+    return true;
+}
+
+/* From the queue, nobody comes in past an earlier one who could; from outside, only a reader past
+ * readers, who come in with it. */
+static bool nobody_is_overtaken(const struct move *m)
+{
+    const struct proc *one = &m->after->procs[m->proc];
+
+    if (m->deed != ENTER)
+        return true;
+    FOR_EACH(p, m->before)
+    {
+        bool queued = m->before->procs[m->proc].role == WAITS;
+
+        if (p->role != WAITS || (queued && p->came >= m->before->procs[m->proc].came))
+            continue;
+        if (has_to_wait(m->before, p, m->before->now))
+            continue;
+        if (queued || would_write(m->before, p) || one->role == WRITES)
+            return false;
+    }
+    return true;
+}
+
+static bool only_the_doer_changes(const struct move *m)
+{
+    static const unsigned become[] = {
+        [ENTER] = 1u << READS | 1u << WRITES,
+        [REFUSED] = 1u << IDLE,
+        [QUEUED] = 1u << WAITS,
+        [RELEASE] = 1u << IDLE,
+        [WIPE] = 1u << IDLE,
+        [COMMIT] = 1u << IDLE,
+        [STAY] = 1u << READS,
+        [LEAVE] = 1u << AWAY,
+        [RETURN] = 1u << WAITS,
+        [FORGET] = 1u << IDLE,
+        [EXPIRE] = 1u << IDLE,
+    };
+    bool nobody = m->deed == TICK || m->deed == RANG || m->deed == SETTLE;
+
+    for (int i = 0; i < PROCS; i++) {
+        enum role was = m->before->procs[i].role, is = m->after->procs[i].role;
+
+        if (!nobody && i == m->proc ? !(become[m->deed] & 1u << is) : was != is)
+            return false;
+    }
+    return true;
+}
+
+static bool only_writers_decide_what_is_committed(const struct move *m)
+{
+    if (m->deed == COMMIT || m->deed == STAY)
+        return m->after->committed;
+    if (m->deed == WIPE)
+        return !m->after->committed;
+    return m->after->committed == m->before->committed;
+}
+
+static bool state_is_derived(const struct move *m)
+{
+    if (count(m->after, WRITES))
+        return m->after->state == LOCK_STATE_RW;
+    if (count(m->after, READS))
+        return m->after->state == LOCK_STATE_RO;
+    return m->after->state == (m->after->committed ? LOCK_STATE_COMMITTED : LOCK_STATE_EMPTY);
+}
+
+/* The table of DESIGN section 3, the later rows left out. Everything else keeps the state. */
+struct row {
+    enum lock_state from;
+    enum deed deed;
+    enum role role; /* of the doer: afterwards if it ENTERs, else before */
+    enum lock_state to;
+};
+
+static const struct row rows[] = {
+    {LOCK_STATE_EMPTY, ENTER, WRITES, LOCK_STATE_RW},
+    {LOCK_STATE_COMMITTED, ENTER, WRITES, LOCK_STATE_RW},
+    {LOCK_STATE_RW, COMMIT, WRITES, LOCK_STATE_COMMITTED},
+    {LOCK_STATE_RW, STAY, WRITES, LOCK_STATE_RO},
+    {LOCK_STATE_RW, WIPE, WRITES, LOCK_STATE_EMPTY},
+    {LOCK_STATE_RW, RELEASE, WRITES, LOCK_STATE_EMPTY},
+    {LOCK_STATE_RW, RELEASE, WRITES, LOCK_STATE_COMMITTED},
+    {LOCK_STATE_COMMITTED, ENTER, READS, LOCK_STATE_RO},
+    {LOCK_STATE_RO, ENTER, READS, LOCK_STATE_RO},
+    {LOCK_STATE_RO, RELEASE, READS, LOCK_STATE_RO},
+    {LOCK_STATE_RO, RELEASE, READS, LOCK_STATE_COMMITTED},
+};
+
+#define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
+
+static size_t find_row(const struct move *m)
+{
+    size_t i = 0;
+
+    while (i < ROW_COUNT &&
+           (rows[i].from != m->before->state || rows[i].deed != m->deed ||
+            rows[i].to != m->after->state ||
+            rows[i].role != (m->deed == ENTER ? m->after : m->before)->procs[m->proc].role))
+        i++;
+    return i;
+}
+
+static bool transitions_are_rows(const struct move *m)
+{
+    if (m->deed == ENTER || m->deed == COMMIT || m->deed == STAY || m->deed == WIPE ||
+        m->deed == RELEASE)
+        return find_row(m) < ROW_COUNT;
+    return m->before->state == m->after->state;
+}
+
+static bool nobody_expires_early(const struct move *m)
+{
+    const struct proc *p = &m->before->procs[m->proc];
+
+    return m->deed != EXPIRE || (is_overdue(p, m->before->now) && m->was_kept == (p->role == AWAY));
+}
+
+static bool nobody_outlives_the_timer(const struct move *m)
+{
+    FOR_EACH(p, m->after)
+    {
+        if (m->deed == RANG && is_overdue(p, m->after->now))
+            return false;
+    }
+    return true;
+}
+
+/* Nothing happens by itself before the moment, and something does at it. */
+static bool the_moment_is_exact(const struct move *m)
+{
+    if (m->deed != SETTLE)
+        return true;
+    for (uint64_t at = m->after->now; at <= m->after->now + TIMEOUT + 1; at++) {
+        FOR_EACH(p, m->after)
+        {
+            if (is_overdue(p, at) || (p->role == WAITS && !has_to_wait(m->after, p, at)))
+                return at == m->after->now ? m->moment <= at : m->moment == at;
+        }
+    }
+    return m->moment == LOCK_FOREVER;
+}
+
+static bool waiting_writers_are_counted(const struct move *m)
+{
+    size_t writers = 0;
+
+    FOR_EACH(p, m->after)
+    writers += p->role == WAITS && would_write(m->after, p);
+    return m->deed != SETTLE || m->writers == writers;
+}
+
+static const struct law {
+    const char *sentence;
+    bool (*holds)(const struct move *);
+} laws[] = {
+    {"there is at most one writer", one_writer},
+    {"there is a writer or there are readers, never both", writer_or_readers},
+    {"who reads, reads something committed", readers_see_a_commit},
+    {"who enters gets the mode of its wish", mode_as_wished},
+    {"nobody enters who has a reason to wait", no_reason_against},
+    {"who is away is not granted", away_stays_out},
+    {"nobody waits without a reason", nobody_waits_in_vain},
+    {"nobody is overtaken", nobody_is_overtaken},
+    {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},
+    {"only a writer decides what is committed", only_writers_decide_what_is_committed},
+    {"the state is derived", state_is_derived},
+    {"transitions are rows of the table", transitions_are_rows},
+    {"nobody expires early", nobody_expires_early},
+    {"nobody outlives the timer", nobody_outlives_the_timer},
+    {"the next moment is exact", the_moment_is_exact},
+    {"waiting writers are counted", waiting_writers_are_counted},
+};
+
+#define LAW_COUNT (sizeof(laws) / sizeof(laws[0]))
+#define ALL_LAWS  ((1u << LAW_COUNT) - 1)
+
+static unsigned law_bit(bool (*holds)(const struct move *))
+{
+    unsigned i = 0;
+
+    while (i < LAW_COUNT && laws[i].holds != holds)
+        i++;
+    return 1u << i;
+}
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lock_mutants - locks that are broken on purpose, each in one way, and the law that must catch it
+ *
+ * For test_lock_states.c, which includes it once: a checker that accepts one of these is no proof.
+ */
+#ifndef GMSFS_TESTS_UNIT_LOCK_MUTANTS_H
+#define GMSFS_TESTS_UNIT_LOCK_MUTANTS_H
+
+#include <string.h>
+
+#include "fsm/lock.h"
+#include "lock_laws.h"
+#include "lock_walk.h"
+
+/* The lock as somebody with a wrong idea of it sees it. */
+struct illusion {
+    struct lock lock;
+    struct lock_waiter waiters[PROCS];
+};
+
+static void imagine(struct illusion *illusion, const struct lock *lock)
+{
+    illusion->lock = *lock;
+    memcpy(illusion->waiters, lock->waiters, lock->waiter_count * sizeof(*lock->waiters));
+    illusion->lock.waiters = illusion->waiters;
+}
+
+static enum lock_mode grant_past_waiters(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    struct lock seen = *lock;
+
+    seen.waiter_count = 0;
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_past_sessions(const struct lock *lock, enum lock_wish wish,
+                                          uint64_t now)
+{
+    struct lock seen = *lock;
+
+    seen.session_count = 0;
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_uncommitted(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    struct lock seen = *lock;
+
+    seen.committed = true;
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_auto_as_rw(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    return lock_would_grant(lock, wish == LOCK_WISH_AUTO ? LOCK_WISH_RW : wish, now);
+}
+
+static enum lock_mode grant_as_if_nobody_were_away(const struct lock *lock, enum lock_wish wish,
+                                                   uint64_t now)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i].kept_until_ms = 0;
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
+static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
+                           enum lock_mode *mode)
+{
+    (void)lock, (void)now, (void)id, (void)mode;
+    return false;
+}
+
+static bool next_may_be_away(const struct lock *lock, uint64_t now, uint64_t *id,
+                             enum lock_mode *mode)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i].kept_until_ms = 0;
+    return lock_next_grant(&seen.lock, now, id, mode);
+}
+
+static bool next_is_the_last(const struct lock *lock, uint64_t now, uint64_t *id,
+                             enum lock_mode *mode)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i] = lock->waiters[lock->waiter_count - 1 - i];
+    return lock_next_grant(&seen.lock, now, id, mode);
+}
+
+static bool next_is_the_first_or_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
+                                        enum lock_mode *mode)
+{
+    return lock_next_grant(lock, now, id, mode) && *id == lock->waiters[0].id;
+}
+
+static bool next_without_end_of_patience(const struct lock *lock, uint64_t now, uint64_t *id,
+                                         enum lock_mode *mode)
+{
+    struct lock seen = *lock;
+
+    seen.patience_ms = LOCK_FOREVER;
+    return lock_next_grant(&seen, now, id, mode);
+}
+
+static int add_anybody(struct lock *lock, uint64_t id, enum lock_mode mode)
+{
+    lock->sessions[lock->session_count++] = (struct lock_session){id, mode};
+    return 0;
+}
+
+static int remove_without_new_patience(struct lock *lock, uint64_t id, uint64_t now)
+{
+    struct illusion before;
+    int err;
+
+    imagine(&before, lock);
+    err = lock_remove_session(lock, id, now);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        lock->waiters[i].hold_since_ms = before.waiters[i].hold_since_ms;
+    return err;
+}
+
+static int remove_as_if_committed(struct lock *lock, uint64_t id, uint64_t now)
+{
+    lock_set_committed(lock, true);
+    return lock_remove_session(lock, id, now);
+}
+
+static int commit_for_nothing(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
+{
+    (void)stay;
+    return lock_remove_session(lock, id, now);
+}
+
+static int commit_and_go_on_writing(struct lock *lock, uint64_t id, enum lock_mode stay,
+                                    uint64_t now)
+{
+    if (stay == LOCK_NONE)
+        return lock_commit(lock, id, stay, now);
+    lock_set_committed(lock, true);
+    return 0;
+}
+
+static int lose_place(struct lock *lock, uint64_t id, uint64_t kept_until)
+{
+    (void)kept_until;
+    return lock_remove_waiter(lock, id);
+}
+
+static int resume_at_the_end(struct lock *lock, uint64_t id, uint64_t deadline)
+{
+    struct lock_waiter waiter = *lock_find_waiter(lock, id);
+
+    lock_remove_waiter(lock, id);
+    return lock_add_waiter(lock, id, waiter.wish, waiter.hold_since_ms, deadline);
+}
+
+static bool expire_early(const struct lock *lock, uint64_t now, uint64_t *id, bool *was_kept)
+{
+    return lock_next_expired(lock, now + 1, id, was_kept);
+}
+
+static bool expire_never(const struct lock *lock, uint64_t now, uint64_t *id, bool *was_kept)
+{
+    (void)lock, (void)now, (void)id, (void)was_kept;
+    return false;
+}
+
+static uint64_t moment_never(const struct lock *lock, uint64_t now)
+{
+    (void)lock, (void)now;
+    return LOCK_FOREVER;
+}
+
+static size_t count_all(const struct lock *lock)
+{
+    return lock->waiter_count;
+}
+
+static enum lock_state state_without_readers(const struct lock *lock)
+{
+    enum lock_state state = lock_get_state(lock);
+
+    return state == LOCK_STATE_RO ? LOCK_STATE_COMMITTED : state;
+}
+
+struct mutant {
+    const char *name;
+    bool (*caught_by)(const struct move *);
+    struct rules rules; /* what is not there is sound */
+};
+
+static const struct mutant mutants[] = {
+    {"writers beside writers",
+     one_writer,
+     {.would_grant = grant_past_sessions, .add_session = add_anybody}},
+    {"readers beside a writer",
+     writer_or_readers,
+     {.would_grant = grant_past_sessions, .add_session = add_anybody}},
+    {"readers of nothing", readers_see_a_commit, {.would_grant = grant_uncommitted}},
+    {"auto always writes", mode_as_wished, {.would_grant = grant_auto_as_rw}},
+    {"new readers pass a waiting writer", no_reason_against, {.would_grant = grant_past_waiters}},
+    {"a release gives no new patience",
+     no_reason_against,
+     {.remove_session = remove_without_new_patience}},
+    {"who is away is granted", away_stays_out, {.next_grant = next_may_be_away}},
+    {"who is away holds readers off",
+     nobody_waits_in_vain,
+     {.would_grant = grant_as_if_nobody_were_away}},
+    {"the queue is never drained", nobody_waits_in_vain, {.next_grant = next_is_nobody}},
+    {"the first in the queue blocks the rest",
+     nobody_waits_in_vain,
+     {.next_grant = next_is_the_first_or_nobody}},
+    {"patience never ends", nobody_waits_in_vain, {.next_grant = next_without_end_of_patience}},
+    {"last come, first served", nobody_is_overtaken, {.next_grant = next_is_the_last}},
+    {"who returns is sent to the end", nobody_is_overtaken, {.resume_place = resume_at_the_end}},
+    {"a signal loses the place", only_the_doer_changes, {.keep_place = lose_place}},
+    {"who stays on stays the writer", only_the_doer_changes, {.commit = commit_and_go_on_writing}},
+    {"a commit is not remembered",
+     only_writers_decide_what_is_committed,
+     {.commit = commit_for_nothing}},
+    {"an abort commits",
+     only_writers_decide_what_is_committed,
+     {.remove_session = remove_as_if_committed}},
+    {"readers do not show in the state", state_is_derived, {.get_state = state_without_readers}},
+    {"readers come without a transition",
+     transitions_are_rows,
+     {.get_state = state_without_readers}},
+    {"time runs out a tick early", nobody_expires_early, {.next_expired = expire_early}},
+    {"time never runs out", nobody_outlives_the_timer, {.next_expired = expire_never}},
+    {"the timer is never set", the_moment_is_exact, {.next_moment = moment_never}},
+    {"every waiter counts as a writer", waiting_writers_are_counted, {.count_writers = count_all}},
+};
+
+#define MUTANT_COUNT   (sizeof(mutants) / sizeof(mutants[0]))
+#define OR_SOUND(rule) .rule = mutant->rules.rule ? mutant->rules.rule : sound.rule
+
+static struct rules rules_of(const struct mutant *mutant)
+{
+    return (struct rules){
+        OR_SOUND(would_grant),    OR_SOUND(next_grant),   OR_SOUND(add_session),
+        OR_SOUND(remove_session), OR_SOUND(commit),       OR_SOUND(keep_place),
+        OR_SOUND(resume_place),   OR_SOUND(next_expired), OR_SOUND(next_moment),
+        OR_SOUND(count_writers),  OR_SOUND(get_state),
+    };
+}
+
+#endif
