@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decoding what clients send and what `layout` says. The shape is fixed, so nothing recurses; each
+ * vector is allocated only once the bytes that are left could really hold that many.
+ */
+#include "layout.h"
+
+#include "name.h"
+#include "unpack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALLOCATION_LEAST_BYTES 4u /* array, two numbers, empty str */
+#define ROW_LEAST_BYTES        7u /* array, str of one byte, nil, number, empty bin */
+
+struct document_allocation {
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+    const char *tag;
+    size_t tag_bytes;
+};
+
+struct layout_document {
+    bool has_version;
+    bool has_allocations;
+    bool has_rows;
+    struct document_allocation *allocations;
+    size_t allocation_count;
+    struct layout_row *rows;
+    size_t row_count;
+};
+
+/* An array of at most `most` things that take `least` bytes each. */
+static int decode_count(struct unpack *unpack, uint32_t most, size_t least, uint32_t *count)
+{
+    int rc = unpack_array(unpack, count);
+
+    if (rc < 0)
+        return rc;
+    if (*count > unpack_left(unpack) / least)
+        return -EINVAL;
+    return *count > most ? -ENOSPC : 0;
+}
+
+/* An array of exactly so many. */
+static int decode_tuple(struct unpack *unpack, uint32_t expected)
+{
+    uint32_t count;
+    int rc = unpack_array(unpack, &count);
+
+    if (rc < 0)
+        return rc;
+    return count == expected ? 0 : -EINVAL;
+}
+
+static int decode_version(struct layout_document *document, struct unpack *unpack)
+{
+    uint64_t version;
+    int rc = unpack_uint(unpack, &version);
+
+    if (rc < 0)
+        return rc;
+    if (document->has_version || version != 1)
+        return -EINVAL;
+    document->has_version = true;
+    return 0;
+}
+
+static int decode_allocation(struct document_allocation *allocation, struct unpack *unpack,
+                             uint64_t *total_bytes)
+{
+    int rc = decode_tuple(unpack, 3);
+
+    if (rc == 0)
+        rc = unpack_uint(unpack, &allocation->size_bytes);
+    if (rc == 0)
+        rc = unpack_uint(unpack, &allocation->aligned_bytes);
+    if (rc == 0)
+        rc = unpack_str(unpack, &allocation->tag, &allocation->tag_bytes);
+    if (rc < 0)
+        return rc;
+    if (allocation->aligned_bytes < allocation->size_bytes ||
+        allocation->aligned_bytes > UINT64_MAX - *total_bytes)
+        return -EINVAL;
+    *total_bytes += allocation->aligned_bytes;
+    /* A layout's tags end at a NUL, so none can be inside. */
+    if (allocation->tag_bytes > LAYOUT_MAX_TAG_BYTES ||
+        memchr(allocation->tag, '\0', allocation->tag_bytes) ||
+        !name_is_utf8(allocation->tag, allocation->tag_bytes))
+        return -EINVAL;
+    return 0;
+}
+
+static int decode_allocations(struct layout_document *document, struct unpack *unpack)
+{
+    uint64_t total_bytes = 0;
+    uint32_t count;
+    int rc;
+
+    if (document->has_allocations)
+        return -EINVAL;
+    document->has_allocations = true;
+    rc = decode_count(unpack, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_LEAST_BYTES, &count);
+    if (rc < 0)
+        return rc;
+    document->allocations = calloc((size_t)count + 1, sizeof document->allocations[0]);
+    if (!document->allocations)
+        return -ENOMEM;
+    document->allocation_count = count;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = decode_allocation(&document->allocations[i], unpack, &total_bytes);
+    return rc;
+}
+
+static int decode_row(struct layout_row *row, struct unpack *unpack)
+{
+    char name[NAME_MAX_BYTES + 1];
+    int rc = decode_tuple(unpack, 4);
+
+    if (rc == 0)
+        rc = unpack_str(unpack, &row->key, &row->key_bytes);
+    if (rc < 0)
+        return rc;
+    rc = name_encode_key(row->key, row->key_bytes, name);
+    if (rc < 0)
+        return rc;
+    if (unpack_nil(unpack)) {
+        row->rank = LAYOUT_UNBOUND;
+    } else {
+        rc = unpack_uint(unpack, &row->rank);
+        if (rc < 0 || row->rank >= LAYOUT_MAX_ALLOCATIONS)
+            return -EINVAL;
+    }
+    rc = unpack_uint(unpack, &row->offset);
+    if (rc == 0)
+        rc = unpack_bin(unpack, &row->value, &row->value_bytes);
+    if (rc == 0 && row->value_bytes > LAYOUT_MAX_VALUE_BYTES)
+        rc = -EINVAL;
+    return rc;
+}
+
+static int decode_rows(struct layout_document *document, struct unpack *unpack, uint64_t *culprit)
+{
+    uint64_t entry_bytes = 0;
+    uint32_t count;
+    int rc;
+
+    if (document->has_rows)
+        return -EINVAL;
+    document->has_rows = true;
+    rc = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
+    if (rc < 0)
+        return rc;
+    document->rows = calloc((size_t)count + 1, sizeof document->rows[0]);
+    if (!document->rows)
+        return -ENOMEM;
+    document->row_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct layout_row *row = &document->rows[i];
+
+        rc = decode_row(row, unpack);
+        entry_bytes += row->key_bytes + row->value_bytes;
+        if (rc == 0 && entry_bytes > LAYOUT_MAX_ENTRY_BYTES)
+            rc = -ENOSPC;
+        if (rc < 0) {
+            *culprit = i;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static bool key_is(const char *key, size_t key_bytes, const char *expected)
+{
+    return key_bytes == strlen(expected) && memcmp(key, expected, key_bytes) == 0;
+}
+
+/* Ranks are held against the allocations last: "metadata" may stand before them. */
+static int check_ranks(const struct layout_document *document, uint64_t *culprit)
+{
+    for (size_t i = 0; document->has_allocations && i < document->row_count; i++) {
+        uint64_t rank = document->rows[i].rank;
+        if (rank != LAYOUT_UNBOUND && rank >= document->allocation_count) {
+            *culprit = i;
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int decode_map(struct layout_document *document, struct unpack *unpack, uint64_t *culprit)
+{
+    uint32_t count;
+    int rc = unpack_map(unpack, &count);
+
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
+        const char *key;
+        size_t key_bytes;
+
+        rc = unpack_str(unpack, &key, &key_bytes);
+        if (rc < 0)
+            return rc;
+        if (key_is(key, key_bytes, "v"))
+            rc = decode_version(document, unpack);
+        else if (key_is(key, key_bytes, "allocations"))
+            rc = decode_allocations(document, unpack);
+        else if (key_is(key, key_bytes, "metadata"))
+            rc = decode_rows(document, unpack, culprit);
+        else
+            rc = -EINVAL;
+    }
+    if (rc < 0)
+        return rc;
+    if (!document->has_version || !document->has_rows || unpack_left(unpack) > 0)
+        return -EINVAL;
+    return check_ranks(document, culprit);
+}
+
+int layout_document_decode(const void *bytes, size_t size, struct layout_document **document,
+                           uint64_t *culprit)
+{
+    struct layout_document *decoded = NULL;
+    struct unpack unpack;
+    int rc;
+
+    *culprit = UINT64_MAX;
+    if (size == 0)
+        return -EINVAL;
+    unpack = (struct unpack){bytes, (const uint8_t *)bytes + size};
+    decoded = calloc(1, sizeof *decoded);
+    if (!decoded)
+        return -ENOMEM;
+    rc = decode_map(decoded, &unpack, culprit);
+    if (rc < 0) {
+        layout_document_free(decoded);
+        return rc;
+    }
+    *document = decoded;
+    return 0;
+}
+
+void layout_document_free(struct layout_document *document)
+{
+    if (!document)
+        return;
+    free(document->allocations);
+    free(document->rows);
+    free(document);
+}
+
+bool layout_document_has_allocations(const struct layout_document *document)
+{
+    return document->has_allocations;
+}
+
+size_t layout_document_count_allocations(const struct layout_document *document)
+{
+    return document->allocation_count;
+}
+
+void layout_document_allocation(const struct layout_document *document, size_t rank,
+                                uint64_t *size_bytes, uint64_t *aligned_bytes, const char **tag,
+                                size_t *tag_bytes)
+{
+    const struct document_allocation *allocation = &document->allocations[rank];
+
+    *size_bytes = allocation->size_bytes;
+    *aligned_bytes = allocation->aligned_bytes;
+    *tag = allocation->tag;
+    *tag_bytes = allocation->tag_bytes;
+}
+
+size_t layout_document_count_rows(const struct layout_document *document)
+{
+    return document->row_count;
+}
+
+void layout_document_row(const struct layout_document *document, size_t index,
+                         struct layout_row *row)
+{
+    *row = document->rows[index];
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layout_internal.h"
+
+#include "name.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AUTOMATIC_NAME_BYTES 24u /* "a", 20 digits, NUL */
+
+/* An allocation, its name and its tag are one block: replaced as a whole when the text changes. */
+static struct layout_allocation *allocation_copy(const struct layout_allocation *from,
+                                                 const char *name, const char *tag)
+{
+    size_t name_bytes = strlen(name) + 1;
+    size_t tag_bytes = strlen(tag) + 1;
+    struct layout_allocation *allocation = malloc(sizeof *allocation + name_bytes + tag_bytes);
+
+    if (!allocation)
+        return NULL;
+    *allocation = *from;
+    allocation->name = (char *)(allocation + 1);
+    allocation->tag = allocation->name + name_bytes;
+    memcpy(allocation->name, name, name_bytes);
+    memcpy(allocation->tag, tag, tag_bytes);
+    return allocation;
+}
+
+struct layout *layout_new(void)
+{
+    return calloc(1, sizeof(struct layout));
+}
+
+void layout_clear(struct layout *layout)
+{
+    layout_clear_entries(layout);
+    for (size_t i = 0; i < layout->allocation_count; i++)
+        free(layout->by_slot[i]);
+    layout->allocation_count = 0;
+    layout->total_bytes = 0;
+}
+
+void layout_free(struct layout *layout)
+{
+    if (!layout)
+        return;
+    layout_clear(layout);
+    free(layout->by_slot);
+    free(layout->by_name);
+    free(layout->by_key);
+    free(layout->by_serial);
+    free(layout);
+}
+
+/* Room for one more allocation. */
+static int reserve_allocation(struct layout *layout)
+{
+    size_t capacity = layout->allocation_capacity;
+    struct layout_allocation **grown;
+
+    if (layout->allocation_count < capacity)
+        return 0;
+    capacity = capacity ? capacity * 2 : 8;
+    grown = realloc(layout->by_slot, capacity * sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    layout->by_slot = grown;
+    grown = realloc(layout->by_name, capacity * sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    layout->by_name = grown;
+    layout->allocation_capacity = capacity;
+    return 0;
+}
+
+/* Index of the first allocation whose name is not below this one. */
+static size_t name_lower_bound(const struct layout *layout, const char *name)
+{
+    size_t low = 0, high = layout->allocation_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(layout->by_name[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int clone_allocations(struct layout *copy, const struct layout *layout)
+{
+    size_t count = layout->allocation_count;
+
+    if (count == 0)
+        return 0;
+    copy->by_slot = malloc(count * sizeof(struct layout_allocation *));
+    copy->by_name = malloc(count * sizeof(struct layout_allocation *));
+    if (!copy->by_slot || !copy->by_name)
+        return -ENOMEM;
+    copy->allocation_capacity = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct layout_allocation *from = layout->by_slot[i];
+        copy->by_slot[i] = allocation_copy(from, from->name, from->tag);
+        if (!copy->by_slot[i])
+            return -ENOMEM;
+        copy->allocation_count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t rank;
+        layout_slot(layout, layout->by_name[i]->slot, &rank);
+        copy->by_name[i] = copy->by_slot[rank];
+    }
+    return 0;
+}
+
+struct layout *layout_clone(const struct layout *layout)
+{
+    struct layout *copy = layout_new();
+
+    if (!copy)
+        return NULL;
+    if (clone_allocations(copy, layout) < 0 || layout_clone_entries(copy, layout) < 0) {
+        layout_free(copy);
+        return NULL;
+    }
+    copy->next_slot = layout->next_slot;
+    copy->total_bytes = layout->total_bytes;
+    return copy;
+}
+
+size_t layout_count_allocations(const struct layout *layout)
+{
+    return layout->allocation_count;
+}
+
+uint64_t layout_total_bytes(const struct layout *layout)
+{
+    return layout->total_bytes;
+}
+
+uint64_t layout_next_slot(const struct layout *layout)
+{
+    return layout->next_slot;
+}
+
+const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank)
+{
+    return rank < layout->allocation_count ? layout->by_slot[rank] : NULL;
+}
+
+struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
+{
+    size_t low = 0, high = layout->allocation_count;
+
+    /* Slots below this one number at most `slot`; exactly that where no gap precedes it. */
+    if (slot < high) {
+        if (layout->by_slot[slot]->slot == slot)
+            low = high = (size_t)slot;
+        else
+            high = (size_t)slot;
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (layout->by_slot[middle]->slot < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == layout->allocation_count || layout->by_slot[low]->slot != slot)
+        return NULL;
+    if (rank)
+        *rank = low;
+    return layout->by_slot[low];
+}
+
+const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
+                                                 size_t *rank)
+{
+    return layout_slot(layout, slot, rank);
+}
+
+const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial)
+{
+    size_t low = 0, high = layout->allocation_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (layout->by_slot[middle]->serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == layout->allocation_count || layout->by_slot[low]->serial != serial)
+        return NULL;
+    return layout->by_slot[low];
+}
+
+const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name)
+{
+    size_t at = name_lower_bound(layout, name);
+
+    if (at == layout->allocation_count || strcmp(layout->by_name[at]->name, name) != 0)
+        return NULL;
+    return layout->by_name[at];
+}
+
+static int check_name(const char *name)
+{
+    char key[NAME_MAX_BYTES + 1];
+    int length = name_decode_key(name, key);
+
+    return length < 0 ? length : 0;
+}
+
+static int check_tag(const char *tag)
+{
+    size_t tag_bytes = strnlen(tag, LAYOUT_MAX_TAG_BYTES + 1);
+
+    if (tag_bytes > LAYOUT_MAX_TAG_BYTES || !name_is_utf8(tag, tag_bytes))
+        return -EINVAL;
+    return 0;
+}
+
+static int check_addition(const struct layout *layout, uint64_t serial, const char *name,
+                          const char *tag)
+{
+    size_t count = layout->allocation_count;
+    int rc;
+
+    if (count >= LAYOUT_MAX_ALLOCATIONS)
+        return -ENOSPC;
+    if (count > 0 && layout->by_slot[count - 1]->serial >= serial)
+        return -EINVAL;
+    rc = check_tag(tag);
+    if (rc == 0 && name)
+        rc = check_name(name);
+    if (rc == 0 && name && layout_find_name(layout, name))
+        rc = -EEXIST;
+    return rc;
+}
+
+/* The first slot from next_slot on whose own name is free. Ends: so many names are taken at most.
+ */
+static uint64_t choose_name(const struct layout *layout, char name[AUTOMATIC_NAME_BYTES])
+{
+    uint64_t slot = layout->next_slot;
+
+    for (;; slot++) {
+        snprintf(name, AUTOMATIC_NAME_BYTES, "a%06" PRIu64, slot);
+        if (!layout_find_name(layout, name))
+            return slot;
+    }
+}
+
+/* Puts it where its name belongs among the first `count` of by_name. */
+static void insert_name(struct layout *layout, struct layout_allocation *allocation, size_t count)
+{
+    size_t at = name_lower_bound(layout, allocation->name);
+
+    memmove(layout->by_name + at + 1, layout->by_name + at,
+            (count - at) * sizeof layout->by_name[0]);
+    layout->by_name[at] = allocation;
+}
+
+int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
+               uint64_t *slot)
+{
+    struct layout_allocation fresh = {.serial = serial, .slot = layout->next_slot};
+    struct layout_allocation *allocation;
+    char automatic[AUTOMATIC_NAME_BYTES];
+    int rc;
+
+    tag = tag ? tag : "";
+    rc = check_addition(layout, serial, name, tag);
+    if (rc < 0)
+        return rc;
+    if (!name) {
+        fresh.slot = choose_name(layout, automatic);
+        name = automatic;
+    }
+    rc = reserve_allocation(layout);
+    if (rc < 0)
+        return rc;
+    allocation = allocation_copy(&fresh, name, tag);
+    if (!allocation)
+        return -ENOMEM;
+    insert_name(layout, allocation, layout->allocation_count);
+    layout->by_slot[layout->allocation_count++] = allocation;
+    layout->next_slot = allocation->slot + 1;
+    if (slot)
+        *slot = allocation->slot;
+    return 0;
+}
+
+static void forget_name(struct layout *layout, const char *name)
+{
+    size_t at = name_lower_bound(layout, name);
+
+    memmove(layout->by_name + at, layout->by_name + at + 1,
+            (layout->allocation_count - at - 1) * sizeof layout->by_name[0]);
+}
+
+int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
+{
+    struct layout_allocation *allocation;
+    size_t removed = 0, rank;
+
+    allocation = layout_slot(layout, slot, &rank);
+    if (!allocation)
+        return -ENOENT;
+    if (allocation->bound_entries > 0)
+        removed = layout_remove_bound(layout, slot);
+    assert(allocation->bound_entries == 0);
+    forget_name(layout, allocation->name);
+    layout->allocation_count--;
+    memmove(layout->by_slot + rank, layout->by_slot + rank + 1,
+            (layout->allocation_count - rank) * sizeof layout->by_slot[0]);
+    layout->total_bytes -= allocation->aligned_bytes;
+    free(allocation);
+    if (entries_removed)
+        *entries_removed = removed;
+    return 0;
+}
+
+int layout_rename(struct layout *layout, uint64_t slot, const char *name)
+{
+    struct layout_allocation *old, *renamed;
+    const struct layout_allocation *holder;
+    size_t rank;
+    int rc;
+
+    old = layout_slot(layout, slot, &rank);
+    if (!old)
+        return -ENOENT;
+    rc = check_name(name);
+    if (rc < 0)
+        return rc;
+    holder = layout_find_name(layout, name);
+    if (holder)
+        return holder == old ? 0 : -EEXIST;
+    renamed = allocation_copy(old, name, old->tag);
+    if (!renamed)
+        return -ENOMEM;
+    forget_name(layout, old->name);
+    layout->allocation_count--; /* by_name is one short while its place is sought */
+    insert_name(layout, renamed, layout->allocation_count);
+    layout->allocation_count++;
+    layout->by_slot[rank] = renamed;
+    free(old);
+    return 0;
+}
+
+int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
+{
+    struct layout_allocation *old, *tagged;
+    size_t rank;
+    int rc;
+
+    old = layout_slot(layout, slot, &rank);
+    if (!old)
+        return -ENOENT;
+    rc = check_tag(tag);
+    if (rc < 0)
+        return rc;
+    tagged = allocation_copy(old, old->name, tag);
+    if (!tagged)
+        return -ENOMEM;
+    layout->by_name[name_lower_bound(layout, old->name)] = tagged;
+    layout->by_slot[rank] = tagged;
+    free(old);
+    return 0;
+}
+
+int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
+                      uint64_t aligned_bytes, bool spool)
+{
+    struct layout_allocation *allocation = layout_slot(layout, slot, NULL);
+    uint64_t others;
+
+    if (!allocation)
+        return -ENOENT;
+    if (memory == LAYOUT_NO_MEMORY)
+        size_bytes = aligned_bytes = 0;
+    others = layout->total_bytes - allocation->aligned_bytes;
+    if (aligned_bytes < size_bytes || aligned_bytes > UINT64_MAX - others)
+        return -EINVAL;
+    allocation->memory = memory;
+    allocation->size_bytes = size_bytes;
+    allocation->aligned_bytes = aligned_bytes;
+    allocation->spool = spool;
+    layout->total_bytes = others + aligned_bytes;
+    return 0;
+}
+
+static int check_entry(const struct layout *layout, const struct layout_entry *entry, char *message,
+                       size_t message_bytes)
+{
+    const struct layout_allocation *allocation;
+    char name[NAME_MAX_BYTES + 1];
+
+    if (entry->slot == LAYOUT_UNBOUND)
+        return 0;
+    allocation = layout_slot(layout, entry->slot, NULL);
+    if (entry->offset < allocation->size_bytes)
+        return 0;
+    name_encode_key(entry->key, entry->key_bytes, name);
+    snprintf(message, message_bytes,
+             "metadata %s points at byte %" PRIu64 " of allocation %s, which has %" PRIu64
+             " bytes: set user.gmsfs.offset below that, or remove the entry",
+             name, entry->offset, allocation->name, allocation->size_bytes);
+    return -EINVAL;
+}
+
+int layout_check(const struct layout *layout, char *message, size_t message_bytes)
+{
+    for (size_t i = 0; i < layout->allocation_count; i++) {
+        const struct layout_allocation *allocation = layout->by_slot[i];
+        if (allocation->memory == LAYOUT_NO_MEMORY) {
+            snprintf(message, message_bytes,
+                     "allocation %s has no memory: give it a size (truncate -s) or remove it",
+                     allocation->name);
+            return -EINVAL;
+        }
+        if (allocation->spool) {
+            snprintf(message, message_bytes,
+                     "allocation %s is still being written: close or fsync it first",
+                     allocation->name);
+            return -EINVAL;
+        }
+    }
+    for (size_t i = 0; i < layout->entry_count; i++) {
+        int rc = check_entry(layout, layout->by_key[i], message, message_bytes);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout - the ordered allocations and sorted metadata entries of a store
+ *
+ * Pure: no I/O, no clock, no descriptors: memory is a handle (a number) that the caller counts.
+ * Serials are the caller's increasing numbers for files, never used twice. Slots are the layout's
+ * own: next_slot counts up, a freed slot leaves a gap, rank is the index in slot order.
+ * Entries are immutable, shared between clones by reference count, and bound to a slot or to
+ * LAYOUT_UNBOUND. Single-threaded. All functions return 0 (or a count) or a negative errno and
+ * change nothing when they fail.
+ */
+#ifndef GMSFS_META_LAYOUT_H
+#define GMSFS_META_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LAYOUT_UNBOUND         UINT64_MAX
+#define LAYOUT_MAX_ALLOCATIONS 65536u       /* ENOSPC */
+#define LAYOUT_MAX_ENTRIES     1048576u     /* ENOSPC */
+#define LAYOUT_MAX_ENTRY_BYTES (1ull << 30) /* keys and values together; ENOSPC */
+#define LAYOUT_MAX_VALUE_BYTES (1u << 20)   /* EINVAL */
+#define LAYOUT_MAX_TAG_BYTES   255u
+#define LAYOUT_NO_MEMORY       0ull
+
+struct layout_allocation {
+    uint64_t serial;
+    uint64_t slot;
+    uint64_t memory;        /* LAYOUT_NO_MEMORY until it has any */
+    uint64_t size_bytes;    /* what was asked for (a spool: what was written) */
+    uint64_t aligned_bytes; /* what it costs */
+    uint64_t bound_entries;
+    bool spool; /* memory still grows with writes; not yet final */
+    char *name; /* file name, as it stands in allocations/ */
+    char *tag;  /* never NULL; UTF-8 */
+};
+
+struct layout_entry {
+    uint32_t refs;
+    uint32_t value_bytes;
+    uint64_t serial;
+    uint64_t slot; /* LAYOUT_UNBOUND or an existing allocation's slot */
+    uint64_t offset;
+    uint16_t key_bytes;
+    char *key; /* not terminated by contract; may hold NUL */
+    uint8_t *value;
+};
+
+struct layout; /* opaque */
+
+struct layout *layout_new(void);
+void layout_free(struct layout *layout);
+struct layout *layout_clone(const struct layout *layout); /* cost: pointers, not values */
+
+size_t layout_count_allocations(const struct layout *layout);
+size_t layout_count_entries(const struct layout *layout);
+uint64_t layout_entry_bytes(const struct layout *layout); /* keys + values */
+uint64_t layout_total_bytes(const struct layout *layout); /* sum of aligned sizes */
+uint64_t layout_next_slot(const struct layout *layout);
+
+/* Allocations. Pointers stay valid until the next change of the layout. */
+const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank);
+const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
+                                                 size_t *rank);
+const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial);
+const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name);
+/* name NULL: aNNNNNN by slot (slots whose name is taken are skipped). tag NULL: none. The serial
+ * must be above those of all allocations here. -EEXIST -ENOSPC -ENAMETOOLONG -EINVAL -ENOMEM */
+int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
+               uint64_t *slot);
+int layout_remove(struct layout *layout, uint64_t slot,
+                  size_t *entries_removed);                                /* and bound entries */
+int layout_rename(struct layout *layout, uint64_t slot, const char *name); /* -EEXIST if taken */
+int layout_set_tag(struct layout *layout, uint64_t slot,
+                   const char *tag); /* -EINVAL not UTF-8/long */
+/* Gives, changes or (LAYOUT_NO_MEMORY: sizes become 0) takes away memory; entries stay. -EINVAL if
+ * aligned_bytes is below size_bytes or the sum of all would overflow. */
+int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
+                      uint64_t aligned_bytes, bool spool);
+void layout_clear(struct layout *layout); /* everything goes; next_slot stays */
+
+/* Entries, sorted bytewise by key. */
+const struct layout_entry *layout_entry_at(const struct layout *layout, size_t index);
+const struct layout_entry *layout_find_entry(const struct layout *layout, const void *key,
+                                             size_t key_bytes);
+const struct layout_entry *layout_find_entry_serial(const struct layout *layout, uint64_t serial);
+size_t layout_entry_lower_bound(const struct layout *layout, const void *key, size_t key_bytes);
+
+struct layout_put {
+    const void *key;
+    size_t key_bytes;
+    uint64_t slot; /* LAYOUT_UNBOUND, or of an existing allocation (else -EINVAL) */
+    uint64_t offset;
+    const void *value;
+    size_t value_bytes;
+    uint64_t serial; /* used if the key is new; a replaced entry keeps its serial */
+};
+
+/* Checks key (name.h rules), value size and slot; offset is checked by layout_check only. */
+int layout_put(struct layout *layout, const struct layout_put *put);
+/* Many at once, cost O(n + k log k): all or nothing; *culprit is the index at fault, or `count`
+ * where no single put is (a bound of the whole, -ENOMEM). Within `puts`, of a repeated key the last
+ * counts. Puts whose slot does not exist are skipped if skip_unknown_slots. -EINVAL -ENAMETOOLONG
+ * -ENOSPC -ENOMEM; a new key's serial that an entry has already is -EINVAL. */
+int layout_put_many(struct layout *layout, const struct layout_put *puts, size_t count,
+                    bool skip_unknown_slots, size_t *culprit);
+int layout_delete(struct layout *layout, const void *key, size_t key_bytes); /* -ENOENT */
+
+/* What commit demands: every allocation has final memory, every bound entry's offset lies inside
+ * [0, size_bytes). -EINVAL and a message naming the culprit. */
+int layout_check(const struct layout *layout, char *message, size_t message_bytes);
+
+/* The canonical encoding (gmsfs(5)): the caller frees *bytes. 0 or -ENOMEM */
+int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size);
+/* XXH3-128 of an encoding, big-endian. */
+void layout_hash(const void *bytes, size_t size, uint8_t hash[16]);
+
+/* A decoded document row; pointers go into the document. */
+struct layout_row {
+    const char *key;
+    size_t key_bytes;
+    uint64_t rank; /* LAYOUT_UNBOUND for nil */
+    uint64_t offset;
+    const uint8_t *value;
+    size_t value_bytes;
+};
+
+struct layout_document; /* a decoded `layout` or a bulk metadata document */
+/* Decodes msgpack {"v":1, ("allocations":[…],)? "metadata":[…]}; strict: no unknown or repeated map
+ * keys, no trailing bytes, str keys in UTF-8 that name_encode_key accepts, bin values, all sizes
+ * within bounds. Non-minimal integers and lengths are accepted. *culprit: index of the metadata row
+ * at fault, UINT64_MAX the document itself. The document borrows `bytes`. Without
+ * "allocations" a rank may be any below LAYOUT_MAX_ALLOCATIONS; a repeated key is the caller's.
+ * -EINVAL -ENAMETOOLONG (a key) -ENOSPC (a bound on the whole) -ENOMEM */
+int layout_document_decode(const void *bytes, size_t size, struct layout_document **document,
+                           uint64_t *culprit);
+void layout_document_free(struct layout_document *document);
+bool layout_document_has_allocations(const struct layout_document *document);
+size_t layout_document_count_allocations(const struct layout_document *document);
+void layout_document_allocation(const struct layout_document *document, size_t rank,
+                                uint64_t *size_bytes, uint64_t *aligned_bytes, const char **tag,
+                                size_t *tag_bytes);
+size_t layout_document_count_rows(const struct layout_document *document);
+void layout_document_row(const struct layout_document *document, size_t index,
+                         struct layout_row *row);
+
+#endif

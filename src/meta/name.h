@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * name - keys and tags as text, and keys as file names
+ *
+ * Pure. A key is UTF-8 of 1..GMSFS_KEY_MAX bytes (NUL allowed); its file name writes `%`, `/`, NUL
+ * and a leading `.` as %25 %2F %00 %2E and nothing else, upper-case hex; any other spelling is
+ * -EINVAL. Allocation names follow the same codec.
+ */
+#ifndef GMSFS_META_NAME_H
+#define GMSFS_META_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define NAME_MAX_BYTES 255u
+
+bool name_is_utf8(const void *text, size_t bytes);
+/* Key → file name (NUL-terminated). Returns its length, -EINVAL (empty, not UTF-8), -ENAMETOOLONG
+ */
+int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES + 1]);
+/* File name → key, NUL-terminated beyond its length. Returns the key's length, -ENAMETOOLONG,
+ * -EINVAL for any spelling that encode does not write */
+int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1]);
+
+#endif
