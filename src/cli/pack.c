@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pack.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PACK_MAX_BYTES (UINT64_MAX / 2)
+
+/* An item with its number, which decides between items at one place (empty ones). */
+struct ordered {
+    struct pack_item item;
+    size_t number;
+};
+
+static int order_compare(const void *left, const void *right)
+{
+    const struct ordered *l = left;
+    const struct ordered *r = right;
+
+    if (l->item.file != r->item.file)
+        return l->item.file < r->item.file ? -1 : 1;
+    if (l->item.file_offset_bytes != r->item.file_offset_bytes)
+        return l->item.file_offset_bytes < r->item.file_offset_bytes ? -1 : 1;
+    if (l->item.size_bytes != r->item.size_bytes)
+        return l->item.size_bytes < r->item.size_bytes ? -1 : 1;
+    return (l->number > r->number) - (l->number < r->number);
+}
+
+static uint64_t align_up(uint64_t bytes)
+{
+    return (bytes + PACK_ALIGNMENT_BYTES - 1) / PACK_ALIGNMENT_BYTES * PACK_ALIGNMENT_BYTES;
+}
+
+/* Starts an allocation; the array has room for one per item. */
+static int begin_allocation(struct pack_plan *plan, uint32_t *index)
+{
+    if (plan->allocation_count == UINT32_MAX)
+        return -EOVERFLOW;
+    *index = plan->allocation_count++;
+    plan->allocation_bytes[*index] = 0;
+    return 0;
+}
+
+/* `open_chunk` is the allocation that small items go to; UINT32_MAX before the first. */
+static int place_item(struct pack_plan *plan, const struct ordered *ordered, uint64_t chunk_bytes,
+                      uint32_t *open_chunk)
+{
+    uint64_t size_bytes = ordered->item.size_bytes > 0 ? ordered->item.size_bytes : 1;
+    struct pack_place *place = &plan->places[ordered->number];
+    bool own = size_bytes > chunk_bytes;
+    uint64_t start = 0;
+    int err = 0;
+
+    if (plan->total_bytes > PACK_MAX_BYTES - PACK_ALIGNMENT_BYTES ||
+        size_bytes > PACK_MAX_BYTES - PACK_ALIGNMENT_BYTES - plan->total_bytes)
+        return -EOVERFLOW;
+    if (!own && *open_chunk != UINT32_MAX)
+        start = align_up(plan->allocation_bytes[*open_chunk]);
+    if (own) {
+        err = begin_allocation(plan, &place->allocation);
+    } else {
+        if (*open_chunk == UINT32_MAX || start > chunk_bytes || size_bytes > chunk_bytes - start) {
+            start = 0;
+            err = begin_allocation(plan, open_chunk);
+        }
+        place->allocation = *open_chunk;
+    }
+    if (err != 0)
+        return err;
+    place->offset_bytes = start;
+    plan->total_bytes += start + size_bytes - plan->allocation_bytes[place->allocation];
+    plan->allocation_bytes[place->allocation] = start + size_bytes;
+    return 0;
+}
+
+int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
+              struct pack_plan *plan)
+{
+    struct ordered *order = NULL;
+    uint32_t open_chunk = UINT32_MAX;
+    int err = 0;
+
+    memset(plan, 0, sizeof(*plan));
+    if (chunk_bytes == 0)
+        return -EINVAL;
+    if (count == 0)
+        return 0;
+    order = calloc(count, sizeof(*order));
+    plan->places = calloc(count, sizeof(*plan->places));
+    plan->allocation_bytes = calloc(count, sizeof(*plan->allocation_bytes));
+    plan->place_count = count;
+    if (order == NULL || plan->places == NULL || plan->allocation_bytes == NULL) {
+        err = -ENOMEM;
+        goto out;
+    }
+    for (size_t i = 0; i < count; i++)
+        order[i] = (struct ordered){items[i], i};
+    qsort(order, count, sizeof(*order), order_compare);
+    for (size_t i = 0; i < count && err == 0; i++)
+        err = place_item(plan, &order[i], chunk_bytes, &open_chunk);
+out:
+    free(order);
+    if (err != 0)
+        pack_free(plan);
+    return err;
+}
+
+void pack_free(struct pack_plan *plan)
+{
+    free(plan->places);
+    free(plan->allocation_bytes);
+    memset(plan, 0, sizeof(*plan));
+}

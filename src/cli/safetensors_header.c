@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of one safetensors file: length, JSON, tensors, and that they cover the data. */
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "safetensors_parts.h"
+
+#define LENGTH_BYTES 8u
+#define FETCH_AGAIN  "fetch the file again"
+#define WRITE_AGAIN  "write the file again with the safetensors library"
+
+/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
+static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
+{
+    size_t total_bytes = 0;
+
+    /* Never of size 0, which realloc() may answer with NULL. */
+    if (__builtin_mul_overflow(count + more + 1, item_bytes, &total_bytes))
+        return NULL;
+    return realloc(array, total_bytes);
+}
+
+static int add_opened(struct model *model, const char *path, struct safetensors_error *error)
+{
+    struct model_file *files = NULL;
+    struct model_file *file;
+    char *copy = NULL;
+    int err;
+
+    if (model->file_count >= SAFETENSORS_MAX_FILES)
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "is one file too many; a model has at most %u",
+                                SAFETENSORS_MAX_FILES);
+    copy = strdup(path);
+    if (copy != NULL)
+        files = grow(model->files, model->file_count, 1, sizeof(*files));
+    if (files == NULL) {
+        free(copy);
+        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    }
+    model->files = files;
+    file = &model->files[model->file_count];
+    memset(file, 0, sizeof(*file));
+    err = safetensors_open_file(path, &file->fd, &file->size_bytes, error);
+    if (err != 0) {
+        free(copy);
+        return err;
+    }
+    file->path = copy;
+    model->file_count++;
+    return 0;
+}
+
+/* The header as JSON; sets where the data starts. */
+static int read_header(struct model_file *file, json_t **header, struct safetensors_error *error)
+{
+    uint64_t length = 0;
+    char *bytes = NULL;
+    int err;
+
+    if (file->size_bytes < LENGTH_BYTES)
+        return safetensors_fail(error, -EINVAL, file->path, NULL,
+                                "has %" PRIu64
+                                " bytes, too few for a safetensors file; " FETCH_AGAIN,
+                                file->size_bytes);
+    err = safetensors_read(file->fd, file->path, 0, LENGTH_BYTES, &bytes, error);
+    if (err != 0)
+        return err;
+    memcpy(&length, bytes, sizeof(length));
+    free(bytes);
+    length = le64toh(length);
+    if (length > SAFETENSORS_MAX_HEADER_BYTES)
+        return safetensors_fail(error, -EINVAL, file->path, NULL,
+                                "says its header has %" PRIu64 " bytes, more than the %u allowed; "
+                                "this is no safetensors file, or " FETCH_AGAIN,
+                                length, SAFETENSORS_MAX_HEADER_BYTES);
+    if (length > file->size_bytes - LENGTH_BYTES)
+        return safetensors_fail(
+            error, -EINVAL, file->path, NULL,
+            "ends within its header of %" PRIu64 " bytes: it is truncated; " FETCH_AGAIN, length);
+    err = safetensors_read(file->fd, file->path, LENGTH_BYTES, (size_t)length, &bytes, error);
+    if (err != 0)
+        return err;
+    if (length == 0 || bytes[0] != '{')
+        err = safetensors_fail(error, -EINVAL, file->path, NULL,
+                               "its header does not start with '{'; this is no safetensors file, "
+                               "or " FETCH_AGAIN);
+    else
+        err = safetensors_parse_object(file->path, "the header", bytes, (size_t)length, header,
+                                       error);
+    free(bytes);
+    file->data_offset_bytes = LENGTH_BYTES + length;
+    return err;
+}
+
+static int add_pairs(struct model *model, uint32_t file, json_t *metadata,
+                     struct safetensors_error *error)
+{
+    const char *path = model->files[file].path;
+    struct model_pair *pairs;
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(metadata))
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "__metadata__ is not an object of strings; " WRITE_AGAIN);
+    pairs = grow(model->pairs, model->pair_count, json_object_size(metadata), sizeof(*pairs));
+    if (pairs == NULL)
+        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    model->pairs = pairs;
+    json_object_foreach(metadata, key, value)
+    {
+        struct model_pair *pair = &model->pairs[model->pair_count];
+
+        if (!json_is_string(value))
+            return safetensors_fail(error, -EINVAL, path, NULL,
+                                    "__metadata__ key '%.200s' is not a string; " WRITE_AGAIN, key);
+        *pair = (struct model_pair){strdup(key), strdup(json_string_value(value)), file};
+        model->pair_count++;
+        if (pair->key == NULL || pair->value == NULL)
+            return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    }
+    return 0;
+}
+
+static int parse_shape(struct model_tensor *tensor, const char *path, json_t *shape,
+                       struct safetensors_error *error)
+{
+    json_t *value;
+    size_t i;
+
+    if (!json_is_array(shape))
+        return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                "has no array \"shape\"; " WRITE_AGAIN);
+    if (json_array_size(shape) > SAFETENSORS_MAX_DIMENSIONS)
+        return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                "has %zu dimensions, at most %u can be loaded; " WRITE_AGAIN,
+                                json_array_size(shape), SAFETENSORS_MAX_DIMENSIONS);
+    tensor->ndim = (uint32_t)json_array_size(shape);
+    tensor->shape = calloc(tensor->ndim > 0 ? tensor->ndim : 1, sizeof(*tensor->shape));
+    if (tensor->shape == NULL)
+        return safetensors_fail(error, -ENOMEM, path, tensor->name, "out of memory");
+    json_array_foreach(shape, i, value)
+    {
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                    "dimension %zu is not a whole number from 0 up; " WRITE_AGAIN,
+                                    i);
+        tensor->shape[i] = (uint64_t)json_integer_value(value);
+    }
+    return 0;
+}
+
+/* dtype and shape, and the size that follows from them. */
+static int parse_type(struct model_tensor *tensor, const char *path, json_t *info,
+                      struct safetensors_error *error)
+{
+    const char *dtype = json_string_value(json_object_get(info, "dtype"));
+    int err;
+
+    if (dtype == NULL)
+        return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                "has no string \"dtype\"; " WRITE_AGAIN);
+    if (safetensors_dtype_parse(dtype, &tensor->dtype) != 0)
+        return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                "dtype \"%.40s\" is not known; convert it, or use a newer gmsfs",
+                                dtype);
+    err = parse_shape(tensor, path, json_object_get(info, "shape"), error);
+    if (err != 0)
+        return err;
+    switch (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &tensor->size_bytes)) {
+    case -EOVERFLOW:
+        return safetensors_fail(
+            error, -EINVAL, path, tensor->name,
+            "its shape overflows: no tensor has that many elements; " FETCH_AGAIN);
+    case -EDOM:
+        return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                "its %s elements do not fill whole bytes; " WRITE_AGAIN, dtype);
+    default:
+        return 0;
+    }
+}
+
+static int parse_offsets(struct model_tensor *tensor, const struct model_file *file, json_t *pair,
+                         struct safetensors_error *error)
+{
+    uint64_t data_bytes = file->size_bytes - file->data_offset_bytes;
+    json_int_t begin = -1;
+    json_int_t end = -1;
+
+    if (json_is_array(pair) && json_array_size(pair) == 2 &&
+        json_is_integer(json_array_get(pair, 0)) && json_is_integer(json_array_get(pair, 1))) {
+        begin = json_integer_value(json_array_get(pair, 0));
+        end = json_integer_value(json_array_get(pair, 1));
+    }
+    if (begin < 0 || end < 0)
+        return safetensors_fail(
+            error, -EINVAL, file->path, tensor->name,
+            "\"data_offsets\" are not two whole numbers from 0 up; " WRITE_AGAIN);
+    if (begin > end)
+        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+                                "\"data_offsets\" end before they begin (%" PRId64 " > %" PRId64
+                                "); " FETCH_AGAIN,
+                                (int64_t)begin, (int64_t)end);
+    if ((uint64_t)(end - begin) != tensor->size_bytes)
+        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+                                "\"data_offsets\" hold %" PRIu64 " bytes, but dtype and shape "
+                                "need %" PRIu64 "; " FETCH_AGAIN,
+                                (uint64_t)(end - begin), tensor->size_bytes);
+    if ((uint64_t)end > data_bytes)
+        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+                                "ends at byte %" PRId64
+                                " of the data, but the file holds only %" PRIu64
+                                ": it is truncated; " FETCH_AGAIN,
+                                (int64_t)end, data_bytes);
+    tensor->offset_bytes = file->data_offset_bytes + (uint64_t)begin;
+    return 0;
+}
+
+/* Whatever is set in the tensor belongs to the model, also after a failure. */
+static int add_tensor(struct model *model, uint32_t index, const char *name, json_t *info,
+                      struct safetensors_error *error)
+{
+    const struct model_file *file = &model->files[index];
+    struct model_tensor *tensor = &model->tensors[model->tensor_count];
+    int err;
+
+    memset(tensor, 0, sizeof(*tensor));
+    model->tensor_count++;
+    tensor->file = index;
+    tensor->name = strdup(name);
+    if (tensor->name == NULL)
+        return safetensors_fail(error, -ENOMEM, file->path, name, "out of memory");
+    if (!json_is_object(info))
+        return safetensors_fail(error, -EINVAL, file->path, name,
+                                "is not described by an object; " WRITE_AGAIN);
+    err = parse_type(tensor, file->path, info, error);
+    if (err == 0)
+        err = parse_offsets(tensor, file, json_object_get(info, "data_offsets"), error);
+    return err;
+}
+
+static int offset_compare(const void *left, const void *right)
+{
+    const struct model_tensor *l = left;
+    const struct model_tensor *r = right;
+
+    if (l->offset_bytes != r->offset_bytes)
+        return l->offset_bytes < r->offset_bytes ? -1 : 1;
+    if (l->size_bytes != r->size_bytes)
+        return l->size_bytes < r->size_bytes ? -1 : 1;
+    return strcmp(l->name, r->name);
+}
+
+/*
+ * The reference reader demands that sorted tensors start where their predecessor ends and that the
+ * last ends with the file: hidden bytes and shared ones are how polyglot files are made.
+ */
+static int check_cover(struct model_tensor *tensors, size_t count, const struct model_file *file,
+                       struct safetensors_error *error)
+{
+    uint64_t end = file->data_offset_bytes;
+
+    if (count > 0)
+        qsort(tensors, count, sizeof(*tensors), offset_compare);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t start = tensors[i].offset_bytes;
+
+        if (start < end)
+            return safetensors_fail(error, -EINVAL, file->path, tensors[i].name,
+                                    "overlaps with tensor '%.200s'; " WRITE_AGAIN,
+                                    tensors[i - 1].name);
+        if (start > end)
+            return safetensors_fail(
+                error, -EINVAL, file->path, tensors[i].name,
+                "the %" PRIu64 " bytes before it belong to no tensor; " WRITE_AGAIN, start - end);
+        end += tensors[i].size_bytes;
+    }
+    if (end != file->size_bytes)
+        return safetensors_fail(
+            error, -EINVAL, file->path, count > 0 ? tensors[count - 1].name : NULL,
+            "the last %" PRIu64 " bytes of the file belong to no tensor; " FETCH_AGAIN,
+            file->size_bytes - end);
+    return 0;
+}
+
+static int add_header(struct model *model, uint32_t file, json_t *header,
+                      struct safetensors_error *error)
+{
+    size_t first = model->tensor_count;
+    struct model_tensor *tensors;
+    const char *name;
+    json_t *value;
+    int err = 0;
+
+    tensors = grow(model->tensors, first, json_object_size(header), sizeof(*tensors));
+    if (tensors == NULL)
+        return safetensors_fail(error, -ENOMEM, model->files[file].path, NULL, "out of memory");
+    model->tensors = tensors;
+    json_object_foreach(header, name, value)
+    {
+        if (strcmp(name, SAFETENSORS_METADATA_KEY) == 0)
+            err = add_pairs(model, file, value, error);
+        else
+            err = add_tensor(model, file, name, value, error);
+        if (err != 0)
+            return err;
+    }
+    return check_cover(model->tensors + first, model->tensor_count - first, &model->files[file],
+                       error);
+}
+
+int safetensors_add_file(struct model *model, const char *path, struct safetensors_error *error)
+{
+    json_t *header = NULL;
+    uint32_t file = (uint32_t)model->file_count;
+    int err = add_opened(model, path, error);
+
+    if (err != 0)
+        return err;
+    err = read_header(&model->files[file], &header, error);
+    if (err == 0)
+        err = add_header(model, file, header, error);
+    json_decref(header);
+    return err;
+}

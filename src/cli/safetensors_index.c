@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.safetensors.index.json: which shard holds which tensor, and that both agree. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "safetensors_parts.h"
+
+static int name_compare(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Shards lie beside the index. Anything else would let a downloaded index read other files. */
+static bool shard_name_is_plain(const char *name)
+{
+    return name[0] != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+           strchr(name, '/') == NULL;
+}
+
+static int index_read(const char *path, json_t **root, struct safetensors_error *error)
+{
+    uint64_t size_bytes = 0;
+    char *bytes = NULL;
+    int fd = -1;
+    int err = safetensors_open_file(path, &fd, &size_bytes, error);
+
+    if (err != 0)
+        return err;
+    if (size_bytes > SAFETENSORS_MAX_HEADER_BYTES)
+        err = safetensors_fail(error, -EINVAL, path, NULL,
+                               "has %llu bytes, an index has at most %u; name the "
+                               "*.safetensors.index.json file",
+                               (unsigned long long)size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
+    if (err == 0)
+        err = safetensors_read(fd, path, 0, (size_t)size_bytes, &bytes, error);
+    if (err == 0)
+        err = safetensors_parse_object(path, "the index", bytes, (size_t)size_bytes, root, error);
+    free(bytes);
+    close(fd);
+    return err;
+}
+
+/* The map within the index, with every value a plain file name. */
+static int index_check(const char *path, json_t *root, json_t **map,
+                       struct safetensors_error *error)
+{
+    const char *tensor;
+    json_t *value;
+    json_t *metadata = json_object_get(root, "metadata");
+
+    *map = json_object_get(root, "weight_map");
+    if (!json_is_object(*map))
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "has no object \"weight_map\"; name the "
+                                "*.safetensors.index.json file of the model");
+    if (metadata != NULL && !json_is_object(metadata))
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "\"metadata\" is not an object; fetch the index again");
+    if (json_object_size(*map) == 0)
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "\"weight_map\" is empty; name the *.safetensors files instead");
+    json_object_foreach(*map, tensor, value)
+    {
+        if (!json_is_string(value))
+            return safetensors_fail(error, -EINVAL, path, tensor,
+                                    "its shard is not a string; fetch the index again");
+        if (!shard_name_is_plain(json_string_value(value)))
+            return safetensors_fail(error, -EINVAL, path, tensor,
+                                    "its shard \"%.200s\" is not a plain file name; shards lie in "
+                                    "the directory of their index",
+                                    json_string_value(value));
+    }
+    return 0;
+}
+
+/* Every shard once, in the order of their names; the names belong to the map. */
+static int index_shards(json_t *map, const char ***names, size_t *count)
+{
+    const char **list = malloc(json_object_size(map) * sizeof(*list));
+    const char *tensor;
+    json_t *value;
+    size_t used = 0;
+    size_t kept = 0;
+
+    if (list == NULL)
+        return -ENOMEM;
+    json_object_foreach(map, tensor, value) list[used++] = json_string_value(value);
+    qsort(list, used, sizeof(*list), name_compare);
+    for (size_t i = 0; i < used; i++) {
+        if (kept == 0 || strcmp(list[kept - 1], list[i]) != 0)
+            list[kept++] = list[i];
+    }
+    *names = list;
+    *count = kept;
+    return 0;
+}
+
+static int index_add_shard(struct model *model, const char *path, const char *name,
+                           struct safetensors_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    int directory_bytes = slash == NULL ? 0 : (int)(slash - path) + 1;
+    char *shard = NULL;
+
+    if (asprintf(&shard, "%.*s%s", directory_bytes, path, name) < 0)
+        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    int err = safetensors_add_file(model, shard, error);
+    free(shard);
+    return err;
+}
+
+/* Every tensor of the map is in its shard, and the shards hold no others. */
+static int index_compare(const struct model *model, const char *path, json_t *map,
+                         const char *const *shards, struct safetensors_error *error)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(map, name, value)
+    {
+        const struct model_tensor *tensor = safetensors_find(model, name);
+
+        if (tensor == NULL)
+            return safetensors_fail(error, -EINVAL, path, name,
+                                    "the index says that it is in \"%.200s\", but no shard holds "
+                                    "it; fetch index and shards again",
+                                    json_string_value(value));
+        if (strcmp(shards[tensor->file], json_string_value(value)) != 0)
+            return safetensors_fail(error, -EINVAL, path, name,
+                                    "the index says that it is in \"%.200s\", but it is in "
+                                    "\"%.200s\"; fetch index and shards again",
+                                    json_string_value(value), shards[tensor->file]);
+    }
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+
+        if (json_object_get(map, tensor->name) == NULL)
+            return safetensors_fail(error, -EINVAL, model->files[tensor->file].path, tensor->name,
+                                    "the index %.200s does not name it; fetch index and shards "
+                                    "again, or name the shards instead of the index",
+                                    path);
+    }
+    return 0;
+}
+
+int safetensors_add_index(struct model *model, const char *path, struct safetensors_error *error)
+{
+    json_t *root = NULL;
+    json_t *map = NULL;
+    const char **shards = NULL;
+    size_t count = 0;
+    int err = index_read(path, &root, error);
+
+    if (err == 0)
+        err = index_check(path, root, &map, error);
+    if (err != 0)
+        goto out;
+    err = index_shards(map, &shards, &count);
+    if (err != 0) {
+        safetensors_fail(error, err, path, NULL, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < count && err == 0; i++)
+        err = index_add_shard(model, path, shards[i], error);
+    if (err == 0)
+        err = safetensors_finish(model, error);
+    if (err == 0)
+        err = index_compare(model, path, map, shards, error);
+out:
+    free(shards);
+    json_decref(root);
+    return err;
+}

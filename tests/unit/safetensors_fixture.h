@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * safetensors_fixture - safetensors files for the tests of their reader
+ *
+ * For tests/unit/test_safetensors*.c, which include it after tap.h. Writes any header with any
+ * amount of data, valid or not; a failing write ends the test.
+ */
+#ifndef GMSFS_TESTS_UNIT_SAFETENSORS_FIXTURE_H
+#define GMSFS_TESTS_UNIT_SAFETENSORS_FIXTURE_H
+
+#include <endian.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/safetensors.h"
+#include "tap.h"
+
+#define TENSOR(name, dtype, shape, offsets) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static struct safetensors_error error;
+
+static void put(int fd, const void *bytes, size_t size_bytes, off_t offset)
+{
+    require(pwrite(fd, bytes, size_bytes, offset) == (ssize_t)size_bytes);
+}
+
+/* Writes header length, header and data_bytes of data. */
+static void fill(int fd, const char *header, size_t data_bytes)
+{
+    uint64_t length = htole64(strlen(header));
+
+    put(fd, &length, sizeof(length), 0);
+    put(fd, header, strlen(header), sizeof(length));
+    require(ftruncate(fd, (off_t)(sizeof(length) + strlen(header) + data_bytes)) == 0);
+}
+
+static int open_path(const char *name, struct model **model)
+{
+    return safetensors_open(&name, 1, model, &error);
+}
+
+#endif
