@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/headroom.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RESERVE_MIN_BYTES (UINT64_C(64) << 20)
+#define RESERVE_MAX_BYTES (UINT64_C(1) << 30)
+#define RESERVE_PERCENT   1
+#define RESERVE_SHARE     8 /* never more than one eighth */
+
+/* v1 writes "no limit" as LONG_MAX rounded down to a page; nobody sets an exbibyte. */
+#define NO_LIMIT_BYTES (UINT64_C(1) << 60)
+
+/* A limit and what is counted against it, as two files of one cgroup. */
+struct gauge {
+    const char *limit;
+    const char *usage;
+};
+
+/* The two hierarchies differ in names only. */
+struct hierarchy {
+    const char *fstype;
+    const char *controller; /* the super option and the field of /proc/self/cgroup that name it */
+    struct gauge gauges[2];
+    const char *cache_keys[2]; /* of memory.stat, the whole subtree's: pages the kernel can drop */
+};
+
+/* memsw counts memory and swap together: where it is full, reclaim by swapping cannot help.
+ * Beyond memory.high nothing is killed, but the process is throttled to a crawl. */
+static const struct hierarchy hierarchies[] = {
+    {"cgroup",
+     "memory",
+     {{"memory.limit_in_bytes", "memory.usage_in_bytes"},
+      {"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"}},
+     {"total_active_file", "total_inactive_file"}},
+    {"cgroup2",
+     "",
+     {{"memory.max", "memory.current"}, {"memory.high", "memory.current"}},
+     {"active_file", "inactive_file"}},
+};
+
+#define HIERARCHIES (sizeof(hierarchies) / sizeof(hierarchies[0]))
+#define GAUGES      (sizeof(hierarchies[0].gauges) / sizeof(struct gauge))
+
+/* Where a hierarchy is mounted, and which of its groups is seen there as the top. */
+struct mount {
+    bool found;
+    char point[PATH_MAX];
+    char top[PATH_MAX];
+};
+
+struct headroom {
+    char root[PATH_MAX];
+    struct mount mounts[HIERARCHIES];
+};
+
+/* ---- reading small files ------------------------------------------------------------------- */
+
+/* What "not there" looks like; anything else (no descriptors, no memory) must not pass for it. */
+static bool is_absent(int rc)
+{
+    return rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES || rc == -EPERM || rc == -ENODEV ||
+           rc == -ENAMETOOLONG;
+}
+
+static int open_text(FILE **file, const char *root, const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s%s/%s", root, directory, name);
+
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return -ENAMETOOLONG;
+    *file = fopen(path, "re");
+    return *file ? 0 : -errno;
+}
+
+/* A number at the start of `text`, ended by space or the end. More than 64 bits are as many. */
+static bool parse_number(const char *text, uint64_t *value)
+{
+    const char *at = text;
+    uint64_t sum = 0;
+
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+
+        sum = sum > (UINT64_MAX - digit) / 10 ? UINT64_MAX : sum * 10 + digit;
+    }
+    if (at == text || (*at && !isspace((unsigned char)*at)))
+        return false;
+    *value = sum;
+    return true;
+}
+
+/* A file that holds one number. 1 and the value; 0 if absent, "max" or malformed; or an errno. */
+static int read_number(const char *root, const char *directory, const char *name, uint64_t *value)
+{
+    char line[64];
+    FILE *file;
+    int rc = open_text(&file, root, directory, name);
+
+    if (rc < 0)
+        return is_absent(rc) ? 0 : rc;
+    rc = fgets(line, sizeof(line), file) && parse_number(line, value);
+    fclose(file);
+    return rc;
+}
+
+/* Lines of "KEY VALUE" or "KEY: VALUE kB", values as they stand there. Returns how many of the
+ * keys were found, or an errno; the others' values stay what they were. */
+static int read_keys(const char *root, const char *directory, const char *name,
+                     const char *const keys[2], uint64_t values[2])
+{
+    char line[256];
+    FILE *file;
+    int found = 0;
+    int rc = open_text(&file, root, directory, name);
+
+    if (rc < 0)
+        return is_absent(rc) ? 0 : rc;
+    while (fgets(line, sizeof(line), file)) {
+        size_t length = strcspn(line, ": \t\n");
+        const char *value = line + length + strspn(line + length, ": \t");
+
+        for (int i = 0; i < 2; i++)
+            if (strlen(keys[i]) == length && !strncmp(line, keys[i], length))
+                found += parse_number(value, &values[i]);
+    }
+    fclose(file);
+    return found;
+}
+
+/* ---- finding the cgroups ------------------------------------------------------------------- */
+
+/* mountinfo writes space, tab, newline and backslash as \ooo. */
+static void unescape(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; to++) {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+            *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/* Is `word` one of the comma-separated `list`? The empty word is the empty list only. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+
+    if (!length)
+        return !*list;
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (!strncmp(at, word, length) && (at[length] == ',' || !at[length]))
+            return true;
+    }
+    return false;
+}
+
+/* What of `path` lies below `top` ("" for top itself); NULL if it does not. */
+static const char *path_below(const char *path, const char *top)
+{
+    size_t length = strcmp(top, "/") ? strlen(top) : 0;
+
+    if (strncmp(path, top, length) || (path[length] && path[length] != '/'))
+        return NULL;
+    return strcmp(path + length, "/") ? path + length : "";
+}
+
+/* This process's group in a hierarchy, from "ID:CONTROLLERS:PATH". 1, 0 if there is none. */
+static int read_own_path(const struct headroom *headroom, const struct hierarchy *hierarchy,
+                         char path[PATH_MAX])
+{
+    char *line = NULL;
+    size_t room = 0;
+    FILE *file;
+    int rc = open_text(&file, headroom->root, "/proc/self", "cgroup");
+
+    if (rc < 0)
+        return is_absent(rc) ? 0 : rc;
+    while (rc == 0 && getline(&line, &room, file) > 0) {
+        char *controllers = strchr(line, ':');
+        char *at = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!at)
+            continue;
+        *at++ = '\0';
+        at[strcspn(at, "\n")] = '\0';
+        if (*at != '/' || strlen(at) >= PATH_MAX ||
+            !has_word(controllers + 1, hierarchy->controller))
+            continue;
+        strcpy(path, at);
+        rc = 1;
+    }
+    free(line);
+    fclose(file);
+    return rc;
+}
+
+/* Splits "36 35 98:0 TOP POINT OPTIONS [TAGS] - FSTYPE SOURCE SUPER" in place. */
+static bool split_mount(char *line, char **top, char **point, char **fstype, char **super)
+{
+    char *save = NULL;
+    char *rest = strstr(line, " - ");
+    char *field;
+
+    if (!rest)
+        return false;
+    *rest = '\0';
+    field = strtok_r(line, " ", &save);
+    for (int i = 0; i < 3 && field; i++)
+        field = strtok_r(NULL, " ", &save);
+    *top = field;
+    *point = field ? strtok_r(NULL, " ", &save) : NULL;
+    *fstype = strtok_r(rest + 3, " \n", &save);
+    *super = *fstype && strtok_r(NULL, " \n", &save) ? strtok_r(NULL, " \n", &save) : NULL;
+    if (!*top || !*point || !*super)
+        return false;
+    unescape(*top);
+    unescape(*point);
+    return strlen(*top) < PATH_MAX && strlen(*point) < PATH_MAX;
+}
+
+/* A mount that shows our group is better than one that does not, and the more of the groups above
+ * ours it shows, the better. */
+static bool mount_is_better(const struct mount *mount, const char *top, const char *path)
+{
+    bool now, then;
+
+    if (!mount->found)
+        return true;
+    now = path_below(path, top);
+    then = path_below(path, mount->top);
+    return now != then ? now : strlen(top) < strlen(mount->top);
+}
+
+static void consider_mount(struct headroom *headroom, char *line, char paths[][PATH_MAX])
+{
+    char *top, *point, *fstype, *super;
+
+    if (!split_mount(line, &top, &point, &fstype, &super))
+        return;
+    for (size_t i = 0; i < HIERARCHIES; i++) {
+        const struct hierarchy *hierarchy = &hierarchies[i];
+        struct mount *mount = &headroom->mounts[i];
+
+        if (strcmp(fstype, hierarchy->fstype))
+            continue;
+        if (*hierarchy->controller && !has_word(super, hierarchy->controller))
+            continue;
+        if (!mount_is_better(mount, top, paths[i]))
+            continue;
+        strcpy(mount->top, top);
+        strcpy(mount->point, point);
+        mount->found = true;
+    }
+}
+
+static int find_mounts(struct headroom *headroom)
+{
+    char(*paths)[PATH_MAX] = calloc(HIERARCHIES, PATH_MAX);
+    char *line = NULL;
+    size_t room = 0;
+    FILE *file = NULL;
+    int rc = paths ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < HIERARCHIES && rc >= 0; i++)
+        rc = read_own_path(headroom, &hierarchies[i], paths[i]);
+    if (rc >= 0)
+        rc = open_text(&file, headroom->root, "/proc/self", "mountinfo");
+    if (rc < 0)
+        goto out;
+    while (getline(&line, &room, file) > 0)
+        consider_mount(headroom, line, paths);
+out:
+    if (file)
+        fclose(file);
+    free(line);
+    free(paths);
+    return is_absent(rc) ? 0 : rc;
+}
+
+/* ---- measuring ----------------------------------------------------------------------------- */
+
+uint64_t headroom_reserve(uint64_t total_bytes)
+{
+    uint64_t reserve = total_bytes / 100 * RESERVE_PERCENT;
+
+    if (reserve < RESERVE_MIN_BYTES)
+        reserve = RESERVE_MIN_BYTES;
+    if (reserve > RESERVE_MAX_BYTES)
+        reserve = RESERVE_MAX_BYTES;
+    return reserve < total_bytes / RESERVE_SHARE ? reserve : total_bytes / RESERVE_SHARE;
+}
+
+static uint64_t subtract(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
+static void lower(uint64_t *value, uint64_t bound)
+{
+    if (*value > bound)
+        *value = bound;
+}
+
+/* One cgroup directory's limits. */
+static int apply_group(const struct headroom *headroom, const struct hierarchy *hierarchy,
+                       const char *directory, struct headroom_info *info)
+{
+    uint64_t cache[2] = {0, 0};
+    bool cache_known = false;
+    int rc = 0;
+
+    for (size_t i = 0; i < GAUGES; i++) {
+        const struct gauge *gauge = &hierarchy->gauges[i];
+        uint64_t limit, usage;
+
+        rc = read_number(headroom->root, directory, gauge->limit, &limit);
+        if (rc < 0)
+            return rc;
+        if (rc == 0 || limit >= NO_LIMIT_BYTES)
+            continue;
+        lower(&info->limit_bytes, limit);
+        rc = read_number(headroom->root, directory, gauge->usage, &usage);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        if (!cache_known)
+            rc = read_keys(headroom->root, directory, "memory.stat", hierarchy->cache_keys, cache);
+        if (rc < 0)
+            return rc;
+        cache_known = true;
+        usage = subtract(subtract(usage, cache[0]), cache[1]);
+        lower(&info->available_bytes, subtract(subtract(limit, usage), headroom_reserve(limit)));
+    }
+    return 0;
+}
+
+/* From our group up to the top of the mount. Levels that are not seen here set no limit. */
+static int apply_hierarchy(const struct headroom *headroom, size_t index,
+                           struct headroom_info *info)
+{
+    const struct mount *mount = &headroom->mounts[index];
+    char path[PATH_MAX], directory[PATH_MAX];
+    const char *below;
+    size_t point_length = strlen(mount->point);
+    int length, rc;
+
+    if (!mount->found)
+        return 0;
+    rc = read_own_path(headroom, &hierarchies[index], path);
+    if (rc <= 0)
+        return rc;
+    below = path_below(path, mount->top);
+    if (!below)
+        below = path;
+    /* Outside of our cgroup namespace: only the mount's top can be asked. */
+    if (!strncmp(below, "/..", 3) && (below[3] == '/' || !below[3]))
+        below = "";
+    length = snprintf(directory, sizeof(directory), "%s%s", mount->point, below);
+    if (length < 0 || (size_t)length >= sizeof(directory))
+        directory[point_length] = '\0';
+    for (;;) {
+        rc = apply_group(headroom, &hierarchies[index], directory, info);
+        if (rc < 0 || strlen(directory) <= point_length)
+            return rc;
+        *strrchr(directory, '/') = '\0';
+    }
+}
+
+int headroom_read(const struct headroom *headroom, struct headroom_info *info)
+{
+    static const char *const keys[2] = {"MemTotal", "MemAvailable"};
+    uint64_t kibibytes[2] = {0, 0};
+    int rc = read_keys(headroom->root, "/proc", "meminfo", keys, kibibytes);
+
+    if (rc < 0)
+        return rc;
+    if (rc != 2 || kibibytes[0] == 0 || kibibytes[0] > UINT64_MAX >> 10 ||
+        kibibytes[1] > kibibytes[0])
+        return -EIO;
+    info->machine_bytes = kibibytes[0] << 10;
+    info->limit_bytes = info->machine_bytes;
+    info->available_bytes = subtract(kibibytes[1] << 10, headroom_reserve(info->machine_bytes));
+    rc = 0;
+    for (size_t i = 0; i < HIERARCHIES && rc >= 0; i++)
+        rc = apply_hierarchy(headroom, i, info);
+    return rc < 0 ? rc : 0;
+}
+
+int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
+                       struct headroom_pool *pool)
+{
+    static const char *const names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages",
+                                        "surplus_hugepages", "nr_overcommit_hugepages"};
+    uint64_t pages[5] = {0, 0, 0, 0, 0};
+    uint64_t on_demand;
+    char directory[96];
+
+    snprintf(directory, sizeof(directory), "/sys/kernel/mm/hugepages/hugepages-%llukB",
+             (unsigned long long)(hugepage_bytes >> 10));
+    for (size_t i = 0; i < 5; i++) {
+        int rc = read_number(headroom->root, directory, names[i], &pages[i]);
+
+        if (rc < 0)
+            return rc;
+        /* Only the newer files may be missing. */
+        if (rc == 0 && i < 2)
+            return -EOPNOTSUPP;
+        lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);
+    }
+    on_demand = subtract(pages[4], pages[3]);
+    pool->total_bytes = (pages[0] + on_demand) * hugepage_bytes;
+    pool->free_bytes = (subtract(pages[1], pages[2]) + on_demand) * hugepage_bytes;
+    return 0;
+}
+
+int headroom_open(const char *root, struct headroom **headroom)
+{
+    struct headroom *made;
+    int rc = -ENAMETOOLONG;
+
+    if (strlen(root) >= sizeof(made->root))
+        return rc;
+    made = calloc(1, sizeof(*made));
+    if (!made)
+        return -ENOMEM;
+    strcpy(made->root, root);
+    rc = find_mounts(made);
+    if (rc < 0) {
+        free(made);
+        return rc;
+    }
+    *headroom = made;
+    return 0;
+}
+
+void headroom_close(struct headroom *headroom)
+{
+    free(headroom);
+}

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/vmm_backend.h"
+
+#include "vmm/headroom.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define KIB                       (UINT64_C(1) << 10)
+#define MIB                       (UINT64_C(1) << 20)
+#define GIB                       (UINT64_C(1) << 30)
+#define DEFAULT_GRANULARITY_BYTES (2 * MIB)
+#define MAX_GRANULARITY_BYTES     GIB
+#define SIZE_TEXT_BYTES           24
+#define IDENTITY_BYTES            320
+
+/* Between two looks at the machine. The smaller, the less other processes can take meanwhile. */
+#define COMMIT_CHUNK_BYTES (64 * MIB)
+/* read(2) and write(2) move a little less than 2 GiB at most. */
+#define TRANSFER_MAX_BYTES GIB
+#define WINDOW_BYTES       (64 * MIB)
+#define ZEROS_BYTES        (64 * KIB)
+
+/* Linux 6.3; older C libraries do not know it, older kernels refuse it with EINVAL. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
+#ifndef MFD_HUGE_1GB
+#define MFD_HUGE_1GB (30U << 26)
+#endif
+
+struct host {
+    struct headroom *headroom;
+    uint64_t hugepage_bytes; /* 0: ordinary pages */
+    unsigned memfd_flags;
+    /* Bytes that threads of ours have been granted and are committing at this moment: what the
+     * machine's numbers show of them is not known. */
+    pthread_mutex_t mutex; /* over pending_bytes; a leaf: nothing else is locked under it */
+    pthread_cond_t settled;
+    uint64_t pending_bytes;
+};
+
+static const uint8_t zeros[ZEROS_BYTES];
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static const char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+{
+    static const char units[] = " KMG";
+    int unit = 0;
+
+    for (; unit < 3 && bytes && bytes % KIB == 0; unit++)
+        bytes /= KIB;
+    snprintf(text, SIZE_TEXT_BYTES, "%llu%.*s", (unsigned long long)bytes, unit > 0, &units[unit]);
+    return text;
+}
+
+static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *error,
+                           size_t error_bytes)
+{
+    struct headroom_pool pool = {0, 0};
+    char size[SIZE_TEXT_BYTES];
+    int rc;
+
+    if (hugepage_bytes == 0)
+        return 0;
+    size_text(hugepage_bytes, size);
+    if (hugepage_bytes != 2 * MIB && hugepage_bytes != GIB) {
+        snprintf(error, error_bytes, "hugepages=%s: huge pages are of 2M or 1G; use one of these",
+                 size);
+        return -EINVAL;
+    }
+    rc = headroom_read_pool(host->headroom, hugepage_bytes, &pool);
+    if (rc < 0) {
+        snprintf(error, error_bytes,
+                 "hugepages=%s: this machine has no such pages: %s; mount "
+                 "without hugepages",
+                 size, strerror(-rc));
+        return rc;
+    }
+    if (pool.total_bytes == 0) {
+        snprintf(error, error_bytes,
+                 "hugepages=%s: the machine's pool of them is empty; fill it with: echo COUNT > "
+                 "/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages",
+                 size, (unsigned long long)(hugepage_bytes / KIB));
+        return -ENOMEM;
+    }
+    host->hugepage_bytes = hugepage_bytes;
+    host->memfd_flags |= MFD_HUGETLB;
+    host->memfd_flags |= hugepage_bytes == GIB ? MFD_HUGE_1GB : MFD_HUGE_2MB;
+    return 0;
+}
+
+static int choose_granularity(const struct host *host, uint64_t granularity_bytes,
+                              struct vmm_device *device, char *error, size_t error_bytes)
+{
+    uint64_t least = host->hugepage_bytes;
+    char given[SIZE_TEXT_BYTES], least_text[SIZE_TEXT_BYTES];
+
+    if (least == 0)
+        least = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (granularity_bytes == 0)
+        granularity_bytes = least > DEFAULT_GRANULARITY_BYTES ? least : DEFAULT_GRANULARITY_BYTES;
+    if (granularity_bytes < least || granularity_bytes > MAX_GRANULARITY_BYTES ||
+        (granularity_bytes & (granularity_bytes - 1))) {
+        snprintf(error, error_bytes,
+                 "granularity=%s: it must be a power of two from %s (the page size) to 1G",
+                 size_text(granularity_bytes, given), size_text(least, least_text));
+        return -EINVAL;
+    }
+    device->granularity_bytes = granularity_bytes;
+    return 0;
+}
+
+/* Half of the machine, so that programs keep room beside it; huge pages were set aside for use as
+ * such, so all of those. */
+static int default_size(const struct host *host, uint64_t *size_bytes, char *error,
+                        size_t error_bytes)
+{
+    struct headroom_info info;
+    struct headroom_pool pool;
+    int rc;
+
+    if (host->hugepage_bytes) {
+        rc = headroom_read_pool(host->headroom, host->hugepage_bytes, &pool);
+        *size_bytes = rc < 0 ? 0 : pool.total_bytes;
+    } else {
+        rc = headroom_read(host->headroom, &info);
+        *size_bytes = rc < 0 ? 0 : info.limit_bytes / 2;
+    }
+    if (rc < 0)
+        snprintf(error, error_bytes,
+                 "device host: cannot tell how much memory the machine has: %s; say size=SIZE",
+                 strerror(-rc));
+    return rc;
+}
+
+/* A size beyond the machine's memory is not refused, as tmpfs does not: what counts is what is
+ * there when memory is asked for. */
+static int choose_size(const struct host *host, uint64_t size_bytes, struct vmm_device *device,
+                       char *error, size_t error_bytes)
+{
+    char given[SIZE_TEXT_BYTES], least[SIZE_TEXT_BYTES];
+    int rc = 0;
+
+    if (size_bytes == 0)
+        rc = default_size(host, &size_bytes, error, error_bytes);
+    if (rc < 0)
+        return rc;
+    if (size_bytes > INT64_MAX) {
+        snprintf(error, error_bytes, "size=%s: more than a device can have; say a smaller size",
+                 size_text(size_bytes, given));
+        return -EINVAL;
+    }
+    if (size_bytes < device->granularity_bytes) {
+        snprintf(error, error_bytes,
+                 "size=%s: less than one unit of memory; say at least size=%s, or a smaller "
+                 "granularity",
+                 size_text(size_bytes, given), size_text(device->granularity_bytes, least));
+        return -EINVAL;
+    }
+    device->total_bytes = size_bytes & ~(device->granularity_bytes - 1);
+    return 0;
+}
+
+/* ---- identity ------------------------------------------------------------------------------ */
+
+/* The machine's id, or its name where it has none, such as in a container. */
+static void read_machine(const char *root, char machine[IDENTITY_BYTES])
+{
+    char path[4096];
+    FILE *file;
+
+    machine[0] = '\0';
+    snprintf(path, sizeof(path), "%s/etc/machine-id", root);
+    file = fopen(path, "re");
+    if (file) {
+        if (!fgets(machine, 256, file))
+            machine[0] = '\0';
+        fclose(file);
+    }
+    machine[strcspn(machine, "\n")] = '\0';
+    if (!machine[0] || !strcmp(machine, "uninitialized")) {
+        if (gethostname(machine, 256) < 0)
+            strcpy(machine, "localhost");
+        machine[255] = '\0';
+    }
+}
+
+static void choose_identity(const char *root, const uint8_t uuid[16], struct vmm_device *device)
+{
+    static const uint8_t none[16];
+    char machine[IDENTITY_BYTES];
+    XXH128_canonical_t canonical;
+
+    snprintf(device->name, sizeof(device->name), "host memory");
+    if (memcmp(uuid, none, sizeof(none))) {
+        memcpy(device->uuid, uuid, sizeof(device->uuid));
+        return;
+    }
+    read_machine(root, machine);
+    strcat(machine, "gmsfs host");
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(machine, strlen(machine)));
+    memcpy(device->uuid, canonical.digest, sizeof(device->uuid));
+}
+
+/* ---- committing memory --------------------------------------------------------------------- */
+
+static int available(const struct host *host, uint64_t *bytes)
+{
+    struct headroom_info info;
+    int rc = headroom_read(host->headroom, &info);
+
+    *bytes = rc < 0 ? 0 : info.available_bytes;
+    return rc;
+}
+
+/* Grants `bytes` to the calling thread if machine and cgroup have them. What other threads are
+ * taking right now may be in the numbers or not, so a refusal counts only when none is. */
+static int commit_admit(struct host *host, uint64_t bytes)
+{
+    uint64_t left;
+    int rc;
+
+    pthread_mutex_lock(&host->mutex);
+    for (;;) {
+        rc = available(host, &left);
+        if (rc < 0)
+            break;
+        if (left >= host->pending_bytes && left - host->pending_bytes >= bytes) {
+            host->pending_bytes += bytes;
+            break;
+        }
+        if (host->pending_bytes == 0) {
+            rc = -ENOMEM;
+            break;
+        }
+        pthread_cond_wait(&host->settled, &host->mutex);
+    }
+    pthread_mutex_unlock(&host->mutex);
+    return rc;
+}
+
+static void commit_settle(struct host *host, uint64_t bytes)
+{
+    pthread_mutex_lock(&host->mutex);
+    host->pending_bytes -= bytes;
+    pthread_cond_broadcast(&host->settled);
+    pthread_mutex_unlock(&host->mutex);
+}
+
+/* fallocate(2) may answer EINTR, and then has undone all of the call: frequent signals could keep
+ * it from ever finishing, so they wait. (Linux 6.18 was not seen to be interrupted.) */
+static int allocate(int fd, uint64_t from, uint64_t bytes)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    do
+        rc = fallocate(fd, 0, (off_t)from, (off_t)bytes) < 0 ? -errno : 0;
+    while (rc == -EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == -ENOSPC ? -ENOMEM : rc;
+}
+
+/* Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends a process. */
+static int check_file_limit(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+        return -EFBIG;
+    return 0;
+}
+
+/* Commits a memfd's bytes from..to. Huge pages come from a pool that says ENOSPC when it is empty;
+ * ordinary ones are asked for by chunks, each after a look at what is left. On failure the caller
+ * undoes what was committed. */
+static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
+{
+    uint64_t left;
+    int rc = check_file_limit(to);
+
+    /* All of it at once first: better than to take everything and then give it back. */
+    if (rc == 0 && !host->hugepage_bytes && to - from > COMMIT_CHUNK_BYTES) {
+        rc = available(host, &left);
+        if (rc == 0 && left < to - from)
+            rc = -ENOMEM;
+    }
+    while (rc == 0 && from < to) {
+        uint64_t bytes = to - from < COMMIT_CHUNK_BYTES ? to - from : COMMIT_CHUNK_BYTES;
+
+        if (host->hugepage_bytes) {
+            rc = allocate(fd, from, to - from);
+            break;
+        }
+        rc = commit_admit(host, bytes);
+        if (rc < 0)
+            break;
+        rc = allocate(fd, from, bytes);
+        commit_settle(host, bytes);
+        from += bytes;
+    }
+    return rc;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
+/* Not executable for ever where the kernel can promise that; some systems demand it. */
+static int make_memfd(const struct host *host)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | host->memfd_flags;
+    int fd = memfd_create("gmsfs", flags | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("gmsfs", flags);
+    return fd < 0 ? -errno : fd;
+}
+
+/* The second descriptor must be opened before the mode becomes 0: an ordinary user could not open
+ * it afterwards, and with any other mode a reader could open it for writing. */
+static int open_pair(const struct host *host, struct vmm_piece *piece)
+{
+    char path[64];
+    int rc = make_memfd(host);
+
+    if (rc < 0)
+        return rc;
+    piece->fd = rc;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", piece->fd);
+    piece->fd_readonly = open(path, O_RDONLY | O_CLOEXEC);
+    if (piece->fd_readonly < 0 || fchmod(piece->fd, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static void close_pair(struct vmm_piece *piece)
+{
+    if (piece->fd_readonly >= 0)
+        close(piece->fd_readonly);
+    if (piece->fd >= 0)
+        close(piece->fd);
+}
+
+static int seal_size(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
+                       struct vmm_piece *piece)
+{
+    struct host *host = device->state;
+    struct vmm_piece made = {.fd = -1, .fd_readonly = -1};
+    int rc = open_pair(host, &made);
+
+    if (rc == 0)
+        rc = commit(host, made.fd, 0, aligned_bytes);
+    if (rc == 0 && seal)
+        rc = seal_size(made.fd);
+    if (rc < 0)
+        close_pair(&made);
+    else
+        *piece = made;
+    return rc;
+}
+
+static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
+                     uint64_t aligned_bytes)
+{
+    int rc = commit(device->state, piece->fd, piece->aligned_bytes, aligned_bytes);
+
+    /* Shrinking to a size that it had cannot fail: the piece is not sealed. */
+    if (rc < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
+        return -errno;
+    return rc;
+}
+
+/* ---- transfers ----------------------------------------------------------------------------- */
+
+/* hugetlbfs has no write(2): its files are moved through a window of mapped pages. One of `to`
+ * and `from` is given. */
+static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8_t *from,
+                       size_t bytes, uint64_t offset)
+{
+    uint64_t page = host->hugepage_bytes;
+    uint64_t window = page > WINDOW_BYTES ? page : WINDOW_BYTES;
+
+    while (bytes) {
+        uint64_t start = offset & ~(page - 1);
+        uint64_t within = offset - start;
+        size_t part = bytes < window - within ? bytes : window - within;
+        size_t length = (within + part + page - 1) & ~(page - 1);
+        uint8_t *map =
+            mmap(NULL, length, from ? PROT_WRITE : PROT_READ, MAP_SHARED, fd, (off_t)start);
+
+        if (map == MAP_FAILED)
+            return -errno;
+        if (from) {
+            memcpy(map + within, from, part);
+            from += part;
+        } else {
+            memcpy(to, map + within, part);
+            to += part;
+        }
+        munmap(map, length);
+        offset += part;
+        bytes -= part;
+    }
+    return 0;
+}
+
+static int host_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
+                     size_t bytes, uint64_t offset)
+{
+    const struct host *host = device->state;
+    uint8_t *at = to;
+
+    if (host->hugepage_bytes)
+        return move_mapped(host, piece->fd, at, NULL, bytes, offset);
+    while (bytes) {
+        size_t part = bytes < TRANSFER_MAX_BYTES ? bytes : TRANSFER_MAX_BYTES;
+        ssize_t moved = pread(piece->fd, at, part, (off_t)offset);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return moved < 0 ? -errno : -EIO;
+        at += moved;
+        offset += (uint64_t)moved;
+        bytes -= (size_t)moved;
+    }
+    return 0;
+}
+
+static int host_write(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
+                      size_t bytes, uint64_t offset)
+{
+    const struct host *host = device->state;
+    const uint8_t *at = from;
+
+    if (host->hugepage_bytes)
+        return move_mapped(host, piece->fd, NULL, at, bytes, offset);
+    while (bytes) {
+        size_t part = bytes < TRANSFER_MAX_BYTES ? bytes : TRANSFER_MAX_BYTES;
+        ssize_t moved = pwrite(piece->fd, at, part, (off_t)offset);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return moved < 0 ? -errno : -EIO;
+        at += moved;
+        offset += (uint64_t)moved;
+        bytes -= (size_t)moved;
+    }
+    return 0;
+}
+
+static int host_seal(struct vmm_device *device, const struct vmm_piece *piece, uint64_t size_bytes,
+                     uint64_t aligned_bytes)
+{
+    int rc = 0;
+
+    while (rc == 0 && size_bytes < aligned_bytes) {
+        uint64_t left = aligned_bytes - size_bytes;
+        size_t part = left < ZEROS_BYTES ? left : ZEROS_BYTES;
+
+        rc = host_write(device, piece, zeros, part, size_bytes);
+        size_bytes += part;
+    }
+    if (rc == 0 && aligned_bytes < piece->aligned_bytes)
+        rc = ftruncate(piece->fd, (off_t)aligned_bytes) < 0 ? -errno : 0;
+    return rc < 0 ? rc : seal_size(piece->fd);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* Makes and drops an empty piece: what cannot work is said at mount, not at the first client. */
+static int probe(const struct host *host, char *error, size_t error_bytes)
+{
+    struct vmm_piece piece = {.fd = -1, .fd_readonly = -1};
+    int rc = open_pair(host, &piece);
+
+    close_pair(&piece);
+    if (rc < 0)
+        snprintf(error, error_bytes,
+                 "device host: cannot make memory files: %s; they need memfd_create(2)%s, free "
+                 "descriptors and a mounted /proc",
+                 strerror(-rc), host->hugepage_bytes ? " with huge pages" : "");
+    return rc;
+}
+
+static void host_free(struct host *host)
+{
+    headroom_close(host->headroom);
+    pthread_cond_destroy(&host->settled);
+    pthread_mutex_destroy(&host->mutex);
+    free(host);
+}
+
+static int host_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
+                     char *error, size_t error_bytes)
+{
+    struct host *host = calloc(1, sizeof(*host));
+    int rc;
+
+    if (!host) {
+        snprintf(error, error_bytes, "device host: out of memory");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&host->mutex, NULL);
+    pthread_cond_init(&host->settled, NULL);
+    rc = headroom_open(root, &host->headroom);
+    if (rc < 0)
+        snprintf(error, error_bytes, "device host: cannot read the machine's memory: %s",
+                 strerror(-rc));
+    if (rc == 0)
+        rc = check_hugepages(host, options->hugepage_bytes, error, error_bytes);
+    if (rc == 0)
+        rc = choose_granularity(host, options->granularity_bytes, device, error, error_bytes);
+    if (rc == 0)
+        rc = choose_size(host, options->size_bytes, device, error, error_bytes);
+    if (rc == 0)
+        rc = probe(host, error, error_bytes);
+    if (rc < 0) {
+        host_free(host);
+        return rc;
+    }
+    choose_identity(root, options->uuid, device);
+    device->state = host;
+    return 0;
+}
+
+static void host_close(struct vmm_device *device)
+{
+    host_free(device->state);
+    device->state = NULL;
+}
+
+const struct vmm_backend vmm_backend_host = {
+    .name = "host",
+    .open = host_open,
+    .close = host_close,
+    .create = host_create,
+    .grow = host_grow,
+    .seal = host_seal,
+    .read = host_read,
+    .write = host_write,
+};

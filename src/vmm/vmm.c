@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/vmm.h"
+
+#include "vmm/vmm_backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_BACKEND "cuda"
+
+struct vmm {
+    const struct vmm_backend *backend;
+    struct vmm_device device;
+    _Atomic uint64_t used_bytes;
+};
+
+static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static int find_backend(const char *name, const struct vmm_backend **backend, char *error,
+                        size_t error_bytes)
+{
+    if (!name)
+        name = DEFAULT_BACKEND;
+    if (!strcmp(name, vmm_backend_host.name)) {
+        *backend = &vmm_backend_host;
+        return 0;
+    }
+    if (!strcmp(name, "cuda")) {
+        snprintf(error, error_bytes,
+                 "device cuda:0: this build cannot own GPU memory yet; mount host memory with: "
+                 "gmsfs mount -o backend=host,size=4G MOUNTPOINT");
+        return -EOPNOTSUPP;
+    }
+    snprintf(error, error_bytes, "backend=%s: there is no such backend; use backend=host", name);
+    return -EINVAL;
+}
+
+int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,
+                   char *error, size_t error_bytes)
+{
+    const struct vmm_backend *backend;
+    struct vmm *made;
+    int rc;
+
+    if (error_bytes)
+        error[0] = '\0';
+    rc = find_backend(options->backend, &backend, error, error_bytes);
+    if (rc < 0)
+        return rc;
+    made = calloc(1, sizeof(*made));
+    if (!made) {
+        snprintf(error, error_bytes, "device %s: out of memory", backend->name);
+        return -ENOMEM;
+    }
+    made->backend = backend;
+    atomic_init(&made->used_bytes, 0);
+    rc = backend->open(root, options, &made->device, error, error_bytes);
+    if (rc < 0) {
+        free(made);
+        return rc;
+    }
+    assert(made->device.total_bytes >= made->device.granularity_bytes);
+    assert(made->device.total_bytes % made->device.granularity_bytes == 0);
+    *vmm = made;
+    return 0;
+}
+
+int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes)
+{
+    return vmm_open_under("", options, vmm, error, error_bytes);
+}
+
+void vmm_close(struct vmm *vmm)
+{
+    if (!vmm)
+        return;
+    vmm->backend->close(&vmm->device);
+    free(vmm);
+}
+
+void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
+{
+    memset(info, 0, sizeof(*info));
+    snprintf(info->backend, sizeof(info->backend), "%s", vmm->backend->name);
+    memcpy(info->name, vmm->device.name, sizeof(info->name));
+    memcpy(info->uuid, vmm->device.uuid, sizeof(info->uuid));
+    info->granularity_bytes = vmm->device.granularity_bytes;
+    info->total_bytes = vmm->device.total_bytes;
+    info->used_bytes = atomic_load(&vmm->used_bytes);
+}
+
+uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
+{
+    uint64_t mask = vmm->device.granularity_bytes - 1;
+
+    return size_bytes > UINT64_MAX - mask ? 0 : (size_bytes + mask) & ~mask;
+}
+
+/* ---- account ------------------------------------------------------------------------------- */
+
+int vmm_reserve(struct vmm *vmm, uint64_t bytes)
+{
+    uint64_t used = atomic_load(&vmm->used_bytes);
+
+    assert(bytes % vmm->device.granularity_bytes == 0);
+    do {
+        assert(used <= vmm->device.total_bytes);
+        if (bytes > vmm->device.total_bytes - used)
+            return -ENOMEM;
+    } while (!atomic_compare_exchange_weak(&vmm->used_bytes, &used, used + bytes));
+    return 0;
+}
+
+void vmm_unreserve(struct vmm *vmm, uint64_t bytes)
+{
+    uint64_t used = atomic_fetch_sub(&vmm->used_bytes, bytes);
+
+    assert(bytes % vmm->device.granularity_bytes == 0);
+    assert(used >= bytes);
+    (void)used;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
+int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece)
+{
+    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
+    int rc;
+
+    *piece = no_piece;
+    if (seal && size_bytes == 0)
+        return -EINVAL;
+    /* Off the end of off_t, hence beyond any device. */
+    if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
+        return -ENOMEM;
+    rc = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);
+    if (rc < 0)
+        return rc;
+    assert(piece->fd >= 0);
+    piece->size_bytes = size_bytes;
+    piece->aligned_bytes = aligned_bytes;
+    piece->sealed = seal;
+    return 0;
+}
+
+int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
+{
+    int rc;
+
+    if (piece->fd < 0 || piece->sealed || aligned_bytes % vmm->device.granularity_bytes)
+        return -EINVAL;
+    if (aligned_bytes <= piece->aligned_bytes)
+        return 0;
+    if (aligned_bytes > INT64_MAX)
+        return -ENOMEM;
+    rc = vmm->backend->grow(&vmm->device, piece, aligned_bytes);
+    if (rc == 0)
+        piece->aligned_bytes = aligned_bytes;
+    return rc;
+}
+
+int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
+{
+    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
+    int rc;
+
+    if (piece->fd < 0 || piece->sealed || size_bytes > piece->aligned_bytes)
+        return -EINVAL;
+    rc = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
+    if (rc < 0)
+        return rc;
+    piece->size_bytes = size_bytes;
+    piece->aligned_bytes = aligned_bytes;
+    piece->sealed = true;
+    return 0;
+}
+
+/* The caller has checked against the size; this guards the memory itself. */
+static bool is_inside(const struct vmm_piece *piece, size_t bytes, uint64_t offset)
+{
+    return piece->fd >= 0 && bytes <= piece->aligned_bytes &&
+           offset <= piece->aligned_bytes - bytes;
+}
+
+int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
+             uint64_t offset)
+{
+    if (!is_inside(piece, bytes, offset))
+        return -EINVAL;
+    return vmm->backend->read(&vmm->device, piece, to, bytes, offset);
+}
+
+int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, size_t bytes,
+              uint64_t offset)
+{
+    if (!is_inside(piece, bytes, offset))
+        return -EINVAL;
+    return vmm->backend->write(&vmm->device, piece, from, bytes, offset);
+}
+
+void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
+{
+    (void)vmm;
+    if (piece->fd_readonly >= 0)
+        close(piece->fd_readonly);
+    if (piece->fd >= 0)
+        close(piece->fd);
+    *piece = no_piece;
+}

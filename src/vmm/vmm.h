@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmm - physical memory of one device, as descriptors
+ *
+ * An allocation of memory is a descriptor: whoever holds one keeps the memory alive. This module
+ * creates, grows, seals, reads, writes and closes such pieces, and keeps the device's account. It
+ * knows nothing of stores, files or requests. Backends: host (memfd). A further backend is one
+ * table of functions (vmm_backend.h).
+ *
+ * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account); the piece
+ * functions from any thread, but one piece by one thread at a time, except reads and writes of a
+ * piece that does not grow meanwhile.
+ */
+#ifndef GMSFS_VMM_VMM_H
+#define GMSFS_VMM_VMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct vmm;
+
+struct vmm_options {
+    const char *backend; /* "host" or "cuda" (the latter: -EOPNOTSUPP and a message, so far) */
+    uint64_t size_bytes; /* host: 0 = half of what the machine (and its cgroup) has */
+    uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB */
+    uint64_t hugepage_bytes;    /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
+    uint8_t uuid[16];           /* all zeros: derived from the machine id and "host" */
+};
+
+struct vmm_info {
+    char backend[16];
+    char name[64];
+    uint8_t uuid[16];
+    uint64_t granularity_bytes;
+    uint64_t total_bytes;
+    uint64_t used_bytes; /* reserved for pieces that exist, are being made, or being freed */
+};
+
+struct vmm_piece {
+    int fd;          /* readable and writable; -1: none */
+    int fd_readonly; /* for readers; -1: none */
+    uint64_t size_bytes;
+    uint64_t aligned_bytes; /* memory really committed */
+    bool sealed;
+};
+
+int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes);
+void vmm_close(struct vmm *vmm);
+void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
+/* size up to the granularity; 0 if that overflows */
+uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes);
+
+/* The account: -ENOMEM if it does not fit. Bytes are multiples of the granularity. */
+int vmm_reserve(struct vmm *vmm, uint64_t bytes);
+void vmm_unreserve(struct vmm *vmm, uint64_t bytes);
+
+/* All of these run on helper threads: they may be slow. None touches the account. */
+
+/* Zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`, sealed
+ * against resizing, mode 0. size 0 with seal false makes an empty spool. -ENOMEM when machine or
+ * cgroup lack it, -EMFILE when descriptors run out. */
+int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
+/* Commits a spool's memory up to `aligned_bytes`. */
+int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);
+/* Ends a spool: its size is final, the tail is zero, sealed. */
+int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
+/* Whole transfers or a negative errno; the caller has checked the bounds. */
+int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
+             uint64_t offset);
+int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, size_t bytes,
+              uint64_t offset);
+void vmm_destroy(struct vmm *vmm,
+                 struct vmm_piece *piece); /* closes; may take long for large memory */
+
+#endif

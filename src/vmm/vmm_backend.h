@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmm_backend - what a kind of memory must be able to do
+ *
+ * A backend is one table of functions. vmm.c, its only caller, has checked sizes and bounds,
+ * keeps the account and sets a piece's size_bytes, aligned_bytes and sealed after success; the
+ * backend makes and moves the bytes. Thread rules are those of vmm.h. A backend never looks at the
+ * account and never knows what a piece is for.
+ */
+#ifndef GMSFS_VMM_VMM_BACKEND_H
+#define GMSFS_VMM_VMM_BACKEND_H
+
+#include "vmm/vmm.h"
+
+/* Filled by open; constant afterwards. */
+struct vmm_device {
+    void *state; /* the backend's own */
+    char name[64];
+    uint8_t uuid[16];
+    uint64_t granularity_bytes;
+    uint64_t total_bytes; /* a multiple of the granularity, not 0 */
+};
+
+struct vmm_backend {
+    const char *name;
+    /* `root` stands before the paths that describe the machine: "" but in tests. On failure
+     * `error` says what is wrong and what to do, in one line without a newline. */
+    int (*open)(const char *root, const struct vmm_options *options, struct vmm_device *device,
+                char *error, size_t error_bytes);
+    void (*close)(struct vmm_device *device);
+    /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
+    int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
+                  struct vmm_piece *piece);
+    /* From piece->aligned_bytes to the greater `aligned_bytes`; all or nothing. */
+    int (*grow)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);
+    /* Zeros from `size_bytes` to `aligned_bytes`, gives back what lies beyond, seals. */
+    int (*seal)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t size_bytes,
+                uint64_t aligned_bytes);
+    int (*read)(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
+                uint64_t offset);
+    int (*write)(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
+                 size_t bytes, uint64_t offset);
+};
+
+extern const struct vmm_backend vmm_backend_host;
+
+/* As vmm_open, with /proc, /sys and /etc read below `root`: for tests of full machines. */
+int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,
+                   char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is left of machine and cgroups, read from made-up trees. */
+#include "vmm/headroom.h"
+
+#include "fake_root.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#define GIB FAKE_GIB
+#define MIB FAKE_MIB
+
+#define V2_MOUNT "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+#define V1_MOUNT "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+#define OTHER_MOUNTS                                  \
+    "22 27 0:21 / /proc rw,relatime - proc proc rw\n" \
+    "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+
+static char root[FAKE_PATH_BYTES];
+
+/* A machine of 64 GiB with 32 GiB available. */
+static void machine(const char *mountinfo, const char *cgroup)
+{
+    require(fake_root_make(root));
+    require(fake_root_put_meminfo(root, 64 * GIB, 32 * GIB));
+    if (mountinfo)
+        require(fake_root_put(root, "/proc/self/mountinfo", mountinfo));
+    if (cgroup)
+        require(fake_root_put(root, "/proc/self/cgroup", cgroup));
+}
+
+static int look(struct headroom_info *info)
+{
+    struct headroom *headroom = NULL;
+    int rc = headroom_open(root, &headroom);
+
+    if (rc == 0)
+        rc = headroom_read(headroom, info);
+    headroom_close(headroom);
+    return rc;
+}
+
+static void expect(uint64_t limit_bytes, uint64_t available_bytes)
+{
+    struct headroom_info info = {0, 0, 0};
+
+    check_int(look(&info), 0);
+    check_int(info.machine_bytes, 64 * GIB);
+    check_int(info.limit_bytes, limit_bytes);
+    check_int(info.available_bytes, available_bytes);
+    fake_root_remove(root);
+}
+
+static void expect_machine_only(void)
+{
+    expect(64 * GIB, 32 * GIB - headroom_reserve(64 * GIB));
+}
+
+static void put(const char *path, const char *text)
+{
+    require(fake_root_put(root, path, text));
+}
+
+static void put_number(const char *path, uint64_t number)
+{
+    require(fake_root_put_number(root, path, number));
+}
+
+/* ---- reserve --------------------------------------------------------------------------------- */
+
+TAP_TEST(reserve_is_one_percent_of_a_usual_machine)
+{
+    check_int(headroom_reserve(50 * GIB), 50 * GIB / 100);
+}
+
+TAP_TEST(reserve_is_at_least_64_mib)
+{
+    check_int(headroom_reserve(1 * GIB), 64 * MIB);
+}
+
+TAP_TEST(reserve_is_at_most_1_gib)
+{
+    check_int(headroom_reserve(4096 * GIB), 1 * GIB);
+}
+
+TAP_TEST(reserve_leaves_most_of_a_small_cgroup)
+{
+    check_int(headroom_reserve(256 * MIB), 32 * MIB);
+    check_int(headroom_reserve(0), 0);
+}
+
+/* ---- machine --------------------------------------------------------------------------------- */
+
+TAP_TEST(without_cgroups_the_machine_is_the_limit)
+{
+    machine(NULL, NULL);
+    expect_machine_only();
+}
+
+TAP_TEST(available_memory_below_the_reserve_is_none)
+{
+    machine(NULL, NULL);
+    require(fake_root_put_meminfo(root, 64 * GIB, 10 * MIB));
+    expect(64 * GIB, 0);
+}
+
+TAP_TEST(meminfo_that_is_missing_is_an_error)
+{
+    struct headroom_info info;
+
+    require(fake_root_make(root));
+    check_int(look(&info), -EIO);
+    fake_root_remove(root);
+}
+
+TAP_TEST(meminfo_without_memavailable_is_an_error)
+{
+    struct headroom_info info;
+
+    machine(NULL, NULL);
+    put("/proc/meminfo", "MemTotal: 1024 kB\nMemFree: 1 kB\n");
+    check_int(look(&info), -EIO);
+    fake_root_remove(root);
+}
+
+TAP_TEST(malformed_meminfo_is_an_error)
+{
+    static const char *const texts[] = {
+        "",
+        "MemTotal:\nMemAvailable:\n",
+        "MemTotal: lots kB\nMemAvailable: 5 kB\n",
+        "MemTotal: 5x kB\nMemAvailable: 5 kB\n",
+        "MemTotal: -5 kB\nMemAvailable: 5 kB\n",
+        "MemTotal: 0 kB\nMemAvailable: 0 kB\n",
+        "MemTotal: 4 kB\nMemAvailable: 5 kB\n",
+        "MemTotal: 99999999999999999999999 kB\nMemAvailable: 5 kB\n",
+    };
+    struct headroom_info info;
+
+    machine(NULL, NULL);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        put("/proc/meminfo", texts[i]);
+        check_int(look(&info), -EIO);
+    }
+    fake_root_remove(root);
+}
+
+TAP_TEST(no_free_descriptor_is_an_error_and_not_no_limit)
+{
+    struct headroom *headroom = NULL;
+    struct headroom_info info;
+    struct rlimit before, none;
+
+    machine(V2_MOUNT, "0::/job\n");
+    require(headroom_open(root, &headroom) == 0);
+    require(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 0;
+    require(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    check_int(headroom_read(headroom, &info), -EMFILE);
+    require(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    headroom_close(headroom);
+    fake_root_remove(root);
+}
+
+TAP_TEST(a_root_path_of_endless_length_is_refused)
+{
+    static char endless[2 * FAKE_PATH_BYTES];
+    struct headroom *headroom = NULL;
+
+    memset(endless, 'a', sizeof(endless) - 1);
+    check_int(headroom_open(endless, &headroom), -ENAMETOOLONG);
+}
+
+TAP_TEST(this_machine_can_be_read)
+{
+    struct headroom_info info = {0, 0, 0};
+
+    root[0] = '\0';
+    require(look(&info) == 0);
+    check(info.machine_bytes > 0);
+    check(info.limit_bytes <= info.machine_bytes);
+    check(info.available_bytes < info.limit_bytes);
+}
+
+/* ---- cgroup v2 ------------------------------------------------------------------------------- */
+
+TAP_TEST(v2_limit_minus_usage_minus_reserve_is_left)
+{
+    machine(OTHER_MOUNTS V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 3 * GIB);
+    expect(8 * GIB, 5 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_file_cache_counts_as_free)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 7 * GIB);
+    put("/sys/fs/cgroup/job/memory.stat", "anon 1\nfile 4294967296\nshmem 7\n"
+                                          "inactive_anon 99\nactive_anon 99\n"
+                                          "inactive_file 1073741824\nactive_file 2147483648\n");
+    expect(8 * GIB, 4 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_cache_larger_than_usage_leaves_the_limit)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+    put("/sys/fs/cgroup/job/memory.stat", "inactive_file 3221225472\n");
+    expect(8 * GIB, 8 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_max_is_no_limit)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put("/sys/fs/cgroup/job/memory.max", "max\n");
+    put("/sys/fs/cgroup/job/memory.high", "max\n");
+    put_number("/sys/fs/cgroup/job/memory.current", 3 * GIB);
+    expect_machine_only();
+}
+
+TAP_TEST(v2_memory_high_is_a_limit_too)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put("/sys/fs/cgroup/job/memory.max", "max\n");
+    put_number("/sys/fs/cgroup/job/memory.high", 4 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+    expect(4 * GIB, 3 * GIB - headroom_reserve(4 * GIB));
+}
+
+TAP_TEST(v2_the_tightest_group_above_us_decides)
+{
+    machine(V2_MOUNT, "0::/a/b/c\n");
+    put_number("/sys/fs/cgroup/a/b/c/memory.max", 20 * GIB);
+    put_number("/sys/fs/cgroup/a/b/c/memory.current", 1 * GIB);
+    put_number("/sys/fs/cgroup/a/b/memory.max", 16 * GIB);
+    put_number("/sys/fs/cgroup/a/b/memory.current", 2 * GIB);
+    put_number("/sys/fs/cgroup/a/memory.max", 18 * GIB);
+    put_number("/sys/fs/cgroup/a/memory.current", 17 * GIB);
+    expect(16 * GIB, 1 * GIB - headroom_reserve(18 * GIB));
+}
+
+TAP_TEST(v2_levels_without_files_are_passed_over)
+{
+    machine(V2_MOUNT, "0::/a/gone/away\n");
+    put_number("/sys/fs/cgroup/a/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/a/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_namespace_root_is_asked)
+{
+    machine(V2_MOUNT, "0::/\n");
+    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_group_outside_the_namespace_asks_the_top_only)
+{
+    machine(V2_MOUNT, "0::/../other\n");
+    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
+    put_number("/sys/fs/other/memory.max", 1 * GIB);
+    put_number("/sys/fs/other/memory.current", 0);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v2_group_whose_name_begins_with_dots_is_found)
+{
+    machine(V2_MOUNT, "0::/..job\n");
+    put_number("/sys/fs/cgroup/..job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/..job/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(a_usage_above_the_limit_leaves_nothing)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 1 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 2 * GIB);
+    expect(1 * GIB, 0);
+}
+
+TAP_TEST(a_limit_of_zero_leaves_nothing)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 0);
+    put_number("/sys/fs/cgroup/job/memory.current", 0);
+    expect(0, 0);
+}
+
+/* ---- cgroup v1 and mixed --------------------------------------------------------------------- */
+
+TAP_TEST(v1_limit_minus_usage_with_cache_free)
+{
+    machine(OTHER_MOUNTS V1_MOUNT, "5:devices:/x\n4:cpu,memory:/job\n0::/\n");
+    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", 6 * GIB);
+    put("/sys/fs/cgroup/memory/job/memory.stat", "active_file 5\ninactive_file 5\n"
+                                                 "total_inactive_file 1073741824\n"
+                                                 "total_active_file 1073741824\n");
+    expect(8 * GIB, 4 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v1_unlimited_number_is_no_limit)
+{
+    machine(V1_MOUNT, "4:memory:/job\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    put_number("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", 1 * GIB);
+    expect_machine_only();
+}
+
+TAP_TEST(v1_memory_and_swap_together_limit_too)
+{
+    machine(V1_MOUNT, "4:memory:/job\n");
+    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", 1 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.memsw.limit_in_bytes", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.memsw.usage_in_bytes", 6 * GIB);
+    expect(8 * GIB, 2 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(v1_container_mount_strips_its_own_top)
+{
+    machine("35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro shared:4 - cgroup cgroup rw,memory\n",
+            "4:memory:/docker/abc/inner\n");
+    put_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", 1 * GIB);
+    put_number("/sys/fs/cgroup/memory/inner/memory.limit_in_bytes", 4 * GIB);
+    put_number("/sys/fs/cgroup/memory/inner/memory.usage_in_bytes", 1 * GIB);
+    expect(4 * GIB, 3 * GIB - headroom_reserve(4 * GIB));
+}
+
+TAP_TEST(mount_top_that_is_only_a_prefix_of_a_name_is_not_stripped)
+{
+    machine("35 31 0:32 /ab /mnt/cg rw - cgroup2 none rw\n", "0::/abc\n");
+    put_number("/mnt/cg/c/memory.max", 1 * GIB);
+    put_number("/mnt/cg/c/memory.current", 0);
+    expect_machine_only();
+}
+
+TAP_TEST(of_two_mounts_the_one_that_shows_more_is_used)
+{
+    machine("35 31 0:32 /a /mnt/part rw - cgroup2 none rw\n" V2_MOUNT, "0::/a/b\n");
+    put_number("/mnt/part/memory.max", 8 * GIB);
+    put_number("/mnt/part/memory.current", 1 * GIB);
+    put_number("/sys/fs/cgroup/a/memory.max", 4 * GIB);
+    put_number("/sys/fs/cgroup/a/memory.current", 1 * GIB);
+    expect(4 * GIB, 3 * GIB - headroom_reserve(4 * GIB));
+}
+
+TAP_TEST(v1_and_v2_both_count)
+{
+    machine(V1_MOUNT "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            "4:memory:/one\n0::/two\n");
+    put_number("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/one/memory.usage_in_bytes", 1 * GIB);
+    put_number("/sys/fs/cgroup/unified/two/memory.max", 6 * GIB);
+    put_number("/sys/fs/cgroup/unified/two/memory.current", 5 * GIB);
+    expect(6 * GIB, 1 * GIB - headroom_reserve(6 * GIB));
+}
+
+TAP_TEST(mount_point_with_a_space_is_understood)
+{
+    machine("35 31 0:32 / /mnt/cg\\040dir rw - cgroup2 none rw\n", "0::/job\n");
+    put_number("/mnt/cg dir/job/memory.max", 8 * GIB);
+    put_number("/mnt/cg dir/job/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(group_name_with_a_colon_is_understood)
+{
+    machine(V2_MOUNT, "0::/system.slice:docker:abc\n");
+    put_number("/sys/fs/cgroup/system.slice:docker:abc/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/system.slice:docker:abc/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+/* ---- what cannot be understood sets no limit ------------------------------------------------- */
+
+TAP_TEST(malformed_limits_set_none)
+{
+    static const char *const texts[] = {
+        "", "\n", "lots\n", "-1\n", "12monkeys\n", "0x10\n", "99999999999999999999999999\n"};
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        machine(V2_MOUNT, "0::/job\n");
+        put("/sys/fs/cgroup/job/memory.max", texts[i]);
+        put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+        expect_machine_only();
+    }
+}
+
+TAP_TEST(limit_without_usage_still_bounds_the_size)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    expect(8 * GIB, 32 * GIB - headroom_reserve(64 * GIB));
+}
+
+TAP_TEST(malformed_stat_frees_nothing)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 3 * GIB);
+    put("/sys/fs/cgroup/job/memory.stat", "inactive_file\nactive_file many\n\n\xff\xfe 5\n");
+    expect(8 * GIB, 5 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(malformed_cgroup_lines_are_passed_over)
+{
+    machine(V2_MOUNT, "\n:\n::\ngarbage\n0:\n0::relative\n1:cpu:/x\n0::/job");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(malformed_mountinfo_lines_are_passed_over)
+{
+    machine("\n - \n1 - x\n1 2 3 4 5 - \n1 2 3 / /x rw - cgroup2\n1 2 3 / /y rw - cgroup2 z\n"
+            "1 2 3 - cgroup2 a b\n" V2_MOUNT,
+            "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+TAP_TEST(endless_group_path_is_passed_over)
+{
+    static char text[3 * FAKE_PATH_BYTES];
+    int start = snprintf(text, sizeof(text), "0::/");
+
+    memset(text + start, 'a', sizeof(text) - 1 - (size_t)start);
+    machine(V2_MOUNT, text);
+    expect_machine_only();
+}
+
+TAP_TEST(group_path_as_long_as_can_be_asks_the_top)
+{
+    static char text[FAKE_PATH_BYTES + 3];
+    int start = snprintf(text, sizeof(text), "0::/");
+
+    memset(text + start, 'a', sizeof(text) - 1 - (size_t)start);
+    machine(V2_MOUNT, text);
+    put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
+    expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+/* ---- huge pages ------------------------------------------------------------------------------ */
+
+TAP_TEST(pool_of_huge_pages_counts_free_and_unpromised_ones)
+{
+    const char *dir = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+    static const char *const names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages",
+                                        "surplus_hugepages", "nr_overcommit_hugepages"};
+    static const uint64_t counts[] = {12, 7, 3, 2, 6};
+    struct headroom *headroom = NULL;
+    struct headroom_pool pool = {0, 0};
+    char path[128];
+
+    machine(NULL, NULL);
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        put_number(path, counts[i]);
+    }
+    require(headroom_open(root, &headroom) == 0);
+    check_int(headroom_read_pool(headroom, 2 * MIB, &pool), 0);
+    check_int(pool.total_bytes, 16 * 2 * MIB);
+    check_int(pool.free_bytes, 8 * 2 * MIB);
+    headroom_close(headroom);
+    fake_root_remove(root);
+}
+
+TAP_TEST(huge_pages_that_the_machine_lacks_are_eopnotsupp)
+{
+    struct headroom *headroom = NULL;
+    struct headroom_pool pool;
+
+    machine(NULL, NULL);
+    require(headroom_open(root, &headroom) == 0);
+    check_int(headroom_read_pool(headroom, 1 * GIB, &pool), -EOPNOTSUPP);
+    headroom_close(headroom);
+    fake_root_remove(root);
+}
