@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log - messages of the daemon for the person who runs it
+ *
+ * One line per message on stderr, written with one write(2): "gmsfs: text", or "<N>text" with
+ * syslog's number when systemd's journal reads it (JOURNAL_STREAM). Any module that is not pure may
+ * call it, from any thread. It never fails visibly, allocates, or ends the process.
+ */
+#ifndef GMSFS_BASE_LOG_H
+#define GMSFS_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_level {
+    LOG_LEVEL_ERROR = 0,
+    LOG_LEVEL_WARNING,
+    LOG_LEVEL_INFO, /* the default */
+    LOG_LEVEL_DEBUG,
+};
+
+void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
+/* "error", "warning", "info", "debug". 0 or -EINVAL */
+int log_parse_level(const char *text, enum log_level *level);
+
+/* Keeps errno. A message of more than a kilobyte is cut. */
+void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)    log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)   log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif

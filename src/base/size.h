@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * size - numbers of bytes as people write and read them
+ *
+ * Pure; anybody may use it. Never guesses: 1.5G, 4GB and an empty text are refused.
+ */
+#ifndef GMSFS_BASE_SIZE_H
+#define GMSFS_BASE_SIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIZE_TEXT_BYTES 24u
+
+/* "4096", "256M", "4G", "1T", "4GiB": powers of 1024, K to P, in either case. -EINVAL: not a size;
+ * -ERANGE: 2^63 or more. *bytes is set on success only. */
+int size_parse(const char *text, uint64_t *bytes);
+
+/* "512 B", "4.0 GiB"; returns `text`. Rounded to one decimal. */
+const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
+
+#endif

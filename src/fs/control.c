@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control - what writing to `commit`, `abort` and `ctl` does */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ORDER_BYTES 64u
+
+static void reply_all_written(struct fs_request *request, int error,
+                              const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        fuse_reply_write(request->req, request->bytes);
+}
+
+/* The session that the file joined when it was opened, else the one the caller is a member of now. */
+static int find_session(fuse_req_t req, const struct node *node, uint64_t fh, uint64_t *session)
+{
+    int error = service_file_writer(fs_of(req)->service, fh, session);
+    return error == -ENOLCK ? fs_find_writer(req, node->store->id, session) : error;
+}
+
+static void end_session(fuse_req_t req, const struct node *node, size_t size, uint64_t fh)
+{
+    static const uint8_t no_group[16];
+    struct fs *fs = fs_of(req);
+    uint64_t session;
+    int error = find_session(req, node, fh, &session);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    struct fs_request *request = fs_request_new(req, reply_all_written, 0);
+    if (!request)
+        return;
+    request->bytes = size;
+    if (node->kind == NODE_COMMIT)
+        error = service_commit(fs->service, session, 0, no_group, &request->service);
+    else
+        error = service_abort(fs->service, session, &request->service);
+    fs_request_submitted(request, error);
+}
+
+/* "revoke 7" or "revoke w7". 0, -EINVAL */
+static int parse_revoke(const char *order, uint64_t *number, bool *is_waiter)
+{
+    char *end;
+    order += strlen("revoke");
+    order += strspn(order, " \t");
+    *is_waiter = *order == 'w';
+    if (*is_waiter)
+        order++;
+    if (*order < '0' || *order > '9')
+        return -EINVAL;
+    errno = 0;
+    unsigned long long value = strtoull(order, &end, 10);
+    end += strspn(end, " \t\n");
+    if (errno || *end)
+        return -EINVAL;
+    *number = value;
+    return 0;
+}
+
+static int revoke(fuse_req_t req, const struct node *node, const char *order)
+{
+    uint32_t uid = fuse_req_ctx(req)->uid;
+    uint64_t number;
+    bool is_waiter;
+    if (uid != 0 && uid != node->store->uid)
+        return -EPERM;
+    int error = parse_revoke(order, &number, &is_waiter);
+    if (error)
+        return error;
+    return service_revoke(fs_of(req)->service, node->store->id, number, is_waiter);
+}
+
+static void write_abort(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                        uint64_t fh)
+{
+    char order[ORDER_BYTES];
+    size_t copied = size < sizeof order - 1 ? size : sizeof order - 1;
+    memcpy(order, from, copied);
+    order[copied] = '\0';
+    if (strncmp(order, "revoke", strlen("revoke")) != 0) {
+        end_session(req, node, size, fh);
+        return;
+    }
+    int error = copied < size ? -EINVAL : revoke(req, node, order);
+    if (error)
+        fs_reply_error(req, error);
+    else
+        fuse_reply_write(req, size);
+}
+
+/* Bytes of a document, in the order in which they come; APPLY takes them, closing drops them. Only a
+ * writer's handle gathers, so nobody fills the memory from outside. */
+static void write_ctl(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                      uint64_t fh)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *handle = NULL;
+    uint64_t session;
+    int error = service_file_writer(fs->service, fh, &session);
+    if (!error) {
+        handle = fs_handle_get(fs, fh, node_get_id(node));
+        error = handle ? 0 : -ENOMEM;
+    }
+    if (!error)
+        error = fs_handle_gather(fs, handle, handle->gathered_bytes + size, SERVICE_MAX_BULK_BYTES);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    memcpy(handle->gathered + handle->gathered_bytes, from, size);
+    handle->gathered_bytes += size;
+    fuse_reply_write(req, size);
+}
+
+void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                      const struct fuse_file_info *info)
+{
+    if (node->kind == NODE_CTL)
+        write_ctl(req, node, from, size, info->fh);
+    else if (node->kind == NODE_ABORT)
+        write_abort(req, node, from, size, info->fh);
+    else
+        end_session(req, node, size, info->fh);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dir - the names of the tree: finding, making, removing and renaming them */
+#include "fs/fs_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+static int find(fuse_req_t req, uint64_t parent, const char *name, struct node *node)
+{
+    struct fs *fs = fs_of(req);
+    return node_lookup(fs->core, &fs->top, parent, name, node);
+}
+
+void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct node node;
+    int error = find(req, parent, name, &node);
+    if (error)
+        fs_reply_error(req, error);
+    else
+        fs_reply_entry(req, &node);
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+static int check_store_name(const char *name)
+{
+    size_t size = strlen(name);
+    if (size > NAME_MAX_BYTES)
+        return -ENAMETOOLONG;
+    if (node_is_reserved(name))
+        return -EPERM;
+    return name_is_utf8(name, size) ? 0 : -EINVAL; /* it stands in JSON texts */
+}
+
+void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    struct fs *fs = fs_of(req);
+    struct service_caller caller;
+    struct node node = {.kind = NODE_STORE};
+    uint64_t id;
+    int error = node_get_kind(parent) == NODE_ROOT ? check_store_name(name) : -EPERM;
+    if (!error) {
+        fs_get_caller(req, false, &caller);
+        error = service_store_create(fs->service, name, &caller, mode & 0777u, &id);
+    }
+    if (!error) {
+        node.store = core_find_store(fs->core, id);
+        error = node.store ? 0 : -ENOENT;
+    }
+    if (error)
+        fs_reply_error(req, error);
+    else
+        fs_reply_entry(req, &node);
+}
+
+/* bind(2) makes the ticket socket this way; nothing else is made by MKNOD. */
+void fs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
+{
+    struct fs *fs = fs_of(req);
+    const struct node_traits *socket = node_get_traits(NODE_FDS);
+    uint32_t uid = fuse_req_ctx(req)->uid;
+    struct node node = {.kind = NODE_FDS};
+    (void)device;
+    if (node_get_kind(parent) != NODE_ROOT || !S_ISSOCK(mode) || strcmp(name, socket->name) != 0 ||
+        (uid != 0 && uid != fs->options.owner_uid)) {
+        fs_reply_error(req, -EPERM);
+    } else if (fs->top.has_socket) {
+        fs_reply_error(req, -EEXIST);
+    } else {
+        fs->top.has_socket = true;
+        fs_reply_entry(req, &node);
+    }
+}
+
+void fs_op_symlink(fuse_req_t req, const char *to, fuse_ino_t parent, const char *name)
+{
+    (void)to;
+    (void)parent;
+    (void)name;
+    fs_reply_error(req, -EPERM);
+}
+
+void fs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name)
+{
+    (void)node;
+    (void)parent;
+    (void)name;
+    fs_reply_error(req, -EPERM);
+}
+
+/* ---- removing --------------------------------------------------------------------------------- */
+
+void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct node node;
+    int error = find(req, parent, name, &node);
+    if (!error && node.kind != NODE_STORE)
+        error = -EPERM;
+    if (!error)
+        error = service_store_remove(fs_of(req)->service, node.store->id);
+    fs_reply_error(req, error);
+}
+
+static int remove_found(fuse_req_t req, const struct node *node)
+{
+    struct service *service = fs_of(req)->service;
+    uint64_t session;
+    if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
+        return -EPERM;
+    int error = fs_find_writer(req, node->store->id, &session);
+    if (error)
+        return error;
+    if (node->kind == NODE_ALLOCATION)
+        return service_remove(service, session, node->allocation->serial);
+    char key[NAME_MAX_BYTES];
+    memcpy(key, node->entry->key, node->entry->key_bytes);
+    return service_entry_delete(service, session, key, node->entry->key_bytes);
+}
+
+void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct node node;
+    int error = find(req, parent, name, &node);
+    if (!error)
+        error = remove_found(req, &node);
+    fs_reply_error(req, error);
+}
+
+/* ---- renaming --------------------------------------------------------------------------------- */
+
+static int rename_store(struct fs *fs, const struct node *node, const char *name, unsigned flags)
+{
+    int error = check_store_name(name);
+    return error ? error : service_store_rename(fs->service, node->store->id, name, flags);
+}
+
+static int rename_entry(struct fs *fs, uint64_t session, const struct node *node, const char *name,
+                        unsigned flags)
+{
+    char key[NAME_MAX_BYTES + 1];
+    int size = name_decode_key(name, key);
+    if (size < 0)
+        return size;
+    if ((flags & RENAME_NOREPLACE) &&
+        layout_find_entry(core_get_layout(fs->core, node->store), key, (size_t)size))
+        return -EEXIST;
+    return service_entry_rename(fs->service, session, node->entry->serial, key, (size_t)size);
+}
+
+static int rename_found(fuse_req_t req, const struct node *node, uint64_t parent,
+                        uint64_t new_parent, const char *name, unsigned flags)
+{
+    struct fs *fs = fs_of(req);
+    uint64_t session;
+    if (node->kind != NODE_STORE && node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
+        return -EPERM;
+    if (parent != new_parent) /* mv then copies, and says what it may not copy */
+        return -EXDEV;
+    if (node->kind == NODE_STORE)
+        return rename_store(fs, node, name, flags);
+    if (flags & ~(unsigned)RENAME_NOREPLACE)
+        return -EINVAL;
+    int error = fs_find_writer(req, node->store->id, &session);
+    if (error)
+        return error;
+    if (node->kind == NODE_ENTRY)
+        return rename_entry(fs, session, node, name, flags);
+    return service_rename(fs->service, session, node->allocation->serial, name, flags);
+}
+
+void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                  const char *new_name, unsigned flags)
+{
+    struct node node;
+    int error = find(req, parent, name, &node);
+    if (!error && strlen(new_name) > NAME_MAX_BYTES)
+        error = -ENAMETOOLONG;
+    if (!error)
+        error = rename_found(req, &node, parent, new_parent, new_name, flags);
+    fs_reply_error(req, error);
+}
+
+/* ---- the device as df sees it ----------------------------------------------------------------- */
+
+void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
+{
+    struct fs *fs = fs_of(req);
+    struct vmm_info info;
+    uint64_t files = 0, room;
+    (void)node;
+    vmm_get_info(service_get_vmm(fs->service), &info);
+    for (size_t i = 0; i < fs->core->stores.count; i++) {
+        const struct layout *layout = core_get_layout(fs->core, fs->core->stores.items[i]);
+        files += layout_count_allocations(layout) + layout_count_entries(layout);
+    }
+    room = fs->core->stores.count * ((uint64_t)LAYOUT_MAX_ALLOCATIONS + LAYOUT_MAX_ENTRIES);
+    uint64_t used = info.used_bytes < info.total_bytes ? info.used_bytes : info.total_bytes;
+    struct statvfs stat = {
+        .f_bsize = info.granularity_bytes,
+        .f_frsize = info.granularity_bytes,
+        .f_blocks = info.total_bytes / info.granularity_bytes,
+        .f_files = room,
+        .f_ffree = room - files,
+        .f_favail = room - files,
+        .f_namemax = NAME_MAX_BYTES,
+    };
+    stat.f_bfree = stat.f_bavail = (info.total_bytes - used) / info.granularity_bytes;
+    fuse_reply_statfs(req, &stat);
+}

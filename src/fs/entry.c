@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entry - the value of a metadata entry as a file
+ *
+ * What is written is gathered for the open file and becomes the entry's value, whole, at FLUSH,
+ * fsync or RELEASE: an entry never shows half of a write. The session is the file's, fixed at open.
+ */
+#include "fs/fs_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int put_value(struct fs *fs, uint64_t session, const struct layout_entry *entry,
+                     const void *value, size_t bytes)
+{
+    char key[NAME_MAX_BYTES];
+    size_t key_bytes = entry->key_bytes;
+    memcpy(key, entry->key, key_bytes); /* the entry goes with the change */
+    return service_entry_put(fs->service, session, key, key_bytes, entry->slot, entry->offset,
+                             value, bytes);
+}
+
+/* Begins a new value as a copy of the present one. */
+static int start_gathering(struct fs *fs, struct fs_handle *handle, const struct layout_entry *entry)
+{
+    if (handle->has_gathered)
+        return 0;
+    int error = fs_handle_gather(fs, handle, entry->value_bytes, LAYOUT_MAX_VALUE_BYTES);
+    if (error)
+        return error;
+    if (entry->value_bytes)
+        memcpy(handle->gathered, entry->value, entry->value_bytes);
+    handle->gathered_bytes = entry->value_bytes;
+    handle->has_gathered = true;
+    return 0;
+}
+
+static int resize_gathered(struct fs *fs, struct fs_handle *handle, size_t bytes)
+{
+    int error = fs_handle_gather(fs, handle, bytes, LAYOUT_MAX_VALUE_BYTES);
+    if (error)
+        return error;
+    if (bytes > handle->gathered_bytes)
+        memset(handle->gathered + handle->gathered_bytes, 0, bytes - handle->gathered_bytes);
+    handle->gathered_bytes = bytes;
+    return 0;
+}
+
+static int find_for_writing(struct fs *fs, uint64_t id, uint64_t fh, struct node *node,
+                            struct fs_handle **handle)
+{
+    uint64_t session;
+    int error = service_file_writer(fs->service, fh, &session);
+    if (!error && node_find(fs->core, id, node))
+        error = -ESTALE; /* it was removed */
+    if (error)
+        return error;
+    *handle = fs_handle_get(fs, fh, id);
+    if (!*handle)
+        return -ENOMEM;
+    return start_gathering(fs, *handle, node->entry);
+}
+
+void fs_entry_read(fuse_req_t req, uint64_t id, uint64_t fh, size_t size, uint64_t offset)
+{
+    struct fs *fs = fs_of(req);
+    const struct core_file *file = core_find_file(fs->core, fh);
+    const struct fs_handle *handle = fs_handle_find(fs, fh);
+    struct node node;
+    if (!file || (file->session && !core_find_session(fs->core, file->session)) ||
+        node_find(fs->core, id, &node)) {
+        fs_reply_error(req, -ESTALE);
+        return;
+    }
+    bool is_new = handle && handle->has_gathered;
+    const uint8_t *value = is_new ? handle->gathered : node.entry->value;
+    size_t bytes = is_new ? handle->gathered_bytes : node.entry->value_bytes;
+    if (offset >= bytes)
+        size = 0;
+    else if (size > bytes - offset)
+        size = bytes - (size_t)offset;
+    fuse_reply_buf(req, size ? (const char *)value + offset : NULL, size);
+}
+
+void fs_entry_write(fuse_req_t req, uint64_t id, const char *from, size_t size, uint64_t offset,
+                    const struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *handle;
+    struct node node;
+    int error = find_for_writing(fs, id, info->fh, &node, &handle);
+    if (!error && (info->flags & O_APPEND))
+        offset = handle->gathered_bytes;
+    if (!error && (offset > LAYOUT_MAX_VALUE_BYTES || size > LAYOUT_MAX_VALUE_BYTES - offset))
+        error = -EFBIG;
+    if (!error && offset + size > handle->gathered_bytes)
+        error = resize_gathered(fs, handle, (size_t)offset + size);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    memcpy(handle->gathered + offset, from, size);
+    handle->dirty = true;
+    fuse_reply_write(req, size);
+}
+
+int fs_entry_put(struct fs *fs, uint64_t fh)
+{
+    struct fs_handle *handle = fs_handle_find(fs, fh);
+    struct node node;
+    uint64_t session;
+    if (!handle || !handle->dirty)
+        return 0;
+    int error = service_file_writer(fs->service, fh, &session);
+    if (!error && node_find(fs->core, handle->node, &node))
+        error = -ESTALE;
+    if (!error)
+        error = put_value(fs, session, node.entry, handle->gathered ? handle->gathered : (uint8_t *)"",
+                          handle->gathered_bytes);
+    if (!error)
+        handle->dirty = false;
+    return error;
+}
+
+int fs_entry_resize(struct fs *fs, uint64_t id, uint64_t fh, uint64_t session, uint64_t size)
+{
+    struct fs_handle *handle;
+    struct node node;
+    int error;
+    if (size > LAYOUT_MAX_VALUE_BYTES)
+        return -EFBIG;
+    if (fh) {
+        error = find_for_writing(fs, id, fh, &node, &handle);
+        if (!error)
+            error = resize_gathered(fs, handle, (size_t)size);
+        if (error)
+            return error;
+        handle->dirty = true;
+        return fs_entry_put(fs, fh); /* its size is seen at once */
+    }
+    if (node_find(fs->core, id, &node))
+        return -ESTALE;
+    uint8_t *value = calloc(1, size ? (size_t)size : 1);
+    if (!value)
+        return -ENOMEM;
+    size_t kept = size < node.entry->value_bytes ? (size_t)size : node.entry->value_bytes;
+    if (kept)
+        memcpy(value, node.entry->value, kept);
+    error = put_value(fs, session, node.entry, value, (size_t)size);
+    free(value);
+    return error;
+}
+
+int fs_entry_truncate_opened(struct fs *fs, uint64_t id, uint64_t fh)
+{
+    struct fs_handle *handle = fs_handle_get(fs, fh, id);
+    if (!handle)
+        return -ENOMEM;
+    handle->has_gathered = true;
+    handle->gathered_bytes = 0;
+    handle->dirty = true;
+    return 0;
+}

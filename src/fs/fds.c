@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fds - the ticket socket `.fds`: clients exchange tickets for descriptors
+ *
+ * A connection answers one request after the other. While descriptors are being sent, its further
+ * requests are not read; nothing ever waits for a client. What a client does wrong costs it its
+ * connection.
+ */
+#include "fs/fs_internal.h"
+
+#include "base/log.h"
+#include "gmsfs_abi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define UID_BUCKETS 256u
+
+struct connection {
+    struct fs_watch watch;
+    struct fs *fs;
+    uint32_t uid;
+    int pid;
+    bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
+    uint64_t active_ms;    /* last progress */
+    struct service_redeemed ticket;
+    uint64_t sent;
+    uint32_t batch;
+};
+
+struct fs_connections {
+    size_t count;
+    struct connection *items[FS_MAX_CONNECTIONS];
+};
+
+static void drop(struct connection *connection)
+{
+    struct fs *fs = connection->fs;
+    struct fs_connections *all = fs->connections;
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->items[i] == connection) {
+            all->items[i] = all->items[--all->count];
+            break;
+        }
+    }
+    fs->host.unwatch(fs->host.context, &connection->watch);
+    close(connection->watch.fd);
+    free(connection);
+}
+
+void fs_fds_drop_all(struct fs *fs)
+{
+    if (!fs->connections)
+        return;
+    while (fs->connections->count)
+        drop(fs->connections->items[fs->connections->count - 1]);
+    free(fs->connections);
+    fs->connections = NULL;
+}
+
+static void warn(struct connection *connection, const char *what)
+{
+    if (fs_may_warn(connection->fs))
+        log_warning("%s/.fds: process %d (uid %u) %s; its connection is dropped",
+                    connection->fs->options.mountpoint, connection->pid, connection->uid, what);
+}
+
+/* ---- sending ---------------------------------------------------------------------------------- */
+
+struct message {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+};
+
+_Static_assert(sizeof(struct message) ==
+                   sizeof(struct gmsfs_fds_header) +
+                       GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
+               "a message has no padding");
+
+static int send_message(int fd, struct message *message, const int *descriptors)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
+    } control;
+    size_t count = message->header.count;
+    struct iovec part = {.iov_base = message,
+                         .iov_len = sizeof message->header + count * sizeof message->items[0]};
+    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count) {
+        memset(&control, 0, sizeof control);
+        head.msg_control = &control;
+        head.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
+    }
+    return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int send_error(struct connection *connection, int error)
+{
+    struct message message = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
+    connection->sending = false;
+    return send_message(connection->watch.fd, &message, NULL);
+}
+
+/* The next message of the ticket. Whatever is wrong with the session is told, and ends the transfer. */
+static int send_batch(struct connection *connection)
+{
+    struct fs *fs = connection->fs;
+    uint64_t left = connection->ticket.count - connection->sent;
+    uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
+    int descriptors[GMSFS_BATCH_MAX];
+    struct message message;
+    message.header = (struct gmsfs_fds_header){
+        .version = GMSFS_ABI_VERSION, .count = count, .remaining = left - count};
+    for (uint32_t i = 0; i < count; i++) {
+        struct service_descriptor descriptor;
+        int error = service_get_descriptor(fs->service, &connection->ticket,
+                                           connection->ticket.first + connection->sent + i,
+                                           &descriptor);
+        if (error)
+            return send_error(connection, error);
+        descriptors[i] = descriptor.fd;
+        message.items[i] = (struct gmsfs_fds_item){
+            .rank = descriptor.rank,
+            .slot = descriptor.slot,
+            .size_bytes = descriptor.size_bytes,
+            .aligned_bytes = descriptor.aligned_bytes,
+        };
+    }
+    int error = send_message(connection->watch.fd, &message, descriptors);
+    if (error)
+        return error;
+    connection->sent += count;
+    connection->active_ms = fs->now_ms;
+    connection->sending = connection->sent < connection->ticket.count;
+    return 0;
+}
+
+static bool is_shortage(int error)
+{
+    return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
+}
+
+/* Sends what the socket takes. False: the connection is gone. */
+static bool go_on(struct connection *connection)
+{
+    struct fs *fs = connection->fs;
+    int error = 0;
+    connection->starved = false;
+    for (unsigned i = 0; i < FS_MESSAGES_PER_TURN && connection->sending && !error; i++)
+        error = send_batch(connection);
+    if (is_shortage(error))
+        connection->starved = true;
+    else if (error && error != -EAGAIN && error != -EINTR) {
+        drop(connection);
+        return false;
+    }
+    uint32_t events = FS_WATCH_READ;
+    if (connection->sending)
+        events = connection->starved ? 0 : FS_WATCH_WRITE;
+    if (fs->host.watch(fs->host.context, &connection->watch, events)) {
+        drop(connection);
+        return false;
+    }
+    return true;
+}
+
+/* ---- requests --------------------------------------------------------------------------------- */
+
+static void redeem(struct connection *connection, const struct gmsfs_fds_request *request)
+{
+    struct fs *fs = connection->fs;
+    int error = service_redeem(fs->service, request->ticket, connection->uid, &connection->ticket);
+    if (error) {
+        if (error == -EACCES && fs_may_warn(fs))
+            log_warning("%s/.fds: process %d (uid %u) presented a ticket of another user",
+                        fs->options.mountpoint, connection->pid, connection->uid);
+        if (send_error(connection, error))
+            drop(connection);
+        return;
+    }
+    connection->sending = true; /* an empty range is one message without descriptors */
+    connection->sent = 0;
+    connection->batch = request->batch;
+    go_on(connection);
+}
+
+static void unmount(struct connection *connection)
+{
+    struct fs *fs = connection->fs;
+    int error = 0;
+    if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
+        error = -EPERM;
+    else if (service_count_open_files(fs->service) > 0)
+        error = -EBUSY;
+    if (send_error(connection, error) && error) {
+        drop(connection);
+        return;
+    }
+    if (error)
+        return;
+    log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
+             connection->pid, connection->uid);
+    fs_fds_drop_all(fs); /* they hold the mount; the answer can still be read */
+    fs->host.request_unmount(fs->host.context);
+}
+
+/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken. */
+static int receive(int fd, struct gmsfs_fds_request *request)
+{
+    uint8_t bytes[sizeof *request * 2] = {0};
+    ssize_t size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
+    if (size < 0)
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
+    if (size == 0)
+        return -ECONNRESET;
+    if ((size_t)size < sizeof *request || (size_t)size > sizeof bytes)
+        return -EINVAL;
+    for (size_t i = sizeof *request; i < (size_t)size; i++) {
+        if (bytes[i])
+            return -EINVAL;
+    }
+    memcpy(request, bytes, sizeof *request);
+    if (request->version != GMSFS_ABI_VERSION || request->pad)
+        return -EINVAL;
+    if (request->op == GMSFS_FDS_REDEEM)
+        return request->batch >= 1 && request->batch <= GMSFS_BATCH_MAX ? 0 : -EINVAL;
+    return request->op == GMSFS_FDS_UNMOUNT ? 0 : -EINVAL;
+}
+
+static void on_ready(struct fs_watch *watch, uint32_t events)
+{
+    struct connection *connection = (struct connection *)watch;
+    struct gmsfs_fds_request request;
+    if (connection->sending) {
+        /* Nothing is read now, so READ alone says that the peer hung up: sending will tell. */
+        (void)events;
+        go_on(connection);
+        return;
+    }
+    int error = receive(watch->fd, &request);
+    if (error == -EAGAIN)
+        return;
+    if (error == -EINVAL) {
+        send_error(connection, error);
+        warn(connection, "sent what is no request");
+    }
+    if (error) {
+        drop(connection);
+        return;
+    }
+    connection->active_ms = connection->fs->now_ms;
+    if (request.op == GMSFS_FDS_UNMOUNT)
+        unmount(connection);
+    else
+        redeem(connection, &request);
+}
+
+/* ---- connections ------------------------------------------------------------------------------ */
+
+/* All places are taken: the user with the most connections gives up the one idle for longest. */
+static void make_place(struct fs *fs)
+{
+    struct fs_connections *all = fs->connections;
+    size_t counts[UID_BUCKETS] = {0};
+    struct connection *oldest = NULL;
+    uint32_t most = 0;
+    for (size_t i = 0; i < all->count; i++)
+        counts[all->items[i]->uid % UID_BUCKETS]++;
+    for (uint32_t bucket = 1; bucket < UID_BUCKETS; bucket++) {
+        if (counts[bucket] > counts[most])
+            most = bucket;
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        struct connection *at = all->items[i];
+        if (at->uid % UID_BUCKETS == most && (!oldest || at->active_ms < oldest->active_ms))
+            oldest = at;
+    }
+    if (oldest) {
+        warn(oldest, "has too many connections");
+        drop(oldest);
+    }
+}
+
+static int add_connection(struct fs *fs, int fd)
+{
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        return -errno;
+    if (!fs->connections)
+        fs->connections = calloc(1, sizeof *fs->connections);
+    if (!fs->connections)
+        return -ENOMEM;
+    if (fs->connections->count == FS_MAX_CONNECTIONS)
+        make_place(fs);
+    struct connection *connection = calloc(1, sizeof *connection);
+    if (!connection)
+        return -ENOMEM;
+    connection->fs = fs;
+    connection->uid = peer.uid;
+    connection->pid = peer.pid;
+    connection->active_ms = fs->now_ms;
+    connection->watch = (struct fs_watch){.fd = fd, .ready = on_ready};
+    int error = fs->host.watch(fs->host.context, &connection->watch, FS_WATCH_READ);
+    if (error) {
+        free(connection);
+        return error;
+    }
+    fs->connections->items[fs->connections->count++] = connection;
+    return 0;
+}
+
+static void on_connect(struct fs_watch *watch, uint32_t events)
+{
+    struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, listener));
+    (void)events;
+    for (unsigned i = 0; i < FS_ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && fs_may_warn(fs))
+                log_warning("%s/.fds: cannot accept: %s", fs->options.mountpoint, strerror(errno));
+            return;
+        }
+        int error = add_connection(fs, fd);
+        if (error) {
+            close(fd);
+            if (fs_may_warn(fs))
+                log_warning("%s/.fds: connection refused: %s", fs->options.mountpoint,
+                            strerror(-error));
+        }
+    }
+}
+
+int fs_set_listener(struct fs *fs, int listen_fd)
+{
+    if (fs->listener.fd >= 0) {
+        fs->host.unwatch(fs->host.context, &fs->listener);
+        close(fs->listener.fd);
+    }
+    fs->listener = (struct fs_watch){.fd = listen_fd, .ready = on_connect};
+    if (listen_fd < 0)
+        return 0;
+    int error = fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
+    if (error)
+        fs->listener.fd = -1;
+    return error;
+}
+
+/* A connection that waits for its client makes no progress; one that is starved has a second try. */
+void fs_fds_tick(struct fs *fs)
+{
+    for (size_t i = 0; fs->connections && i < fs->connections->count;) {
+        struct connection *connection = fs->connections->items[i];
+        if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {
+            warn(connection, "does not read its descriptors");
+            drop(connection);
+        } else if (connection->sending && connection->starved && !go_on(connection)) {
+            continue;
+        } else {
+            i++;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file - reading, writing and syncing open files: who does it for which kind */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+static void reply_read(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        fuse_reply_buf(request->req, answer->data, answer->bytes);
+}
+
+static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t offset)
+{
+    struct fs_request *request = fs_request_new(req, reply_read, 0);
+    if (request)
+        fs_request_submitted(request, service_read(fs_of(req)->service, fh, size, offset,
+                                                   &request->service));
+}
+
+void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
+                struct fuse_file_info *info)
+{
+    switch (node_get_kind(id)) {
+    case NODE_ALLOCATION:
+        read_allocation(req, info->fh, size, (uint64_t)offset);
+        break;
+    case NODE_ENTRY:
+        fs_entry_read(req, id, info->fh, size, (uint64_t)offset);
+        break;
+    case NODE_EVENTS:
+        fs_events_read(req, id, info->fh, size);
+        break;
+    case NODE_CTL:
+        fuse_reply_buf(req, NULL, 0);
+        break;
+    default:
+        fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset);
+        break;
+    }
+}
+
+static void reply_written(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        fuse_reply_write(request->req, answer->bytes);
+}
+
+static void write_allocation(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                             uint64_t offset, const struct fuse_file_info *info)
+{
+    struct fs_request *request = fs_request_new(req, reply_written, 0);
+    if (!request)
+        return;
+    if (info->flags & O_APPEND)
+        offset = node->allocation->size_bytes;
+    const void *kept = fs_request_keep_bytes(request, from, size);
+    if (!kept)
+        fs_request_finish(request, -ENOMEM, NULL);
+    else
+        fs_request_submitted(request, service_write(fs_of(req)->service, info->fh, kept, size,
+                                                    offset, &request->service));
+}
+
+void fs_op_write(fuse_req_t req, fuse_ino_t id, const char *from, size_t size, off_t offset,
+                 struct fuse_file_info *info)
+{
+    struct node node;
+    if (node_find(fs_of(req)->core, id, &node)) {
+        fs_reply_error(req, -ESTALE);
+        return;
+    }
+    switch (node.kind) {
+    case NODE_ALLOCATION:
+        write_allocation(req, &node, from, size, (uint64_t)offset, info);
+        break;
+    case NODE_ENTRY:
+        fs_entry_write(req, id, from, size, (uint64_t)offset, info);
+        break;
+    case NODE_CTL:
+    case NODE_COMMIT:
+    case NODE_ABORT:
+        fs_control_write(req, &node, from, size, info);
+        break;
+    default: /* lock, auto */
+        fs_reply_error(req, -EINVAL);
+        break;
+    }
+}
+
+void fs_op_fsync(fuse_req_t req, fuse_ino_t id, int datasync, struct fuse_file_info *info)
+{
+    (void)datasync;
+    switch (node_get_kind(id)) {
+    case NODE_ENTRY:
+        fs_reply_error(req, fs_entry_put(fs_of(req), info->fh));
+        break;
+    case NODE_ALLOCATION: {
+        struct fs_request *request = fs_request_new(req, fs_reply_done, 0);
+        if (request)
+            fs_request_submitted(request, service_sync(fs_of(req)->service, info->fh,
+                                                       &request->service));
+        break;
+    }
+    default:
+        fs_reply_error(req, 0);
+        break;
+    }
+}

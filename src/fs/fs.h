@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fs - the FUSE front end and the ticket socket of one mount
+ *
+ * Decodes what the kernel and clients of `.fds` ask, calls the service, encodes the answers. Owns
+ * the libfuse session (on a descriptor that is mounted already) and the socket's connections; the
+ * event loop belongs to the daemon and is reached through struct fs_host. Called by
+ * src/daemon/worker.c only. One thread: the loop's. It parses what clients send and trusts none of
+ * it.
+ */
+#ifndef GMSFS_FS_FS_H
+#define GMSFS_FS_FS_H
+
+#include "store/service.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FS_WATCH_READ  (1u << 0)
+#define FS_WATCH_WRITE (1u << 1)
+
+/* A descriptor that the loop watches; embedded in whoever owns the descriptor. */
+struct fs_watch {
+    int fd;
+    void (*ready)(struct fs_watch *watch, uint32_t events); /* FS_WATCH_*; errors count as READ */
+    void *loop;                                             /* the loop's */
+};
+
+struct fs_host {
+    void *context;
+    int (*watch)(void *context, struct fs_watch *watch, uint32_t events); /* adds or changes */
+    void (*unwatch)(void *context, struct fs_watch *watch);
+    /* Who is this thread (of a request that is blocked)? Fills processes, comm; uid and gid are set
+     * by the caller. tid 0 or gone: process_count 0. */
+    void (*resolve)(void *context, uint32_t tid, struct service_caller *caller);
+    /* A client may ask for an unmount (`.fds`, op UNMOUNT): tells the keeper. */
+    void (*request_unmount)(void *context);
+    /* The FUSE session is over: the mount is gone (or was aborted). */
+    void (*session_over)(void *context, int error);
+    /* FUSE_INIT was answered: the mount serves. */
+    void (*session_ready)(void *context);
+};
+
+struct fs_options {
+    int fuse_fd;            /* mounted already; becomes the session's */
+    const char *mountpoint; /* for messages */
+    bool allow_other;
+    bool debug;          /* libfuse's debug output */
+    uint32_t owner_uid;  /* the daemon's: may ask for an unmount, besides root */
+    const char *version; /* of gmsfs, for `device` */
+};
+
+struct fs;
+
+/* `service` is created by the caller with host callbacks on_state/on_event that call fs_on_state
+ * and fs_on_event. */
+int fs_new(struct service *service, const struct fs_options *options, const struct fs_host *host,
+           struct fs **fs);
+void fs_free(struct fs *fs);
+
+void fs_on_state(struct fs *fs, uint64_t store);
+void fs_on_event(struct fs *fs);
+
+/* The keeper bound `.fds`: start to accept (-1: stop to accept; open connections stay). */
+int fs_set_listener(struct fs *fs, int listen_fd);
+/* The mount is no longer in the tree (umount, umount -l): drop connections once no file is open. */
+void fs_on_detached(struct fs *fs);
+/* Once a second or so is enough: connections whose client never reads are dropped. */
+void fs_on_tick(struct fs *fs, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fs_internal - what the files of src/fs share
+ *
+ * For src/fs/<name>.c alone. Two kinds of objects stand beside the service's state: a request that
+ * is not answered yet (struct fs_request), and what an open file needs here and nowhere else
+ * (struct fs_handle: a text that is being read, a poll, gathered bytes). A handle is made when it is
+ * first needed, and found by the fh that the kernel knows, which is the core's file id.
+ */
+#ifndef GMSFS_FS_FS_INTERNAL_H
+#define GMSFS_FS_FS_INTERNAL_H
+
+#include "fs/fs.h"
+#include "fs/node.h"
+
+#include <fuse_lowlevel.h>
+
+/* <fcntl.h> has a macro of this name for share locks of MS-DOS; ours is an enumerator. */
+#undef LOCK_RW
+
+/* Requests taken from the kernel before the loop looks at anything else. */
+#define FS_REQUESTS_PER_TURN 64u
+#define FS_SPARE_BUFFERS     8u
+/* Texts that are being read and documents that are being gathered, of all files; beyond: ENOMEM */
+#define FS_MAX_TEXT_BYTES      (4ull << 30)
+#define FS_MAX_GATHERED_BYTES  (2ull * SERVICE_MAX_BULK_BYTES)
+#define FS_MAX_DIRS            65536u /* open directories; beyond: ENFILE */
+#define FS_MAX_WARNINGS        5u     /* about bad clients, between two ticks */
+#define FS_MAX_CONNECTIONS     1024u
+#define FS_STALL_MS            30000u /* a client that does not read its descriptors is dropped */
+#define FS_MESSAGES_PER_TURN   16u
+#define FS_ACCEPTS_PER_TURN    16u
+
+/* ---- handles (handle.c) ----------------------------------------------------------------------- */
+
+struct fs_handle {
+    uint64_t id;   /* fh; first for idvec */
+    uint64_t node; /* id */
+    uint8_t *text; /* what is being read */
+    size_t text_bytes, text_at;
+    bool has_text;
+    uint64_t position;  /* events: the next one */
+    uint64_t version;   /* state: as last read */
+    bool has_version;
+    uint8_t *gathered; /* ctl: a document; entry: its new value */
+    size_t gathered_bytes, gathered_room;
+    bool has_gathered, dirty; /* entry: there is a new value; it differs from the stored one */
+    struct fuse_pollhandle *poll;
+    struct fs_handle *poll_next, **poll_link; /* list of those with a poll */
+    char *last_name; /* metadata directory: the key last listed */
+    size_t last_bytes;
+    uint64_t last_offset; /* and the offset behind it */
+};
+
+struct fs_connections;
+
+struct fs {
+    struct service *service;
+    const struct core *core;
+    struct fs_host host;
+    struct fs_options options;
+    struct fuse_session *session;
+    struct fuse_buf buffer; /* the request in work */
+    void *spare_buffers[FS_SPARE_BUFFERS];
+    size_t spare_count;
+    struct fs_watch watch;
+    bool initialized, ready, over;
+    struct node_top top;
+    struct idvec files, dirs; /* struct fs_handle */
+    uint64_t next_dir;
+    struct fs_handle *polls;
+    struct fs_request *requests; /* not answered yet */
+    uint64_t text_bytes, gathered_bytes;
+    unsigned warnings, warnings_suppressed;
+    uint64_t now_ms; /* of the last tick */
+    bool detached;
+    struct fs_watch listener;
+    struct fs_connections *connections;
+};
+
+struct fs_handle *fs_handle_find(struct fs *fs, uint64_t fh);
+/* Finds or makes it; NULL: no memory. */
+struct fs_handle *fs_handle_get(struct fs *fs, uint64_t fh, uint64_t node);
+void fs_handle_drop(struct fs *fs, uint64_t fh); /* if there is one */
+void fs_handle_free(struct fs *fs, struct fs_handle *handle);
+/* Takes `text` (malloc'ed). -ENOMEM: the bound; then it is freed. */
+int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
+/* Makes room for `bytes` gathered bytes in all. -EFBIG beyond max_bytes, -ENOMEM */
+int fs_handle_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
+/* The gathered bytes become the caller's (malloc'ed; NULL if none). */
+uint8_t *fs_handle_take_gathered(struct fs *fs, struct fs_handle *handle, size_t *bytes);
+void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
+void fs_handles_free(struct fs *fs);
+
+/* ---- requests (request.c) --------------------------------------------------------------------- */
+
+/* The one way in which a request is answered later: the service calls done, done calls `reply` with
+ * the request still there, and frees it. `reply` answers in any case. */
+struct fs_request {
+    struct service_request service; /* first */
+    struct fs *fs;
+    fuse_req_t req; /* NULL: nobody is there to be answered */
+    void (*reply)(struct fs_request *request, int error, const struct service_answer *answer);
+    /* The service's answer begins another call instead of being the reply; it returns as the
+     * service does. */
+    int (*next_step)(struct fs_request *request);
+    struct fs_request *next, **link;
+    uint64_t node, file, store;
+    uint32_t uid;
+    size_t bytes;   /* write: how many; ioctl: the room for the answer */
+    void *buffer;   /* write: the stolen buffer of the request */
+    bool is_stolen; /* `buffer` is one of the session's size */
+    char name[256];
+    struct fuse_file_info info;      /* open, create */
+    struct service_export export;    /* EXPORT, ACQUIRE */
+    _Alignas(16) uint8_t payload[];  /* ioctl: the argument, zero-extended */
+};
+
+typedef void (*fs_reply)(struct fs_request *request, int error,
+                         const struct service_answer *answer);
+
+static inline struct fs *fs_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+/* NULL: no memory, and the request was answered so. */
+struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
+/* For a call of the service that nobody waits for. NULL: no memory */
+struct fs_request *fs_request_new_unheard(struct fs *fs);
+/* Before the service is called: an INTERRUPT ends it. False: it was interrupted already, and
+ * answered. */
+bool fs_request_may_wait(struct fs_request *request);
+/* After the service was called: `error` is what it returned. The request may be gone. */
+void fs_request_submitted(struct fs_request *request, int error);
+/* Answers and frees now. */
+void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer);
+void fs_requests_abandon(struct fs *fs);
+
+/* error: 0 or negative */
+void fs_reply_error(fuse_req_t req, int error);
+/* A reply for calls that answer no more than success. */
+void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer);
+void fs_reply_entry(fuse_req_t req, const struct node *node);
+void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry);
+void fs_reply_attr(fuse_req_t req, uint64_t node);
+/* For the handler of a WRITE: the bytes at `from` where they live until the request is freed. NULL:
+ * no memory */
+const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes);
+
+/* Who asks; `resolve`: its process and ancestors too. */
+void fs_get_caller(fuse_req_t req, bool resolve, struct service_caller *caller);
+/* The writer's session of `store` through which this request may change it. 0, -ENOLCK */
+int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
+
+/* True if this one may be logged; bad clients must not flood the log. */
+bool fs_may_warn(struct fs *fs);
+
+/* ---- operations ------------------------------------------------------------------------------- */
+
+/* dir.c, rename.c */
+void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void fs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device);
+void fs_op_symlink(fuse_req_t req, const char *to, fuse_ino_t parent, const char *name);
+void fs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *name);
+void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                  const char *new_name, unsigned flags);
+void fs_op_statfs(fuse_req_t req, fuse_ino_t node);
+/* readdir.c */
+void fs_op_opendir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void fs_op_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+                   struct fuse_file_info *info);
+void fs_op_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void fs_op_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *info);
+/* attr.c */
+void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void fs_op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int which,
+                   struct fuse_file_info *info);
+void fs_op_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t length,
+                     struct fuse_file_info *info);
+/* open.c */
+void fs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                  struct fuse_file_info *info);
+void fs_op_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+void fs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
+/* file.c */
+void fs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
+                struct fuse_file_info *info);
+void fs_op_write(fuse_req_t req, fuse_ino_t node, const char *from, size_t size, off_t offset,
+                 struct fuse_file_info *info);
+void fs_op_fsync(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *info);
+/* xattr.c */
+void fs_op_getxattr(fuse_req_t req, fuse_ino_t node, const char *name, size_t size);
+void fs_op_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *value,
+                    size_t size, int flags);
+void fs_op_listxattr(fuse_req_t req, fuse_ino_t node, size_t size);
+void fs_op_removexattr(fuse_req_t req, fuse_ino_t node, const char *name);
+/* ioctl.c */
+void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argument,
+                 struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
+                 size_t out_bytes);
+/* poll.c */
+void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
+                struct fuse_pollhandle *poll);
+
+/* ---- files of one kind ------------------------------------------------------------------------ */
+
+/* entry.c: the value of a metadata entry that is open */
+void fs_entry_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
+void fs_entry_write(fuse_req_t req, uint64_t node, const char *from, size_t size, uint64_t offset,
+                    const struct fuse_file_info *info);
+/* Makes the value that was written the entry's. 0 if there is nothing to do. */
+int fs_entry_put(struct fs *fs, uint64_t fh);
+/* By an open file (fh) or by path (fh 0, in `session`). */
+int fs_entry_resize(struct fs *fs, uint64_t node, uint64_t fh, uint64_t session, uint64_t size);
+/* The file was opened with O_TRUNC. */
+int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
+
+/* pseudo.c */
+void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
+/* control.c: writes to `commit`, `abort` and `ctl` */
+void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,
+                      const struct fuse_file_info *info);
+/* events.c */
+void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
+bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
+
+/* text_json.c, text.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
+struct fs_text {
+    char *data;
+    size_t size;
+};
+int fs_text_device(const struct fs *fs, struct fs_text *text);
+int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text);
+int fs_text_event(const struct core_event *event, struct fs_text *text);
+int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
+int fs_text_metrics(const struct fs *fs, struct fs_text *text);
+void fs_text_uuid(const uint8_t uuid[16], char out[37]);
+void fs_text_hex(const uint8_t bytes[16], char out[33]);
+
+/* fds.c */
+void fs_fds_tick(struct fs *fs);
+void fs_fds_drop_all(struct fs *fs);
+
+#endif

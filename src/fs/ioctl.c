@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ioctl - commands on open files: the table, and what answers at once
+ *
+ * What may have to wait is in ioctl_wait.c. A command gets a request whose payload is the caller's
+ * argument; it changes the payload into the answer and finishes the request, now or later.
+ */
+#include "fs/ioctl.h"
+
+#include "fs/payload.h"
+#include "gmsfs_abi.h"
+
+#include <errno.h>
+#include <string.h>
+
+int ioctl_answer(struct fs_request *request, size_t size)
+{
+    size_t room = request->bytes;
+    return fuse_reply_ioctl(request->req, 0, size ? request->payload : NULL,
+                            size < room ? size : room);
+}
+
+/* For commands that are done when they return. */
+static void finish_now(struct fs_request *request, int error, size_t size)
+{
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    ioctl_answer(request, size);
+    request->req = NULL; /* answered */
+    fs_request_finish(request, 0, NULL);
+}
+
+static void reply_error_only(struct fs_request *request, int error,
+                             const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        ioctl_answer(request, 0);
+}
+
+/* What this file sees: in its own RW session the working copy, else what is committed. */
+static const struct layout *get_seen(const struct fs *fs, const struct core_store *store,
+                                     const struct core_session *session)
+{
+    if (session && session->mode == LOCK_RW)
+        return core_get_layout(fs->core, store);
+    return store->committed;
+}
+
+static void do_info(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_info *info = (struct gmsfs_ioc_info *)request->payload;
+    const struct core_store *store = core_find_store(fs->core, file->store);
+    const struct core_session *session =
+        file->session ? core_find_session(fs->core, file->session) : NULL;
+    struct vmm_info device;
+    /* A `ctl` whose session is over has none, and may take another. */
+    if (!store || (file->session && !session && file->kind != CORE_KIND_CTL)) {
+        finish_now(request, -ESTALE, 0);
+        return;
+    }
+    vmm_get_info(service_get_vmm(fs->service), &device);
+    const struct layout *seen = get_seen(fs, store, session);
+    enum lock_state state = lock_get_state(&store->lock);
+    *info = (struct gmsfs_ioc_info){
+        .generation = store->generation,
+        .session = session ? session->id : 0,
+        .allocations = seen ? layout_count_allocations(seen) : 0,
+        .entries = seen ? layout_count_entries(seen) : 0,
+        .total_bytes = seen ? layout_total_bytes(seen) : 0,
+        .granularity_bytes = device.granularity_bytes,
+        .writers_waiting = lock_count_waiting_writers(&store->lock),
+        .mode = session ? (uint32_t)session->mode : GMSFS_MODE_NONE,
+        .state = (uint32_t)state,
+        .committed = store->committed != NULL,
+        .abi_version = GMSFS_ABI_VERSION,
+    };
+    for (size_t i = 0; i < store->lock.session_count; i++)
+        info->readers += store->lock.sessions[i].mode == LOCK_RO;
+    memcpy(info->store_id, store->uuid, sizeof info->store_id);
+    memcpy(info->device_uuid, device.uuid, sizeof info->device_uuid);
+    memcpy(info->group, store->group, sizeof info->group);
+    if (session)
+        memcpy(info->token, session->token, sizeof info->token);
+    if (store->committed && state != LOCK_STATE_RW)
+        memcpy(info->layout_hash, store->hash, sizeof info->layout_hash);
+    finish_now(request, 0, sizeof *info);
+}
+
+static void do_join(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_join *join = (struct gmsfs_ioc_join *)request->payload;
+    uint64_t id = 0;
+    int error = service_join(fs->service, file->id, join->token, &id);
+    const struct core_session *session = error ? NULL : core_find_session(fs->core, id);
+    if (!error && !session)
+        error = -ESTALE;
+    if (!error) {
+        join->session = id;
+        join->mode = (uint32_t)session->mode;
+        join->pad = 0;
+    }
+    finish_now(request, error, sizeof *join);
+}
+
+static void do_release(struct fs_request *request, const struct core_file *file)
+{
+    request->reply = reply_error_only;
+    fs_request_submitted(
+        request, service_release(request->fs->service, file->id, &request->service));
+}
+
+static void do_free(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    const struct gmsfs_ioc_free *argument = (struct gmsfs_ioc_free *)request->payload;
+    const struct core_store *store = core_find_store(fs->core, file->store);
+    uint64_t session;
+    int error = service_file_writer(fs->service, file->id, &session);
+    if (!error && !store)
+        error = -ESTALE;
+    if (!error) {
+        const struct layout_allocation *allocation =
+            layout_find_slot(core_get_layout(fs->core, store), argument->slot, NULL);
+        error = allocation ? service_remove(fs->service, session, allocation->serial) : -ENOENT;
+    }
+    finish_now(request, error, sizeof *argument);
+}
+
+static void do_clear(struct fs_request *request, const struct core_file *file)
+{
+    uint64_t session;
+    int error = service_file_writer(request->fs->service, file->id, &session);
+    if (!error)
+        error = service_clear(request->fs->service, session);
+    finish_now(request, error, 0);
+}
+
+/* ---- metadata --------------------------------------------------------------------------------- */
+
+static int check_sizes(const struct gmsfs_ioc_metadata *data, bool has_value)
+{
+    if (data->key_bytes == 0 || data->key_bytes > sizeof data->data)
+        return -EINVAL;
+    if (data->key_bytes > GMSFS_KEY_MAX)
+        return -ENAMETOOLONG;
+    if (has_value && data->value_bytes > sizeof data->data - data->key_bytes)
+        return -EINVAL;
+    return 0;
+}
+
+static void do_put(struct fs_request *request, const struct core_file *file)
+{
+    const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
+    uint64_t session;
+    int error = service_file_writer(request->fs->service, file->id, &session);
+    if (!error)
+        error = check_sizes(data, true);
+    if (!error)
+        error = service_entry_put(request->fs->service, session, data->data, data->key_bytes,
+                                  data->slot, data->offset, data->data + data->key_bytes,
+                                  data->value_bytes);
+    finish_now(request, error, 0);
+}
+
+static void do_delete(struct fs_request *request, const struct core_file *file)
+{
+    const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
+    uint64_t session;
+    int error = service_file_writer(request->fs->service, file->id, &session);
+    if (!error)
+        error = check_sizes(data, false);
+    if (!error)
+        error = service_entry_delete(request->fs->service, session, data->data, data->key_bytes);
+    finish_now(request, error, 0);
+}
+
+static int get_entry(struct fs_request *request, const struct core_file *file, size_t *size)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
+    const struct core_store *store = core_find_store(fs->core, file->store);
+    const struct core_session *session =
+        file->session ? core_find_session(fs->core, file->session) : NULL;
+    size_t head = offsetof(struct gmsfs_ioc_metadata, data), rank = 0;
+    int error = check_sizes(data, false);
+    if (error)
+        return error;
+    if (!store || (file->session && !session))
+        return -ESTALE;
+    const struct layout *seen = get_seen(fs, store, session);
+    const struct layout_entry *entry =
+        seen ? layout_find_entry(seen, data->data, data->key_bytes) : NULL;
+    if (!entry)
+        return -ENOENT;
+    *size = head + data->key_bytes + entry->value_bytes;
+    if (*size > sizeof *data || *size > request->bytes)
+        return -EFBIG;
+    data->slot = entry->slot;
+    data->rank = GMSFS_SLOT_NONE;
+    if (entry->slot != LAYOUT_UNBOUND && layout_find_slot(seen, entry->slot, &rank))
+        data->rank = rank;
+    data->offset = entry->offset;
+    data->value_bytes = entry->value_bytes;
+    if (entry->value_bytes)
+        memcpy(data->data + data->key_bytes, entry->value, entry->value_bytes);
+    return 0;
+}
+
+static void do_get(struct fs_request *request, const struct core_file *file)
+{
+    size_t size = 0;
+    int error = get_entry(request, file, &size);
+    finish_now(request, error, size);
+}
+
+/* ---- dispatch --------------------------------------------------------------------------------- */
+
+/* Kinds of files that a command is known on. */
+#define ON(kind)   (1u << (kind))
+#define ON_CTL     ON(CORE_KIND_CTL)
+#define ON_SESSION (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_ALLOCATION))
+#define ON_ANY     UINT32_MAX
+
+static const struct {
+    size_t size;
+    uint32_t kinds;
+    bool waits; /* an INTERRUPT ends it */
+    void (*run)(struct fs_request *request, const struct core_file *file);
+} COMMANDS[] = {
+    [_IOC_NR(GMSFS_IOC_INFO)] = {sizeof(struct gmsfs_ioc_info), ON_ANY, false, do_info},
+    [_IOC_NR(GMSFS_IOC_ACQUIRE)] = {sizeof(struct gmsfs_ioc_acquire), ON_CTL, true, ioctl_acquire},
+    [_IOC_NR(GMSFS_IOC_JOIN)] = {sizeof(struct gmsfs_ioc_join), ON_CTL, false, do_join},
+    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, do_release},
+    [_IOC_NR(GMSFS_IOC_ALLOC)] = {sizeof(struct gmsfs_ioc_alloc), ON_SESSION, true, ioctl_alloc},
+    [_IOC_NR(GMSFS_IOC_FREE)] = {sizeof(struct gmsfs_ioc_free), ON_SESSION, false, do_free},
+    [_IOC_NR(GMSFS_IOC_CLEAR)] = {0, ON_SESSION, false, do_clear},
+    [_IOC_NR(GMSFS_IOC_EXPORT)] = {sizeof(struct gmsfs_ioc_export), ON_SESSION, false,
+                                   ioctl_export},
+    [_IOC_NR(GMSFS_IOC_METADATA_PUT)] = {sizeof(struct gmsfs_ioc_metadata), ON_SESSION, false,
+                                         do_put},
+    [_IOC_NR(GMSFS_IOC_METADATA_GET)] = {sizeof(struct gmsfs_ioc_metadata), ON_ANY, false, do_get},
+    [_IOC_NR(GMSFS_IOC_METADATA_DELETE)] = {sizeof(struct gmsfs_ioc_metadata), ON_SESSION, false,
+                                            do_delete},
+    [_IOC_NR(GMSFS_IOC_COMMIT)] = {sizeof(struct gmsfs_ioc_commit), ON_SESSION, false,
+                                   ioctl_commit},
+    [_IOC_NR(GMSFS_IOC_ABORT)] = {sizeof(struct gmsfs_ioc_abort), ON_SESSION, false, ioctl_abort},
+    [_IOC_NR(GMSFS_IOC_APPLY)] = {sizeof(struct gmsfs_ioc_apply), ON_CTL, false, ioctl_apply},
+};
+
+static void unused_reply(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    (void)answer;
+    fs_reply_error(request->req, error ? error : -EIO); /* each command sets its own */
+}
+
+void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument,
+                 struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
+                 size_t out_bytes)
+{
+    struct fs *fs = fs_of(req);
+    unsigned number = payload_get_number(command);
+    const struct core_file *file =
+        flags & FUSE_IOCTL_DIR ? NULL : core_find_file(fs->core, info->fh);
+    (void)argument;
+    /* Every stdio user asks whether this is a terminal: unknown is ENOTTY. */
+    if (!file || file->store == 0 || number >= sizeof COMMANDS / sizeof COMMANDS[0] ||
+        !COMMANDS[number].run || !(COMMANDS[number].kinds & ON(file->kind))) {
+        fs_reply_error(req, -ENOTTY);
+        return;
+    }
+    size_t known = COMMANDS[number].size;
+    struct fs_request *request = fs_request_new(req, unused_reply, known);
+    if (!request)
+        return;
+    request->node = id;
+    request->file = file->id;
+    request->store = file->store;
+    request->bytes = out_bytes;
+    int error = payload_decode(in, in_bytes, request->payload, known);
+    if (error)
+        fs_request_finish(request, error, NULL);
+    else if (!COMMANDS[number].waits || fs_request_may_wait(request))
+        COMMANDS[number].run(request, file);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ioctl - commands whose answer may come later; shared by ioctl.c and ioctl_wait.c alone
+ *
+ * Each takes over the request, whose payload is the caller's argument.
+ */
+#ifndef GMSFS_FS_IOCTL_H
+#define GMSFS_FS_IOCTL_H
+
+#include "fs/fs_internal.h"
+
+/* Answers success with the first bytes of the payload, as far as the caller has room. */
+int ioctl_answer(struct fs_request *request, size_t size);
+
+void ioctl_acquire(struct fs_request *request, const struct core_file *file);
+void ioctl_alloc(struct fs_request *request, const struct core_file *file);
+void ioctl_export(struct fs_request *request, const struct core_file *file);
+void ioctl_commit(struct fs_request *request, const struct core_file *file);
+void ioctl_abort(struct fs_request *request, const struct core_file *file);
+void ioctl_apply(struct fs_request *request, const struct core_file *file);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ioctl_wait - ACQUIRE, ALLOC, EXPORT, COMMIT, ABORT, APPLY: answered when the service is done */
+#include "fs/ioctl.h"
+
+#include "gmsfs_abi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ACQUIRE ---------------------------------------------------------------------------------- */
+
+/* The grant could not be delivered: the client was interrupted and will ask again. */
+static void undo_acquire(struct fs *fs, uint64_t file)
+{
+    struct fs_request *unheard = fs_request_new_unheard(fs);
+    if (!unheard)
+        return; /* the session lives as long as the file, then */
+    fs_request_submitted(unheard, service_release(fs->service, file, &unheard->service));
+}
+
+static void reply_acquired(struct fs_request *request)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_acquire *acquire = (struct gmsfs_ioc_acquire *)request->payload;
+    const struct core_file *file = core_find_file(fs->core, request->file);
+    const struct core_session *session =
+        file && file->session ? core_find_session(fs->core, file->session) : NULL;
+    const struct core_store *store = core_find_store(fs->core, request->store);
+    if (!session || !store) { /* revoked in the same moment */
+        fs_reply_error(request->req, -ECANCELED);
+        return;
+    }
+    acquire->mode = (uint32_t)session->mode;
+    acquire->session = session->id;
+    acquire->generation = store->generation;
+    memcpy(acquire->token, session->token, sizeof acquire->token);
+    memcpy(acquire->store_id, store->uuid, sizeof acquire->store_id);
+    memset(acquire->layout_hash, 0, sizeof acquire->layout_hash);
+    if (session->mode == LOCK_RO)
+        memcpy(acquire->layout_hash, store->hash, sizeof acquire->layout_hash);
+    if (ioctl_answer(request, sizeof *acquire) == -ENOENT)
+        undo_acquire(fs, request->file);
+}
+
+/* Without a ticket the grant stands: the client exports itself and then learns why it cannot. */
+static void on_acquire_exported(struct fs_request *request, int error,
+                                const struct service_answer *answer)
+{
+    struct gmsfs_ioc_acquire *acquire = (struct gmsfs_ioc_acquire *)request->payload;
+    (void)answer;
+    if (!error) {
+        memcpy(acquire->ticket, request->export.ticket, sizeof acquire->ticket);
+        acquire->count = request->export.count;
+    }
+    reply_acquired(request);
+}
+
+static void on_acquired(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        reply_acquired(request);
+}
+
+static int check_acquire(const struct gmsfs_ioc_acquire *acquire, const struct core_file *file)
+{
+    if (acquire->flags & ~GMSFS_ACQUIRE_EXPORT)
+        return -EINVAL;
+    if (acquire->reserve_bytes)
+        return -EOPNOTSUPP;
+    switch (acquire->mode) {
+    case GMSFS_MODE_RO:
+        return file->flags & CORE_OPEN_READ ? 0 : -EBADF;
+    case GMSFS_MODE_RW:
+    case GMSFS_MODE_RW_OR_RO:
+        return file->flags & CORE_OPEN_WRITE ? 0 : -EBADF;
+    default:
+        return -EINVAL;
+    }
+}
+
+static enum lock_wish get_wish(uint32_t mode)
+{
+    if (mode == GMSFS_MODE_RO)
+        return LOCK_WISH_RO;
+    return mode == GMSFS_MODE_RW ? LOCK_WISH_RW : LOCK_WISH_AUTO;
+}
+
+/* Granted: the same request goes on to be exported. */
+static int export_acquired(struct fs_request *request)
+{
+    request->export = (struct service_export){0};
+    request->reply = on_acquire_exported;
+    return service_export(request->fs->service, request->file, request->uid, &request->export,
+                          &request->service);
+}
+
+void ioctl_acquire(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_acquire *argument = (struct gmsfs_ioc_acquire *)request->payload;
+    struct service_caller caller;
+    int error = check_acquire(argument, file);
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    struct service_acquire acquire = {
+        .wish = get_wish(argument->mode),
+        .timeout_ms = argument->timeout_ms,
+    };
+    memset(argument->ticket, 0, sizeof argument->ticket);
+    argument->count = 0;
+    fs_get_caller(request->req, true, &caller);
+    request->reply = on_acquired;
+    if (argument->flags & GMSFS_ACQUIRE_EXPORT)
+        request->next_step = export_acquired;
+    fs_request_submitted(
+        request, service_acquire(fs->service, file->id, &acquire, &caller, &request->service));
+}
+
+/* ---- ALLOC ------------------------------------------------------------------------------------ */
+
+static void on_allocated(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_alloc *alloc = (struct gmsfs_ioc_alloc *)request->payload;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    alloc->size_bytes = answer->aligned_bytes;
+    alloc->slot = answer->slot;
+    alloc->rank = answer->rank;
+    memset(alloc->name, 0, sizeof alloc->name);
+    memcpy(alloc->name, answer->name, strnlen(answer->name, sizeof alloc->name - 1));
+    ioctl_answer(request, sizeof *alloc);
+}
+
+static int check_alloc(const struct gmsfs_ioc_alloc *alloc)
+{
+    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
+        return -EINVAL;
+    if (alloc->mem_class || alloc->handle_types)
+        return -EOPNOTSUPP;
+    if (!memchr(alloc->tag, '\0', sizeof alloc->tag) ||
+        !memchr(alloc->name, '\0', sizeof alloc->name))
+        return -EINVAL;
+    return 0;
+}
+
+void ioctl_alloc(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    const struct gmsfs_ioc_alloc *argument = (struct gmsfs_ioc_alloc *)request->payload;
+    uint64_t session;
+    int error = service_file_writer(fs->service, file->id, &session);
+    if (!error)
+        error = check_alloc(argument);
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    struct service_alloc alloc = {
+        .size_bytes = argument->size_bytes,
+        .count = argument->count,
+        .name = argument->name,
+        .tag = argument->tag,
+        .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
+    };
+    request->reply = on_allocated;
+    fs_request_submitted(request, service_alloc(fs->service, session, &alloc, &request->service));
+}
+
+/* ---- EXPORT ----------------------------------------------------------------------------------- */
+
+static void on_exported(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_export *export = (struct gmsfs_ioc_export *)request->payload;
+    (void)answer;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    export->first = request->export.first;
+    export->count = request->export.count;
+    export->total_bytes = request->export.total_bytes;
+    export->generation = request->export.generation;
+    memcpy(export->ticket, request->export.ticket, sizeof export->ticket);
+    ioctl_answer(request, sizeof *export);
+}
+
+void ioctl_export(struct fs_request *request, const struct core_file *file)
+{
+    const struct gmsfs_ioc_export *argument = (struct gmsfs_ioc_export *)request->payload;
+    if (argument->flags & ~GMSFS_EXPORT_WRITABLE) {
+        fs_request_finish(request, -EINVAL, NULL);
+        return;
+    }
+    request->export = (struct service_export){
+        .first = argument->first,
+        .count = argument->count,
+        .writable = (argument->flags & GMSFS_EXPORT_WRITABLE) != 0,
+    };
+    request->reply = on_exported;
+    fs_request_submitted(request, service_export(request->fs->service, file->id, request->uid,
+                                                 &request->export, &request->service));
+}
+
+/* ---- COMMIT, ABORT, APPLY --------------------------------------------------------------------- */
+
+static void on_committed(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    commit->mode = commit->flags & GMSFS_COMMIT_STAY ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
+    commit->generation = answer->generation;
+    memcpy(commit->layout_hash, answer->hash, sizeof commit->layout_hash);
+    ioctl_answer(request, sizeof *commit);
+}
+
+void ioctl_commit(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    const struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
+    uint64_t session;
+    int error = service_file_writer(fs->service, file->id, &session);
+    if (!error && (commit->flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP)))
+        error = -EINVAL;
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    request->reply = on_committed;
+    fs_request_submitted(request, service_commit(fs->service, session, commit->flags, commit->group,
+                                                 &request->service));
+}
+
+static void on_aborted(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_abort *abort = (struct gmsfs_ioc_abort *)request->payload;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    *abort = (struct gmsfs_ioc_abort){.rolled_back = answer->rolled_back};
+    ioctl_answer(request, sizeof *abort);
+}
+
+void ioctl_abort(struct fs_request *request, const struct core_file *file)
+{
+    uint64_t session;
+    int error = service_file_writer(request->fs->service, file->id, &session);
+    request->reply = on_aborted;
+    if (!error)
+        error = service_abort(request->fs->service, session, &request->service);
+    fs_request_submitted(request, error);
+}
+
+/* The document's fault is in the answer; the ioctl itself then succeeds. */
+static void on_applied(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_apply *apply = (struct gmsfs_ioc_apply *)request->payload;
+    *apply = (struct gmsfs_ioc_apply){
+        .applied = answer->applied,
+        .error = error,
+        .culprit = error ? answer->culprit : 0,
+    };
+    ioctl_answer(request, sizeof *apply);
+}
+
+void ioctl_apply(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    struct fs_handle *handle = fs_handle_find(fs, file->id);
+    uint64_t session;
+    size_t bytes = 0;
+    int error = service_file_writer(fs->service, file->id, &session);
+    request->reply = fs_reply_done;
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    uint8_t *document = handle ? fs_handle_take_gathered(fs, handle, &bytes) : NULL;
+    request->reply = on_applied;
+    if (!document) { /* nothing was written: not a document */
+        struct service_answer answer = {.culprit = UINT64_MAX};
+        fs_request_finish(request, -EINVAL, &answer);
+        return;
+    }
+    fs_request_submitted(request, service_apply(fs->service, session, document, bytes,
+                                                &request->service));
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metrics - numbers in Prometheus' text format */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void single(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+{
+    head(out, name, type, help);
+    fprintf(out, "%s %llu\n", name, (unsigned long long)value);
+}
+
+static void label(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            fprintf(out, "\\%c", *text);
+        else if (*text == '\n')
+            fputs("\\n", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+static void sample(FILE *out, const char *name, const struct core_store *store, const char *more,
+                   uint64_t value)
+{
+    fprintf(out, "%s{store=\"", name);
+    label(out, store->name);
+    fprintf(out, "\"%s} %llu\n", more, (unsigned long long)value);
+}
+
+enum store_metric {
+    METRIC_STATE,
+    METRIC_BYTES,
+    METRIC_ALLOCATIONS,
+    METRIC_ENTRIES,
+    METRIC_GENERATION,
+    METRIC_READERS,
+    METRIC_WAITERS,
+    METRIC_OLDEST_WAIT,
+    METRIC_GRANTS,
+    METRIC_COMMITS,
+    METRIC_ABORTS,
+    METRIC_EXPORTS,
+    METRIC_COUNT,
+};
+
+static const struct {
+    const char *name, *type, *help;
+} STORE_METRICS[METRIC_COUNT] = {
+    [METRIC_STATE] = {"gmsfs_store_state", "gauge", "1 for the state that the store is in."},
+    [METRIC_BYTES] = {"gmsfs_store_bytes", "gauge", "Memory of the store's allocations."},
+    [METRIC_ALLOCATIONS] = {"gmsfs_store_allocations", "gauge", "Allocations in the layout."},
+    [METRIC_ENTRIES] = {"gmsfs_store_entries", "gauge", "Metadata entries in the layout."},
+    [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
+    [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
+    [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
+    [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
+                            "Age of the oldest request that waits for the lock."},
+    [METRIC_GRANTS] = {"gmsfs_store_grants_total", "counter", "Grants of the lock by mode."},
+    [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
+    [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter", "Writers that ended otherwise."},
+    [METRIC_EXPORTS] = {"gmsfs_store_exports_total", "counter", "Tickets for descriptors."},
+};
+
+static void write_states(FILE *out, const char *name, const struct core_store *store)
+{
+    char more[48];
+    for (unsigned state = LOCK_STATE_EMPTY; state <= LOCK_STATE_RO; state++) {
+        snprintf(more, sizeof more, ",state=\"%s\"", lock_state_name((enum lock_state)state));
+        sample(out, name, store, more, lock_get_state(&store->lock) == (enum lock_state)state);
+    }
+}
+
+static uint64_t count_readers(const struct lock *lock)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < lock->session_count; i++)
+        count += lock->sessions[i].mode == LOCK_RO;
+    return count;
+}
+
+static uint64_t count_waiters(const struct lock *lock)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        count += lock->waiters[i].kept_until_ms == 0;
+    return count;
+}
+
+static uint64_t find_oldest_wait(const struct core *core, const struct lock *lock)
+{
+    struct timespec now;
+    uint64_t oldest_ms = 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        const struct core_waiter *waiter = core_find_waiter(core, lock->waiters[i].id);
+        if (waiter && !waiter->away && waiter->since_wall_ms < now_ms &&
+            now_ms - waiter->since_wall_ms > oldest_ms)
+            oldest_ms = now_ms - waiter->since_wall_ms;
+    }
+    return oldest_ms;
+}
+
+static void write_store(FILE *out, const struct core *core, const struct core_store *store,
+                        enum store_metric metric)
+{
+    const struct layout *layout = core_get_layout(core, store);
+    const char *name = STORE_METRICS[metric].name;
+    switch (metric) {
+    case METRIC_STATE:
+        write_states(out, name, store);
+        break;
+    case METRIC_BYTES:
+        sample(out, name, store, "", layout_total_bytes(layout));
+        break;
+    case METRIC_ALLOCATIONS:
+        sample(out, name, store, "", layout_count_allocations(layout));
+        break;
+    case METRIC_ENTRIES:
+        sample(out, name, store, "", layout_count_entries(layout));
+        break;
+    case METRIC_GENERATION:
+        sample(out, name, store, "", store->generation);
+        break;
+    case METRIC_READERS:
+        sample(out, name, store, "", count_readers(&store->lock));
+        break;
+    case METRIC_WAITERS:
+        sample(out, name, store, "", count_waiters(&store->lock));
+        break;
+    case METRIC_OLDEST_WAIT:
+        sample(out, name, store, "", find_oldest_wait(core, &store->lock));
+        break;
+    case METRIC_GRANTS:
+        sample(out, name, store, ",mode=\"RW\"", store->grants_rw);
+        sample(out, name, store, ",mode=\"RO\"", store->grants_ro);
+        break;
+    case METRIC_COMMITS:
+        sample(out, name, store, "", store->commits);
+        break;
+    case METRIC_ABORTS:
+        sample(out, name, store, "", store->aborts);
+        break;
+    case METRIC_EXPORTS:
+        sample(out, name, store, "", store->exports);
+        break;
+    case METRIC_COUNT:
+        break;
+    }
+}
+
+static void write_device(FILE *out, const struct fs *fs)
+{
+    struct vmm_info info;
+    struct service_numbers numbers;
+    vmm_get_info(service_get_vmm(fs->service), &info);
+    service_get_numbers(fs->service, &numbers);
+    single(out, "gmsfs_device_total_bytes", "gauge", "Memory of the device.", info.total_bytes);
+    single(out, "gmsfs_device_used_bytes", "gauge", "Memory in use, or being given back.",
+           info.used_bytes);
+    single(out, "gmsfs_device_freeing_bytes", "gauge", "Memory being given back.",
+           numbers.freeing_bytes);
+    single(out, "gmsfs_open_files", "gauge", "Open files of the mount.",
+           service_count_open_files(fs->service));
+    single(out, "gmsfs_transfers_in_flight", "gauge", "Byte transfers on helper threads.",
+           numbers.transfers_in_flight);
+    single(out, "gmsfs_transfers_total", "counter", "Byte transfers.", numbers.transfers_total);
+    single(out, "gmsfs_read_bytes_total", "counter", "Bytes read.", numbers.read_bytes);
+    single(out, "gmsfs_written_bytes_total", "counter", "Bytes written.", numbers.written_bytes);
+    single(out, "gmsfs_jobs_in_flight", "gauge", "Jobs of all kinds on helper threads.",
+           numbers.jobs_in_flight);
+    single(out, "gmsfs_allocs_waiting", "gauge", "Requests that wait for memory.",
+           numbers.allocs_waiting);
+    single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
+    single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
+           numbers.tickets_redeemed);
+    single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.", 0);
+}
+
+int fs_text_metrics(const struct fs *fs, struct fs_text *text)
+{
+    *text = (struct fs_text){0};
+    FILE *out = open_memstream(&text->data, &text->size);
+    if (!out)
+        return -ENOMEM;
+    write_device(out, fs);
+    for (unsigned metric = 0; metric < METRIC_COUNT; metric++) {
+        head(out, STORE_METRICS[metric].name, STORE_METRICS[metric].type,
+             STORE_METRICS[metric].help);
+        for (size_t i = 0; i < fs->core->stores.count; i++)
+            write_store(out, fs->core, fs->core->stores.items[i], (enum store_metric)metric);
+    }
+    bool failed = ferror(out) != 0;
+    if (fclose(out) || failed) {
+        free(text->data);
+        return -ENOMEM;
+    }
+    return 0;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/node.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define KIND_BITS       8
+#define BLOCK_BYTES     512u
+#define TRANSFER_BYTES  (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
+#define MODE_OF_TOP     0755u
+#define MODE_OF_SOCKET  0666u
+
+static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
+    [NODE_ROOT] = {NULL, NODE_NONE, 0, S_IFDIR, CORE_KIND_NONE},
+    [NODE_DEVICE] = {"device", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_EVENTS] = {"events", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_METRICS] = {"metrics", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_FDS] = {".fds", NODE_ROOT, 0, S_IFSOCK, CORE_KIND_NONE},
+    [NODE_STORE] = {NULL, NODE_NONE, 0, S_IFDIR, CORE_KIND_NONE},
+    [NODE_STATE] = {"state", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LAYOUT] = {"layout", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_INFO] = {"info", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_SESSIONS] = {"sessions", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LOCK] = {"lock", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_LOCK},
+    [NODE_AUTO] = {"auto", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_AUTO},
+    [NODE_CTL] = {"ctl", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_CTL},
+    [NODE_COMMIT] = {"commit", NODE_STORE, NODE_WRITE, S_IFREG, CORE_KIND_COMMIT},
+    [NODE_ABORT] = {"abort", NODE_STORE, NODE_WRITE, S_IFREG, CORE_KIND_ABORT},
+    [NODE_ALLOCATIONS] = {"allocations", NODE_STORE, 0, S_IFDIR, CORE_KIND_NONE},
+    [NODE_METADATA] = {"metadata", NODE_STORE, 0, S_IFDIR, CORE_KIND_NONE},
+    [NODE_ALLOCATION] = {NULL, NODE_NONE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_ALLOCATION},
+    [NODE_ENTRY] = {NULL, NODE_NONE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_ENTRY},
+};
+
+const struct node_traits *node_get_traits(enum node_kind kind)
+{
+    return &TRAITS[kind < NODE_KIND_COUNT ? kind : NODE_NONE];
+}
+
+uint64_t node_make_id(enum node_kind kind, uint64_t serial)
+{
+    return serial << KIND_BITS | (uint64_t)kind;
+}
+
+enum node_kind node_get_kind(uint64_t id)
+{
+    uint64_t kind = id & ((1u << KIND_BITS) - 1);
+    return kind < NODE_KIND_COUNT ? (enum node_kind)kind : NODE_NONE;
+}
+
+uint64_t node_get_id(const struct node *node)
+{
+    if (node->allocation)
+        return node_make_id(node->kind, node->allocation->serial);
+    if (node->entry)
+        return node_make_id(node->kind, node->entry->serial);
+    return node_make_id(node->kind, node->store ? node->store->id : 0);
+}
+
+int node_find(const struct core *core, uint64_t id, struct node *node)
+{
+    uint64_t serial = id >> KIND_BITS;
+    *node = (struct node){.kind = node_get_kind(id)};
+    switch (node->kind) {
+    case NODE_NONE:
+    case NODE_KIND_COUNT:
+        return -ENOENT;
+    case NODE_ROOT:
+    case NODE_DEVICE:
+    case NODE_EVENTS:
+    case NODE_METRICS:
+    case NODE_FDS:
+        return serial == 0 ? 0 : -ENOENT;
+    case NODE_ALLOCATION:
+        node->allocation = core_find_allocation(core, serial, &node->store);
+        return node->allocation ? 0 : -ENOENT;
+    case NODE_ENTRY:
+        node->entry = core_find_entry(core, serial, &node->store);
+        return node->entry ? 0 : -ENOENT;
+    default:
+        node->store = core_find_store(core, serial);
+        return node->store ? 0 : -ENOENT;
+    }
+}
+
+static enum node_kind find_fixed(enum node_kind parent, const char *name)
+{
+    for (unsigned kind = 1; kind < NODE_KIND_COUNT; kind++) {
+        if (TRAITS[kind].name && TRAITS[kind].parent == parent &&
+            strcmp(TRAITS[kind].name, name) == 0)
+            return (enum node_kind)kind;
+    }
+    return NODE_NONE;
+}
+
+bool node_is_reserved(const char *name)
+{
+    return find_fixed(NODE_ROOT, name) != NODE_NONE;
+}
+
+static int lookup_top(const struct core *core, const struct node_top *top, const char *name,
+                      struct node *node)
+{
+    enum node_kind kind = find_fixed(NODE_ROOT, name);
+    if (kind == NODE_FDS && !top->has_socket)
+        return -ENOENT;
+    *node = (struct node){.kind = kind};
+    if (kind != NODE_NONE)
+        return 0;
+    node->kind = NODE_STORE;
+    node->store = core_find_store_name(core, name);
+    return node->store ? 0 : -ENOENT;
+}
+
+static int lookup_entry(const struct core *core, const struct core_store *store, const char *name,
+                        struct node *node)
+{
+    char key[NAME_MAX_BYTES + 1];
+    int size = name_decode_key(name, key);
+    if (size < 0)
+        return size;
+    *node = (struct node){.kind = NODE_ENTRY, .store = store};
+    node->entry = layout_find_entry(core_get_layout(core, store), key, (size_t)size);
+    return node->entry ? 0 : -ENOENT;
+}
+
+int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
+                const char *name, struct node *node)
+{
+    struct node directory;
+    int error = node_find(core, parent, &directory);
+    if (error)
+        return error;
+    if (strlen(name) > NAME_MAX_BYTES)
+        return -ENAMETOOLONG;
+    switch (directory.kind) {
+    case NODE_ROOT:
+        return lookup_top(core, top, name, node);
+    case NODE_STORE:
+        *node = (struct node){.kind = find_fixed(NODE_STORE, name), .store = directory.store};
+        return node->kind != NODE_NONE ? 0 : -ENOENT;
+    case NODE_ALLOCATIONS:
+        *node = (struct node){.kind = NODE_ALLOCATION, .store = directory.store};
+        node->allocation = layout_find_name(core_get_layout(core, directory.store), name);
+        return node->allocation ? 0 : -ENOENT;
+    case NODE_METADATA:
+        return lookup_entry(core, directory.store, name, node);
+    default:
+        return -ENOTDIR;
+    }
+}
+
+static mode_t get_mode(const struct node *node)
+{
+    const struct node_traits *traits = &TRAITS[node->kind];
+    if (node->kind == NODE_FDS)
+        return S_IFSOCK | MODE_OF_SOCKET;
+    mode_t base = node->store ? node->store->mode & 0777u : MODE_OF_TOP;
+    if (traits->type == S_IFDIR)
+        return S_IFDIR | base;
+    mode_t mask = 0;
+    if (traits->directions & NODE_READ)
+        mask |= 0444u;
+    if (traits->directions & NODE_WRITE)
+        mask |= 0222u;
+    return S_IFREG | (base & mask);
+}
+
+static nlink_t count_links(const struct core *core, const struct node *node)
+{
+    switch (node->kind) {
+    case NODE_ROOT:
+        return (nlink_t)(2 + core->stores.count);
+    case NODE_STORE:
+        return 4; /* itself, its name, and `..` of allocations and metadata */
+    case NODE_ALLOCATIONS:
+    case NODE_METADATA:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
+               struct stat *stat)
+{
+    *stat = (struct stat){
+        .st_ino = node_get_id(node),
+        .st_mode = get_mode(node),
+        .st_nlink = count_links(core, node),
+        .st_uid = node->store ? node->store->uid : top->uid,
+        .st_gid = node->store ? node->store->gid : top->gid,
+        .st_blksize = TRANSFER_BYTES,
+    };
+    uint64_t time_ms = node->store ? node->store->changed_ms : top->started_ms;
+    stat->st_mtim.tv_sec = (time_t)(time_ms / 1000);
+    stat->st_mtim.tv_nsec = (long)(time_ms % 1000) * 1000000;
+    stat->st_atim = stat->st_ctim = stat->st_mtim;
+    if (node->allocation) {
+        stat->st_size = (off_t)node->allocation->size_bytes;
+        stat->st_blocks = (blkcnt_t)(node->allocation->aligned_bytes / BLOCK_BYTES);
+    } else if (node->entry) {
+        stat->st_size = (off_t)node->entry->value_bytes;
+        stat->st_blocks = (blkcnt_t)((node->entry->value_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    }
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * node - what a FUSE node number means, and what it looks like
+ *
+ * A node id is (serial << 8) | kind: the serial is a store's id, or that of an allocation or entry.
+ * Nothing is remembered about nodes, so lookups need no count and FORGET nothing to do; an id whose
+ * object is gone is simply not found. Pure: only looks at the core. Called by the files of src/fs.
+ */
+#ifndef GMSFS_FS_NODE_H
+#define GMSFS_FS_NODE_H
+
+#include "store/core.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+enum node_kind {
+    NODE_NONE = 0,
+    NODE_ROOT = 1, /* with serial 0 the id that FUSE gives its root */
+    NODE_DEVICE,
+    NODE_EVENTS,
+    NODE_METRICS,
+    NODE_FDS,
+    NODE_STORE,
+    NODE_STATE,
+    NODE_LAYOUT_HASH,
+    NODE_LAYOUT,
+    NODE_INFO,
+    NODE_SESSIONS,
+    NODE_LOCK,
+    NODE_AUTO,
+    NODE_CTL,
+    NODE_COMMIT,
+    NODE_ABORT,
+    NODE_ALLOCATIONS,
+    NODE_METADATA,
+    NODE_ALLOCATION,
+    NODE_ENTRY,
+    NODE_KIND_COUNT,
+};
+
+#define NODE_READ  (1u << 0)
+#define NODE_WRITE (1u << 1)
+
+struct node_traits {
+    const char *name;      /* fixed name in its directory; NULL: named by the object */
+    enum node_kind parent; /* of a fixed name */
+    uint32_t directions;   /* NODE_*: the opens that make sense; 0: a directory or the socket */
+    mode_t type;           /* S_IF* */
+    enum core_kind file;   /* what an open of it is for the core */
+};
+
+struct node {
+    enum node_kind kind;
+    const struct core_store *store; /* NULL at the top */
+    const struct layout_allocation *allocation;
+    const struct layout_entry *entry;
+};
+
+/* What the top of the tree looks like. */
+struct node_top {
+    uint32_t uid, gid;
+    uint64_t started_ms; /* wall clock */
+    bool has_socket;     /* `.fds` is bound */
+};
+
+const struct node_traits *node_get_traits(enum node_kind kind);
+uint64_t node_make_id(enum node_kind kind, uint64_t serial);
+uint64_t node_get_id(const struct node *node);
+enum node_kind node_get_kind(uint64_t id); /* NODE_NONE if it is none */
+
+/* 0, -ENOENT */
+int node_find(const struct core *core, uint64_t id, struct node *node);
+/* 0, -ENOENT, -ENOTDIR, -ENAMETOOLONG, -EINVAL (not a spelling of a key) */
+int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
+                const char *name, struct node *node);
+/* A name that no store may have. */
+bool node_is_reserved(const char *name);
+void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
+               struct stat *stat);
+
+#endif

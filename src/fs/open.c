@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* open - opening, creating, flushing and releasing files of every kind */
+#include "fs/fs_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* The wrong direction is EACCES for root too: mode bits alone do not stop it. */
+static int check_direction(const struct node *node, int flags)
+{
+    uint32_t wanted;
+    switch (flags & O_ACCMODE) {
+    case O_RDONLY:
+        wanted = NODE_READ;
+        break;
+    case O_WRONLY:
+        wanted = NODE_WRITE;
+        break;
+    case O_RDWR:
+        wanted = NODE_READ | NODE_WRITE;
+        break;
+    default:
+        return -EINVAL;
+    }
+    return wanted & ~node_get_traits(node->kind)->directions ? -EACCES : 0;
+}
+
+static struct service_open describe(const struct node *node, int flags)
+{
+    int access = flags & O_ACCMODE;
+    struct service_open open = {
+        .store = node->store ? node->store->id : 0,
+        .kind = node_get_traits(node->kind)->file,
+        .read = access != O_WRONLY,
+        .write = access != O_RDONLY,
+        .nonblock = (flags & O_NONBLOCK) != 0,
+        .truncate = (flags & O_TRUNC) != 0 && access != O_RDONLY,
+    };
+    if (node->allocation)
+        open.serial = node->allocation->serial;
+    else if (node->entry)
+        open.serial = node->entry->serial;
+    else if (open.kind == CORE_KIND_PSEUDO)
+        open.serial = (uint64_t)node->kind;
+    return open;
+}
+
+static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t fh)
+{
+    info->fh = fh;
+    info->direct_io = 1;
+    info->noflush = node_get_traits(kind)->file == CORE_KIND_PSEUDO;
+}
+
+/* The client was interrupted before the answer reached it: no RELEASE will come. */
+static void undo(struct fs *fs, uint64_t fh)
+{
+    fs_handle_drop(fs, fh);
+    service_undo_open(fs->service, fh);
+}
+
+static void reply_opened(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct fs *fs = request->fs;
+    enum node_kind kind = node_get_kind(request->node);
+    if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC)) {
+        error = fs_entry_truncate_opened(fs, request->node, answer->file);
+        if (error)
+            undo(fs, answer->file);
+    }
+    if (error) {
+        /* The kernel would send an OPEN answered with ESTALE again. */
+        fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
+        return;
+    }
+    fill_info(&request->info, kind, answer->file);
+    if (fuse_reply_open(request->req, &request->info) == -ENOENT)
+        undo(fs, answer->file);
+}
+
+void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct service_caller caller;
+    struct node node;
+    int error = node_find(fs->core, id, &node);
+    if (!error)
+        error = check_direction(&node, info->flags);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    struct fs_request *request = fs_request_new(req, reply_opened, 0);
+    if (!request)
+        return;
+    request->node = id;
+    request->info = *info;
+    struct service_open open = describe(&node, info->flags);
+    fs_get_caller(req, open.kind != CORE_KIND_PSEUDO, &caller);
+    if (fs_request_may_wait(request))
+        fs_request_submitted(request,
+                             service_open(fs->service, &open, &caller, &request->service));
+}
+
+/* ---- creating --------------------------------------------------------------------------------- */
+
+static void reply_created(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct fs *fs = request->fs;
+    struct fuse_entry_param entry;
+    struct node node = {0};
+    if (error) {
+        fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
+        return;
+    }
+    /* The file knows the serial: the name may be another's by now. */
+    const struct core_file *file = core_find_file(fs->core, answer->file);
+    enum node_kind kind =
+        file && file->kind == CORE_KIND_ENTRY ? NODE_ENTRY : NODE_ALLOCATION;
+    if (!file || node_find(fs->core, node_make_id(kind, file->serial), &node)) {
+        undo(fs, answer->file);
+        fs_reply_error(request->req, -ENOENT);
+        return;
+    }
+    fs_fill_entry(fs, &node, &entry);
+    fill_info(&request->info, kind, answer->file);
+    if (fuse_reply_create(request->req, &entry, &request->info) == -ENOENT)
+        undo(fs, answer->file);
+}
+
+/* An entry that is created is there at once, empty; what is written to it comes at FLUSH. */
+static int create_entry(struct fs_request *request, const struct node *directory, const char *name,
+                        const struct service_caller *caller, struct service_open *open)
+{
+    struct fs *fs = request->fs;
+    char key[NAME_MAX_BYTES + 1];
+    uint64_t session;
+    int size = name_decode_key(name, key);
+    if (size < 0)
+        return size;
+    int error = service_find_writer(fs->service, directory->store->id, caller, &session);
+    if (!error)
+        error = service_entry_put(fs->service, session, key, (size_t)size, LAYOUT_UNBOUND, 0, "", 0);
+    if (error)
+        return error;
+    const struct core_store *store = core_find_store(fs->core, open->store);
+    const struct layout_entry *entry =
+        store ? layout_find_entry(core_get_layout(fs->core, store), key, (size_t)size) : NULL;
+    if (!entry)
+        return -ENOENT;
+    open->kind = CORE_KIND_ENTRY;
+    open->serial = entry->serial;
+    open->truncate = false;
+    return service_open(fs->service, open, caller, &request->service);
+}
+
+void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                  struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct service_caller caller;
+    struct node directory;
+    int error = node_find(fs->core, parent, &directory);
+    (void)mode; /* the store's */
+    if (!error && directory.kind != NODE_ALLOCATIONS && directory.kind != NODE_METADATA)
+        error = -EPERM;
+    if (!error && strlen(name) > NAME_MAX_BYTES)
+        error = -ENAMETOOLONG;
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    struct fs_request *request = fs_request_new(req, reply_created, 0);
+    if (!request)
+        return;
+    request->info = *info;
+    struct service_open open = describe(&directory, info->flags);
+    fs_get_caller(req, true, &caller);
+    if (!fs_request_may_wait(request))
+        return;
+    if (directory.kind == NODE_METADATA) {
+        error = create_entry(request, &directory, name, &caller, &open);
+    } else {
+        open.kind = CORE_KIND_ALLOCATION;
+        error = service_create(fs->service, open.store, name, &open, &caller, &request->service);
+    }
+    fs_request_submitted(request, error);
+}
+
+/* ---- closing ---------------------------------------------------------------------------------- */
+
+void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    enum node_kind kind = node_get_kind(id);
+    struct service_caller caller;
+    int error = 0;
+    if (kind == NODE_ENTRY)
+        error = fs_entry_put(fs, info->fh);
+    if (node_get_traits(kind)->file != CORE_KIND_PSEUDO) {
+        fs_get_caller(req, true, &caller);
+        int flushed = service_flush(fs->service, info->fh, &caller);
+        error = error ? error : flushed;
+    }
+    fs_reply_error(req, error);
+}
+
+void fs_op_release(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    if (node_get_kind(id) == NODE_ENTRY)
+        fs_entry_put(fs, info->fh); /* a FLUSH has told its error; there is nobody left */
+    fs_handle_drop(fs, info->fh);
+    fs_reply_error(req, 0);
+    service_close(fs->service, info->fh);
+    if (fs->detached && service_count_open_files(fs->service) == 0)
+        fs_fds_drop_all(fs);
+}

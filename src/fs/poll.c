@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * poll - POLLPRI on `state`, POLLIN on `events`
+ *
+ * One poll handle per open file is kept, the newest; a notification makes the kernel ask again, so
+ * it may come too often but never too rarely.
+ */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+
+static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *handle)
+{
+    struct node node;
+    switch (node_get_kind(id)) {
+    case NODE_EVENTS:
+        return fs_events_are_readable(fs, handle) ? POLLIN | POLLRDNORM : 0;
+    case NODE_STATE:
+        if (node_find(fs->core, id, &node)) /* removed: reading says so */
+            return POLLIN | POLLRDNORM | POLLPRI | POLLERR | POLLHUP;
+        if (handle && handle->has_version && handle->version == node.store->version)
+            return POLLIN | POLLRDNORM;
+        return POLLIN | POLLRDNORM | POLLPRI;
+    default:
+        return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+    }
+}
+
+void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,
+                struct fuse_pollhandle *poll)
+{
+    struct fs *fs = fs_of(req);
+    enum node_kind kind = node_get_kind(id);
+    struct fs_handle *handle = fs_handle_find(fs, info->fh);
+    if (poll && (kind == NODE_STATE || kind == NODE_EVENTS)) {
+        handle = fs_handle_get(fs, info->fh, id);
+        if (!handle) {
+            fuse_pollhandle_destroy(poll);
+            fs_reply_error(req, -ENOMEM);
+            return;
+        }
+        fs_handle_set_poll(fs, handle, poll);
+    } else if (poll) {
+        fuse_pollhandle_destroy(poll);
+    }
+    fuse_reply_poll(req, get_ready(fs, id, handle));
+}
+
+/* `fs` is NULL while the service is made before the front end. */
+static void notify(struct fs *fs, uint64_t node)
+{
+    if (!fs)
+        return;
+    for (struct fs_handle *handle = fs->polls; handle; handle = handle->poll_next) {
+        if (handle->node == node)
+            fuse_lowlevel_notify_poll(handle->poll);
+    }
+}
+
+void fs_on_state(struct fs *fs, uint64_t store)
+{
+    notify(fs, node_make_id(NODE_STATE, store));
+}
+
+void fs_on_event(struct fs *fs)
+{
+    notify(fs, node_make_id(NODE_EVENTS, 0));
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pseudo - files whose text is made when they are read: fixed then, and anew at offset 0 */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int copy_text(const void *from, size_t size, struct fs_text *text)
+{
+    text->data = malloc(size ? size : 1);
+    if (!text->data)
+        return -ENOMEM;
+    if (size)
+        memcpy(text->data, from, size);
+    text->size = size;
+    return 0;
+}
+
+static bool shows_layout(const struct core_store *store)
+{
+    return store->committed && lock_get_state(&store->lock) != LOCK_STATE_RW;
+}
+
+static int render_state(const struct core_store *store, struct fs_text *text)
+{
+    char line[32];
+    int size = snprintf(line, sizeof line, "%s\n", lock_state_name(lock_get_state(&store->lock)));
+    return copy_text(line, (size_t)size, text);
+}
+
+static int render_hash(const struct core_store *store, struct fs_text *text)
+{
+    char line[34];
+    if (!shows_layout(store))
+        return copy_text("", 0, text);
+    fs_text_hex(store->hash, line);
+    line[32] = '\n';
+    return copy_text(line, 33, text);
+}
+
+static int render_layout(const struct core_store *store, struct fs_text *text)
+{
+    if (!shows_layout(store))
+        return copy_text("", 0, text);
+    return copy_text(store->encoding, store->encoding_bytes, text);
+}
+
+static const struct core_session *find_held(const struct fs *fs, uint64_t fh)
+{
+    const struct core_file *file = core_find_file(fs->core, fh);
+    return file && file->session ? core_find_session(fs->core, file->session) : NULL;
+}
+
+/* "RW 7": what this open file holds. */
+static int render_held(const struct fs *fs, uint64_t fh, struct fs_text *text)
+{
+    const struct core_session *session = find_held(fs, fh);
+    char line[40];
+    if (!session)
+        return -ESTALE;
+    int size = snprintf(line, sizeof line, "%s %llu\n", session->mode == LOCK_RW ? "RW" : "RO",
+                        (unsigned long long)session->id);
+    return copy_text(line, (size_t)size, text);
+}
+
+static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs_text *text)
+{
+    switch (node->kind) {
+    case NODE_DEVICE:
+        return fs_text_device(fs, text);
+    case NODE_METRICS:
+        return fs_text_metrics(fs, text);
+    case NODE_STATE:
+        return render_state(node->store, text);
+    case NODE_LAYOUT_HASH:
+        return render_hash(node->store, text);
+    case NODE_LAYOUT:
+        return render_layout(node->store, text);
+    case NODE_INFO:
+        return fs_text_info(fs, node->store, text);
+    case NODE_SESSIONS:
+        return fs_text_sessions(fs, node->store, text);
+    case NODE_LOCK:
+    case NODE_AUTO:
+        return render_held(fs, fh, text);
+    default:
+        return -EINVAL;
+    }
+}
+
+static int refresh(struct fs *fs, struct fs_handle *handle)
+{
+    struct node node;
+    struct fs_text text;
+    if (node_find(fs->core, handle->node, &node))
+        return -ESTALE; /* the store was removed */
+    int error = render(fs, &node, handle->id, &text);
+    if (error)
+        return error;
+    if (node.kind == NODE_STATE) {
+        handle->version = node.store->version;
+        handle->has_version = true;
+    }
+    return fs_handle_set_text(fs, handle, (uint8_t *)text.data, text.size);
+}
+
+void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *handle = fs_handle_get(fs, fh, node);
+    enum node_kind kind = node_get_kind(node);
+    int error = handle ? 0 : -ENOMEM;
+    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO) && !find_held(fs, fh))
+        error = -ESTALE;
+    if (!error && (offset == 0 || !handle->has_text))
+        error = refresh(fs, handle);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    if (offset >= handle->text_bytes)
+        size = 0;
+    else if (size > handle->text_bytes - offset)
+        size = handle->text_bytes - (size_t)offset;
+    fuse_reply_buf(req, size ? (const char *)handle->text + offset : NULL, size);
+}

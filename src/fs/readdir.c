@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * readdir - listing directories that change meanwhile
+ *
+ * An offset is where to go on, not how many came before: a store's id, an allocation's slot. So
+ * whoever removes what was listed misses nothing and sees nothing twice. Entries are in order of
+ * key, which does not fit into an offset: the open directory remembers the key behind its last one.
+ */
+#include "fs/fs_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Offsets: 1 and 2 are behind `.` and `..`, fixed names follow by their kind, then the rest. */
+#define OFFSET_DOT     1u
+#define OFFSET_DOTDOT  2u
+#define OFFSET_DYNAMIC (OFFSET_DOTDOT + NODE_KIND_COUNT)
+
+struct listing {
+    fuse_req_t req;
+    struct fs *fs;
+    char *out;
+    size_t used, room;
+};
+
+/* False: the buffer is full. `offset` is where to go on behind this name. */
+static bool add(struct listing *list, const char *name, uint64_t id, mode_t type, uint64_t offset)
+{
+    struct stat stat = {.st_ino = id, .st_mode = type};
+    size_t size = fuse_add_direntry(list->req, list->out + list->used, list->room - list->used,
+                                    name, &stat, (off_t)offset);
+    if (size > list->room - list->used)
+        return false;
+    list->used += size;
+    return true;
+}
+
+static bool list_dots(struct listing *list, const struct node *node, uint64_t offset)
+{
+    uint64_t up = node_make_id(NODE_ROOT, 0);
+    if (node->kind == NODE_ALLOCATIONS || node->kind == NODE_METADATA)
+        up = node_make_id(NODE_STORE, node->store->id);
+    if (offset < OFFSET_DOT && !add(list, ".", node_get_id(node), S_IFDIR, OFFSET_DOT))
+        return false;
+    return offset >= OFFSET_DOTDOT || add(list, "..", up, S_IFDIR, OFFSET_DOTDOT);
+}
+
+static bool list_fixed(struct listing *list, const struct node *node, uint64_t offset)
+{
+    for (unsigned kind = 1; kind < NODE_KIND_COUNT; kind++) {
+        const struct node_traits *traits = node_get_traits((enum node_kind)kind);
+        if (!traits->name || traits->parent != node->kind || OFFSET_DOTDOT + kind <= offset)
+            continue;
+        if (kind == NODE_FDS && !list->fs->top.has_socket)
+            continue;
+        uint64_t id = node_make_id((enum node_kind)kind, node->store ? node->store->id : 0);
+        if (!add(list, traits->name, id, traits->type, OFFSET_DOTDOT + kind))
+            return false;
+    }
+    return true;
+}
+
+static void list_stores(struct listing *list, uint64_t offset)
+{
+    const struct idvec *stores = &list->fs->core->stores;
+    for (size_t i = 0; i < stores->count; i++) {
+        const struct core_store *store = stores->items[i];
+        if (OFFSET_DYNAMIC + store->id <= offset)
+            continue;
+        if (!add(list, store->name, node_make_id(NODE_STORE, store->id), S_IFDIR,
+                 OFFSET_DYNAMIC + store->id))
+            return;
+    }
+}
+
+/* The first rank whose slot's offset is beyond. */
+static size_t find_rank(const struct layout *layout, uint64_t offset)
+{
+    size_t low = 0, high = layout_count_allocations(layout);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (OFFSET_DYNAMIC + 1 + layout_at_rank(layout, middle)->slot <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void list_allocations(struct listing *list, const struct node *node, uint64_t offset)
+{
+    const struct layout *layout = core_get_layout(list->fs->core, node->store);
+    size_t count = layout_count_allocations(layout);
+    for (size_t rank = find_rank(layout, offset); rank < count; rank++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, rank);
+        if (!add(list, allocation->name, node_make_id(NODE_ALLOCATION, allocation->serial), S_IFREG,
+                 OFFSET_DYNAMIC + 1 + allocation->slot))
+            return;
+    }
+}
+
+/* Where to go on: behind the remembered key, or (seekdir) as many on as the offset counts. */
+static size_t find_index(const struct layout *layout, const struct fs_handle *dir, uint64_t offset)
+{
+    if (offset <= OFFSET_DYNAMIC)
+        return 0;
+    if (!dir->last_name || dir->last_offset != offset)
+        return (size_t)(offset - OFFSET_DYNAMIC);
+    size_t index = layout_entry_lower_bound(layout, dir->last_name, dir->last_bytes);
+    const struct layout_entry *entry =
+        index < layout_count_entries(layout) ? layout_entry_at(layout, index) : NULL;
+    if (entry && entry->key_bytes == dir->last_bytes &&
+        memcmp(entry->key, dir->last_name, dir->last_bytes) == 0)
+        index++;
+    return index;
+}
+
+static int remember(struct fs_handle *dir, const struct layout_entry *entry, uint64_t offset)
+{
+    if (!dir->last_name)
+        dir->last_name = malloc(NAME_MAX_BYTES);
+    if (!dir->last_name)
+        return -ENOMEM;
+    memcpy(dir->last_name, entry->key, entry->key_bytes);
+    dir->last_bytes = entry->key_bytes;
+    dir->last_offset = offset;
+    return 0;
+}
+
+static int list_entries(struct listing *list, const struct node *node, struct fs_handle *dir,
+                        uint64_t offset)
+{
+    const struct layout *layout = core_get_layout(list->fs->core, node->store);
+    const struct layout_entry *last = NULL;
+    size_t count = layout_count_entries(layout);
+    if (offset < OFFSET_DYNAMIC)
+        offset = OFFSET_DYNAMIC;
+    for (size_t index = find_index(layout, dir, offset); index < count; index++) {
+        const struct layout_entry *entry = layout_entry_at(layout, index);
+        char name[NAME_MAX_BYTES + 1];
+        if (name_encode_key(entry->key, entry->key_bytes, name) < 0)
+            continue;
+        if (!add(list, name, node_make_id(NODE_ENTRY, entry->serial), S_IFREG, offset + 1))
+            break;
+        offset++;
+        last = entry;
+    }
+    return last ? remember(dir, last, offset) : 0;
+}
+
+void fs_op_opendir(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *dir = NULL;
+    struct node node;
+    int error = node_find(fs->core, id, &node);
+    if (!error && fs->dirs.count >= FS_MAX_DIRS)
+        error = -ENFILE;
+    if (!error) {
+        dir = calloc(1, sizeof *dir);
+        error = dir ? 0 : -ENOMEM;
+    }
+    if (!error) {
+        dir->id = fs->next_dir++;
+        dir->node = id;
+        error = idvec_append(&fs->dirs, dir);
+    }
+    if (error) {
+        free(dir);
+        fs_reply_error(req, error);
+        return;
+    }
+    info->fh = dir->id;
+    if (fuse_reply_open(req, info) == -ENOENT)
+        fs_handle_free(fs, idvec_remove(&fs->dirs, dir->id));
+}
+
+void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
+                   struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *dir = idvec_find(&fs->dirs, info->fh);
+    struct listing list = {.req = req, .fs = fs, .out = malloc(size), .room = size};
+    uint64_t offset = (uint64_t)from;
+    struct node node;
+    int error = !dir || !list.out ? -ENOMEM : node_find(fs->core, id, &node);
+    if (error == -ENOENT) /* it was removed: nothing is in it */
+        goto out;
+    if (error || !list_dots(&list, &node, offset) || !list_fixed(&list, &node, offset))
+        goto out;
+    if (node.kind == NODE_ROOT)
+        list_stores(&list, offset);
+    else if (node.kind == NODE_ALLOCATIONS)
+        list_allocations(&list, &node, offset);
+    else if (node.kind == NODE_METADATA)
+        error = list_entries(&list, &node, dir, offset);
+out:
+    if (error && error != -ENOENT)
+        fs_reply_error(req, error);
+    else
+        fuse_reply_buf(req, list.out, list.used);
+    free(list.out);
+}
+
+void fs_op_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *dir = idvec_remove(&fs->dirs, info->fh);
+    (void)node;
+    if (dir)
+        fs_handle_free(fs, dir);
+    fs_reply_error(req, 0);
+}
+
+void fs_op_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *info)
+{
+    (void)node;
+    (void)datasync;
+    (void)info;
+    fs_reply_error(req, 0);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request - a request of the kernel that is answered, now or later
+ *
+ * libfuse frees a fuse_req_t with its answer, so each gets exactly one, and every error goes through
+ * fs_reply_error. The interrupt function runs inside libfuse's handling of INTERRUPT and may answer
+ * the request there; it must not be called by its own registration, where libfuse would use the
+ * request after the answer: hence the look at fuse_req_interrupted first (one thread: nothing can
+ * come between).
+ */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A write of less is copied: a buffer of a megabyte is not worth keeping for it. */
+#define STEAL_FROM_BYTES (64u << 10)
+
+static void free_request(struct fs_request *request)
+{
+    struct fs *fs = request->fs;
+    if (request->link) {
+        *request->link = request->next;
+        if (request->next)
+            request->next->link = request->link;
+    }
+    if (request->is_stolen && fs && fs->spare_count < FS_SPARE_BUFFERS)
+        fs->spare_buffers[fs->spare_count++] = request->buffer;
+    else
+        free(request->buffer);
+    free(request);
+}
+
+void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    static const struct service_answer nothing;
+    if (request->req)
+        request->reply(request, error, answer ? answer : &nothing);
+    free_request(request);
+}
+
+static void on_done(struct service_request *service, int error, const struct service_answer *answer)
+{
+    struct fs_request *request = (struct fs_request *)service;
+    int (*step)(struct fs_request *) = request->next_step;
+    request->next_step = NULL;
+    if (step && !error && request->req)
+        fs_request_submitted(request, step(request));
+    else
+        fs_request_finish(request, error, answer);
+}
+
+static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply reply, size_t payload)
+{
+    struct fs_request *request = calloc(1, sizeof *request + payload);
+    if (!request)
+        return NULL;
+    request->service.done = on_done;
+    request->fs = fs;
+    request->req = req;
+    request->reply = reply;
+    request->uid = req ? fuse_req_ctx(req)->uid : 0;
+    request->next = fs->requests;
+    request->link = &fs->requests;
+    if (fs->requests)
+        fs->requests->link = &request->next;
+    fs->requests = request;
+    return request;
+}
+
+struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes)
+{
+    struct fs_request *request = new_request(fs_of(req), req, reply, payload_bytes);
+    if (!request)
+        fs_reply_error(req, -ENOMEM);
+    return request;
+}
+
+struct fs_request *fs_request_new_unheard(struct fs *fs)
+{
+    return new_request(fs, NULL, NULL, 0);
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+    struct fs_request *request = data;
+    (void)req;
+    if (request->fs)
+        service_interrupt(request->fs->service, &request->service);
+}
+
+bool fs_request_may_wait(struct fs_request *request)
+{
+    if (fuse_req_interrupted(request->req)) {
+        fs_request_finish(request, -EINTR, NULL);
+        return false;
+    }
+    fuse_req_interrupt_func(request->req, on_interrupt, request);
+    return true;
+}
+
+void fs_request_submitted(struct fs_request *request, int error)
+{
+    if (error)
+        fs_request_finish(request, error, NULL);
+}
+
+/* The session ends: libfuse's requests go with it, ours when the service lets go of them. */
+void fs_requests_abandon(struct fs *fs)
+{
+    struct fs_request *next;
+    for (struct fs_request *request = fs->requests; request; request = next) {
+        next = request->next;
+        if (request->req)
+            fs_reply_error(request->req, -ENOTCONN);
+        request->req = NULL;
+        request->fs = NULL;
+        request->link = NULL;
+        request->next = NULL;
+    }
+    fs->requests = NULL;
+}
+
+void fs_reply_error(fuse_req_t req, int error)
+{
+    fuse_reply_err(req, -error);
+}
+
+void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    (void)answer;
+    fs_reply_error(request->req, error);
+}
+
+void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
+{
+    *entry = (struct fuse_entry_param){.ino = node_get_id(node)};
+    node_stat(fs->core, &fs->top, node, &entry->attr);
+}
+
+void fs_reply_entry(fuse_req_t req, const struct node *node)
+{
+    struct fuse_entry_param entry;
+    fs_fill_entry(fs_of(req), node, &entry);
+    fuse_reply_entry(req, &entry);
+}
+
+void fs_reply_attr(fuse_req_t req, uint64_t id)
+{
+    struct fs *fs = fs_of(req);
+    struct node node;
+    struct stat stat;
+    /* Its directory entry was found a moment ago, or the file is open: the kernel looks again. */
+    if (node_find(fs->core, id, &node)) {
+        fs_reply_error(req, -ESTALE);
+        return;
+    }
+    node_stat(fs->core, &fs->top, &node, &stat);
+    fuse_reply_attr(req, &stat, 0);
+}
+
+/* The buffer that libfuse read a large write into is taken over instead of copied; the next request
+ * is read into another one. */
+const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes)
+{
+    struct fs *fs = request->fs;
+    uintptr_t at = (uintptr_t)from, start = (uintptr_t)fs->buffer.mem;
+    if (bytes >= STEAL_FROM_BYTES && fs->buffer.mem && at >= start &&
+        at + bytes <= start + fs->buffer.size) {
+        request->buffer = fs->buffer.mem;
+        request->is_stolen = true;
+        fs->buffer.mem = fs->spare_count ? fs->spare_buffers[--fs->spare_count] : NULL;
+        return from;
+    }
+    request->buffer = malloc(bytes ? bytes : 1);
+    if (request->buffer)
+        memcpy(request->buffer, from, bytes);
+    return request->buffer;
+}
+
+void fs_get_caller(fuse_req_t req, bool resolve, struct service_caller *caller)
+{
+    struct fs *fs = fs_of(req);
+    const struct fuse_ctx *context = fuse_req_ctx(req);
+    memset(caller, 0, sizeof *caller);
+    if (resolve)
+        fs->host.resolve(fs->host.context, (uint32_t)context->pid, caller);
+    caller->uid = context->uid;
+    caller->gid = context->gid;
+}
+
+int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session)
+{
+    struct service_caller caller;
+    fs_get_caller(req, true, &caller);
+    return service_find_writer(fs_of(req)->service, store, &caller, session);
+}
+
+bool fs_may_warn(struct fs *fs)
+{
+    if (fs->warnings >= FS_MAX_WARNINGS) {
+        fs->warnings_suppressed++;
+        return false;
+    }
+    fs->warnings++;
+    return true;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session - the libfuse session on a descriptor that is mounted already, served from the loop */
+#include "fs/fs_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_log.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* As large as libfuse can say. With the default of 12, slow transfers hold back RELEASEs. */
+#define MAX_BACKGROUND  65535u
+#define MAX_WRITE_BYTES (1u << 20)
+
+static void on_init(void *userdata, struct fuse_conn_info *connection)
+{
+    struct fs *fs = userdata;
+    connection->max_background = MAX_BACKGROUND;
+    connection->max_write = MAX_WRITE_BYTES;
+    connection->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+                                    FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE);
+    if (connection->capable & FUSE_CAP_IOCTL_DIR)
+        connection->want |= FUSE_CAP_IOCTL_DIR;
+    if (!(connection->want & FUSE_CAP_ATOMIC_O_TRUNC))
+        log_warning("%s: this kernel truncates files before they are opened: `> file` may change "
+                    "an allocation before the lock is held",
+                    fs->options.mountpoint);
+    fs->initialized = true;
+}
+
+static const struct fuse_lowlevel_ops OPERATIONS = {
+    .init = on_init,
+    .lookup = fs_op_lookup,
+    .getattr = fs_op_getattr,
+    .setattr = fs_op_setattr,
+    .mknod = fs_op_mknod,
+    .mkdir = fs_op_mkdir,
+    .unlink = fs_op_unlink,
+    .rmdir = fs_op_rmdir,
+    .symlink = fs_op_symlink,
+    .rename = fs_op_rename,
+    .link = fs_op_link,
+    .open = fs_op_open,
+    .create = fs_op_create,
+    .read = fs_op_read,
+    .write = fs_op_write,
+    .flush = fs_op_flush,
+    .release = fs_op_release,
+    .fsync = fs_op_fsync,
+    .opendir = fs_op_opendir,
+    .readdir = fs_op_readdir,
+    .releasedir = fs_op_releasedir,
+    .fsyncdir = fs_op_fsyncdir,
+    .statfs = fs_op_statfs,
+    .setxattr = fs_op_setxattr,
+    .getxattr = fs_op_getxattr,
+    .listxattr = fs_op_listxattr,
+    .removexattr = fs_op_removexattr,
+    .ioctl = fs_op_ioctl,
+    .poll = fs_op_poll,
+    .fallocate = fs_op_fallocate,
+};
+
+static void on_libfuse_log(enum fuse_log_level level, const char *format, va_list arguments)
+{
+    char line[512];
+    vsnprintf(line, sizeof line, format, arguments);
+    line[strcspn(line, "\n")] = '\0';
+    log_write(level <= FUSE_LOG_ERR       ? LOG_LEVEL_ERROR
+              : level == FUSE_LOG_WARNING ? LOG_LEVEL_WARNING
+              : level == FUSE_LOG_DEBUG   ? LOG_LEVEL_DEBUG
+                                          : LOG_LEVEL_INFO,
+              "libfuse: %s", line);
+}
+
+static void end_session(struct fs *fs, int error)
+{
+    if (fs->over)
+        return;
+    fs->over = true;
+    fs->host.unwatch(fs->host.context, &fs->watch);
+    fs->host.session_over(fs->host.context, error);
+}
+
+static void on_readable(struct fs_watch *watch, uint32_t events)
+{
+    struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, watch));
+    (void)events;
+    for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over; i++) {
+        int size = fuse_session_receive_buf(fs->session, &fs->buffer);
+        if (size == -EAGAIN || size == -EINTR)
+            return;
+        if (size <= 0) {
+            end_session(fs, size == -ENODEV ? 0 : size);
+            return;
+        }
+        fuse_session_process_buf(fs->session, &fs->buffer);
+        if (fs->initialized && !fs->ready) {
+            fs->ready = true;
+            fs->host.session_ready(fs->host.context);
+        }
+        if (fuse_session_exited(fs->session))
+            end_session(fs, 0);
+    }
+}
+
+static int new_session(struct fs *fs)
+{
+    char name[] = "gmsfs", debug[] = "-odebug", device[32];
+    char *argv[] = {name, debug, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(fs->options.debug ? 2 : 1, argv);
+    fuse_set_log_func(on_libfuse_log);
+    fs->session = fuse_session_new(&args, &OPERATIONS, sizeof OPERATIONS, fs);
+    fuse_opt_free_args(&args);
+    if (!fs->session)
+        return -EINVAL;
+    snprintf(device, sizeof device, "/dev/fd/%d", fs->options.fuse_fd);
+    if (fuse_session_mount(fs->session, device))
+        return -EBADF;
+    int flags = fcntl(fs->options.fuse_fd, F_GETFL);
+    if (flags < 0 || fcntl(fs->options.fuse_fd, F_SETFL, flags | O_NONBLOCK))
+        return -errno;
+    return 0;
+}
+
+static uint64_t to_ms(const struct timespec *time)
+{
+    return (uint64_t)time->tv_sec * 1000 + (uint64_t)time->tv_nsec / 1000000;
+}
+
+int fs_new(struct service *service, const struct fs_options *options, const struct fs_host *host,
+           struct fs **out)
+{
+    struct fs *fs = calloc(1, sizeof *fs);
+    if (!fs)
+        return -ENOMEM;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    fs->now_ms = to_ms(&now);
+    clock_gettime(CLOCK_REALTIME, &now);
+    fs->service = service;
+    fs->core = service_get_core(service);
+    fs->host = *host;
+    fs->options = *options;
+    fs->next_dir = 1;
+    fs->top = (struct node_top){
+        .uid = options->owner_uid,
+        .gid = getegid(),
+        .started_ms = to_ms(&now),
+    };
+    fs->listener.fd = -1;
+    fs->watch = (struct fs_watch){.fd = options->fuse_fd, .ready = on_readable};
+    int error = new_session(fs);
+    if (!error)
+        error = host->watch(host->context, &fs->watch, FS_WATCH_READ);
+    if (error) {
+        fs->over = true; /* nothing is watched */
+        fs_free(fs);
+        return error;
+    }
+    *out = fs;
+    return 0;
+}
+
+void fs_free(struct fs *fs)
+{
+    if (!fs)
+        return;
+    fs_set_listener(fs, -1);
+    fs_fds_drop_all(fs);
+    if (!fs->over)
+        fs->host.unwatch(fs->host.context, &fs->watch);
+    if (fs->session) {
+        fuse_session_exit(fs->session); /* answers that nobody takes are no errors now */
+        fs_requests_abandon(fs);
+    }
+    fs_handles_free(fs);
+    if (fs->session)
+        fuse_session_destroy(fs->session);
+    free(fs->buffer.mem);
+    for (size_t i = 0; i < fs->spare_count; i++)
+        free(fs->spare_buffers[i]);
+    free(fs);
+}
+
+void fs_on_tick(struct fs *fs, uint64_t now_ms)
+{
+    fs->now_ms = now_ms;
+    if (fs->warnings_suppressed)
+        log_warning("%s: %u more warnings of this kind were left out", fs->options.mountpoint,
+                    fs->warnings_suppressed);
+    fs->warnings = fs->warnings_suppressed = 0;
+    fs_fds_tick(fs);
+}
+
+/* While the socket's connections live, they hold the mount: they go with the last open file. */
+void fs_on_detached(struct fs *fs)
+{
+    fs->detached = true;
+    if (service_count_open_files(fs->service) == 0)
+        fs_fds_drop_all(fs);
+}

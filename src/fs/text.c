@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text - `sessions`, and how ids are written */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void fs_text_hex(const uint8_t bytes[16], char out[33])
+{
+    for (unsigned i = 0; i < 16; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+void fs_text_uuid(const uint8_t uuid[16], char out[37])
+{
+    char hex[33];
+    fs_text_hex(uuid, hex);
+    snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
+/* A command's name as one word of printable ASCII, as /proc/mounts writes such names. */
+static void escape_comm(const char comm[CORE_COMM_BYTES], char out[4 * CORE_COMM_BYTES + 1])
+{
+    size_t used = 0;
+    for (size_t i = 0; i < CORE_COMM_BYTES && comm[i]; i++) {
+        unsigned char c = (unsigned char)comm[i];
+        if (c > ' ' && c < 0x7f && c != '\\')
+            out[used++] = (char)c;
+        else
+            used += (size_t)snprintf(out + used, 5, "\\%03o", c);
+    }
+    if (used == 0)
+        out[used++] = '-';
+    out[used] = '\0';
+}
+
+static void write_time(uint64_t wall_ms, char out[32])
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm parts;
+    if (!gmtime_r(&seconds, &parts) || !strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts))
+        snprintf(out, 32, "-");
+}
+
+static void write_row(FILE *out, const char *id, const char *mode, const char *status,
+                      struct core_process process, uint32_t uid, const char *comm,
+                      uint64_t since_ms, uint64_t files)
+{
+    char name[4 * CORE_COMM_BYTES + 1], since[32];
+    escape_comm(comm, name);
+    write_time(since_ms, since);
+    fprintf(out, "%s %s %s %llu %u %s %s %llu\n", id, mode, status,
+            (unsigned long long)process.pid, uid, name, since, (unsigned long long)files);
+}
+
+static const char *wish_name(enum lock_wish wish)
+{
+    switch (wish) {
+    case LOCK_WISH_RO:
+        return "RO";
+    case LOCK_WISH_RW:
+        return "RW";
+    case LOCK_WISH_AUTO:
+        return "AUTO";
+    }
+    return "?";
+}
+
+/* In the order of the lock: who holds it, then who waits, first come first. */
+static void write_sessions(const struct core *core, const struct core_store *store, FILE *out)
+{
+    char id[24];
+    for (size_t i = 0; i < store->lock.session_count; i++) {
+        const struct core_session *session =
+            core_find_session(core, store->lock.sessions[i].id);
+        if (!session)
+            continue;
+        snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
+        write_row(out, id, session->mode == LOCK_RW ? "RW" : "RO", "held", session->owner,
+                  session->uid, session->comm, session->since_ms, session->files);
+    }
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        const struct core_waiter *waiter = core_find_waiter(core, store->lock.waiters[i].id);
+        if (!waiter || waiter->away)
+            continue;
+        snprintf(id, sizeof id, "w%llu", (unsigned long long)waiter->id);
+        write_row(out, id, wish_name(waiter->wish), "waiting", waiter->owner, waiter->uid,
+                  waiter->comm, waiter->since_wall_ms, 0);
+    }
+}
+
+int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text)
+{
+    *text = (struct fs_text){0};
+    FILE *out = open_memstream(&text->data, &text->size);
+    if (!out)
+        return -ENOMEM;
+    write_sessions(fs->core, store, out);
+    bool failed = ferror(out) != 0;
+    if (fclose(out) || failed) {
+        free(text->data);
+        return -ENOMEM;
+    }
+    return 0;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text_json - `device`, `info` and the lines of `events` */
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A text that may not be UTF-8: what is not ASCII is then shown as '?'. */
+static json_t *make_string(const char *text)
+{
+    json_t *string = json_string(text);
+    if (string)
+        return string;
+    char *copy = strdup(text);
+    if (!copy)
+        return NULL;
+    for (char *at = copy; *at; at++) {
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    }
+    string = json_string(copy);
+    free(copy);
+    return string;
+}
+
+static json_t *make_number(uint64_t value)
+{
+    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static json_t *make_hex(const uint8_t bytes[16])
+{
+    char hex[33];
+    fs_text_hex(bytes, hex);
+    return json_string(hex);
+}
+
+static json_t *make_uuid(const uint8_t uuid[16])
+{
+    char text[37];
+    fs_text_uuid(uuid, text);
+    return json_string(text);
+}
+
+/* Takes the object. Sets nothing where a value could not be made: then the whole text fails. */
+static int finish(json_t *object, bool failed, size_t flags, struct fs_text *text)
+{
+    char *dumped = object && !failed ? json_dumps(object, flags) : NULL;
+    json_decref(object);
+    if (!dumped)
+        return -ENOMEM;
+    size_t size = strlen(dumped);
+    char *line = realloc(dumped, size + 2);
+    if (!line) {
+        free(dumped);
+        return -ENOMEM;
+    }
+    line[size] = '\n';
+    line[size + 1] = '\0';
+    *text = (struct fs_text){.data = line, .size = size + 1};
+    return 0;
+}
+
+int fs_text_device(const struct fs *fs, struct fs_text *text)
+{
+    struct vmm_info info;
+    struct service_numbers numbers;
+    json_t *object = json_object();
+    bool failed = false;
+    vmm_get_info(service_get_vmm(fs->service), &info);
+    service_get_numbers(fs->service, &numbers);
+    failed |= json_object_set_new(object, "uuid", make_uuid(info.uuid)) != 0;
+    failed |= json_object_set_new(object, "name", make_string(info.name)) != 0;
+    failed |= json_object_set_new(object, "backend", make_string(info.backend)) != 0;
+    failed |= json_object_set_new(object, "health", json_string("ok")) != 0;
+    failed |= json_object_set_new(object, "granularity_bytes",
+                                  make_number(info.granularity_bytes)) != 0;
+    failed |= json_object_set_new(object, "total_bytes", make_number(info.total_bytes)) != 0;
+    failed |= json_object_set_new(object, "used_bytes", make_number(info.used_bytes)) != 0;
+    failed |= json_object_set_new(object, "freeing_bytes",
+                                  make_number(numbers.freeing_bytes)) != 0;
+    failed |= json_object_set_new(object, "reserved_bytes", make_number(0)) != 0;
+    failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
+    return finish(object, failed, JSON_INDENT(2), text);
+}
+
+static size_t count_readers(const struct core_store *store)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < store->lock.session_count; i++)
+        count += store->lock.sessions[i].mode == LOCK_RO;
+    return count;
+}
+
+int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
+{
+    static const uint8_t none[16];
+    const struct layout *layout = core_get_layout(fs->core, store);
+    enum lock_state state = lock_get_state(&store->lock);
+    bool has_group = memcmp(store->group, none, sizeof none) != 0;
+    bool has_hash = store->committed && state != LOCK_STATE_RW;
+    const char *last_error = store->last_error;
+    json_t *object = json_object();
+    bool failed = false;
+    failed |= json_object_set_new(object, "id", make_hex(store->uuid)) != 0;
+    failed |= json_object_set_new(object, "state", json_string(lock_state_name(state))) != 0;
+    failed |= json_object_set_new(object, "committed", json_boolean(store->committed != NULL)) != 0;
+    failed |= json_object_set_new(object, "readers", make_number(count_readers(store))) != 0;
+    failed |= json_object_set_new(object, "writers_waiting",
+                                  make_number(lock_count_waiting_writers(&store->lock))) != 0;
+    failed |= json_object_set_new(object, "allocations",
+                                  make_number(layout_count_allocations(layout))) != 0;
+    failed |= json_object_set_new(object, "entries", make_number(layout_count_entries(layout))) != 0;
+    failed |= json_object_set_new(object, "bytes", make_number(layout_total_bytes(layout))) != 0;
+    failed |= json_object_set_new(object, "entry_bytes",
+                                  make_number(layout_entry_bytes(layout))) != 0;
+    failed |= json_object_set_new(object, "layout_hash",
+                                  has_hash ? make_hex(store->hash) : json_null()) != 0;
+    failed |= json_object_set_new(object, "generation", make_number(store->generation)) != 0;
+    failed |= json_object_set_new(object, "group",
+                                  has_group ? make_hex(store->group) : json_null()) != 0;
+    failed |= json_object_set_new(object, "last_error",
+                                  last_error[0] ? make_string(last_error) : json_null()) != 0;
+    return finish(object, failed, JSON_INDENT(2), text);
+}
+
+static const char *event_name(enum core_event_type type)
+{
+    switch (type) {
+    case CORE_EVENT_STORE_CREATED:
+        return "store_created";
+    case CORE_EVENT_STORE_REMOVED:
+        return "store_removed";
+    case CORE_EVENT_STORE_RENAMED:
+        return "store_renamed";
+    case CORE_EVENT_RW_CONNECTED:
+        return "rw_connected";
+    case CORE_EVENT_RO_CONNECTED:
+        return "ro_connected";
+    case CORE_EVENT_RO_DISCONNECTED:
+        return "ro_disconnected";
+    case CORE_EVENT_COMMITTED:
+        return "committed";
+    case CORE_EVENT_ROLLED_BACK:
+        return "rolled_back";
+    case CORE_EVENT_ABORTED:
+        return "aborted";
+    case CORE_EVENT_REVOKED:
+        return "revoked";
+    case CORE_EVENT_OUT_OF_MEMORY:
+        return "out_of_memory";
+    }
+    return "unknown";
+}
+
+int fs_text_event(const struct core_event *event, struct fs_text *text)
+{
+    json_t *object = json_object();
+    bool failed = false;
+    failed |= json_object_set_new(object, "seq", make_number(event->seq)) != 0;
+    failed |= json_object_set_new(object, "time_ms", make_number(event->wall_ms)) != 0;
+    failed |= json_object_set_new(object, "event", json_string(event_name(event->type))) != 0;
+    failed |= json_object_set_new(object, "store", make_string(event->store)) != 0;
+    failed |= json_object_set_new(object, "session", make_number(event->session)) != 0;
+    failed |= json_object_set_new(object, "pid", make_number(event->process.pid)) != 0;
+    failed |= json_object_set_new(object, "uid", make_number(event->uid)) != 0;
+    failed |= json_object_set_new(object, "allocations", make_number(event->allocations)) != 0;
+    failed |= json_object_set_new(object, "bytes", make_number(event->bytes)) != 0;
+    failed |= json_object_set_new(object, "generation", make_number(event->generation)) != 0;
+    return finish(object, failed, JSON_COMPACT, text);
+}

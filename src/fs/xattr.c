@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * xattr - user.gmsfs.* on allocations and entries
+ *
+ * Every other name is unknown, not unsupported: one ENOSYS would turn extended attributes off for
+ * the whole mount.
+ */
+#include "fs/fs_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+static int print_number(uint64_t number, char value[256])
+{
+    return snprintf(value, 256, "%llu", (unsigned long long)number);
+}
+
+static int get_rank(const struct fs *fs, const struct node *node, char value[256])
+{
+    size_t rank = 0;
+    layout_find_slot(core_get_layout(fs->core, node->store), node->allocation->slot, &rank);
+    return print_number(rank, value);
+}
+
+static int get_slot(const struct fs *fs, const struct node *node, char value[256])
+{
+    (void)fs;
+    return print_number(node->allocation->slot, value);
+}
+
+static int get_tag(const struct fs *fs, const struct node *node, char value[256])
+{
+    (void)fs;
+    return snprintf(value, 256, "%s", node->allocation->tag);
+}
+
+static int get_aligned(const struct fs *fs, const struct node *node, char value[256])
+{
+    (void)fs;
+    return print_number(node->allocation->aligned_bytes, value);
+}
+
+static int get_bound(const struct fs *fs, const struct node *node, char value[256])
+{
+    const struct layout_allocation *allocation = layout_find_slot(
+        core_get_layout(fs->core, node->store), node->entry->slot, NULL);
+    if (node->entry->slot == LAYOUT_UNBOUND || !allocation)
+        return -ENODATA;
+    return snprintf(value, 256, "%s", allocation->name);
+}
+
+static int get_offset(const struct fs *fs, const struct node *node, char value[256])
+{
+    (void)fs;
+    return print_number(node->entry->offset, value);
+}
+
+static int set_tag(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+{
+    return service_set_tag(fs->service, session, node->allocation->serial, value);
+}
+
+/* Puts the entry again as it is, bound elsewhere. */
+static int put_bound(struct fs *fs, uint64_t session, const struct layout_entry *entry, uint64_t slot,
+                     uint64_t offset)
+{
+    char key[NAME_MAX_BYTES];
+    size_t key_bytes = entry->key_bytes, bytes = entry->value_bytes;
+    uint8_t *value = malloc(bytes ? bytes : 1);
+    if (!value)
+        return -ENOMEM;
+    memcpy(key, entry->key, key_bytes); /* the entry goes with the change */
+    if (bytes)
+        memcpy(value, entry->value, bytes);
+    int error = service_entry_put(fs->service, session, key, key_bytes, slot, offset, value, bytes);
+    free(value);
+    return error;
+}
+
+/* The name of an allocation; "" or "-" (a name that no allocation need have): unbound. */
+static int set_bound(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+{
+    const struct layout *layout = core_get_layout(fs->core, node->store);
+    const struct layout_allocation *allocation = layout_find_name(layout, value);
+    if (allocation)
+        return put_bound(fs, session, node->entry, allocation->slot, node->entry->offset);
+    if (value[0] && strcmp(value, "-") != 0)
+        return -EINVAL;
+    return put_bound(fs, session, node->entry, LAYOUT_UNBOUND, node->entry->offset);
+}
+
+static int set_offset(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+{
+    char *end;
+    errno = 0;
+    unsigned long long offset = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || errno || *end)
+        return -EINVAL;
+    return put_bound(fs, session, node->entry, node->entry->slot, offset);
+}
+
+struct attribute {
+    const char *name;
+    enum node_kind kind;
+    int (*get)(const struct fs *fs, const struct node *node, char value[256]);
+    /* NULL: read only */
+    int (*set)(struct fs *fs, uint64_t session, const struct node *node, const char *value);
+    const char *removed; /* removing sets this; NULL: cannot be removed */
+};
+
+static const struct attribute ATTRIBUTES[] = {
+    {"user.gmsfs.rank", NODE_ALLOCATION, get_rank, NULL, NULL},
+    {"user.gmsfs.slot", NODE_ALLOCATION, get_slot, NULL, NULL},
+    {"user.gmsfs.tag", NODE_ALLOCATION, get_tag, set_tag, ""},
+    {"user.gmsfs.aligned_size", NODE_ALLOCATION, get_aligned, NULL, NULL},
+    {"user.gmsfs.allocation", NODE_ENTRY, get_bound, set_bound, ""},
+    {"user.gmsfs.offset", NODE_ENTRY, get_offset, set_offset, "0"},
+};
+
+#define ATTRIBUTE_COUNT (sizeof ATTRIBUTES / sizeof ATTRIBUTES[0])
+
+static const struct attribute *find_attribute(const struct node *node, const char *name)
+{
+    for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+        if (ATTRIBUTES[i].kind == node->kind && strcmp(ATTRIBUTES[i].name, name) == 0)
+            return &ATTRIBUTES[i];
+    }
+    return NULL;
+}
+
+/* As getxattr(2): size 0 asks how much. */
+static void reply_value(fuse_req_t req, const char *value, size_t bytes, size_t size)
+{
+    if (size == 0)
+        fuse_reply_xattr(req, bytes);
+    else if (bytes > size)
+        fs_reply_error(req, -ERANGE);
+    else
+        fuse_reply_buf(req, value, bytes);
+}
+
+void fs_op_getxattr(fuse_req_t req, fuse_ino_t id, const char *name, size_t size)
+{
+    struct fs *fs = fs_of(req);
+    struct node node;
+    char value[256];
+    int error = node_find(fs->core, id, &node) ? -ESTALE : 0;
+    const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
+    if (!error)
+        error = attribute ? attribute->get(fs, &node, value) : -ENODATA;
+    if (error < 0)
+        fs_reply_error(req, error);
+    else
+        reply_value(req, value, (size_t)error, size);
+}
+
+void fs_op_listxattr(fuse_req_t req, fuse_ino_t id, size_t size)
+{
+    struct fs *fs = fs_of(req);
+    struct node node;
+    char list[ATTRIBUTE_COUNT * 32], value[256];
+    size_t used = 0;
+    if (node_find(fs->core, id, &node)) {
+        fs_reply_error(req, -ESTALE);
+        return;
+    }
+    for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+        if (ATTRIBUTES[i].kind != node.kind || ATTRIBUTES[i].get(fs, &node, value) < 0)
+            continue;
+        size_t bytes = strlen(ATTRIBUTES[i].name) + 1;
+        memcpy(list + used, ATTRIBUTES[i].name, bytes);
+        used += bytes;
+    }
+    reply_value(req, list, used, size);
+}
+
+static int set_value(fuse_req_t req, const struct node *node, const struct attribute *attribute,
+                     const char *value)
+{
+    uint64_t session;
+    if (!attribute->set)
+        return -EPERM;
+    int error = fs_find_writer(req, node->store->id, &session);
+    return error ? error : attribute->set(fs_of(req), session, node, value);
+}
+
+void fs_op_setxattr(fuse_req_t req, fuse_ino_t id, const char *name, const char *value, size_t size,
+                    int flags)
+{
+    struct fs *fs = fs_of(req);
+    struct node node;
+    char text[256], old[256];
+    int error = node_find(fs->core, id, &node) ? -ESTALE : 0;
+    const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
+    if (!error && !attribute)
+        error = -EOPNOTSUPP;
+    else if (!error && (size >= sizeof text || memchr(value, '\0', size)))
+        error = -EINVAL;
+    else if (!error && (flags & XATTR_CREATE) && attribute->get(fs, &node, old) >= 0)
+        error = -EEXIST;
+    else if (!error && (flags & XATTR_REPLACE) && attribute->get(fs, &node, old) < 0)
+        error = -ENODATA;
+    if (!error) {
+        memcpy(text, value, size);
+        text[size] = '\0';
+        error = set_value(req, &node, attribute, text);
+    }
+    fs_reply_error(req, error);
+}
+
+void fs_op_removexattr(fuse_req_t req, fuse_ino_t id, const char *name)
+{
+    struct node node;
+    int error = node_find(fs_of(req)->core, id, &node) ? -ESTALE : 0;
+    const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
+    if (!error && !attribute)
+        error = -ENODATA;
+    else if (!error && !attribute->removed)
+        error = -EPERM;
+    else if (!error)
+        error = set_value(req, &node, attribute, attribute->removed);
+    fs_reply_error(req, error);
+}

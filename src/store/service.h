@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service - the front door of the stores: what front ends call
+ *
+ * Turns requests into records for the core, and does what records cannot: memory is created, grown,
+ * sealed, freed, read and written by jobs on helper threads, and requests that have to wait are
+ * answered later. Knows nothing of FUSE, sockets or the event loop: what it needs of them comes in
+ * `struct service_host`.
+ *
+ * Threads: everything here runs on the loop's thread, callbacks included, except where a job says
+ * otherwise (service_job.h). No call blocks.
+ *
+ * Answers: a call that may have to wait takes a `struct service_request` embedded in the front
+ * end's request. It returns 0 when the answer came or will come by request->done(request, error,
+ * answer) — exactly once, perhaps before the call returns. Calls without a request answer by their
+ * return.
+ */
+#ifndef GMSFS_STORE_SERVICE_H
+#define GMSFS_STORE_SERVICE_H
+
+#include "store/core.h"
+#include "vmm/vmm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SERVICE_MAX_ANCESTORS 32u
+#define SERVICE_GRACE_MS                                                     \
+    5u /* a RELEASE that follows a FLUSH is this late at most (measured 0.1) \
+        */
+#define SERVICE_APPLY_SLICE \
+    512u /* entries of a bulk document between two looks at other requests */
+#define SERVICE_MAX_BULK_BYTES (1ull << 30)
+
+/* The caller of a request, resolved while it is blocked in it. */
+struct service_caller {
+    struct core_process processes[SERVICE_MAX_ANCESTORS]; /* [0] itself, then its ancestors */
+    size_t process_count;                                 /* 0: its pid is not visible */
+    uint32_t uid, gid;
+    char comm[CORE_COMM_BYTES];
+};
+
+/* A piece of work for a helper thread. */
+struct service_job {
+    void (*run)(struct service_job *job);  /* on a helper thread */
+    void (*done)(struct service_job *job); /* then on the loop's thread */
+    struct service_job *next;              /* the pool's */
+};
+
+enum service_pool {
+    SERVICE_POOL_MEMORY = 0,   /* creating, growing, freeing: few threads */
+    SERVICE_POOL_TRANSFER = 1, /* bytes of clients: may be slow, many at once */
+};
+
+/* What the daemon gives. `context` is its own. */
+struct service_host {
+    void *context;
+    uint64_t (*now_ms)(void *context);  /* monotonic */
+    uint64_t (*wall_ms)(void *context); /* since 1970 */
+    int (*get_random)(void *context, void *bytes, size_t size);
+    /* -ENOMEM when no thread can be had */
+    int (*submit)(void *context, enum service_pool pool, struct service_job *job);
+    /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
+     */
+    void (*set_timer)(void *context, uint64_t at_ms);
+    /* Calls service_on_idle soon, after other requests that are ready have been served. */
+    void (*set_idle)(void *context);
+    /* Watches a process until it exits: calls service_on_exit(session). -ESRCH: gone already */
+    int (*watch_process)(void *context, struct core_process process, uint64_t session);
+    void (*unwatch_process)(void *context, uint64_t session);
+    /* On helper threads. The keeper holds a duplicate of the descriptor before this returns. */
+    int (*keep)(void *context, uint64_t memory, int fd);
+    void (*drop)(void *context, uint64_t memory);
+    /* Front ends, on the loop's thread. */
+    void (*on_state)(void *context,
+                     uint64_t store); /* `state` of the store changed: wake its polls */
+    void (*on_event)(void *context);  /* events grew */
+};
+
+struct service_options {
+    uint64_t patience_ms;      /* writer_patience */
+    uint64_t alloc_timeout_ms; /* alloc_timeout */
+    uint64_t spool_max_bytes;  /* EFBIG beyond */
+    uint64_t parking_max_ms;   /* the kernel's bound on parked opens; UINT64_MAX: none */
+    uint32_t uid, gid;         /* owner of `weights` */
+};
+
+struct service; /* opaque */
+
+struct service_answer {
+    uint64_t session, file;
+    enum lock_mode mode;
+    /* ALLOC */
+    uint64_t slot, rank, aligned_bytes;
+    char name[256];
+    /* COMMIT, ABORT, APPLY */
+    uint64_t generation, applied, culprit;
+    bool rolled_back;
+    uint8_t hash[16];
+    /* READ: `data` is valid only inside done(); WRITE: bytes */
+    const void *data;
+    size_t bytes;
+};
+
+struct service_request {
+    void (*done)(struct service_request *request, int error, const struct service_answer *answer);
+    void *pending; /* the service's; NULL when nothing is pending */
+};
+
+int service_new(struct vmm *vmm, const struct service_options *options,
+                const struct service_host *host, struct service **service);
+void service_free(struct service *service); /* ends: drops everything, joins nothing */
+
+const struct core *service_get_core(const struct service *service);
+struct vmm *service_get_vmm(const struct service *service);
+
+/* From the loop. */
+void service_on_timer(struct service *service);
+void service_on_idle(struct service *service);
+void service_on_exit(struct service *service, uint64_t session);
+
+/* ---- stores: answer at once
+ * ---------------------------------------------------------------------- */
+int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
+                         uint32_t mode, uint64_t *id);
+int service_store_remove(struct service *s, uint64_t store);
+int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags);
+int service_store_set_attr(struct service *s, uint64_t store, uint32_t which, uint32_t uid,
+                           uint32_t gid, uint32_t mode);
+
+/* ---- opening and closing
+ * -------------------------------------------------------------------------- */
+
+struct service_open {
+    uint64_t store; /* 0: a file at the top */
+    enum core_kind kind;
+    uint64_t serial; /* allocation, entry */
+    bool read, write, nonblock, truncate;
+};
+
+/* Opens anything. lock, auto: joins or waits. Allocations: join, or take an implicit session at
+ * once or EAGAIN; with `truncate` gives memory back. Others: at once. answer: file, session, mode.
+ */
+int service_open(struct service *s, const struct service_open *open,
+                 const struct service_caller *caller, struct service_request *request);
+/* Creates an allocation (open(O_CREAT)) and opens it; -EEXIST if there. answer: file, slot. */
+int service_create(struct service *s, uint64_t store, const char *name,
+                   const struct service_open *open, const struct service_caller *caller,
+                   struct service_request *request);
+/* The grant could not be delivered (the client was interrupted): undo it. */
+void service_undo_open(struct service *s, uint64_t file);
+/* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR.
+ */
+void service_interrupt(struct service *s, struct service_request *request);
+/* close(2) of one duplicate by `caller`: -ECANCELED for the implicit writer's last file; ends
+ * spools' doubts (the memory of what was written is there). */
+int service_flush(struct service *s, uint64_t file, const struct service_caller *caller);
+/* The last one is closed: never fails. */
+void service_close(struct service *s, uint64_t file);
+
+/* ---- handles
+ * ---------------------------------------------------------------------------------------- */
+
+struct service_acquire {
+    enum lock_wish wish;
+    uint64_t timeout_ms;
+};
+
+int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
+                    const struct service_caller *caller, struct service_request *request);
+int service_join(struct service *s, uint64_t file, const uint8_t token[16], uint64_t *session);
+int service_release(struct service *s, uint64_t file, struct service_request *request);
+int service_commit(struct service *s, uint64_t session, uint32_t flags, const uint8_t group[16],
+                   struct service_request *request);
+int service_abort(struct service *s, uint64_t session, struct service_request *request);
+/* Revokes a session or a waiter by its number as `sessions` shows it (a waiter's number with a
+ * leading w). */
+int service_revoke(struct service *s, uint64_t store, uint64_t number, bool waiter);
+
+/* The RW session through which this caller may change `store` by path. 0, -ENOLCK */
+int service_find_writer(struct service *s, uint64_t store, const struct service_caller *caller,
+                        uint64_t *session);
+/* The RW session of a handle that is open for writing. 0, -EBADF, -ENOLCK, -ESTALE */
+int service_file_writer(struct service *s, uint64_t file, uint64_t *session);
+
+/* ---- allocations
+ * -------------------------------------------------------------------------------------- */
+
+struct service_alloc {
+    uint64_t size_bytes;
+    uint32_t count;
+    const char *name, *tag; /* name "": aNNNNNN */
+    bool wait;
+};
+
+int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
+                  struct service_request *request);
+/* ftruncate/fallocate: gives memory once (never waits for others: -ENOMEM), or 0 takes it away. */
+int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request);
+int service_remove(struct service *s, uint64_t session, uint64_t serial);
+int service_rename(struct service *s, uint64_t session, uint64_t serial, const char *name,
+                   uint32_t flags);
+int service_set_tag(struct service *s, uint64_t session, uint64_t serial, const char *tag);
+int service_clear(struct service *s, uint64_t session);
+
+/* Byte transfers through an open allocation. read: answer.data/bytes; short at the end. write:
+ * `from` stays the caller's until done. */
+int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
+                 struct service_request *request);
+int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
+                  struct service_request *request);
+/* fsync: a spool becomes memory. */
+int service_sync(struct service *s, uint64_t file, struct service_request *request);
+
+/* ---- metadata
+ * -------------------------------------------------------------------------------------------- */
+int service_entry_put(struct service *s, uint64_t session, const void *key, size_t key_bytes,
+                      uint64_t slot, uint64_t offset, const void *value, size_t value_bytes);
+int service_entry_delete(struct service *s, uint64_t session, const void *key, size_t key_bytes);
+int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, const void *key,
+                         size_t key_bytes);
+/* Applies a bulk document (gmsfs(5)) in slices; takes `document` (malloc'ed). answer: applied,
+ * culprit. */
+int service_apply(struct service *s, uint64_t session, uint8_t *document, size_t bytes,
+                  struct service_request *request);
+
+/* ---- descriptors
+ * ------------------------------------------------------------------------------------------ */
+
+struct service_export {
+    uint64_t first, count; /* ranks; count 0: all from first */
+    bool writable;
+    uint8_t ticket[16];   /* out */
+    uint64_t total_bytes; /* out */
+    uint64_t generation;  /* out */
+};
+
+/* A spool behind it is ended first. answer.bytes is not used; `export` is filled before done. */
+int service_export(struct service *s, uint64_t file, uint32_t uid, struct service_export *export,
+                   struct service_request *request);
+
+struct service_redeemed { /* a ticket in use */
+    uint64_t session;
+    uint64_t first, count;
+    uint64_t serial; /* one allocation, whatever its rank by now; 0: ranks */
+    bool writable;
+};
+
+int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
+                   struct service_redeemed *out);
+
+struct service_descriptor {
+    uint64_t rank, slot, size_bytes, aligned_bytes;
+    int fd; /* the service's: duplicate by sending, never close */
+};
+
+/* The descriptor of one rank of a ticket in use. -ESTALE when its session is over. */
+int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
+                           struct service_descriptor *descriptor);
+
+/* ---- numbers
+ * ------------------------------------------------------------------------------------------------
+ */
+
+struct service_numbers {
+    uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;
+    uint64_t jobs_in_flight, allocs_waiting, oldest_wait_ms, exports, tickets_redeemed;
+    uint64_t freeing_bytes; /* being given back */
+};
+
+void service_get_numbers(const struct service *s, struct service_numbers *numbers);
+uint64_t service_count_open_files(const struct service *s);
+
+#endif

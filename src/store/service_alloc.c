@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service_alloc - memory: pieces, ALLOC and ftruncate, waiting for memory, freeing
+ *
+ * Order for new memory: the account, the descriptor (job), the keeper's duplicate (same job), the
+ * record, the answer. A failure on the way gives everything back.
+ */
+#include "store/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When the machine (not the account) lacked memory, nobody tells us that it has some again. */
+#define RETRY_MS 200u
+
+/* ---- pieces
+ * --------------------------------------------------------------------------------------- */
+
+struct piece *piece_new(struct service *s, uint64_t reserved_bytes)
+{
+    struct piece *piece = calloc(1, sizeof *piece);
+    if (!piece)
+        return NULL;
+    piece->id = s->next_memory++;
+    piece->memory.fd = -1;
+    piece->memory.fd_readonly = -1;
+    piece->reserved_bytes = reserved_bytes;
+    return piece;
+}
+
+void piece_begin(struct piece *piece)
+{
+    piece->running++;
+}
+
+void piece_end(struct service *s, struct piece *piece)
+{
+    piece->running--;
+    if (piece->running == 0 && piece->doomed) {
+        idvec_remove(&s->pieces, piece->id);
+        piece_free(s, piece);
+    }
+}
+
+struct free_job {
+    struct service_job job;
+    struct service *service;
+    struct piece *piece;
+};
+
+static void run_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    const struct service_host *host = &freeing->service->host;
+    host->drop(host->context, freeing->piece->id);
+    vmm_destroy(freeing->service->vmm, &freeing->piece->memory);
+}
+
+static void finish_free(struct service *s, struct piece *piece)
+{
+    vmm_unreserve(s->vmm, piece->reserved_bytes);
+    s->numbers.freeing_bytes -= piece->reserved_bytes;
+    free(piece);
+    service_retry_allocs(s);
+}
+
+static void done_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    struct service *s = freeing->service;
+    s->numbers.jobs_in_flight--;
+    finish_free(s, freeing->piece);
+    free(freeing);
+}
+
+void piece_free(struct service *s, struct piece *piece)
+{
+    struct free_job *freeing = calloc(1, sizeof *freeing);
+    s->numbers.freeing_bytes += piece->reserved_bytes;
+    if (freeing) {
+        *freeing = (struct free_job){
+            .job = {.run = run_free, .done = done_free}, .service = s, .piece = piece};
+        if (service_submit(s, SERVICE_POOL_MEMORY, &freeing->job) == 0)
+            return;
+        free(freeing);
+    }
+    /* No thread to be had: better late than never. */
+    s->host.drop(s->host.context, piece->id);
+    vmm_destroy(s->vmm, &piece->memory);
+    finish_free(s, piece);
+}
+
+void service_on_free_memory(struct service *s, uint64_t memory)
+{
+    struct piece *piece = idvec_find(&s->pieces, memory);
+    if (!piece || s->ending)
+        return;
+    piece->doomed = true;
+    if (piece->running > 0)
+        return; /* piece_end frees it */
+    idvec_remove(&s->pieces, memory);
+    piece_free(s, piece);
+}
+
+/* ---- ALLOC and resize
+ * ------------------------------------------------------------------------------- */
+
+struct alloc_op {
+    uint64_t unused_id; /* keeps `kind` where struct parked has it */
+    enum pending_kind kind;
+    struct service_job job;
+    struct service *service;
+    struct service_request *request;
+    uint64_t session;
+    uint64_t serial; /* resize: of this allocation; 0: new ones */
+    uint64_t size_bytes, aligned_bytes;
+    uint64_t deadline_ms; /* of waiting; 0: only for memory that is being freed already */
+    uint32_t count;
+    bool complained; /* the event was written */
+    char name[256], tag[256];
+    struct piece **pieces; /* `count` of them while the job runs */
+    uint32_t made;
+    int error; /* the job's */
+    struct alloc_op *next;
+};
+_Static_assert(offsetof(struct alloc_op, kind) == offsetof(struct parked, kind),
+               "a pending request is told by its kind");
+
+static void op_free(struct alloc_op *op)
+{
+    free(op->pieces);
+    free(op);
+}
+
+static void op_answer(struct alloc_op *op, int error, const struct service_answer *answer)
+{
+    struct service_request *request = op->request;
+    op_free(op);
+    service_answer(request, error, answer);
+}
+
+/* Gives back what an operation that failed had made or only reserved. */
+static void op_give_back(struct service *s, struct alloc_op *op)
+{
+    for (uint32_t i = 0; i < op->count; i++) {
+        if (op->pieces[i])
+            piece_free(s, op->pieces[i]);
+        op->pieces[i] = NULL;
+    }
+}
+
+static void run_create(struct service_job *job)
+{
+    struct alloc_op *op = (struct alloc_op *)((char *)job - offsetof(struct alloc_op, job));
+    const struct service_host *host = &op->service->host;
+    for (uint32_t i = 0; i < op->count && !op->error; i++) {
+        struct piece *piece = op->pieces[i];
+        op->error = vmm_create(op->service->vmm, op->size_bytes, true, &piece->memory);
+        if (!op->error)
+            op->error = host->keep(host->context, piece->id, piece->memory.fd);
+    }
+}
+
+static int record_resized(struct service *s, struct alloc_op *op)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY,
+        .session = op->session,
+        .serial = op->serial,
+        .memory = op->pieces[0]->id,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+static int record_added(struct service *s, struct alloc_op *op, struct service_answer *answer)
+{
+    uint64_t *memories = calloc(op->count, sizeof *memories);
+    struct outcome outcome;
+    if (!memories)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < op->count; i++)
+        memories[i] = op->pieces[i]->id;
+    struct record record = {
+        .type = RECORD_ALLOC_ADD,
+        .session = op->session,
+        .name = op->name,
+        .name_bytes = strlen(op->name),
+        .tag = op->tag,
+        .tag_bytes = strlen(op->tag),
+        .count = op->count,
+        .memories = memories,
+        .memory_count = op->count,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+    };
+    int error = service_apply_record(s, &record, &outcome);
+    free(memories);
+    if (error)
+        return error;
+    const struct core_store *store = NULL;
+    const struct layout_allocation *first = core_find_allocation(s->core, outcome.serial, &store);
+    answer->slot = outcome.slot;
+    answer->rank = outcome.rank;
+    answer->aligned_bytes = op->aligned_bytes;
+    if (first)
+        memcpy(answer->name, first->name, strlen(first->name) + 1);
+    return 0;
+}
+
+/* The memory is there and kept: enter it into the tables, then into the state. */
+static int op_publish(struct service *s, struct alloc_op *op, struct service_answer *answer)
+{
+    uint32_t entered = 0;
+    int error = 0;
+    while (!error && entered < op->count) {
+        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        if (!error)
+            entered++;
+    }
+    if (!error)
+        error = op->serial ? record_resized(s, op) : record_added(s, op, answer);
+    for (uint32_t i = 0; i < entered; i++) {
+        if (error)
+            idvec_remove(&s->pieces, op->pieces[i]->id);
+        else
+            op->pieces[i] = NULL; /* the table's */
+    }
+    return error;
+}
+
+static void op_queue(struct service *s, struct alloc_op *op)
+{
+    struct alloc_op **last = &s->alloc_queue;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+    op->request->pending = op;
+    s->numbers.allocs_waiting++;
+}
+
+static void done_create(struct service_job *job)
+{
+    struct alloc_op *op = (struct alloc_op *)((char *)job - offsetof(struct alloc_op, job));
+    struct service *s = op->service;
+    struct service_answer answer = {0};
+    uint64_t session = op->session, now_ms = service_now(s);
+    s->numbers.jobs_in_flight--;
+    int error = op->error;
+    if (!error)
+        error = op_publish(s, op, &answer);
+    if (error)
+        op_give_back(s, op);
+    if (error == -ENOMEM && op->deadline_ms > now_ms) { /* the machine lacks it: try again later */
+        op->error = 0;
+        op_queue(s, op);
+        s->alloc_retry_ms = now_ms + RETRY_MS;
+        service_arm_timer(s);
+    } else {
+        op_answer(op, error, &answer);
+    }
+    service_end_use(s, session);
+}
+
+int service_reserve(struct service *s, uint64_t session, uint64_t bytes)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    if (bytes > info.total_bytes)
+        return -ENOMEM;
+    if (vmm_reserve(s->vmm, bytes) == 0)
+        return 0;
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    if (store && core_count_given_up_bytes(s->core, store) > 0) {
+        struct record record = {.type = RECORD_GIVE_UP, .session = session};
+        service_apply_record(s, &record, NULL);
+    }
+    return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
+}
+
+static int op_reserve(struct service *s, struct alloc_op *op)
+{
+    uint64_t bytes;
+    if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes))
+        return -ENOMEM;
+    int error = service_reserve(s, op->session, bytes);
+    if (error)
+        return error;
+    for (uint32_t i = 0; i < op->count; i++) {
+        op->pieces[i] = piece_new(s, op->aligned_bytes);
+        if (op->pieces[i])
+            continue;
+        vmm_unreserve(s->vmm, op->aligned_bytes * (op->count - i));
+        op_give_back(s, op);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Tries once. 0: the job runs. -EAGAIN, -ENOMEM: not now. Else it will never be. */
+static int op_try(struct service *s, struct alloc_op *op)
+{
+    int error = op_reserve(s, op);
+    if (error)
+        return error;
+    error = service_begin_use(s, op->session);
+    if (error)
+        goto give_back;
+    op->job = (struct service_job){.run = run_create, .done = done_create};
+    error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
+    if (!error)
+        return 0;
+    service_end_use(s, op->session);
+give_back:
+    op_give_back(s, op);
+    return error;
+}
+
+static void complain_once(struct service *s, struct alloc_op *op)
+{
+    struct record record = {.type = RECORD_OUT_OF_MEMORY, .session = op->session};
+    if (op->complained)
+        return;
+    op->complained = true;
+    service_apply_record(s, &record, NULL);
+}
+
+/* Could this ever fit? Waiting for the impossible helps nobody. */
+static bool op_can_fit(const struct service *s, const struct alloc_op *op)
+{
+    struct vmm_info info;
+    uint64_t bytes;
+    vmm_get_info(s->vmm, &info);
+    return !__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes) &&
+           bytes <= info.total_bytes;
+}
+
+static void op_start(struct service *s, struct alloc_op *op)
+{
+    int error = op_can_fit(s, op) ? op_try(s, op) : -ENOMEM;
+    if (!error)
+        return;
+    bool later = op_can_fit(s, op) && (error == -EAGAIN || op->deadline_ms > service_now(s));
+    if (error == -EAGAIN || error == -ENOMEM)
+        complain_once(s, op);
+    if ((error == -EAGAIN || error == -ENOMEM) && later) {
+        op_queue(s, op);
+        service_arm_timer(s);
+        service_retry_allocs(s); /* what was given up may be free already */
+        return;
+    }
+    op_answer(op, error == -EAGAIN ? -ENOMEM : error, NULL);
+}
+
+static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t count,
+                               uint64_t size_bytes, struct service_request *request)
+{
+    struct alloc_op *op = calloc(1, sizeof *op);
+    if (!op)
+        return NULL;
+    op->pieces = calloc(count, sizeof *op->pieces);
+    if (!op->pieces) {
+        free(op);
+        return NULL;
+    }
+    op->kind = PENDING_ALLOC;
+    op->service = s;
+    op->request = request;
+    op->session = session;
+    op->count = count;
+    op->size_bytes = size_bytes;
+    op->aligned_bytes = vmm_align(s->vmm, size_bytes);
+    return op;
+}
+
+int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
+                  struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct alloc_op *op = NULL;
+    int error = 0;
+    if (!held)
+        error = session ? -ESTALE : -ENOLCK;
+    else if (held->mode != LOCK_RW)
+        error = -ENOLCK;
+    else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
+             strlen(alloc->tag) > 255)
+        error = -EINVAL;
+    else if (alloc->count > LAYOUT_MAX_ALLOCATIONS)
+        error = -ENOSPC;
+    else if (vmm_align(s->vmm, alloc->size_bytes) == 0)
+        error = -ENOMEM;
+    else if (!(op = op_new(s, session, alloc->count, alloc->size_bytes, request)))
+        error = -ENOMEM;
+    if (error) {
+        service_answer(request, error, NULL);
+        return 0;
+    }
+    memcpy(op->name, alloc->name, strlen(alloc->name));
+    memcpy(op->tag, alloc->tag, strlen(alloc->tag));
+    if (alloc->wait)
+        op->deadline_ms = service_now(s) + s->options.alloc_timeout_ms;
+    op_start(s, op);
+    return 0;
+}
+
+int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request)
+{
+    const struct layout_allocation *allocation = core_find_allocation(s->core, serial, NULL);
+    struct alloc_op *op = NULL;
+    int error = 0;
+    if (!allocation)
+        error = -ESTALE;
+    else if (size_bytes == 0) {
+        struct record record = {.type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial};
+        error = service_apply_record(s, &record, NULL);
+        service_answer(request, error, NULL);
+        return 0;
+    } else if (allocation->memory != LAYOUT_NO_MEMORY && size_bytes != allocation->size_bytes)
+        error = -EBUSY;
+    else if (allocation->memory == LAYOUT_NO_MEMORY && vmm_align(s->vmm, size_bytes) == 0)
+        error = -ENOMEM;
+    else if (allocation->memory == LAYOUT_NO_MEMORY &&
+             !(op = op_new(s, session, 1, size_bytes, request)))
+        error = -ENOMEM;
+    if (!op) {
+        service_answer(request, error, NULL);
+        return 0;
+    }
+    op->serial = serial;
+    op_start(s, op);
+    return 0;
+}
+
+/* ---- waiting for memory
+ * -------------------------------------------------------------------------------- */
+
+static void unqueue(struct service *s, struct alloc_op *op)
+{
+    struct alloc_op **link = &s->alloc_queue;
+    while (*link && *link != op)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = op->next;
+    op->next = NULL;
+    op->request->pending = NULL;
+    s->numbers.allocs_waiting--;
+}
+
+void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
+{
+    unqueue(s, op);
+    op_answer(op, error, NULL);
+}
+
+void service_cancel_session_allocs(struct service *s, uint64_t session)
+{
+    for (struct alloc_op *op = s->alloc_queue; op;) {
+        struct alloc_op *next = op->next;
+        if (op->session == session) {
+            service_cancel_alloc(s, op, -ESTALE);
+            next = s->alloc_queue; /* answering may have changed the queue */
+        }
+        op = next;
+    }
+}
+
+/* Every waiter is tried, in order: one store's big wish does not hold up the others. */
+void service_retry_allocs(struct service *s)
+{
+    struct alloc_op *op = s->alloc_queue;
+    s->alloc_queue = NULL;
+    while (op) {
+        struct alloc_op *next = op->next;
+        op->next = NULL;
+        op->request->pending = NULL;
+        s->numbers.allocs_waiting--;
+        int error = op_try(s, op);
+        bool later = error == -EAGAIN || (error == -ENOMEM && op->deadline_ms > service_now(s));
+        if (later)
+            op_queue(s, op);
+        else if (error)
+            op_answer(op, error, NULL);
+        op = next;
+    }
+}
+
+void service_expire_allocs(struct service *s, uint64_t now_ms)
+{
+    if (s->alloc_retry_ms <= now_ms) {
+        s->alloc_retry_ms = UINT64_MAX;
+        service_retry_allocs(s);
+    }
+    for (struct alloc_op *op = s->alloc_queue; op;) {
+        struct alloc_op *next = op->next;
+        if (op->deadline_ms != 0 && op->deadline_ms <= now_ms) {
+            service_cancel_alloc(s, op, -ENOMEM);
+            next = s->alloc_queue;
+        }
+        op = next;
+    }
+}
+
+uint64_t service_alloc_moment(const struct service *s)
+{
+    uint64_t at = s->alloc_queue ? s->alloc_retry_ms : UINT64_MAX;
+    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next)
+        if (op->deadline_ms != 0 && op->deadline_ms < at)
+            at = op->deadline_ms;
+    return at;
+}
+
+/* ---- the rest of what a writer does to allocations
+ * ------------------------------------------------------- */
+
+int service_remove(struct service *s, uint64_t session, uint64_t serial)
+{
+    struct record record = {.type = RECORD_ALLOC_REMOVE, .session = session, .serial = serial};
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_rename(struct service *s, uint64_t session, uint64_t serial, const char *name,
+                   uint32_t flags)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_RENAME,
+        .session = session,
+        .serial = serial,
+        .name = name,
+        .name_bytes = strlen(name),
+        .flags = flags,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_set_tag(struct service *s, uint64_t session, uint64_t serial, const char *tag)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_TAG,
+        .session = session,
+        .serial = serial,
+        .tag = tag,
+        .tag_bytes = strlen(tag),
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_clear(struct service *s, uint64_t session)
+{
+    struct record record = {.type = RECORD_CLEAR, .session = session};
+    return service_apply_record(s, &record, NULL);
+}

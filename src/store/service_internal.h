@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service_internal - what the parts of the service share; included by src/store/service*.c only
+ *
+ * Three kinds of runtime objects stand beside the core's state, none of them part of it:
+ *   piece    the descriptors behind a memory handle, by the handle
+ *   run      what a session has in flight, by the session's id; made when first needed
+ *   pending  a request that is not answered yet and can be interrupted (parked or out of memory)
+ */
+#ifndef GMSFS_STORE_SERVICE_INTERNAL_H
+#define GMSFS_STORE_SERVICE_INTERNAL_H
+
+#include "store/service.h"
+
+struct spool_op;
+struct ending;
+struct alloc_op;
+
+struct piece {
+    uint64_t id; /* the memory handle */
+    struct vmm_piece memory;
+    uint64_t reserved_bytes; /* charged to the device for it */
+    uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
+    unsigned running;    /* jobs that use the descriptors */
+    bool exclusive;      /* one of them changes the size: further spool operations queue */
+    bool doomed;         /* to be freed when the last job is done */
+    struct spool_op *queue; /* waiting for `exclusive`, first come first served */
+};
+
+struct run {
+    uint64_t id;      /* the session */
+    unsigned running; /* transfers and other jobs that must end before the session does */
+    bool closing;     /* an ending waits: no new transfers */
+    bool watched;     /* its owner's exit is watched */
+    bool flushed;     /* the last thing heard of it was a FLUSH: a RELEASE may be under way */
+    uint64_t flushed_ms;
+    struct ending *endings; /* first come first served */
+};
+
+enum pending_kind {
+    PENDING_PARKED,
+    PENDING_ALLOC,
+};
+
+struct parked {  /* a waiter of the core that somebody waits behind */
+    uint64_t id; /* the waiter */
+    enum pending_kind kind;
+    struct service_request *request;
+    uint64_t park_until_ms; /* the kernel's bound */
+    bool acquire;
+    bool truncate;      /* O_TRUNC of the open, done at the grant */
+    const char *create; /* O_CREAT: the allocation's name, added at the grant; else NULL. Owned */
+};
+
+enum ending_type {
+    ENDING_COMMIT,
+    ENDING_ABORT,
+    ENDING_DETACH,
+    ENDING_CLOSE,
+    ENDING_REVOKE,
+    ENDING_EXIT, /* the owner's process is gone */
+};
+
+struct ending {
+    enum ending_type type;
+    uint64_t session, file;
+    uint32_t flags;
+    uint8_t group[16];
+    bool sealing;                    /* COMMIT: its spools were told to end */
+    struct service_request *request; /* NULL: nobody waits */
+    struct ending *next;
+};
+
+struct service {
+    struct core *core;
+    struct vmm *vmm;
+    struct service_options options;
+    struct service_host host;
+    uint64_t next_memory;
+    struct idvec pieces, runs, parked;
+    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct bulk_op *bulk_queue;
+    struct service_numbers numbers;
+    bool ending; /* service_free: effects are dropped */
+};
+
+/* service.c */
+int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
+void service_answer(struct service_request *request, int error,
+                    const struct service_answer *answer);
+void service_arm_timer(struct service *s);
+int service_submit(struct service *s, enum service_pool pool, struct service_job *job);
+uint64_t service_now(const struct service *s);
+struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
+/* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
+int service_begin_use(struct service *s, uint64_t session);
+int service_begin_use_while_closing(struct service *s, uint64_t session);
+void service_end_use(struct service *s, uint64_t session);
+
+/* service_open.c */
+void service_on_granted(struct service *s, const struct effect *effect);
+void service_on_refused(struct service *s, const struct effect *effect);
+void service_expire_parked(struct service *s, uint64_t now_ms);
+uint64_t service_parked_moment(const struct service *s);
+void service_watch_owner(struct service *s, uint64_t session);
+
+/* service_end.c */
+int service_end(struct service *s, const struct ending *ending);
+void service_run_endings(struct service *s, struct run *run);
+void service_on_session_over(struct service *s, uint64_t session);
+
+/* service_alloc.c */
+struct piece *piece_new(struct service *s, uint64_t reserved_bytes); /* not yet in s->pieces */
+void piece_begin(struct piece *piece);
+void piece_end(struct service *s, struct piece *piece);
+void piece_free(struct service *s, struct piece *piece); /* by a job; gives the account back */
+void service_on_free_memory(struct service *s, uint64_t memory);
+void service_retry_allocs(struct service *s);
+void service_expire_allocs(struct service *s, uint64_t now_ms);
+uint64_t service_alloc_moment(const struct service *s);
+void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
+void service_cancel_session_allocs(struct service *s, uint64_t session);
+/* Reserves, after giving up what only a rollback would need. -EAGAIN: memory is coming back, wait;
+ * -ENOMEM */
+int service_reserve(struct service *s, uint64_t session, uint64_t bytes);
+
+/* service_transfer.c */
+/* Ends every spool of ranks [first, first+count) of the session's layout; each holds the session in
+ * use while it ends. Returns how many were started, or a negative errno. */
+int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);
+void service_seal_file(struct service *s, const struct core_file *file);
+
+/* service_metadata.c */
+void service_apply_slices(struct service *s);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* service_metadata - entries: one at a time, and whole documents in slices */
+#include "store/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int service_entry_put(struct service *s, uint64_t session, const void *key, size_t key_bytes,
+                      uint64_t slot, uint64_t offset, const void *value, size_t value_bytes)
+{
+    struct record record = {
+        .type = RECORD_ENTRY_PUT,
+        .session = session,
+        .name = key,
+        .name_bytes = key_bytes,
+        .slot = slot,
+        .offset = offset,
+        .value = value,
+        .value_bytes = value_bytes,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_entry_delete(struct service *s, uint64_t session, const void *key, size_t key_bytes)
+{
+    struct record record = {
+        .type = RECORD_ENTRY_DELETE, .session = session, .name = key, .name_bytes = key_bytes};
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, const void *key,
+                         size_t key_bytes)
+{
+    struct record record = {
+        .type = RECORD_ENTRY_RENAME,
+        .session = session,
+        .serial = serial,
+        .name = key,
+        .name_bytes = key_bytes,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+/* ---- bulk
+ * ------------------------------------------------------------------------------------------- */
+
+/*
+ * Decoding runs on a helper thread, the check against the layout and the slices on the loop. Once
+ * the check has passed no slice can fail for a reason of the document's: an allocation that another
+ * thread of the same writer frees meanwhile takes its rows with it, as if it had been freed
+ * afterwards.
+ */
+struct bulk_op {
+    struct service_job job;
+    struct service *service;
+    struct service_request *request;
+    uint64_t session;
+    uint8_t *bytes;
+    size_t size;
+    struct layout_document *document;
+    uint64_t *slots; /* of the ranks at the time of the check */
+    size_t rows, next_row;
+    uint64_t culprit;
+    int error;
+    struct bulk_op *next;
+};
+
+static void bulk_finish(struct service *s, struct bulk_op *op, int error)
+{
+    struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
+    struct service_request *request = op->request;
+    uint64_t session = op->session;
+    layout_document_free(op->document);
+    free(op->bytes);
+    free(op->slots);
+    free(op);
+    service_answer(request, error, &answer);
+    service_end_use(s, session);
+}
+
+static void run_decode(struct service_job *job)
+{
+    struct bulk_op *op = (struct bulk_op *)job;
+    op->error = layout_document_decode(op->bytes, op->size, &op->document, &op->culprit);
+    if (!op->error && layout_document_has_allocations(op->document))
+        op->error = -EINVAL; /* memory is not made by a document */
+}
+
+static int check_bounds(const struct layout *layout, struct bulk_op *op, uint64_t bytes)
+{
+    op->culprit = UINT64_MAX;
+    if (op->rows > LAYOUT_MAX_ENTRIES - layout_count_entries(layout) ||
+        bytes > LAYOUT_MAX_ENTRY_BYTES - layout_entry_bytes(layout))
+        return -ENOSPC;
+    return 0;
+}
+
+static int check_rows(const struct layout *layout, struct bulk_op *op)
+{
+    size_t ranks = layout_count_allocations(layout);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < op->rows; i++) {
+        struct layout_row row;
+        layout_document_row(op->document, i, &row);
+        bytes += row.key_bytes + row.value_bytes;
+        if (row.rank == LAYOUT_UNBOUND || row.rank < ranks)
+            continue;
+        op->culprit = i;
+        return -EINVAL;
+    }
+    int error = check_bounds(layout, op, bytes);
+    if (error)
+        return error;
+    op->slots = malloc((ranks ? ranks : 1) * sizeof *op->slots);
+    if (!op->slots)
+        return -ENOMEM;
+    for (size_t rank = 0; rank < ranks; rank++)
+        op->slots[rank] = layout_at_rank(layout, rank)->slot;
+    return 0;
+}
+
+static int bulk_check(struct service *s, struct bulk_op *op)
+{
+    const struct core_session *session = core_find_session(s->core, op->session);
+    if (!session)
+        return -ESTALE;
+    op->rows = layout_document_count_rows(op->document);
+    return check_rows(core_get_layout(s->core, core_find_store(s->core, session->store)), op);
+}
+
+static void done_decode(struct service_job *job)
+{
+    struct bulk_op *op = (struct bulk_op *)job;
+    struct service *s = op->service;
+    s->numbers.jobs_in_flight--;
+    int error = op->error ? op->error : bulk_check(s, op);
+    if (error || op->rows == 0) {
+        bulk_finish(s, op, error);
+        return;
+    }
+    struct bulk_op **last = &s->bulk_queue;
+    while (*last)
+        last = &(*last)->next;
+    *last = op;
+    s->host.set_idle(s->host.context);
+}
+
+static int apply_slice(struct service *s, struct bulk_op *op)
+{
+    struct layout_put puts[SERVICE_APPLY_SLICE];
+    size_t count = 0;
+    while (count < SERVICE_APPLY_SLICE && op->next_row < op->rows) {
+        struct layout_row row;
+        layout_document_row(op->document, op->next_row++, &row);
+        puts[count++] = (struct layout_put){
+            .key = row.key,
+            .key_bytes = row.key_bytes,
+            .slot = row.rank == LAYOUT_UNBOUND ? LAYOUT_UNBOUND : op->slots[row.rank],
+            .offset = row.offset,
+            .value = row.value,
+            .value_bytes = row.value_bytes,
+        };
+    }
+    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = op->session};
+    uint8_t *bytes = NULL;
+    int error = record_rows_encode(puts, count, &bytes, &record.value_bytes);
+    record.value = bytes;
+    if (!error)
+        error = service_apply_record(s, &record, NULL);
+    free(bytes);
+    return error;
+}
+
+void service_apply_slices(struct service *s)
+{
+    struct bulk_op *op = s->bulk_queue;
+    if (!op)
+        return;
+    s->bulk_queue = op->next; /* documents take turns */
+    op->next = NULL;
+    int error = apply_slice(s, op);
+    if (error || op->next_row == op->rows) {
+        bulk_finish(s, op, error);
+    } else {
+        struct bulk_op **last = &s->bulk_queue;
+        while (*last)
+            last = &(*last)->next;
+        *last = op;
+    }
+    if (s->bulk_queue)
+        s->host.set_idle(s->host.context);
+}
+
+int service_apply(struct service *s, uint64_t session, uint8_t *document, size_t bytes,
+                  struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct service_answer answer = {.culprit = UINT64_MAX};
+    struct bulk_op *op = NULL;
+    int error = 0;
+    if (!held)
+        error = -ESTALE;
+    else if (held->mode != LOCK_RW)
+        error = -ENOLCK;
+    else if (!(op = calloc(1, sizeof *op)))
+        error = -ENOMEM;
+    else
+        error = service_begin_use(s, session);
+    if (error) {
+        free(op);
+        free(document);
+        service_answer(request, error, &answer);
+        return 0;
+    }
+    *op = (struct bulk_op){
+        .job = {.run = run_decode, .done = done_decode},
+        .service = s,
+        .request = request,
+        .session = session,
+        .bytes = document,
+        .size = bytes,
+        .culprit = UINT64_MAX,
+    };
+    error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
+    if (error)
+        bulk_finish(s, op, error);
+    return 0;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core_random - random records, mostly sensible, sometimes not
+ *
+ * For test_records.c. random_step draws one kind of record, fills it with what the core has at that
+ * time, and applies it through the fixture. The same random_state gives the same records.
+ */
+#ifndef GMSFS_TESTS_UNIT_CORE_RANDOM_H
+#define GMSFS_TESTS_UNIT_CORE_RANDOM_H
+
+#include "core_model.h"
+
+#define SOME_FILES 24u /* more are closed again soon */
+
+static uint64_t random_state;
+
+static uint64_t random_number(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static uint64_t below(uint64_t bound)
+{
+    return bound ? random_number() % bound : 0;
+}
+
+static bool one_in(uint64_t times)
+{
+    return below(times) == 0;
+}
+
+static uint64_t random_id(const struct idvec *vec)
+{
+    if (vec->count == 0 || one_in(50))
+        return below(core->next_id + 2);
+    return *(const uint64_t *)vec->items[below(vec->count)];
+}
+
+static struct core_process random_process(void)
+{
+    return (struct core_process){.pid = below(7), .start = 1 + below(20) / 19};
+}
+
+static const char *random_name(void)
+{
+    static const char *const names[] = {"a",       "b", "c", "d1", "d2",  "d9", "a000001",
+                                        "a000003", "é", "",  "%",  "x/y", "z",  "zz"};
+
+    return names[below(sizeof names / sizeof names[0])];
+}
+
+static struct record with_name(struct record record, const char *name)
+{
+    record.name = name;
+    record.name_bytes = strlen(name);
+    return record;
+}
+
+static uint64_t random_deadline(void)
+{
+    return one_in(3) ? LOCK_FOREVER : now + below(3000);
+}
+
+static void random_bytes16(struct record *record)
+{
+    for (size_t i = 0; i < sizeof record->bytes16; i++)
+        record->bytes16[i] = (uint8_t)below(256);
+}
+
+static uint64_t random_serial(uint64_t store)
+{
+    const struct core_store *found = core_find_store(core, store);
+    const struct layout *layout = found ? core_get_layout(core, found) : NULL;
+
+    if (!layout || layout_count_allocations(layout) == 0 || one_in(20))
+        return below(core->next_id + 1);
+    return layout_at_rank(layout, below(layout_count_allocations(layout)))->serial;
+}
+
+static int step_store(void)
+{
+    struct record record = {.type = RECORD_STORE_CREATE, .store = random_id(&core->stores)};
+    uint64_t dice = below(10);
+
+    if (dice >= 3)
+        record.type = RECORD_STORE_ATTR;
+    if (dice >= 5)
+        record.type = RECORD_STORE_RENAME;
+    if (dice == 9)
+        record.type = RECORD_STORE_REMOVE;
+    if (record.type == RECORD_STORE_CREATE && core->stores.count >= 4)
+        return 0;
+    record.flags = (uint32_t)below(record.type == RECORD_STORE_RENAME ? 4 : 8);
+    record.mode = (uint32_t)below(01000);
+    record.uid = (uint32_t)below(3);
+    random_bytes16(&record);
+    return apply(with_name(record, random_name()));
+}
+
+static int step_open(void)
+{
+    struct record record = {.type = RECORD_FILE_OPEN,
+                            .store = one_in(10) ? 0 : random_id(&core->stores),
+                            .kind = CORE_KIND_CTL,
+                            .flags = 1 + (uint32_t)below(3),
+                            .process = random_process(),
+                            .uid = (uint32_t)below(2)};
+
+    if (core->files.count > SOME_FILES)
+        return close_file(random_id(&core->files));
+    if (!one_in(3))
+        return apply(record);
+    record.kind = 1 + (uint32_t)below(9);
+    record.session = random_id(&core->sessions);
+    record.serial = random_serial(record.store);
+    return apply(record);
+}
+
+static int step_lock_open(void)
+{
+    struct record record = {.type = RECORD_LOCK_OPEN,
+                            .store = random_id(&core->stores),
+                            .kind = CORE_KIND_LOCK,
+                            .wish = 1 + (uint32_t)below(2),
+                            .process = random_process(),
+                            .flags = 1 + (uint32_t)below(3),
+                            .deadline_ms = random_deadline()};
+
+    random_bytes16(&record);
+    if (core->files.count > SOME_FILES)
+        return close_file(random_id(&core->files));
+    if (one_in(3)) {
+        record.kind = CORE_KIND_AUTO;
+        record.wish = LOCK_WISH_AUTO;
+    } else if (one_in(3)) {
+        record.kind = CORE_KIND_ALLOCATION;
+        record.serial = one_in(4) ? 0 : random_serial(record.store);
+    }
+    if (one_in(6))
+        record.flags |= CORE_OPEN_NONBLOCK;
+    if (one_in(6))
+        record.flags |= CORE_OPEN_GRACE;
+    memcpy(record.comm, "0123456789abcdef", sizeof record.comm);
+    return apply(record);
+}
+
+static int step_acquire(void)
+{
+    struct record record = {.type = RECORD_ACQUIRE,
+                            .file = random_id(&core->files),
+                            .wish = 1 + (uint32_t)below(3),
+                            .process = random_process(),
+                            .flags = one_in(3) ? CORE_OPEN_KEEP : 0,
+                            .deadline_ms = random_deadline()};
+
+    random_bytes16(&record);
+    return apply(record);
+}
+
+static int step_join(void)
+{
+    struct record record = {.type = RECORD_JOIN, .file = random_id(&core->files)};
+    const struct core_session *session = core_find_session(core, random_id(&core->sessions));
+
+    if (session)
+        memcpy(record.bytes16, session->token, sizeof record.bytes16);
+    return apply(record);
+}
+
+static int step_leave(void)
+{
+    switch (below(8)) {
+    case 0:
+    case 1:
+        return apply((struct record){.type = RECORD_DETACH, .file = random_id(&core->files)});
+    case 2:
+    case 3:
+        return close_file(random_id(&core->files));
+    case 4:
+        return apply((struct record){.type = RECORD_SESSION_END,
+                                     .session = random_id(&core->sessions),
+                                     .flags = (uint32_t)below(2)});
+    default:
+        return wait_end(random_id(&core->waiters), (int)below(150), (uint32_t)below(2));
+    }
+}
+
+static int step_time(void)
+{
+    int error = pass(one_in(20) ? below(40000) : below(400));
+
+    check_nobody_is_due();
+    return error;
+}
+
+/* A session that can change something, if there is one. */
+static uint64_t random_writer(void)
+{
+    const struct core_session *writer = core_get_writer(core, random_id(&core->stores));
+
+    return writer && !one_in(20) ? writer->id : random_id(&core->sessions);
+}
+
+static int step_commit(void)
+{
+    struct record record = {
+        .type = RECORD_COMMIT, .session = random_writer(), .flags = (uint32_t)below(4)};
+
+    if (one_in(4))
+        record.type = RECORD_TOUCH;
+    else if (one_in(8))
+        record.type = RECORD_GIVE_UP;
+    else if (one_in(8))
+        record.type = RECORD_CLEAR;
+    else if (one_in(8))
+        record.type = RECORD_OUT_OF_MEMORY;
+    if (record.type != RECORD_COMMIT)
+        record.flags = 0;
+    random_bytes16(&record);
+    return apply(record);
+}
+
+/* Of another allocation, or none: both are refused. */
+static uint64_t used_memory(void)
+{
+    const struct core_memory *memory;
+
+    if (core->memories.count == 0)
+        return LAYOUT_NO_MEMORY;
+    memory = core->memories.items[below(core->memories.count)];
+    return memory->id;
+}
+
+static int step_add(void)
+{
+    uint64_t memories[4];
+    struct record record = {.type = RECORD_ALLOC_ADD,
+                            .session = random_writer(),
+                            .count = one_in(3) ? below(5) : 1,
+                            .tag = "tag",
+                            .tag_bytes = below(4),
+                            .size_bytes = below(3) ? 5000 : 4096,
+                            .aligned_bytes = 8192};
+
+    if (!one_in(3)) {
+        record.memories = memories;
+        record.memory_count = record.count;
+        for (size_t i = 0; i < record.count; i++)
+            memories[i] = one_in(40) ? used_memory() : next_memory++;
+    }
+    return apply(with_name(record, one_in(2) ? "" : random_name()));
+}
+
+static uint64_t store_of(uint64_t session)
+{
+    const struct core_session *found = core_find_session(core, session);
+
+    return found ? found->store : 0;
+}
+
+static int step_allocation(void)
+{
+    struct record record = {.type = RECORD_ALLOC_REMOVE, .session = random_writer()};
+    uint64_t dice = below(10);
+
+    record.serial = random_serial(store_of(record.session));
+    if (dice < 2)
+        return apply(record);
+    if (dice < 4) {
+        record.type = RECORD_ALLOC_TAG;
+        record.tag = one_in(5) ? "\xc0" : "tag";
+        record.tag_bytes = 1;
+        return apply(record);
+    }
+    if (dice < 6) {
+        record.type = RECORD_ALLOC_RENAME;
+        record.flags = (uint32_t)below(2);
+        return apply(with_name(record, random_name()));
+    }
+    record.type = RECORD_ALLOC_MEMORY;
+    record.flags = (uint32_t)below(2);
+    record.size_bytes = below(9000);
+    record.aligned_bytes = (record.size_bytes + GRAIN - 1) / GRAIN * GRAIN;
+    if (!one_in(4)) {
+        const struct layout_allocation *old = core_find_allocation(core, record.serial, NULL);
+        record.memory = old && old->memory && one_in(2) ? old->memory : next_memory++;
+    }
+    return apply(record);
+}
+
+static uint64_t random_slot(void)
+{
+    return one_in(3) ? LAYOUT_UNBOUND : below(6);
+}
+
+static int step_put_many(uint64_t session)
+{
+    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = session};
+    struct layout_put puts[5];
+    size_t count = below(6);
+    uint8_t *bytes;
+    int error;
+
+    for (size_t i = 0; i < count; i++) {
+        const char *key = random_name();
+        puts[i] = (struct layout_put){.key = key,
+                                      .key_bytes = strlen(key),
+                                      .slot = random_slot(),
+                                      .offset = below(6000),
+                                      .value = "value",
+                                      .value_bytes = below(6)};
+    }
+    require(record_rows_encode(puts, count, &bytes, &record.value_bytes) == 0);
+    record.value = bytes;
+    error = apply(record);
+    free(bytes);
+    return error;
+}
+
+static int step_entry(void)
+{
+    struct record record = {.type = RECORD_ENTRY_PUT,
+                            .session = random_writer(),
+                            .slot = random_slot(),
+                            .offset = below(6000),
+                            .value = (const uint8_t *)"value",
+                            .value_bytes = below(6)};
+    const struct core_store *store = core_find_store(core, store_of(record.session));
+    const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
+
+    if (one_in(3))
+        return step_put_many(record.session);
+    if (one_in(4))
+        record.type = RECORD_ENTRY_DELETE;
+    if (one_in(4) && layout_count_entries(layout) > 0) {
+        record.type = RECORD_ENTRY_RENAME;
+        record.serial = layout_entry_at(layout, below(layout_count_entries(layout)))->serial;
+    }
+    return apply(with_name(record, random_name()));
+}
+
+static int step_ticket(void)
+{
+    struct record record = {.type = RECORD_TICKET_ADD,
+                            .file = random_id(&core->files),
+                            .flags = (uint32_t)below(2),
+                            .offset = below(3),
+                            .count = below(3),
+                            .uid = (uint32_t)below(2)};
+
+    if (one_in(2) && core->tickets.count > 0) {
+        const struct core_ticket *ticket = core->tickets.items[below(core->tickets.count)];
+        record.type = RECORD_TICKET_USE;
+        memcpy(record.bytes16, ticket->secret, sizeof record.bytes16);
+    } else {
+        random_bytes16(&record);
+    }
+    return apply(record);
+}
+
+static int step_bind(void)
+{
+    struct record record = {.type = RECORD_FILE_BIND, .file = random_id(&core->files)};
+    const struct core_file *file = core_find_file(core, record.file);
+
+    record.serial = random_serial(file ? file->store : 0);
+    return apply(record);
+}
+
+static const struct {
+    int (*step)(void);
+    unsigned weight;
+} steps[] = {
+    {step_store, 3}, {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
+    {step_join, 4},  {step_leave, 12},      {step_time, 10},      {step_commit, 8},
+    {step_add, 10},  {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
+    {step_bind, 2},
+};
+
+static int random_step(void)
+{
+    unsigned total = 0;
+    uint64_t dice;
+    size_t i = 0;
+
+    for (size_t j = 0; j < sizeof steps / sizeof steps[0]; j++)
+        total += steps[j].weight;
+    dice = below(total);
+    while (dice >= steps[i].weight)
+        dice -= steps[i++].weight;
+    return steps[i].step();
+}
+
+#endif

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a writer changes, commits, rolls back and gives up; and what becomes of the memory. */
+#include "core_fixture.h"
+
+#include "store/core_internal.h"
+
+static uint64_t slot_of(uint64_t serial)
+{
+    const struct layout_allocation *allocation = core_find_allocation(core, serial, NULL);
+
+    return allocation ? allocation->slot : LAYOUT_UNBOUND;
+}
+
+static const struct core_memory *memory_of(uint64_t id)
+{
+    return core_memory(core, id);
+}
+
+static int set_memory(uint64_t session, uint64_t serial, uint64_t memory, uint64_t size_bytes,
+                      uint32_t flags)
+{
+    return apply((struct record){.type = RECORD_ALLOC_MEMORY,
+                                 .session = session,
+                                 .serial = serial,
+                                 .memory = memory,
+                                 .size_bytes = size_bytes,
+                                 .aligned_bytes = (size_bytes + GRAIN - 1) / GRAIN * GRAIN,
+                                 .flags = flags});
+}
+
+static int remove_allocation(uint64_t session, uint64_t serial)
+{
+    return apply(
+        (struct record){.type = RECORD_ALLOC_REMOVE, .session = session, .serial = serial});
+}
+
+/* ---- changes -------------------------------------------------------------------------------- */
+
+TAP_TEST(changes_demand_a_live_writer)
+{
+    core_start();
+    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t reader = must_open(store, LOCK_WISH_RO, P1);
+    check_int(add_memory(reader, ""), -ENOLCK);
+    check_int(put_entry(reader, "k", LAYOUT_UNBOUND, 0), -ENOLCK);
+    check_int(remove_allocation(reader, serial), -ENOLCK);
+    check_int(of_session(RECORD_CLEAR, reader), -ENOLCK);
+    check_int(of_session(RECORD_TOUCH, reader), -ENOLCK);
+    check_int(of_session(RECORD_GIVE_UP, reader), -ENOLCK);
+    check_int(commit(reader), -ENOLCK);
+    check_int(of_session(RECORD_SESSION_END, reader), 0);
+    check_int(add_memory(reader, ""), -ESTALE);
+    check_int(of_session(RECORD_CLEAR, reader), -ESTALE);
+    check_int(commit(reader), -ESTALE);
+}
+
+TAP_TEST(the_working_copy_is_made_by_the_first_change_alone)
+{
+    core_start();
+    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    const struct core_store *seen = core_find_store(core, store);
+    check(seen->working == NULL);
+    check_int(remove_allocation(session, serial + 1000), -ENOENT);
+    check(seen->working == NULL);
+    check_int(put_entry(session, "k", LAYOUT_UNBOUND, 0), 0);
+    check(core_find_store(core, store)->working != NULL);
+    check_int(memory_of(1)->refs, 2);
+    check_int(core_find_allocation(core, serial, NULL)->serial, serial);
+}
+
+TAP_TEST(a_batch_has_consecutive_slots_serials_and_names)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t memories[3] = {7, 5, 6};
+    struct record record = named((struct record){.type = RECORD_ALLOC_ADD,
+                                                 .session = session,
+                                                 .count = 3,
+                                                 .size_bytes = 10,
+                                                 .aligned_bytes = GRAIN,
+                                                 .memories = memories,
+                                                 .memory_count = 3},
+                                 "chunk98");
+    check_int(apply(record), 0);
+    uint64_t serial = out.serial;
+    check_int(out.slot, 0);
+    check_int(out.count, 3);
+    check_str(core_find_allocation(core, serial, NULL)->name, "chunk98");
+    check_str(core_find_allocation(core, serial + 1, NULL)->name, "chunk99");
+    check_str(core_find_allocation(core, serial + 2, NULL)->name, "chunk100");
+    check_int(core_find_allocation(core, serial + 2, NULL)->memory, 6);
+    check_int(slot_of(serial + 2), 2);
+}
+
+TAP_TEST(a_batch_is_all_or_nothing)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "c2"), 0);
+    struct record record =
+        named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 3}, "c0");
+    check_int(apply(record), -EEXIST);
+    record = named(record, "c");
+    check_int(apply(record), -EINVAL); /* no digits to count */
+    record = named(record, "");
+    record.count = LAYOUT_MAX_ALLOCATIONS + 1;
+    check_int(apply(record), -ENOSPC);
+    uint64_t twice[2] = {50, 50};
+    record.count = 2;
+    record.memories = twice;
+    record.memory_count = 2;
+    record.size_bytes = record.aligned_bytes = GRAIN;
+    check_int(apply(record), -EINVAL);
+    record.aligned_bytes = UINT64_MAX;
+    twice[1] = 51;
+    check_int(apply(record), -EINVAL);
+    check_int(core->memories.count, 1);
+    check_int(layout_count_allocations(core_get_layout(core, core_find_store(core, store))), 1);
+}
+
+TAP_TEST(a_batch_by_slot_begins_behind_a_taken_name)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "a000003"), 0);
+    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 4}), 0);
+    uint64_t serial = out.serial;
+    check_int(out.slot, 4);
+    for (uint64_t i = 0; i < 4; i++)
+        check_int(slot_of(serial + i), 4 + i);
+    check_str(core_find_allocation(core, serial, NULL)->name, "a000004");
+}
+
+TAP_TEST(memory_is_given_once)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    uint64_t serial = out.serial;
+    check_int(set_memory(session, serial, 10, 0, 0), -EINVAL);
+    check_int(set_memory(session, serial, 10, 100, 0), 0);
+    check_int(set_memory(session, serial, 11, 100, 0), -EBUSY);
+    check_int(set_memory(session, serial, 10, 200, 0), -EBUSY);
+    check_int(put_entry(session, "k", slot_of(serial), 0), 0);
+    check_int(set_memory(session, serial, 0, 0, 0), 0);
+    check(freed(10));
+    check_int(core_find_allocation(core, serial, NULL)->bound_entries, 1);
+    check_int(set_memory(session, serial, 12, 300, 0), 0);
+}
+
+TAP_TEST(memory_of_one_allocation_is_not_given_to_another)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(set_memory(session, out.serial, 1, 100, 0), -EINVAL);
+    check_int(memory_of(1)->refs, 1);
+}
+
+TAP_TEST(a_spool_grows_and_ends_and_may_be_replaced)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    uint64_t serial = out.serial;
+    check_int(set_memory(session, serial, 10, 0, CORE_MEMORY_SPOOL), 0);
+    check_int(set_memory(session, serial, 10, 5000, CORE_MEMORY_SPOOL), 0);
+    check_int(layout_total_bytes(core_find_store(core, store)->working), 2 * GRAIN);
+    check_int(commit(session), -EINVAL);
+    check_int(set_memory(session, serial, 11, 6000, CORE_MEMORY_SPOOL), 0);
+    check(freed(10) && !freed(11));
+    check_int(set_memory(session, serial, 11, 6000, 0), 0);
+    check_int(set_memory(session, serial, 11, 7000, 0), -EBUSY);
+    check_int(commit(session), 0);
+}
+
+TAP_TEST(rename_replaces_and_noreplace_does_not)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    uint64_t one = out.serial;
+    check_int(add_memory(session, "two"), 0);
+    uint64_t two = out.serial;
+    struct record record = named((struct record){.type = RECORD_ALLOC_RENAME,
+                                                 .session = session,
+                                                 .serial = one,
+                                                 .flags = 1 /* RENAME_NOREPLACE */},
+                                 "two");
+    check_int(apply(record), -EEXIST);
+    record.flags = 0;
+    check_int(apply(record), 0);
+    check(freed(2) && !freed(1));
+    check(core_find_allocation(core, two, NULL) == NULL);
+    check_str(core_find_allocation(core, one, NULL)->name, "two");
+    check_int(apply(record), 0); /* to the name that it has */
+    check_int(apply(named(record, "a/b")), -EINVAL);
+}
+
+TAP_TEST(tags_are_utf8_of_bounded_length)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    uint64_t one = out.serial;
+    struct record record = {.type = RECORD_ALLOC_TAG, .session = session, .serial = one};
+    record.tag = "weights";
+    record.tag_bytes = 7;
+    check_int(apply(record), 0);
+    check_str(core_find_allocation(core, one, NULL)->tag, "weights");
+    record.tag = "\xff";
+    record.tag_bytes = 1;
+    check_int(apply(record), -EINVAL);
+    char longer[256];
+    memset(longer, 'x', sizeof longer);
+    record.tag = longer;
+    record.tag_bytes = sizeof longer;
+    check_int(apply(record), -EINVAL);
+}
+
+TAP_TEST(removing_an_allocation_removes_its_entries_and_frees_its_memory)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    uint64_t one = out.serial;
+    check_int(put_entry(session, "bound", slot_of(one), 0), 0);
+    uint64_t entry = out.serial;
+    check_int(put_entry(session, "free", LAYOUT_UNBOUND, 0), 0);
+    check_int(remove_allocation(session, one), 0);
+    check(freed(1));
+    check(core_find_entry(core, entry, NULL) == NULL);
+    check_int(layout_count_entries(core_find_store(core, store)->working), 1);
+}
+
+TAP_TEST(a_renamed_entry_keeps_its_serial_and_replaces_the_other)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(put_entry(session, "one", LAYOUT_UNBOUND, 3), 0);
+    uint64_t one = out.serial;
+    check_int(put_entry(session, "two", LAYOUT_UNBOUND, 4), 0);
+    uint64_t two = out.serial;
+    check(one != two);
+    struct record record = named(
+        (struct record){.type = RECORD_ENTRY_RENAME, .session = session, .serial = one}, "two");
+    check_int(apply(record), 0);
+    check(core_find_entry(core, two, NULL) == NULL);
+    check_int(core_find_entry(core, one, NULL)->offset, 3);
+    check_int(apply(record), 0);
+    check_int(apply(named(record, "")), -EINVAL);
+    record.serial = two;
+    check_int(apply(record), -ENOENT);
+    check_int(apply(named((struct record){.type = RECORD_ENTRY_DELETE, .session = session}, "one")),
+              -ENOENT);
+    check_int(apply(named((struct record){.type = RECORD_ENTRY_DELETE, .session = session}, "two")),
+              0);
+}
+
+TAP_TEST(many_entries_go_in_as_a_whole_or_not_at_all)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    struct layout_put puts[] = {
+        {.key = "b", .key_bytes = 1, .slot = 0, .offset = 8, .value = "xy", .value_bytes = 2},
+        {.key = "a", .key_bytes = 1, .slot = LAYOUT_UNBOUND},
+        {.key = "c", .key_bytes = 1, .slot = 99},
+    };
+    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = session};
+    uint8_t *bytes;
+    require(record_rows_encode(puts, 3, &bytes, &record.value_bytes) == 0);
+    record.value = bytes;
+    check_int(apply(record), 0);
+    check_int(out.count, 2); /* the unknown slot is skipped */
+    free(bytes);
+    puts[1].key = "\xff";
+    require(record_rows_encode(puts, 3, &bytes, &record.value_bytes) == 0);
+    record.value = bytes;
+    check_int(apply(record), -EINVAL);
+    check_int(out.count, 1); /* the culprit */
+    record.value_bytes--;
+    check_int(apply(record), -EINVAL);
+    free(bytes);
+    check_int(layout_count_entries(core_find_store(core, store)->working), 2);
+}
+
+/* ---- commit --------------------------------------------------------------------------------- */
+
+TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "one"), 0);
+    check_int(commit(session), 0);
+    check_int(out.generation, 1);
+    const struct core_store *seen = core_find_store(core, store);
+    uint8_t *bytes, hash[16];
+    size_t size;
+    require(layout_encode(seen->committed, &bytes, &size) == 0);
+    layout_hash(bytes, size, hash);
+    check_bytes(seen->encoding, seen->encoding_bytes, bytes, size);
+    check_bytes(seen->hash, 16, hash, 16);
+    check_int(state(store), LOCK_STATE_COMMITTED);
+    check(core_find_session(core, session) == NULL);
+    check(core_is_committed_memory(core, seen, 1));
+    free(bytes);
+}
+
+TAP_TEST(an_unchanged_commit_keeps_the_hash_and_raises_the_generation)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint8_t hash[16];
+    memcpy(hash, core_find_store(core, store)->hash, sizeof hash);
+    check_int(commit(must_open(store, LOCK_WISH_RW, P1)), 0);
+    check_int(out.generation, 2);
+    check_bytes(core_find_store(core, store)->hash, 16, hash, 16);
+    check_int(count_effects(EFFECT_FREE_MEMORY), 0);
+}
+
+TAP_TEST(the_generation_never_goes_back_through_empty)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(of_session(RECORD_TOUCH, session), 0);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(state(store), LOCK_STATE_EMPTY);
+    check_int(core_find_store(core, store)->generation, 1);
+    check_int(commit(must_open(store, LOCK_WISH_RW, P1)), 0);
+    check_int(out.generation, 2);
+}
+
+TAP_TEST(a_writer_may_stay_as_a_reader)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t reader = must_wait(store, LOCK_WISH_RO, P2);
+    check_int(add_memory(session, "one"), 0);
+    check_int(apply((struct record){
+                  .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_STAY}),
+              0);
+    check_int(out.mode, LOCK_RO);
+    check_int(state(store), LOCK_STATE_RO);
+    check(granted(reader));
+    check_int(core_find_session(core, session)->mode, LOCK_RO);
+    check_int(add_memory(session, "two"), -ENOLCK);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(last_event(), CORE_EVENT_RO_DISCONNECTED);
+    check_int(state(store), LOCK_STATE_RO);
+}
+
+TAP_TEST(a_group_is_stored_with_the_layout_that_carried_it)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    struct record record = {.type = RECORD_COMMIT, .flags = CORE_COMMIT_GROUP};
+    memset(record.bytes16, 7, sizeof record.bytes16);
+    record.session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(apply(record), 0);
+    check_bytes(core_find_store(core, store)->group, 16, record.bytes16, 16);
+    record.session = must_open(store, LOCK_WISH_RW, P1);
+    record.flags = 0;
+    check_int(apply(record), 0);
+    check_int(core_find_store(core, store)->group[0], 0);
+}
+
+TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(apply(named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1},
+                          "hollow")),
+              0);
+    uint64_t hollow = out.serial;
+    check_int(commit(session), -EINVAL);
+    check(strstr(core_find_store(core, store)->last_error, "hollow") != NULL);
+    check_int(state(store), LOCK_STATE_RW);
+    check_int(core_find_store(core, store)->generation, 0);
+    check_int(set_memory(session, hollow, 20, 100, 0), 0);
+    check_int(put_entry(session, "outside", slot_of(hollow), 100), 0);
+    check_int(commit(session), -EINVAL);
+    check(strstr(core_find_store(core, store)->last_error, "outside") != NULL);
+    check_int(put_entry(session, "outside", slot_of(hollow), 99), 0);
+    check_int(commit(session), 0);
+    check_str(core_find_store(core, store)->last_error, "");
+}
+
+/* ---- rollback ------------------------------------------------------------------------------- */
+
+TAP_TEST(an_abort_rolls_back_what_did_not_touch_committed_bytes)
+{
+    core_start();
+    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(remove_allocation(session, serial), 0);
+    check(!freed(1)); /* only the committed layout still holds it */
+    check_int(core_count_given_up_bytes(core, core_find_store(core, store)), GRAIN);
+    check_int(add_memory(session, "new"), 0);
+    check(!core_is_committed_memory(core, core_find_store(core, store), 2));
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(out.rolled_back);
+    check(freed(2) && !freed(1));
+    check_int(state(store), LOCK_STATE_COMMITTED);
+    check_int(last_event(), CORE_EVENT_ROLLED_BACK);
+    check(core_find_allocation(core, serial, NULL) != NULL);
+}
+
+TAP_TEST(an_abort_after_a_touch_leads_to_empty)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(of_session(RECORD_TOUCH, session), 0);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(!out.rolled_back);
+    check(freed(1));
+    check_int(state(store), LOCK_STATE_EMPTY);
+    check_int(last_event(), CORE_EVENT_ABORTED);
+    check(core_find_store(core, store)->encoding == NULL);
+    must_wait(store, LOCK_WISH_RO, P2);
+}
+
+TAP_TEST(giving_up_frees_what_only_a_rollback_would_need)
+{
+    core_start();
+    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "new"), 0);
+    check_int(remove_allocation(session, serial), 0);
+    check_int(of_session(RECORD_GIVE_UP, session), 0);
+    check(freed(1) && !freed(2));
+    check_int(core_count_given_up_bytes(core, core_find_store(core, store)), 0);
+    check_int(commit(session), 0);
+    check_int(out.generation, 2);
+    check(core_find_allocation(core, serial, NULL) == NULL);
+}
+
+TAP_TEST(giving_up_before_any_change_keeps_what_the_writer_sees)
+{
+    core_start();
+    uint64_t serial, store = make_committed("weights", &serial);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check(core_is_committed_memory(core, core_find_store(core, store), 1));
+    check_int(of_session(RECORD_GIVE_UP, session), 0);
+    check(!freed(1));
+    check(!core_is_committed_memory(core, core_find_store(core, store), 1));
+    check(core_find_allocation(core, serial, NULL) != NULL);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(freed(1));
+    check_int(state(store), LOCK_STATE_EMPTY);
+}
+
+TAP_TEST(clear_empties_the_working_copy_and_commit_frees_the_old)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_memory(session, "new"), 0);
+    check_int(of_session(RECORD_CLEAR, session), 0);
+    check(freed(2) && !freed(1));
+    check_int(add_memory(session, "newer"), 0);
+    check_int(out.slot, 2); /* slots are not used again within a layout */
+    check_int(out.rank, 0);
+    check_int(commit(session), 0);
+    check(freed(1));
+    check_int(core->memories.count, 1);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores, tickets, events, bounds. */
+#include "core_fixture.h"
+
+#define NOREPLACE 1u
+#define EXCHANGE  2u
+
+static int rename_store(uint64_t store, const char *name, uint32_t flags)
+{
+    return apply(
+        named((struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = flags}, name));
+}
+
+static int create_store(const char *name)
+{
+    return apply(named((struct record){.type = RECORD_STORE_CREATE}, name));
+}
+
+static int remove_store(uint64_t store)
+{
+    return apply((struct record){.type = RECORD_STORE_REMOVE, .store = store});
+}
+
+TAP_TEST(a_stores_name_is_a_directorys)
+{
+    core_start();
+    char longest[257];
+    memset(longest, 'x', sizeof longest);
+    longest[256] = '\0';
+    check_int(create_store("weights"), 0);
+    check_int(create_store("weights"), -EEXIST);
+    check_int(create_store(""), -EINVAL);
+    check_int(create_store("a/b"), -EINVAL);
+    check_int(create_store("\xff"), -EINVAL);
+    check_int(create_store(".."), -EEXIST);
+    check_int(create_store("events"), -EEXIST);
+    check_int(create_store(longest), -ENAMETOOLONG);
+    check_int(create_store(longest + 1), 0);
+    struct record record = {.type = RECORD_STORE_CREATE, .name = "a\0b", .name_bytes = 3};
+    check_int(apply(record), -EINVAL);
+}
+
+TAP_TEST(a_store_in_use_is_not_removed)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1);
+    uint64_t file = out.file;
+    check_int(remove_store(store), -EBUSY);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(remove_store(store), -EBUSY); /* the file is still open */
+    check_int(close_file(file), 0);
+    check_int(remove_store(store), 0);
+    check(freed(1));
+    check_int(remove_store(store), -ENOENT);
+    uint64_t empty = make_store("weights");
+    check(empty > store);
+    uint64_t waiter = must_wait(empty, LOCK_WISH_RO, P1);
+    check_int(remove_store(empty), -EBUSY);
+    check_int(wait_end(waiter, EINTR, CORE_WAIT_KEEP), 0);
+    check_int(remove_store(empty), -EBUSY);
+    check_int(pass(CORE_KEPT_PLACE_MS), 0);
+    check_int(remove_store(empty), 0);
+}
+
+TAP_TEST(sessions_follow_the_store_through_rename_and_exchange)
+{
+    core_start();
+    uint64_t live = make_committed("weights", NULL);
+    uint64_t next = make_committed("weights.next", NULL);
+    uint64_t session = must_open(live, LOCK_WISH_RO, P1);
+    check_int(rename_store(next, "weights", NOREPLACE), -EEXIST);
+    check_int(rename_store(next, "weights", 0), -EBUSY);
+    check_int(rename_store(next, "nothing", EXCHANGE), -ENOENT);
+    check_int(rename_store(next, "weights", EXCHANGE), 0);
+    check_int(core_find_store_name(core, "weights")->id, next);
+    check_int(core_find_store_name(core, "weights.next")->id, live);
+    check_int(core_find_session(core, session)->store, live);
+    check_int(rename_store(live, "weights.old", 0), 0);
+    check(core_find_store_name(core, "weights.next") == NULL);
+    check_int(rename_store(live, "weights", NOREPLACE | EXCHANGE), -EINVAL);
+    check_int(rename_store(live, "metrics", 0), -EEXIST);
+    check_int(rename_store(4711, "x", 0), -ENOENT);
+}
+
+TAP_TEST(a_rename_replaces_an_empty_store_only)
+{
+    core_start();
+    uint64_t store = make_committed("a", NULL);
+    uint64_t full = make_committed("b", NULL);
+    uint64_t empty = make_store("c");
+    check_int(rename_store(store, "b", 0), -ENOTEMPTY);
+    check_int(rename_store(store, "c", 0), 0);
+    check(core_find_store(core, empty) == NULL);
+    check_int(core_find_store_name(core, "c")->id, store);
+    check(core_find_store(core, full) != NULL);
+    check_int(rename_store(store, "c", 0), 0);
+}
+
+TAP_TEST(the_version_counts_what_state_shows)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    check_int(core_find_store(core, store)->version, 0);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(core_find_store(core, store)->version, 1);
+    check_int(add_memory(session, "one"), 0);
+    check_int(core_find_store(core, store)->version, 1);
+    check_int(commit(session), 0);
+    check_int(core_find_store(core, store)->version, 2);
+    uint64_t one = must_open(store, LOCK_WISH_RO, P1);
+    must_open(store, LOCK_WISH_RO, P2);
+    check_int(core_find_store(core, store)->version, 3);
+    check_int(of_session(RECORD_SESSION_END, one), 0);
+    check_int(core_find_store(core, store)->version, 3);
+    check_int(count_effects(EFFECT_STATE), 3);
+}
+
+TAP_TEST(a_created_allocation_is_bound_to_the_file_that_creates_it)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    check_int(apply(lock_open_record(store, CORE_KIND_ALLOCATION, LOCK_WISH_RW, P1)), 0);
+    uint64_t file = out.file, session = out.session;
+    struct record bind = {.type = RECORD_FILE_BIND, .file = file, .serial = 4711};
+    check_int(apply(bind), -ENOENT);
+    check_int(add_memory(session, "one"), 0);
+    bind.serial = out.serial;
+    check_int(apply(bind), 0);
+    check_int(core_find_file(core, file)->serial, bind.serial);
+    check_int(apply(bind), -EINVAL);
+    check_int(close_file(file), 0);
+    check_int(last_event(), CORE_EVENT_ABORTED);
+    check(freed(1));
+}
+
+TAP_TEST(attributes_change_one_by_one)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    struct record record = {.type = RECORD_STORE_ATTR,
+                            .store = store,
+                            .flags = CORE_ATTR_MODE | CORE_ATTR_UID,
+                            .mode = 0100700,
+                            .uid = 5,
+                            .gid = 6};
+    check_int(apply(record), 0);
+    check_int(core_find_store(core, store)->mode, 0700);
+    check_int(core_find_store(core, store)->uid, 5);
+    check_int(core_find_store(core, store)->gid, 0);
+    record.flags = 1u << 9;
+    check_int(apply(record), -EINVAL);
+}
+
+/* ---- tickets -------------------------------------------------------------------------------- */
+
+static struct record ticket_record(uint64_t file, uint8_t secret)
+{
+    struct record record = {.type = RECORD_TICKET_ADD, .file = file, .uid = 1000};
+
+    record.bytes16[0] = secret;
+    return record;
+}
+
+static int use_ticket(uint8_t secret, uint32_t uid)
+{
+    struct record record = {.type = RECORD_TICKET_USE, .uid = uid};
+
+    record.bytes16[0] = secret;
+    return apply(record);
+}
+
+TAP_TEST(a_ticket_is_used_once_by_its_uid)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1);
+    check_int(apply(ticket_record(out.file, 1)), 0);
+    check_int(out.count, 1);
+    check_int(use_ticket(1, 1001), -EACCES);
+    check_int(use_ticket(1, 0), -EACCES);
+    check_int(use_ticket(2, 1000), -ESTALE);
+    check_int(use_ticket(1, 1000), 0);
+    check_int(out.ticket.session, session);
+    check_int(out.ticket.count, 1);
+    check(!out.ticket.writable);
+    check_int(use_ticket(1, 1000), -ESTALE);
+    check_int(core_find_store(core, store)->exports, 1);
+}
+
+TAP_TEST(a_ticket_expires)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    must_open(store, LOCK_WISH_RO, P1);
+    check_int(apply(ticket_record(out.file, 1)), 0);
+    check_int(core_next_moment(core, now), now + CORE_TICKET_MS);
+    now += CORE_TICKET_MS;
+    check_int(use_ticket(1, 1000), -ESTALE);
+    check_int(core->tickets.count, 1);
+    check_int(pass(0), 0);
+    check_int(core->tickets.count, 0);
+    check_int(core_next_moment(core, now), UINT64_MAX);
+}
+
+TAP_TEST(a_ticket_ends_with_its_session)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1);
+    uint64_t file = out.file;
+    check_int(apply(ticket_record(file, 1)), 0);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(use_ticket(1, 1000), -ESTALE);
+    check_int(apply(ticket_record(file, 2)), -ESTALE);
+    check_int(apply(ticket_record(open_ctl(store, P1), 2)), -ENOLCK);
+    check_int(apply(ticket_record(4711, 2)), -EBADF);
+}
+
+TAP_TEST(a_writable_ticket_needs_a_writer_and_ends_the_rollback)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    struct record record;
+    must_open(store, LOCK_WISH_RO, P1);
+    record = ticket_record(out.file, 1);
+    record.flags = CORE_TICKET_WRITABLE;
+    check_int(apply(record), -EBADF);
+    check_int(of_session(RECORD_SESSION_END, core_find_file(core, record.file)->session), 0);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    record.file = out.file;
+    check_int(open_file(store, CORE_KIND_LOCK, 0, CORE_OPEN_READ, session, P1), 0);
+    uint64_t reader = out.file;
+    check_int(apply(ticket_record(reader, 9)), 0);
+    check(!core_find_session(core, session)->touched);
+    check_int(apply(record), 0);
+    check(core_find_session(core, session)->touched);
+    record.bytes16[0] = 2;
+    record.file = reader;
+    check_int(apply(record), -EBADF);
+}
+
+TAP_TEST(a_writable_ticket_of_new_memory_keeps_the_rollback)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    struct record record = ticket_record(out.file, 1);
+    record.flags = CORE_TICKET_WRITABLE;
+    check_int(add_memory(session, "new"), 0);
+    record.serial = out.serial;
+    check_int(apply(record), 0);
+    check_int(out.ticket.first, 1);
+    check(!core_find_session(core, session)->touched);
+    check_int(apply((struct record){
+                  .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_STAY}),
+              0);
+    check_int(use_ticket(1, 1000), -ESTALE); /* writable no longer */
+}
+
+TAP_TEST(a_ticket_names_ranks_that_exist_and_have_memory)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    struct record record = ticket_record(out.file, 1);
+    record.offset = 2;
+    check_int(apply(record), -EINVAL);
+    record.offset = 0;
+    record.count = UINT64_MAX;
+    check_int(apply(record), -EINVAL);
+    record.count = 0;
+    record.serial = 4711;
+    check_int(apply(record), -ENOENT);
+    record.serial = 0;
+    check_int(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}), 0);
+    check_int(apply(record), -EINVAL);
+    record.count = 1;
+    check_int(apply(record), 0);
+    check_int(apply(record), -EEXIST);
+}
+
+/* ---- events and bounds ---------------------------------------------------------------------- */
+
+TAP_TEST(the_ring_of_events_overwrites_the_oldest)
+{
+    core_start();
+    make_store("weights");
+    for (int i = 0; i < 20; i++)
+        check_int(rename_store(core_find_store_name(core, i % 2 ? "b" : "weights")->id,
+                               i % 2 ? "weights" : "b", 0),
+                  0);
+    check_int(core->next_event, 22);
+    check(core_find_event(core, 22) == NULL);
+    check(core_find_event(core, 0) == NULL);
+    check(core_find_event(core, 5) == NULL);
+    check_int(core_find_event(core, 6)->seq, 6);
+    check_str(core_find_event(core, 21)->store, "weights");
+}
+
+TAP_TEST(out_of_memory_is_an_event_of_its_session)
+{
+    core_start();
+    uint64_t session = must_open(make_store("weights"), LOCK_WISH_RW, P1);
+    check_int(of_session(RECORD_OUT_OF_MEMORY, session), 0);
+    check_int(last_event(), CORE_EVENT_OUT_OF_MEMORY);
+    check_int(of_session(RECORD_OUT_OF_MEMORY, 4711), -ESTALE);
+}
+
+/* Straight to the core: the mirror's comparison would take its time here. */
+static int apply_fast(struct record record, struct outcome *outcome)
+{
+    struct effect effect;
+    int error;
+
+    record.now_ms = now;
+    error = core_apply(core, &record, outcome);
+    while (core_next_effect(core, &effect))
+        ;
+    return error;
+}
+
+TAP_TEST(too_many_stores_are_enospc)
+{
+    core_start();
+    char name[16];
+    for (unsigned i = 0; i < CORE_MAX_STORES; i++) {
+        snprintf(name, sizeof name, "s%u", i);
+        require(create_store(name) == 0);
+    }
+    check_int(create_store("more"), -ENOSPC);
+}
+
+TAP_TEST(too_many_tickets_are_enospc)
+{
+    core_start();
+    struct outcome outcome;
+    make_committed("weights", NULL);
+    must_open(core_find_store_name(core, "weights")->id, LOCK_WISH_RO, P1);
+    struct record record = ticket_record(out.file, 0);
+    for (unsigned i = 0; i < CORE_MAX_TICKETS; i++) {
+        record.bytes16[1] = (uint8_t)i;
+        record.bytes16[2] = (uint8_t)(i >> 8);
+        require(apply_fast(record, &outcome) == 0);
+    }
+    record.bytes16[3] = 1;
+    check_int(apply_fast(record, &outcome), -ENOSPC);
+}
+
+TAP_TEST(too_many_waiters_are_enospc)
+{
+    core_start();
+    struct outcome outcome;
+    uint64_t store = make_store("weights");
+    struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
+    for (unsigned i = 0; i < LOCK_MAX_WAITERS; i++)
+        require(apply_fast(record, &outcome) == 0);
+    check_int(apply_fast(record, &outcome), -ENOSPC);
+    check_int(outcome.waiter, 0);
+}
+
+TAP_TEST(too_many_sessions_are_enospc_and_leave_no_file)
+{
+    core_start();
+    struct outcome outcome;
+    uint64_t store = make_committed("weights", NULL);
+    struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RO, P1);
+    for (unsigned i = 0; i < LOCK_MAX_SESSIONS; i++)
+        require(apply_fast(record, &outcome) == 0);
+    size_t files = core->files.count;
+    uint64_t next_id = core->next_id;
+    check_int(apply_fast(record, &outcome), -ENOSPC);
+    check_int(core->files.count, files);
+    check_int(core->next_id, next_id);
+}
+
+TAP_TEST(too_many_files_are_enfile)
+{
+    core_start();
+    struct outcome outcome;
+    uint64_t store = make_store("weights");
+    struct record record = {.type = RECORD_FILE_OPEN, .store = store, .kind = CORE_KIND_CTL};
+    for (unsigned i = 0; i < CORE_MAX_FILES; i++)
+        require(apply_fast(record, &outcome) == 0);
+    check_int(apply_fast(record, &outcome), -ENFILE);
+    check_int(apply_fast(lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1), &outcome),
+              -ENFILE);
+    check_int(state(store), LOCK_STATE_EMPTY);
+}
+
+TAP_TEST(unknown_records_and_kinds_are_einval)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    check_int(core_apply(core, &(struct record){.type = RECORD_TYPE_COUNT}, NULL), -EINVAL);
+    check_int(core_apply(core, &(struct record){.type = 0}, NULL), -EINVAL);
+    check_int(open_file(store, CORE_KIND_NONE, 0, 0, 0, P1), -EINVAL);
+    check_int(open_file(store, CORE_KIND_ENTRY + 1, 0, 0, 0, P1), -EINVAL);
+    check_int(open_file(4711, CORE_KIND_CTL, 0, 0, 0, P1), -ENOENT);
+    check_int(open_file(0, CORE_KIND_PSEUDO, 3, CORE_OPEN_READ, 0, P1), 0);
+    check_int(apply(lock_open_record(store, CORE_KIND_CTL, LOCK_WISH_RO, P1)), -EINVAL);
+    check_int(apply(lock_open_record(store, CORE_KIND_LOCK, 7, P1)), -EINVAL);
+    check_int(apply(lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_AUTO, P1)), -EINVAL);
+    check_int(apply(lock_open_record(4711, CORE_KIND_LOCK, LOCK_WISH_RO, P1)), -ENOENT);
+}
+
+TAP_TEST(every_record_has_a_name)
+{
+    for (int type = RECORD_STORE_CREATE; type < RECORD_TYPE_COUNT; type++)
+        check(strcmp(record_type_name((enum record_type)type), "unknown") != 0);
+    check_str(record_type_name(RECORD_COMMIT), "commit");
+    check_str(record_type_name((enum record_type)0), "unknown");
+}
