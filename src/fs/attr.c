@@ -52,7 +52,8 @@ static int find_session(fuse_req_t req, const struct node *node, const struct fu
     return fs_find_writer(req, node->store->id, session);
 }
 
-static void reply_resized(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_resized(struct fs_request *request, int error,
+                          const struct service_answer *answer)
 {
     (void)answer;
     if (error)

@@ -18,7 +18,8 @@ static void reply_all_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, request->bytes);
 }
 
-/* The session that the file joined when it was opened, else the one the caller is a member of now. */
+/* The session that the file joined when it was opened, else the one the caller is a member of now.
+ */
 static int find_session(fuse_req_t req, const struct node *node, uint64_t fh, uint64_t *session)
 {
     int error = service_file_writer(fs_of(req)->service, fh, session);
@@ -97,8 +98,8 @@ static void write_abort(fuse_req_t req, const struct node *node, const char *fro
         fuse_reply_write(req, size);
 }
 
-/* Bytes of a document, in the order in which they come; APPLY takes them, closing drops them. Only a
- * writer's handle gathers, so nobody fills the memory from outside. */
+/* Bytes of a document, in the order in which they come; APPLY takes them, closing drops them. Only
+ * a writer's handle gathers, so nobody fills the memory from outside. */
 static void write_ctl(fuse_req_t req, const struct node *node, const char *from, size_t size,
                       uint64_t fh)
 {

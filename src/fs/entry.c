@@ -25,7 +25,8 @@ static int put_value(struct fs *fs, uint64_t session, const struct layout_entry 
 }
 
 /* Begins a new value as a copy of the present one. */
-static int start_gathering(struct fs *fs, struct fs_handle *handle, const struct layout_entry *entry)
+static int start_gathering(struct fs *fs, struct fs_handle *handle,
+                           const struct layout_entry *entry)
 {
     if (handle->has_gathered)
         return 0;
@@ -119,8 +120,9 @@ int fs_entry_put(struct fs *fs, uint64_t fh)
     if (!error && node_find(fs->core, handle->node, &node))
         error = -ESTALE;
     if (!error)
-        error = put_value(fs, session, node.entry, handle->gathered ? handle->gathered : (uint8_t *)"",
-                          handle->gathered_bytes);
+        error =
+            put_value(fs, session, node.entry, handle->gathered ? handle->gathered : (uint8_t *)"",
+                      handle->gathered_bytes);
     if (!error)
         handle->dirty = false;
     return error;

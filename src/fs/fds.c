@@ -68,16 +68,16 @@ static void warn(struct connection *connection, const char *what)
                     connection->fs->options.mountpoint, connection->pid, connection->uid, what);
 }
 
-/* ---- sending ---------------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------------------
+ */
 
 struct message {
     struct gmsfs_fds_header header;
     struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
 };
 
-_Static_assert(sizeof(struct message) ==
-                   sizeof(struct gmsfs_fds_header) +
-                       GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
+_Static_assert(sizeof(struct message) == sizeof(struct gmsfs_fds_header) +
+                                             GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
                "a message has no padding");
 
 static int send_message(int fd, struct message *message, const int *descriptors)
@@ -110,7 +110,8 @@ static int send_error(struct connection *connection, int error)
     return send_message(connection->watch.fd, &message, NULL);
 }
 
-/* The next message of the ticket. Whatever is wrong with the session is told, and ends the transfer. */
+/* The next message of the ticket. Whatever is wrong with the session is told, and ends the
+ * transfer. */
 static int send_batch(struct connection *connection)
 {
     struct fs *fs = connection->fs;
@@ -122,9 +123,9 @@ static int send_batch(struct connection *connection)
         .version = GMSFS_ABI_VERSION, .count = count, .remaining = left - count};
     for (uint32_t i = 0; i < count; i++) {
         struct service_descriptor descriptor;
-        int error = service_get_descriptor(fs->service, &connection->ticket,
-                                           connection->ticket.first + connection->sent + i,
-                                           &descriptor);
+        int error =
+            service_get_descriptor(fs->service, &connection->ticket,
+                                   connection->ticket.first + connection->sent + i, &descriptor);
         if (error)
             return send_error(connection, error);
         descriptors[i] = descriptor.fd;
@@ -173,7 +174,8 @@ static bool go_on(struct connection *connection)
     return true;
 }
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------
+ */
 
 static void redeem(struct connection *connection, const struct gmsfs_fds_request *request)
 {
@@ -213,7 +215,8 @@ static void unmount(struct connection *connection)
     fs->host.request_unmount(fs->host.context);
 }
 
-/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken. */
+/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken.
+ */
 static int receive(int fd, struct gmsfs_fds_request *request)
 {
     uint8_t bytes[sizeof *request * 2] = {0};
@@ -264,7 +267,8 @@ static void on_ready(struct fs_watch *watch, uint32_t events)
         redeem(connection, &request);
 }
 
-/* ---- connections ------------------------------------------------------------------------------ */
+/* ---- connections ------------------------------------------------------------------------------
+ */
 
 /* All places are taken: the user with the most connections gives up the one idle for longest. */
 static void make_place(struct fs *fs)
@@ -355,7 +359,8 @@ int fs_set_listener(struct fs *fs, int listen_fd)
     return error;
 }
 
-/* A connection that waits for its client makes no progress; one that is starved has a second try. */
+/* A connection that waits for its client makes no progress; one that is starved has a second try.
+ */
 void fs_fds_tick(struct fs *fs)
 {
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {

@@ -17,8 +17,8 @@ static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t o
 {
     struct fs_request *request = fs_request_new(req, reply_read, 0);
     if (request)
-        fs_request_submitted(request, service_read(fs_of(req)->service, fh, size, offset,
-                                                   &request->service));
+        fs_request_submitted(
+            request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
 }
 
 void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
@@ -43,7 +43,8 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
     }
 }
 
-static void reply_written(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_written(struct fs_request *request, int error,
+                          const struct service_answer *answer)
 {
     if (error)
         fs_reply_error(request->req, error);
@@ -103,8 +104,8 @@ void fs_op_fsync(fuse_req_t req, fuse_ino_t id, int datasync, struct fuse_file_i
     case NODE_ALLOCATION: {
         struct fs_request *request = fs_request_new(req, fs_reply_done, 0);
         if (request)
-            fs_request_submitted(request, service_sync(fs_of(req)->service, info->fh,
-                                                       &request->service));
+            fs_request_submitted(request,
+                                 service_sync(fs_of(req)->service, info->fh, &request->service));
         break;
     }
     default:

@@ -4,8 +4,8 @@
  *
  * For src/fs/<name>.c alone. Two kinds of objects stand beside the service's state: a request that
  * is not answered yet (struct fs_request), and what an open file needs here and nowhere else
- * (struct fs_handle: a text that is being read, a poll, gathered bytes). A handle is made when it is
- * first needed, and found by the fh that the kernel knows, which is the core's file id.
+ * (struct fs_handle: a text that is being read, a poll, gathered bytes). A handle is made when it
+ * is first needed, and found by the fh that the kernel knows, which is the core's file id.
  */
 #ifndef GMSFS_FS_FS_INTERNAL_H
 #define GMSFS_FS_FS_INTERNAL_H
@@ -15,23 +15,21 @@
 
 #include <fuse_lowlevel.h>
 
-/* <fcntl.h> has a macro of this name for share locks of MS-DOS; ours is an enumerator. */
-#undef LOCK_RW
-
 /* Requests taken from the kernel before the loop looks at anything else. */
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_SPARE_BUFFERS     8u
 /* Texts that are being read and documents that are being gathered, of all files; beyond: ENOMEM */
-#define FS_MAX_TEXT_BYTES      (4ull << 30)
-#define FS_MAX_GATHERED_BYTES  (2ull * SERVICE_MAX_BULK_BYTES)
-#define FS_MAX_DIRS            65536u /* open directories; beyond: ENFILE */
-#define FS_MAX_WARNINGS        5u     /* about bad clients, between two ticks */
-#define FS_MAX_CONNECTIONS     1024u
-#define FS_STALL_MS            30000u /* a client that does not read its descriptors is dropped */
-#define FS_MESSAGES_PER_TURN   16u
-#define FS_ACCEPTS_PER_TURN    16u
+#define FS_MAX_TEXT_BYTES     (4ull << 30)
+#define FS_MAX_GATHERED_BYTES (2ull * SERVICE_MAX_BULK_BYTES)
+#define FS_MAX_DIRS           65536u /* open directories; beyond: ENFILE */
+#define FS_MAX_WARNINGS       5u     /* about bad clients, between two ticks */
+#define FS_MAX_CONNECTIONS    1024u
+#define FS_STALL_MS           30000u /* a client that does not read its descriptors is dropped */
+#define FS_MESSAGES_PER_TURN  16u
+#define FS_ACCEPTS_PER_TURN   16u
 
-/* ---- handles (handle.c) ----------------------------------------------------------------------- */
+/* ---- handles (handle.c) -----------------------------------------------------------------------
+ */
 
 struct fs_handle {
     uint64_t id;   /* fh; first for idvec */
@@ -39,15 +37,15 @@ struct fs_handle {
     uint8_t *text; /* what is being read */
     size_t text_bytes, text_at;
     bool has_text;
-    uint64_t position;  /* events: the next one */
-    uint64_t version;   /* state: as last read */
+    uint64_t position; /* events: the next one */
+    uint64_t version;  /* state: as last read */
     bool has_version;
     uint8_t *gathered; /* ctl: a document; entry: its new value */
     size_t gathered_bytes, gathered_room;
     bool has_gathered, dirty; /* entry: there is a new value; it differs from the stored one */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of those with a poll */
-    char *last_name; /* metadata directory: the key last listed */
+    char *last_name;                          /* metadata directory: the key last listed */
     size_t last_bytes;
     uint64_t last_offset; /* and the offset behind it */
 };
@@ -92,7 +90,8 @@ uint8_t *fs_handle_take_gathered(struct fs *fs, struct fs_handle *handle, size_t
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
 void fs_handles_free(struct fs *fs);
 
-/* ---- requests (request.c) --------------------------------------------------------------------- */
+/* ---- requests (request.c) ---------------------------------------------------------------------
+ */
 
 /* The one way in which a request is answered later: the service calls done, done calls `reply` with
  * the request still there, and frees it. `reply` answers in any case. */
@@ -111,9 +110,9 @@ struct fs_request {
     void *buffer;   /* write: the stolen buffer of the request */
     bool is_stolen; /* `buffer` is one of the session's size */
     char name[256];
-    struct fuse_file_info info;      /* open, create */
-    struct service_export export;    /* EXPORT, ACQUIRE */
-    _Alignas(16) uint8_t payload[];  /* ioctl: the argument, zero-extended */
+    struct fuse_file_info info;     /* open, create */
+    struct service_export export;   /* EXPORT, ACQUIRE */
+    _Alignas(16) uint8_t payload[]; /* ioctl: the argument, zero-extended */
 };
 
 typedef void (*fs_reply)(struct fs_request *request, int error,
@@ -156,7 +155,8 @@ int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations -------------------------------------------------------------------------------
+ */
 
 /* dir.c, rename.c */
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -207,7 +207,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argume
 void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll);
 
-/* ---- files of one kind ------------------------------------------------------------------------ */
+/* ---- files of one kind ------------------------------------------------------------------------
+ */
 
 /* entry.c: the value of a metadata entry that is open */
 void fs_entry_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);

@@ -46,7 +46,7 @@ static void reply_error_only(struct fs_request *request, int error,
 static const struct layout *get_seen(const struct fs *fs, const struct core_store *store,
                                      const struct core_session *session)
 {
-    if (session && session->mode == LOCK_RW)
+    if (session && session->mode == LOCK_MODE_RW)
         return core_get_layout(fs->core, store);
     return store->committed;
 }
@@ -81,7 +81,7 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .abi_version = GMSFS_ABI_VERSION,
     };
     for (size_t i = 0; i < store->lock.session_count; i++)
-        info->readers += store->lock.sessions[i].mode == LOCK_RO;
+        info->readers += store->lock.sessions[i].mode == LOCK_MODE_RO;
     memcpy(info->store_id, store->uuid, sizeof info->store_id);
     memcpy(info->device_uuid, device.uuid, sizeof info->device_uuid);
     memcpy(info->group, store->group, sizeof info->group);
@@ -112,8 +112,8 @@ static void do_join(struct fs_request *request, const struct core_file *file)
 static void do_release(struct fs_request *request, const struct core_file *file)
 {
     request->reply = reply_error_only;
-    fs_request_submitted(
-        request, service_release(request->fs->service, file->id, &request->service));
+    fs_request_submitted(request,
+                         service_release(request->fs->service, file->id, &request->service));
 }
 
 static void do_free(struct fs_request *request, const struct core_file *file)
@@ -142,7 +142,8 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
     finish_now(request, error, 0);
 }
 
-/* ---- metadata --------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------------
+ */
 
 static int check_sizes(const struct gmsfs_ioc_metadata *data, bool has_value)
 {
@@ -220,7 +221,8 @@ static void do_get(struct fs_request *request, const struct core_file *file)
     finish_now(request, error, size);
 }
 
-/* ---- dispatch --------------------------------------------------------------------------------- */
+/* ---- dispatch ---------------------------------------------------------------------------------
+ */
 
 /* Kinds of files that a command is known on. */
 #define ON(kind)   (1u << (kind))

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ACQUIRE ---------------------------------------------------------------------------------- */
+/* ---- ACQUIRE ----------------------------------------------------------------------------------
+ */
 
 /* The grant could not be delivered: the client was interrupted and will ask again. */
 static void undo_acquire(struct fs *fs, uint64_t file)
@@ -37,7 +38,7 @@ static void reply_acquired(struct fs_request *request)
     memcpy(acquire->token, session->token, sizeof acquire->token);
     memcpy(acquire->store_id, store->uuid, sizeof acquire->store_id);
     memset(acquire->layout_hash, 0, sizeof acquire->layout_hash);
-    if (session->mode == LOCK_RO)
+    if (session->mode == LOCK_MODE_RO)
         memcpy(acquire->layout_hash, store->hash, sizeof acquire->layout_hash);
     if (ioctl_answer(request, sizeof *acquire) == -ENOENT)
         undo_acquire(fs, request->file);
@@ -122,7 +123,8 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         request, service_acquire(fs->service, file->id, &acquire, &caller, &request->service));
 }
 
-/* ---- ALLOC ------------------------------------------------------------------------------------ */
+/* ---- ALLOC ------------------------------------------------------------------------------------
+ */
 
 static void on_allocated(struct fs_request *request, int error, const struct service_answer *answer)
 {
@@ -174,7 +176,8 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     fs_request_submitted(request, service_alloc(fs->service, session, &alloc, &request->service));
 }
 
-/* ---- EXPORT ----------------------------------------------------------------------------------- */
+/* ---- EXPORT -----------------------------------------------------------------------------------
+ */
 
 static void on_exported(struct fs_request *request, int error, const struct service_answer *answer)
 {
@@ -209,7 +212,8 @@ void ioctl_export(struct fs_request *request, const struct core_file *file)
                                                  &request->export, &request->service));
 }
 
-/* ---- COMMIT, ABORT, APPLY --------------------------------------------------------------------- */
+/* ---- COMMIT, ABORT, APPLY ---------------------------------------------------------------------
+ */
 
 static void on_committed(struct fs_request *request, int error, const struct service_answer *answer)
 {
@@ -293,6 +297,6 @@ void ioctl_apply(struct fs_request *request, const struct core_file *file)
         fs_request_finish(request, -EINVAL, &answer);
         return;
     }
-    fs_request_submitted(request, service_apply(fs->service, session, document, bytes,
-                                                &request->service));
+    fs_request_submitted(request,
+                         service_apply(fs->service, session, document, bytes, &request->service));
 }

@@ -85,7 +85,7 @@ static uint64_t count_readers(const struct lock *lock)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < lock->session_count; i++)
-        count += lock->sessions[i].mode == LOCK_RO;
+        count += lock->sessions[i].mode == LOCK_MODE_RO;
     return count;
 }
 

@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define KIND_BITS       8
-#define BLOCK_BYTES     512u
-#define TRANSFER_BYTES  (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
-#define MODE_OF_TOP     0755u
-#define MODE_OF_SOCKET  0666u
+#define KIND_BITS      8
+#define BLOCK_BYTES    512u
+#define TRANSFER_BYTES (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
+#define MODE_OF_TOP    0755u
+#define MODE_OF_SOCKET 0666u
 
 static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_ROOT] = {NULL, NODE_NONE, 0, S_IFDIR, CORE_KIND_NONE},

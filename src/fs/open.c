@@ -101,13 +101,14 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct service_open open = describe(&node, info->flags);
     fs_get_caller(req, open.kind != CORE_KIND_PSEUDO, &caller);
     if (fs_request_may_wait(request))
-        fs_request_submitted(request,
-                             service_open(fs->service, &open, &caller, &request->service));
+        fs_request_submitted(request, service_open(fs->service, &open, &caller, &request->service));
 }
 
-/* ---- creating --------------------------------------------------------------------------------- */
+/* ---- creating ---------------------------------------------------------------------------------
+ */
 
-static void reply_created(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_created(struct fs_request *request, int error,
+                          const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     struct fuse_entry_param entry;
@@ -118,8 +119,7 @@ static void reply_created(struct fs_request *request, int error, const struct se
     }
     /* The file knows the serial: the name may be another's by now. */
     const struct core_file *file = core_find_file(fs->core, answer->file);
-    enum node_kind kind =
-        file && file->kind == CORE_KIND_ENTRY ? NODE_ENTRY : NODE_ALLOCATION;
+    enum node_kind kind = file && file->kind == CORE_KIND_ENTRY ? NODE_ENTRY : NODE_ALLOCATION;
     if (!file || node_find(fs->core, node_make_id(kind, file->serial), &node)) {
         undo(fs, answer->file);
         fs_reply_error(request->req, -ENOENT);
@@ -143,7 +143,8 @@ static int create_entry(struct fs_request *request, const struct node *directory
         return size;
     int error = service_find_writer(fs->service, directory->store->id, caller, &session);
     if (!error)
-        error = service_entry_put(fs->service, session, key, (size_t)size, LAYOUT_UNBOUND, 0, "", 0);
+        error =
+            service_entry_put(fs->service, session, key, (size_t)size, LAYOUT_UNBOUND, 0, "", 0);
     if (error)
         return error;
     const struct core_store *store = core_find_store(fs->core, open->store);
@@ -190,7 +191,8 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     fs_request_submitted(request, error);
 }
 
-/* ---- closing ---------------------------------------------------------------------------------- */
+/* ---- closing ----------------------------------------------------------------------------------
+ */
 
 void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 {

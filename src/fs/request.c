@@ -2,11 +2,11 @@
 /*
  * request - a request of the kernel that is answered, now or later
  *
- * libfuse frees a fuse_req_t with its answer, so each gets exactly one, and every error goes through
- * fs_reply_error. The interrupt function runs inside libfuse's handling of INTERRUPT and may answer
- * the request there; it must not be called by its own registration, where libfuse would use the
- * request after the answer: hence the look at fuse_req_interrupted first (one thread: nothing can
- * come between).
+ * libfuse frees a fuse_req_t with its answer, so each gets exactly one, and every error goes
+ * through fs_reply_error. The interrupt function runs inside libfuse's handling of INTERRUPT and
+ * may answer the request there; it must not be called by its own registration, where libfuse would
+ * use the request after the answer: hence the look at fuse_req_interrupted first (one thread:
+ * nothing can come between).
  */
 #include "fs/fs_internal.h"
 

@@ -51,8 +51,8 @@ static void write_row(FILE *out, const char *id, const char *mode, const char *s
     char name[4 * CORE_COMM_BYTES + 1], since[32];
     escape_comm(comm, name);
     write_time(since_ms, since);
-    fprintf(out, "%s %s %s %llu %u %s %s %llu\n", id, mode, status,
-            (unsigned long long)process.pid, uid, name, since, (unsigned long long)files);
+    fprintf(out, "%s %s %s %llu %u %s %s %llu\n", id, mode, status, (unsigned long long)process.pid,
+            uid, name, since, (unsigned long long)files);
 }
 
 static const char *wish_name(enum lock_wish wish)
@@ -73,12 +73,11 @@ static void write_sessions(const struct core *core, const struct core_store *sto
 {
     char id[24];
     for (size_t i = 0; i < store->lock.session_count; i++) {
-        const struct core_session *session =
-            core_find_session(core, store->lock.sessions[i].id);
+        const struct core_session *session = core_find_session(core, store->lock.sessions[i].id);
         if (!session)
             continue;
         snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
-        write_row(out, id, session->mode == LOCK_RW ? "RW" : "RO", "held", session->owner,
+        write_row(out, id, session->mode == LOCK_MODE_RW ? "RW" : "RO", "held", session->owner,
                   session->uid, session->comm, session->since_ms, session->files);
     }
     for (size_t i = 0; i < store->lock.waiter_count; i++) {

@@ -75,12 +75,11 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "name", make_string(info.name)) != 0;
     failed |= json_object_set_new(object, "backend", make_string(info.backend)) != 0;
     failed |= json_object_set_new(object, "health", json_string("ok")) != 0;
-    failed |= json_object_set_new(object, "granularity_bytes",
-                                  make_number(info.granularity_bytes)) != 0;
+    failed |=
+        json_object_set_new(object, "granularity_bytes", make_number(info.granularity_bytes)) != 0;
     failed |= json_object_set_new(object, "total_bytes", make_number(info.total_bytes)) != 0;
     failed |= json_object_set_new(object, "used_bytes", make_number(info.used_bytes)) != 0;
-    failed |= json_object_set_new(object, "freeing_bytes",
-                                  make_number(numbers.freeing_bytes)) != 0;
+    failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
     failed |= json_object_set_new(object, "reserved_bytes", make_number(0)) != 0;
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
     return finish(object, failed, JSON_INDENT(2), text);
@@ -90,7 +89,7 @@ static size_t count_readers(const struct core_store *store)
 {
     size_t count = 0;
     for (size_t i = 0; i < store->lock.session_count; i++)
-        count += store->lock.sessions[i].mode == LOCK_RO;
+        count += store->lock.sessions[i].mode == LOCK_MODE_RO;
     return count;
 }
 
@@ -112,15 +111,16 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
                                   make_number(lock_count_waiting_writers(&store->lock))) != 0;
     failed |= json_object_set_new(object, "allocations",
                                   make_number(layout_count_allocations(layout))) != 0;
-    failed |= json_object_set_new(object, "entries", make_number(layout_count_entries(layout))) != 0;
+    failed |=
+        json_object_set_new(object, "entries", make_number(layout_count_entries(layout))) != 0;
     failed |= json_object_set_new(object, "bytes", make_number(layout_total_bytes(layout))) != 0;
-    failed |= json_object_set_new(object, "entry_bytes",
-                                  make_number(layout_entry_bytes(layout))) != 0;
+    failed |=
+        json_object_set_new(object, "entry_bytes", make_number(layout_entry_bytes(layout))) != 0;
     failed |= json_object_set_new(object, "layout_hash",
                                   has_hash ? make_hex(store->hash) : json_null()) != 0;
     failed |= json_object_set_new(object, "generation", make_number(store->generation)) != 0;
-    failed |= json_object_set_new(object, "group",
-                                  has_group ? make_hex(store->group) : json_null()) != 0;
+    failed |=
+        json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);

@@ -47,8 +47,8 @@ static int get_aligned(const struct fs *fs, const struct node *node, char value[
 
 static int get_bound(const struct fs *fs, const struct node *node, char value[256])
 {
-    const struct layout_allocation *allocation = layout_find_slot(
-        core_get_layout(fs->core, node->store), node->entry->slot, NULL);
+    const struct layout_allocation *allocation =
+        layout_find_slot(core_get_layout(fs->core, node->store), node->entry->slot, NULL);
     if (node->entry->slot == LAYOUT_UNBOUND || !allocation)
         return -ENODATA;
     return snprintf(value, 256, "%s", allocation->name);
@@ -66,8 +66,8 @@ static int set_tag(struct fs *fs, uint64_t session, const struct node *node, con
 }
 
 /* Puts the entry again as it is, bound elsewhere. */
-static int put_bound(struct fs *fs, uint64_t session, const struct layout_entry *entry, uint64_t slot,
-                     uint64_t offset)
+static int put_bound(struct fs *fs, uint64_t session, const struct layout_entry *entry,
+                     uint64_t slot, uint64_t offset)
 {
     char key[NAME_MAX_BYTES];
     size_t key_bytes = entry->key_bytes, bytes = entry->value_bytes;

@@ -21,18 +21,19 @@ struct mode_rule {
 };
 
 static const struct mode_rule mode_rules[] = {
-    [LOCK_RO] = {.excludes = MODE_BIT(LOCK_RW),
-                 .gives_way_to = MODE_BIT(LOCK_RW),
-                 .needs_committed = true,
-                 .state = LOCK_STATE_RO},
-    [LOCK_RW] = {.excludes = MODE_BIT(LOCK_RO) | MODE_BIT(LOCK_RW), .state = LOCK_STATE_RW},
+    [LOCK_MODE_RO] = {.excludes = MODE_BIT(LOCK_MODE_RW),
+                      .gives_way_to = MODE_BIT(LOCK_MODE_RW),
+                      .needs_committed = true,
+                      .state = LOCK_STATE_RO},
+    [LOCK_MODE_RW] = {.excludes = MODE_BIT(LOCK_MODE_RO) | MODE_BIT(LOCK_MODE_RW),
+                      .state = LOCK_STATE_RW},
 };
 
 /* The mode that a wish stands for, by whether a layout is committed. */
 static const enum lock_mode wish_modes[][2] = {
-    [LOCK_WISH_RO] = {LOCK_RO, LOCK_RO},
-    [LOCK_WISH_RW] = {LOCK_RW, LOCK_RW},
-    [LOCK_WISH_AUTO] = {LOCK_RW, LOCK_RO},
+    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO},
+    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW},
+    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RO},
 };
 
 #define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
@@ -103,7 +104,7 @@ static struct view view_at(const struct lock *lock, uint64_t now_ms)
 
 static bool mode_excluded_by(enum lock_mode mode, unsigned held)
 {
-    for (size_t other = LOCK_RO; other < MODE_COUNT; other++) {
+    for (size_t other = LOCK_MODE_RO; other < MODE_COUNT; other++) {
         if ((held & MODE_BIT(other)) && modes_exclude(mode, (enum lock_mode)other))
             return true;
     }
@@ -204,7 +205,7 @@ enum lock_state lock_get_state(const struct lock *lock)
 {
     unsigned held = held_modes(lock);
 
-    for (size_t mode = MODE_COUNT - 1; mode >= LOCK_RO; mode--) {
+    for (size_t mode = MODE_COUNT - 1; mode >= LOCK_MODE_RO; mode--) {
         if (held & MODE_BIT(mode))
             return mode_rules[mode].state;
     }
@@ -218,7 +219,7 @@ size_t lock_count_waiting_writers(const struct lock *lock)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_is_active(waiter) && waiter_mode(lock, waiter) == LOCK_RW)
+        if (waiter_is_active(waiter) && waiter_mode(lock, waiter) == LOCK_MODE_RW)
             count++;
     }
     return count;
@@ -230,13 +231,13 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
     enum lock_mode mode = wish_mode(lock->committed, wish);
 
     if (!mode_fits(&view, mode))
-        return LOCK_NONE;
+        return LOCK_MODE_NONE;
     /* A waiter that time has just made grantable is not overtaken by one that would shut it out.
      * One of a mode that goes along loses nothing: it is granted in the same round. */
     for (size_t i = find_fitting(lock, &view, 0); i < lock->waiter_count;
          i = find_fitting(lock, &view, i + 1)) {
         if (modes_exclude(mode, waiter_mode(lock, &lock->waiters[i])))
-            return LOCK_NONE;
+            return LOCK_MODE_NONE;
     }
     return mode;
 }
@@ -246,7 +247,7 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
     void *sessions = lock->sessions;
     int err;
 
-    assert(mode > LOCK_NONE && (size_t)mode < MODE_COUNT);
+    assert(mode > LOCK_MODE_NONE && (size_t)mode < MODE_COUNT);
     assert(!mode_excluded_by(mode, held_modes(lock)));
     assert(!lock_find_session(lock, session_id));
     err = make_room(&sessions, &lock->session_room, lock->session_count, LOCK_MAX_SESSIONS,
@@ -314,10 +315,10 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
 
     if (i == lock->session_count)
         return -ENOENT;
-    if (lock->sessions[i].mode != LOCK_RW || (stay != LOCK_NONE && stay != LOCK_RO))
+    if (lock->sessions[i].mode != LOCK_MODE_RW || (stay != LOCK_MODE_NONE && stay != LOCK_MODE_RO))
         return -EINVAL;
     lock->committed = true;
-    if (stay == LOCK_NONE)
+    if (stay == LOCK_MODE_NONE)
         return lock_remove_session(lock, session_id, now_ms);
     /* Who stays on as a reader has released the writer's lock all the same. */
     lock->sessions[i].mode = stay;
@@ -401,7 +402,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
     struct view view = view_at(lock, now_ms);
     struct view patient_gone = {.held = view.held, .committed = view.committed};
 
-    for (size_t mode = LOCK_RO; mode < MODE_COUNT; mode++) {
+    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++) {
         unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;
         bool waits = false;
         uint64_t end_ms = 0;

@@ -28,9 +28,9 @@ enum lock_wish {
 };
 
 enum lock_mode {
-    LOCK_NONE = 0,
-    LOCK_RO = 1,
-    LOCK_RW = 2,
+    LOCK_MODE_NONE = 0,
+    LOCK_MODE_RO = 1,
+    LOCK_MODE_RW = 2,
 };
 
 enum lock_state { /* derived, never stored; values equal enum gmsfs_state */
@@ -71,7 +71,7 @@ enum lock_state lock_get_state(const struct lock *lock);
 /* Active waiters that hold readers off or would if patient: RW, and AUTO while nothing committed */
 size_t lock_count_waiting_writers(const struct lock *lock);
 
-/* What a wish would be granted right now, waiting writers considered; LOCK_NONE: it must wait.
+/* What a wish would be granted right now, waiting writers considered; LOCK_MODE_NONE: it must wait.
  * It overtakes no active waiter that could be granted now and that it would shut out. */
 enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms);
 
@@ -94,8 +94,9 @@ bool lock_next_grant(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_
 /* Removes a session; restarts the patience of the waiting writers. -ENOENT if unknown */
 int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms);
 
-/* A committing writer: LOCK_NONE ends its session, LOCK_RO keeps it as a reader. Sets committed;
- * either is a release and restarts the patience. -ENOENT if unknown, -EINVAL if not a writer */
+/* A committing writer: LOCK_MODE_NONE ends its session, LOCK_MODE_RO keeps it as a reader. Sets
+ * committed; either is a release and restarts the patience. -ENOENT if unknown, -EINVAL if not a
+ * writer */
 int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uint64_t now_ms);
 
 void lock_set_committed(struct lock *lock, bool committed);

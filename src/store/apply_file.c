@@ -51,7 +51,7 @@ static int check_session(const struct core *core, const struct record *record)
     if (!session || session->store != record->store)
         return -ESTALE;
     /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
-    if (session->mode == LOCK_RO && (record->flags & CORE_OPEN_WRITE) &&
+    if (session->mode == LOCK_MODE_RO && (record->flags & CORE_OPEN_WRITE) &&
         (record->kind == CORE_KIND_LOCK || record->kind == CORE_KIND_ALLOCATION))
         return -EDEADLK;
     return 0;
@@ -201,7 +201,7 @@ int apply_join(struct apply *apply)
     found = core_find_token(core, apply->record->bytes16);
     if (!found || found->store != file->store)
         return -ESTALE;
-    if (found->mode == LOCK_RW && !(file->flags & CORE_OPEN_WRITE))
+    if (found->mode == LOCK_MODE_RW && !(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
     session = core_session(core, found->id);
     kept = apply_find_file_waiter(core, file->id);

@@ -16,7 +16,7 @@ int apply_change_begin(struct apply *apply, bool aside, struct change *change)
 
     if (!session)
         return -ESTALE;
-    if (session->mode != LOCK_RW)
+    if (session->mode != LOCK_MODE_RW)
         return -ENOLCK;
     store = core_store(apply->core, session->store);
     *change = (struct change){.session = session, .store = store, .layout = store->working};

@@ -182,9 +182,9 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     if (kept && may_wait && kept->wish == wish)
         return resume_waiter(apply, asking, kept);
     mode = lock_would_grant(&store->lock, wish, record->now_ms);
-    if (mode == LOCK_NONE && !may_wait)
+    if (mode == LOCK_MODE_NONE && !may_wait)
         return -EAGAIN;
-    if (mode == LOCK_NONE)
+    if (mode == LOCK_MODE_NONE)
         error = add_waiter(apply, asking);
     else
         error = apply_grant(apply, asking, mode, &apply->out->session, &apply->out->file);
@@ -240,7 +240,7 @@ static bool waits_for_itself(const struct core *core, const struct record *recor
         return false;
     return core_find_membership(core, store->id, &record->process, 1) &&
            lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==
-               LOCK_NONE;
+               LOCK_MODE_NONE;
 }
 
 int apply_lock_open(struct apply *apply)

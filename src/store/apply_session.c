@@ -52,8 +52,8 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     file->session = session->id;
     core->next_session++;
     idvec_append(&core->sessions, session);
-    *(mode == LOCK_RW ? &store->grants_rw : &store->grants_ro) += 1;
-    core_add_event(apply, mode == LOCK_RW ? CORE_EVENT_RW_CONNECTED : CORE_EVENT_RO_CONNECTED,
+    *(mode == LOCK_MODE_RW ? &store->grants_rw : &store->grants_ro) += 1;
+    core_add_event(apply, mode == LOCK_MODE_RW ? CORE_EVENT_RW_CONNECTED : CORE_EVENT_RO_CONNECTED,
                    store, session);
     *session_id = session->id;
     *file_id = file->id;
@@ -93,7 +93,7 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
 
     if (revoked)
         core_add_event(apply, CORE_EVENT_REVOKED, store, session);
-    if (session->mode == LOCK_RW)
+    if (session->mode == LOCK_MODE_RW)
         kept = abort_writer(apply, store, session);
     else
         core_add_event(apply, CORE_EVENT_RO_DISCONNECTED, store, session);
@@ -124,7 +124,7 @@ static int find_writer(struct apply *apply, struct core_session **session)
     *session = core_session(apply->core, apply->record->session);
     if (!*session)
         return -ESTALE;
-    return (*session)->mode == LOCK_RW ? 0 : -ENOLCK;
+    return (*session)->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
 }
 
 static void publish(struct apply *apply, struct core_store *store, struct layout *layout,
@@ -153,12 +153,13 @@ static void end_commit(struct apply *apply, struct core_store *store, struct cor
     bool stay = (apply->record->flags & CORE_COMMIT_STAY) != 0;
 
     core_add_event(apply, CORE_EVENT_COMMITTED, store, session);
-    lock_commit(&store->lock, session->id, stay ? LOCK_RO : LOCK_NONE, apply->record->now_ms);
+    lock_commit(&store->lock, session->id, stay ? LOCK_MODE_RO : LOCK_MODE_NONE,
+                apply->record->now_ms);
     if (stay) {
-        session->mode = LOCK_RO;
+        session->mode = LOCK_MODE_RO;
         session->touched = false;
         apply_drop_tickets(apply->core, session->id, true);
-        apply->out->mode = LOCK_RO;
+        apply->out->mode = LOCK_MODE_RO;
     } else {
         forget_session(apply, session);
     }

@@ -71,19 +71,11 @@ int apply_store_create(struct apply *apply)
     return 0;
 }
 
-static bool store_has_files(const struct core *core, uint64_t store)
+/* Files outside of sessions (a sleeping library's `ctl`, a poll of `state`) do not keep a store:
+ * they answer ESTALE afterwards. */
+static bool store_in_use(const struct core_store *store)
 {
-    for (size_t i = 0; i < core->files.count; i++) {
-        if (((const struct core_file *)core->files.items[i])->store == store)
-            return true;
-    }
-    return false;
-}
-
-static bool store_in_use(const struct core *core, const struct core_store *store)
-{
-    return store->lock.session_count > 0 || store->lock.waiter_count > 0 ||
-           store_has_files(core, store->id);
+    return store->lock.session_count > 0 || store->lock.waiter_count > 0;
 }
 
 static void remove_store(struct apply *apply, struct core_store *store)
@@ -100,7 +92,7 @@ int apply_store_remove(struct apply *apply)
 
     if (!store)
         return -ENOENT;
-    if (store_in_use(apply->core, store))
+    if (store_in_use(store))
         return -EBUSY;
     remove_store(apply, store);
     return 0;
@@ -124,12 +116,11 @@ static void exchange_names(struct apply *apply, struct core_store *store, struct
 }
 
 /* As for directories, a rename replaces only what is empty. */
-static int check_replaceable(const struct core *core, const struct core_store *store,
-                             uint32_t flags)
+static int check_replaceable(const struct core_store *store, uint32_t flags)
 {
     if (flags & RENAME_NOREPLACE)
         return -EEXIST;
-    if (store_in_use(core, store))
+    if (store_in_use(store))
         return -EBUSY;
     return store->committed ? -ENOTEMPTY : 0;
 }
@@ -157,7 +148,7 @@ int apply_store_rename(struct apply *apply)
         exchange_names(apply, store, other);
         return 0;
     }
-    error = other ? check_replaceable(apply->core, other, record->flags) : 0;
+    error = other ? check_replaceable(other, record->flags) : 0;
     if (error < 0)
         return error;
     if (other)

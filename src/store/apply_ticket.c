@@ -103,7 +103,7 @@ static int check_writable(const struct core_file *file, const struct core_sessio
 {
     if (!(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    return session->mode == LOCK_RW ? 0 : -ENOLCK;
+    return session->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
 }
 
 static int make_ticket(struct apply *apply, const struct core_file *file,

@@ -35,7 +35,7 @@
 #define CORE_TICKET_MS     30000u
 #define CORE_COMM_BYTES    16u
 
-/* What a file of a store is. Values are the low byte of a node id (see fs/node.h). */
+/* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
 enum core_kind {
     CORE_KIND_NONE = 0,
     CORE_KIND_PSEUDO, /* state, info, sessions, …: text; `serial` is free for the front end */
@@ -162,7 +162,8 @@ struct core_event {
 
 enum record_type {
     RECORD_STORE_CREATE = 1, /* name, bytes16 = uuid, uid, gid, mode → out.id */
-    RECORD_STORE_REMOVE,     /* store. -EBUSY unless EMPTY or COMMITTED without waiters and files */
+    RECORD_STORE_REMOVE,     /* store. -EBUSY while it has sessions or waiters; open files
+                                outside of sessions then answer -ESTALE */
     RECORD_STORE_RENAME, /* store, name, flags = RENAME_NOREPLACE|RENAME_EXCHANGE (as renameat2) */
     RECORD_STORE_ATTR,   /* store, flags: CORE_ATTR_*, uid, gid, mode */
     RECORD_FILE_OPEN,    /* store (0: top), kind, serial, flags, process, uid, session (0 or one to

@@ -46,7 +46,7 @@ const struct core_session *core_get_writer(const struct core *core, uint64_t sto
     const struct core_store *found = core_store(core, store);
 
     for (size_t i = 0; found && i < found->lock.session_count; i++) {
-        if (found->lock.sessions[i].mode == LOCK_RW)
+        if (found->lock.sessions[i].mode == LOCK_MODE_RW)
             return core_session(core, found->lock.sessions[i].id);
     }
     return NULL;

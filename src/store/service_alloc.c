@@ -385,7 +385,7 @@ int service_alloc(struct service *s, uint64_t session, const struct service_allo
     int error = 0;
     if (!held)
         error = session ? -ESTALE : -ENOLCK;
-    else if (held->mode != LOCK_RW)
+    else if (held->mode != LOCK_MODE_RW)
         error = -ENOLCK;
     else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
              strlen(alloc->tag) > 255)

@@ -29,7 +29,7 @@ static int apply_commit(struct service *s, const struct ending *ending,
     const struct core_session *stayed = core_find_session(s->core, ending->session);
     answer->generation = outcome.generation;
     answer->session = ending->session;
-    answer->mode = stayed ? stayed->mode : LOCK_NONE;
+    answer->mode = stayed ? stayed->mode : LOCK_MODE_NONE;
     if (committed)
         memcpy(answer->hash, committed->hash, sizeof answer->hash);
     return 0;
@@ -161,7 +161,7 @@ void service_on_exit(struct service *s, uint64_t session)
 static bool is_lost_write(const struct core_file *file, const struct core_session *session,
                           const struct service_caller *caller)
 {
-    if (!session->implicit || session->mode != LOCK_RW || session->opener != file->id ||
+    if (!session->implicit || session->mode != LOCK_MODE_RW || session->opener != file->id ||
         session->files != 1)
         return false;
     return caller->process_count > 0 && caller->processes[0].pid == file->opener.pid &&
@@ -223,7 +223,7 @@ static int end_writer(struct service *s, struct ending *ending, struct service_r
         error = -ENOLCK;
     else if (!session)
         error = -ESTALE;
-    else if (session->mode != LOCK_RW)
+    else if (session->mode != LOCK_MODE_RW)
         error = -ENOLCK;
     ending->request = request;
     if (!error)

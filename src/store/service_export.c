@@ -29,7 +29,7 @@ static int find_scope(const struct service *s, uint64_t file, const struct servi
         return -ESTALE;
     if (export->writable && !(scope->file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    if (export->writable && scope->session->mode != LOCK_RW)
+    if (export->writable && scope->session->mode != LOCK_MODE_RW)
         return -ENOLCK;
     scope->store = core_find_store(s->core, scope->session->store);
     scope->layout = core_get_layout(s->core, scope->store);
@@ -185,7 +185,7 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
                            struct service_descriptor *descriptor)
 {
     const struct core_session *session = core_find_session(s->core, ticket->session);
-    if (!session || (ticket->writable && session->mode != LOCK_RW))
+    if (!session || (ticket->writable && session->mode != LOCK_MODE_RW))
         return -ESTALE;
     const struct layout *layout =
         core_get_layout(s->core, core_find_store(s->core, session->store));

@@ -201,7 +201,7 @@ int service_apply(struct service *s, uint64_t session, uint8_t *document, size_t
     int error = 0;
     if (!held)
         error = -ESTALE;
-    else if (held->mode != LOCK_RW)
+    else if (held->mode != LOCK_MODE_RW)
         error = -ENOLCK;
     else if (!(op = calloc(1, sizeof *op)))
         error = -ENOMEM;

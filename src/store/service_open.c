@@ -45,7 +45,7 @@ int service_find_writer(struct service *s, uint64_t store, const struct service_
                         uint64_t *session)
 {
     const struct core_session *found = find_membership(s, store, caller);
-    if (!found || found->mode != LOCK_RW)
+    if (!found || found->mode != LOCK_MODE_RW)
         return -ENOLCK;
     *session = found->id;
     return 0;
@@ -61,7 +61,7 @@ int service_file_writer(struct service *s, uint64_t file, uint64_t *session)
     const struct core_session *held = core_find_session(s->core, found->session);
     if (!held || is_closing(s, held->id))
         return -ESTALE;
-    if (held->mode != LOCK_RW)
+    if (held->mode != LOCK_MODE_RW)
         return -ENOLCK;
     *session = held->id;
     return 0;
@@ -134,7 +134,7 @@ static void fill_granted(const struct service *s, uint64_t file, uint64_t sessio
     const struct core_session *held = core_find_session(s->core, session);
     answer->file = file;
     answer->session = session;
-    answer->mode = held ? held->mode : LOCK_NONE;
+    answer->mode = held ? held->mode : LOCK_MODE_NONE;
 }
 
 static int add_allocation(struct service *s, uint64_t session, const char *name,
@@ -334,7 +334,7 @@ static int open_session_file(struct service *s, const struct service_open *open,
 {
     enum lock_wish wish = wish_of(open);
     const struct core_session *session = find_membership(s, open->store, caller);
-    if (session && (session->mode == LOCK_RW || wish != LOCK_WISH_RW))
+    if (session && (session->mode == LOCK_MODE_RW || wish != LOCK_WISH_RW))
         return open_plain(s, open, session->id, caller, answer);
     if (session)
         return -EDEADLK;
@@ -427,7 +427,7 @@ int service_create(struct service *s, uint64_t store, const char *name,
         error = -ENOENT;
     else if (layout_find_name(core_get_layout(s->core, found), name))
         error = -EEXIST;
-    else if (session && session->mode == LOCK_RW)
+    else if (session && session->mode == LOCK_MODE_RW)
         error = create_in_session(s, name, open, session->id, caller, &answer);
     else if (session)
         error = -EDEADLK;
@@ -506,7 +506,7 @@ int service_join(struct service *s, uint64_t file, const uint8_t token[16], uint
         return -EBADF;
     if (!found || is_closing(s, found->id))
         return -ESTALE;
-    if (found->mode == LOCK_RW && !(ctl->flags & CORE_OPEN_WRITE))
+    if (found->mode == LOCK_MODE_RW && !(ctl->flags & CORE_OPEN_WRITE))
         return -EBADF;
     memcpy(record.bytes16, token, sizeof record.bytes16);
     int error = service_apply_record(s, &record, &outcome);

@@ -144,7 +144,7 @@ static int commit_for_nothing(struct lock *lock, uint64_t id, enum lock_mode sta
 static int commit_and_go_on_writing(struct lock *lock, uint64_t id, enum lock_mode stay,
                                     uint64_t now)
 {
-    if (stay == LOCK_NONE)
+    if (stay == LOCK_MODE_NONE)
         return lock_commit(lock, id, stay, now);
     lock_set_committed(lock, true);
     return 0;

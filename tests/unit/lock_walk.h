@@ -88,7 +88,7 @@ static void observe(struct walk *walk)
 
         p->role = IDLE;
         if (session)
-            p->role = session->mode == LOCK_RW ? WRITES : READS;
+            p->role = session->mode == LOCK_MODE_RW ? WRITES : READS;
         else if (waiter)
             p->role = waiter->kept_until_ms ? AWAY : WAITS;
     }
@@ -165,7 +165,7 @@ static void request(struct walk *walk, int who, enum lock_wish wish, enum asking
     enum lock_mode mode = walk->rules->would_grant(&walk->lock, wish, facts->now);
 
     *p = (struct proc){.wish = wish, .asked = facts->now};
-    if (mode != LOCK_NONE) {
+    if (mode != LOCK_MODE_NONE) {
         enter(walk, who, mode, &before);
     } else if (how == TRY) {
         judge(walk, (struct move){.deed = REFUSED, .proc = who}, &before);
@@ -185,7 +185,7 @@ static void end_session(struct walk *walk, int who, enum deed deed)
 
     walk->facts.released = now;
     if (deed == COMMIT || deed == STAY) {
-        walk->rules->commit(&walk->lock, id, deed == STAY ? LOCK_RO : LOCK_NONE, now);
+        walk->rules->commit(&walk->lock, id, deed == STAY ? LOCK_MODE_RO : LOCK_MODE_NONE, now);
     } else {
         if (deed == WIPE)
             lock_set_committed(&walk->lock, false);

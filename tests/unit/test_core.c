@@ -82,12 +82,12 @@ TAP_TEST(auto_writes_on_empty_and_reads_once_something_is_committed)
     core_start();
     uint64_t store = make_store("weights");
     uint64_t session = must_open(store, LOCK_WISH_AUTO, P1);
-    check_int(core_find_session(core, session)->mode, LOCK_RW);
+    check_int(core_find_session(core, session)->mode, LOCK_MODE_RW);
     uint64_t other = must_wait(store, LOCK_WISH_AUTO, P2);
     check_int(lock_count_waiting_writers(&core_find_store(core, store)->lock), 1);
     check_int(commit(session), 0);
     check(granted(other));
-    check_int(core_find_session(core, answer_to(other)->session)->mode, LOCK_RO);
+    check_int(core_find_session(core, answer_to(other)->session)->mode, LOCK_MODE_RO);
 }
 
 TAP_TEST(auto_becomes_the_writer_when_the_first_one_aborts)
@@ -99,7 +99,7 @@ TAP_TEST(auto_becomes_the_writer_when_the_first_one_aborts)
     uint64_t third = must_wait(store, LOCK_WISH_AUTO, P3);
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check(granted(other) && !granted(third));
-    check_int(core_find_session(core, answer_to(other)->session)->mode, LOCK_RW);
+    check_int(core_find_session(core, answer_to(other)->session)->mode, LOCK_MODE_RW);
 }
 
 TAP_TEST(nonblock_is_eagain_and_leaves_nothing)
@@ -299,7 +299,7 @@ TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
     memcpy(join.bytes16, token, sizeof token);
     check_int(apply(join), 0);
     check_int(out.session, session);
-    check_int(out.mode, LOCK_RW);
+    check_int(out.mode, LOCK_MODE_RW);
     check_int(apply(join), -EDEADLK);
     check_int(close_file(worker), 0);
     check(core_find_session(core, session) != NULL);

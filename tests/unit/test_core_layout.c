@@ -356,10 +356,10 @@ TAP_TEST(a_writer_may_stay_as_a_reader)
     check_int(apply((struct record){
                   .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_STAY}),
               0);
-    check_int(out.mode, LOCK_RO);
+    check_int(out.mode, LOCK_MODE_RO);
     check_int(state(store), LOCK_STATE_RO);
     check(granted(reader));
-    check_int(core_find_session(core, session)->mode, LOCK_RO);
+    check_int(core_find_session(core, session)->mode, LOCK_MODE_RO);
     check_int(add_memory(session, "two"), -ENOLCK);
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check_int(last_event(), CORE_EVENT_RO_DISCONNECTED);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The argument of an ioctl: old and new clients, and commands that are not ours. */
+#include "fs/payload.h"
+#include "gmsfs_abi.h"
+#include "tap.h"
+
+#include <errno.h>
+
+TAP_TEST(a_payload_of_the_known_size_is_taken_as_it_is)
+{
+    const uint8_t in[4] = {1, 2, 3, 4};
+    uint8_t out[4] = {9, 9, 9, 9};
+    check_int(payload_decode(in, sizeof in, out, sizeof out), 0);
+    check_bytes(out, sizeof out, in, sizeof in);
+}
+
+TAP_TEST(a_shorter_payload_is_extended_by_zeros)
+{
+    const uint8_t in[2] = {1, 2}, expected[4] = {1, 2, 0, 0};
+    uint8_t out[4] = {9, 9, 9, 9};
+    check_int(payload_decode(in, sizeof in, out, sizeof out), 0);
+    check_bytes(out, sizeof out, expected, sizeof expected);
+}
+
+TAP_TEST(no_payload_is_all_zeros)
+{
+    const uint8_t expected[4] = {0};
+    uint8_t out[4] = {9, 9, 9, 9};
+    check_int(payload_decode(NULL, 0, out, sizeof out), 0);
+    check_bytes(out, sizeof out, expected, sizeof expected);
+}
+
+TAP_TEST(a_longer_payload_must_end_in_zeros)
+{
+    uint8_t in[6] = {1, 2, 3, 4, 0, 0}, out[4];
+    check_int(payload_decode(in, sizeof in, out, sizeof out), 0);
+    check_bytes(out, sizeof out, in, sizeof out);
+    in[4] = 1;
+    check_int(payload_decode(in, sizeof in, out, sizeof out), -E2BIG);
+    in[4] = 0;
+    in[5] = 0x80;
+    check_int(payload_decode(in, sizeof in, out, sizeof out), -E2BIG);
+    check_int(payload_decode(in, sizeof in, NULL, 0), -E2BIG);
+}
+
+TAP_TEST(a_command_is_known_by_its_number_whatever_its_size_and_direction)
+{
+    unsigned info = (unsigned)GMSFS_IOC_INFO;
+    check_int(payload_get_number(info), 1);
+    check_int(payload_get_number((unsigned)_IOC(_IOC_READ, 'G', 1, 8)), 1);
+    check_int(payload_get_number((unsigned)_IOC(_IOC_NONE, 'G', 1, 0)), 1);
+    check_int(payload_get_number((unsigned)GMSFS_IOC_APPLY), 14);
+}
+
+TAP_TEST(a_command_of_another_type_is_none)
+{
+    check_int(payload_get_number(0x5401), 0); /* TCGETS, from every stdio user */
+    check_int(payload_get_number((unsigned)_IOC(_IOC_READ, 'g', 1, 8)), 0);
+    check_int(payload_get_number((unsigned)_IOC(_IOC_NONE, 'G', 0, 0)), 0);
+}
+
+TAP_TEST(every_payload_fits_into_what_fuse_passes_on)
+{
+    check(sizeof(struct gmsfs_ioc_metadata) <= PAYLOAD_MAX_BYTES);
+    check(sizeof(struct gmsfs_ioc_info) <= PAYLOAD_MAX_BYTES);
+    check(sizeof(struct gmsfs_ioc_alloc) <= PAYLOAD_MAX_BYTES);
+}
