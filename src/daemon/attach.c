@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/attach.h"
+
+#include "base/log.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <linux/mount.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#endif
+
+#define ATTACH_UNMOUNT_TRIES 5
+#define ATTACH_UNMOUNT_MS    100
+#define ATTACH_DETACH_MS     10000
+#define ATTACH_BACKLOG       128
+
+static int check_device(void)
+{
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    int error = -errno;
+    if (error == -ENOENT || error == -ENODEV || error == -ENXIO)
+        log_error("there is no /dev/fuse: load the kernel's module (modprobe fuse), or give the "
+                  "container the device (--device /dev/fuse)");
+    else if (error == -EACCES)
+        log_error("/dev/fuse is closed to user %u: root can open it (chmod 666 /dev/fuse, as "
+                  "distributions have it)",
+                  (unsigned)geteuid());
+    else
+        log_error("cannot open /dev/fuse: %s", strerror(-error));
+    return error;
+}
+
+int attach_mount(const char *mountpoint, const char *backend, bool allow_other, int *fuse_fd,
+                 struct mountinfo *mount)
+{
+    static const struct fuse_lowlevel_ops no_operations;
+    char options[256];
+    char *arguments[] = {(char[]){"gmsfs"}, (char[]){"-o"}, options, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(3, arguments);
+    int error = check_device();
+
+    if (error)
+        return error;
+    snprintf(options, sizeof options,
+             "fsname=gmsfs(%s),subtype=gmsfs,default_permissions,nosuid,nodev,noatime%s", backend,
+             allow_other ? ",allow_other" : "");
+    /* Only to mount: the session that serves is the worker's. */
+    struct fuse_session *session =
+        fuse_session_new(&args, &no_operations, sizeof no_operations, NULL);
+    fuse_opt_free_args(&args);
+    if (!session)
+        return -EINVAL;
+    if (fuse_session_mount(session, mountpoint) != 0) {
+        log_error("cannot mount at %s: the cause is in the line above; an ordinary user has to own "
+                  "the directory and needs fusermount3 with its setuid bit",
+                  mountpoint);
+        fuse_session_destroy(session);
+        return -EPERM;
+    }
+    *fuse_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 3);
+    error = *fuse_fd < 0 ? -errno : mountinfo_find_path(mountpoint, mount);
+    if (!error && strcmp(mount->type, MOUNTINFO_TYPE) != 0)
+        error = -EBUSY;
+    fuse_session_destroy(session); /* closes its descriptor and leaves the mount */
+    if (error) {
+        log_error("%s was mounted, but it cannot be found again: %s", mountpoint, strerror(-error));
+        if (*fuse_fd >= 0)
+            close(*fuse_fd);
+        *fuse_fd = -1;
+        attach_detach(mountpoint);
+    }
+    return error;
+}
+
+/* In a child. Ends with its parent. */
+static void begin_child(pid_t parent)
+{
+    sigset_t none;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* A descriptor of the mount's root. As root it is a clone that is in no tree, so that the socket,
+ * which holds its mount for good, does not make umount(8) say EBUSY. */
+static int open_root(const char *mountpoint)
+{
+    int fd = (int)syscall(SYS_open_tree, AT_FDCWD, mountpoint,
+                          (unsigned)OPEN_TREE_CLONE | (unsigned)O_CLOEXEC);
+    if (fd < 0)
+        fd = open(mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static int bind_socket(const char *mountpoint, int *listen_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int root = open_root(mountpoint);
+    int error = 0;
+
+    if (root < 0)
+        return root;
+    /* Also reaches paths that are longer than an address may be. */
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(fd, ATTACH_BACKLOG) != 0)
+        error = -errno;
+    close(root);
+    if (error && fd >= 0)
+        close(fd);
+    else
+        *listen_fd = fd;
+    return error;
+}
+
+int attach_start_bind(const char *mountpoint, pid_t *child, int *fd)
+{
+    int ends[2];
+    pid_t parent = getpid();
+    int error = wire_pair(ends);
+
+    if (error)
+        return error;
+    *child = fork();
+    if (*child == 0) {
+        struct wire_message message = {.type = WIRE_LISTENER};
+        int listen_fd = -1;
+        begin_child(parent);
+        /* Nothing of the keeper, /dev/fuse least of all, may live on in here. */
+        dup2(ends[1], 3);
+        close_range(4, ~0u, 0);
+        message.error = bind_socket(mountpoint, &listen_fd);
+        _exit(wire_send(3, &message, listen_fd) ? 1 : 0);
+    }
+    close(ends[1]);
+    if (*child < 0) {
+        error = -errno;
+        close(ends[0]);
+        return error;
+    }
+    *fd = ends[0];
+    return 0;
+}
+
+int attach_finish_bind(pid_t child, int fd, int *listen_fd)
+{
+    struct wire_message message;
+    int error = wire_receive(fd, &message, listen_fd);
+
+    close(fd);
+    kill(child, SIGKILL); /* it has nothing left to do */
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (!error && message.error)
+        error = message.error;
+    if (!error && *listen_fd < 0)
+        error = -EPROTO;
+    if (error)
+        log_error("cannot bind the socket .fds in the mount: %s", strerror(-error));
+    return error;
+}
+
+/* In a child. As root by itself, else by fusermount3, which may. */
+static int unmount_once(const char *mountpoint, bool lazy, bool quiet)
+{
+    if (geteuid() == 0)
+        return umount2(mountpoint, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0 ? 0 : -errno;
+    pid_t tool = fork();
+    if (tool == 0) {
+        if (quiet) {
+            int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+            dup2(null, STDERR_FILENO);
+        }
+        execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", mountpoint, (char *)NULL);
+        _exit(127);
+    }
+    int status = 1;
+    while (tool > 0 && waitpid(tool, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (tool > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        log_error("fusermount3 is not installed (package fuse3): %s stays mounted", mountpoint);
+        return -ENOENT;
+    }
+    return tool > 0 && status == 0 ? 0 : -EBUSY;
+}
+
+pid_t attach_start_unmount(const char *mountpoint, bool lazy)
+{
+    const struct timespec pause = {.tv_nsec = ATTACH_UNMOUNT_MS * 1000000L};
+    pid_t parent = getpid();
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    begin_child(parent);
+    close_range(3, ~0u, 0);
+    for (int left = ATTACH_UNMOUNT_TRIES; left > 0; left--) {
+        int error = unmount_once(mountpoint, lazy, left > 1);
+        if (error == 0 || error == -EINVAL) /* EINVAL: nothing is mounted there any more */
+            _exit(0);
+        nanosleep(&pause, NULL);
+    }
+    _exit(1);
+}
+
+bool attach_detach(const char *mountpoint)
+{
+    int status = 1;
+    pid_t child = attach_start_unmount(mountpoint, true);
+    int fd = child > 0 ? (int)syscall(SYS_pidfd_open, child, 0) : -1;
+    struct pollfd exits = {.fd = fd, .events = POLLIN};
+
+    if (fd >= 0 && poll(&exits, 1, ATTACH_DETACH_MS) == 0)
+        kill(child, SIGKILL);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (fd >= 0)
+        close(fd);
+    if (child <= 0 || status != 0) {
+        log_error("%s cannot be detached; do it by hand: umount -l %s", mountpoint, mountpoint);
+        return false;
+    }
+    return true;
+}
+
+void attach_abort(const struct mountinfo *mount)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", mount->minor);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return; /* no fusectl here, or not root */
+    ssize_t put = write(fd, "1", 1);
+    (void)put;
+    close(fd);
+}

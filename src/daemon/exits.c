@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/exits.h"
+
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct exit_watch {
+    uint64_t id; /* the session; first for idvec */
+    struct exits *exits;
+    struct fs_watch watch;
+};
+
+void exits_init(struct exits *exits, struct loop *loop,
+                void (*on_exit)(void *context, uint64_t session), void *context)
+{
+    *exits = (struct exits){.loop = loop, .on_exit = on_exit, .context = context};
+}
+
+static void end_watch(struct exit_watch *watch)
+{
+    loop_unwatch(watch->exits->loop, &watch->watch);
+    close(watch->watch.fd);
+    free(watch);
+}
+
+void exits_free(struct exits *exits)
+{
+    for (size_t i = 0; i < exits->watches.count; i++)
+        end_watch(exits->watches.items[i]);
+    idvec_free(&exits->watches);
+}
+
+static void on_ready(struct fs_watch *ready, uint32_t events)
+{
+    struct exit_watch *watch =
+        (struct exit_watch *)((char *)ready - offsetof(struct exit_watch, watch));
+    struct exits *exits = watch->exits;
+    uint64_t session = watch->id;
+
+    (void)events;
+    idvec_remove(&exits->watches, session);
+    end_watch(watch);
+    exits->on_exit(exits->context, session);
+}
+
+/* A pidfd of exactly this process. */
+static int open_process(struct core_process process, int *fd)
+{
+    struct process_stat stat;
+
+    if (process.pid == 0 || process.pid > INT_MAX)
+        return -ESRCH;
+    int opened = (int)syscall(SYS_pidfd_open, (pid_t)process.pid, 0);
+    if (opened < 0)
+        return -errno;
+    /* Only what is read behind the open is about the process that is open. */
+    int error = process_read_stat(process.pid, &stat);
+    if (!error && stat.start != process.start)
+        error = -ESRCH;
+    if (error) {
+        close(opened);
+        return error;
+    }
+    *fd = opened;
+    return 0;
+}
+
+int exits_watch(struct exits *exits, struct core_process process, uint64_t session)
+{
+    struct exit_watch *watch = NULL;
+    int fd = -1;
+    int error = open_process(process, &fd);
+
+    if (error)
+        return error;
+    exits_unwatch(exits, session);
+    watch = calloc(1, sizeof *watch);
+    if (!watch) {
+        close(fd);
+        return -ENOMEM;
+    }
+    *watch = (struct exit_watch){.id = session, .exits = exits, .watch = {fd, on_ready, NULL}};
+    error = idvec_insert(&exits->watches, watch);
+    if (!error) {
+        error = loop_watch(exits->loop, &watch->watch, FS_WATCH_READ);
+        if (error)
+            idvec_remove(&exits->watches, session);
+    }
+    if (error)
+        end_watch(watch);
+    return error;
+}
+
+void exits_unwatch(struct exits *exits, uint64_t session)
+{
+    struct exit_watch *watch = idvec_remove(&exits->watches, session);
+
+    if (watch)
+        end_watch(watch);
+}

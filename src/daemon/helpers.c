@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/helpers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#define HELPERS_STACK_BYTES (1024u * 1024) /* its frames are larger */
+#else
+#define HELPERS_STACK_BYTES (256u * 1024)
+#endif
+
+struct pool {
+    struct helpers *helpers;
+    enum service_pool which;
+    unsigned max_threads, threads, resting;
+    struct service_job *queue, **queue_end;
+    size_t queued, running;
+    pthread_cond_t work;
+};
+
+struct helpers {
+    struct loop *loop;
+    pthread_mutex_t mutex; /* of everything below */
+    pthread_cond_t left;
+    bool ending;
+    struct pool pools[2];
+};
+
+#ifdef GMSFS_TEST_HOOKS
+/* Tests hold transfers as long as this file exists. */
+static void wait_at_gate(enum service_pool which)
+{
+    const char *gate = getenv("GMSFS_GATE");
+    const struct timespec pause = {.tv_nsec = 5000000};
+
+    if (which != SERVICE_POOL_TRANSFER || !gate)
+        return;
+    while (access(gate, F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+#else
+static void wait_at_gate(enum service_pool which)
+{
+    (void)which;
+}
+#endif
+
+static void init_pool(struct helpers *helpers, enum service_pool which, unsigned max_threads)
+{
+    struct pool *pool = &helpers->pools[which];
+    pthread_condattr_t clock;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    *pool = (struct pool){.helpers = helpers, .which = which, .max_threads = max_threads};
+    pool->queue_end = &pool->queue;
+    pthread_cond_init(&pool->work, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+int helpers_new(struct loop *loop, struct helpers **helpers)
+{
+    struct helpers *new = calloc(1, sizeof *new);
+
+    if (!new)
+        return -ENOMEM;
+    new->loop = loop;
+    pthread_mutex_init(&new->mutex, NULL);
+    pthread_cond_init(&new->left, NULL);
+    init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
+    init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
+    *helpers = new;
+    return 0;
+}
+
+/* Under the mutex; NULL: there was nothing to do for a while. */
+static struct service_job *next_job(struct pool *pool)
+{
+    struct timespec until;
+    int error = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += HELPERS_REST_S;
+    pool->resting++;
+    while (!pool->queue && !pool->helpers->ending && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&pool->work, &pool->helpers->mutex, &until);
+    pool->resting--;
+    struct service_job *job = pool->queue;
+    if (job) {
+        pool->queue = job->next;
+        if (!pool->queue)
+            pool->queue_end = &pool->queue;
+        pool->queued--;
+        pool->running++;
+    }
+    return job;
+}
+
+static void *run_thread(void *argument)
+{
+    struct pool *pool = argument;
+    struct helpers *helpers = pool->helpers;
+    struct service_job *job;
+
+    pthread_mutex_lock(&helpers->mutex);
+    while ((job = next_job(pool))) {
+        pthread_mutex_unlock(&helpers->mutex);
+        wait_at_gate(pool->which);
+        job->run(job);
+        loop_post(helpers->loop, job);
+        pthread_mutex_lock(&helpers->mutex);
+        pool->running--;
+    }
+    pool->threads--;
+    pthread_cond_signal(&helpers->left);
+    pthread_mutex_unlock(&helpers->mutex);
+    return NULL;
+}
+
+/* Under the mutex. Signals are the loop's business. */
+static int start_thread(struct pool *pool)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, HELPERS_STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attributes, run_thread, pool);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (!error)
+        pool->threads++;
+    return -error;
+}
+
+int helpers_submit(struct helpers *helpers, enum service_pool which, struct service_job *job)
+{
+    struct pool *pool = &helpers->pools[which];
+    int error = 0;
+
+    job->next = NULL;
+    pthread_mutex_lock(&helpers->mutex);
+    /* Without a new thread the work waits for one that is there. */
+    if (pool->queued >= pool->resting && pool->threads < pool->max_threads &&
+        start_thread(pool) != 0 && pool->threads == 0)
+        error = -ENOMEM;
+    if (!error) {
+        *pool->queue_end = job;
+        pool->queue_end = &job->next;
+        pool->queued++;
+        pthread_cond_signal(&pool->work);
+    }
+    pthread_mutex_unlock(&helpers->mutex);
+    return error;
+}
+
+size_t helpers_count_jobs(struct helpers *helpers)
+{
+    pthread_mutex_lock(&helpers->mutex);
+    size_t count = 0;
+    for (size_t i = 0; i < 2; i++)
+        count += helpers->pools[i].queued + helpers->pools[i].running;
+    pthread_mutex_unlock(&helpers->mutex);
+    return count;
+}
+
+void helpers_free(struct helpers *helpers)
+{
+    if (!helpers)
+        return;
+    pthread_mutex_lock(&helpers->mutex);
+    helpers->ending = true;
+    for (size_t i = 0; i < 2; i++)
+        pthread_cond_broadcast(&helpers->pools[i].work);
+    while (helpers->pools[0].threads + helpers->pools[1].threads > 0)
+        pthread_cond_wait(&helpers->left, &helpers->mutex);
+    pthread_mutex_unlock(&helpers->mutex);
+    for (size_t i = 0; i < 2; i++)
+        pthread_cond_destroy(&helpers->pools[i].work);
+    pthread_cond_destroy(&helpers->left);
+    pthread_mutex_destroy(&helpers->mutex);
+    free(helpers);
+}

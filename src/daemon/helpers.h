@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * helpers - threads for what may take long
+ *
+ * Two pools, so that slow transfers of clients never hold up memory: threads are started when there
+ * is work and leave when there was none for two seconds. A job runs on a helper and is then posted
+ * to the loop. Submitting is for the loop's thread.
+ */
+#ifndef GMSFS_DAEMON_HELPERS_H
+#define GMSFS_DAEMON_HELPERS_H
+
+#include "daemon/loop.h"
+#include "store/service.h"
+
+#define HELPERS_MAX_MEMORY   4u
+#define HELPERS_MAX_TRANSFER 48u
+#define HELPERS_REST_S       2
+
+struct helpers;
+
+int helpers_new(struct loop *loop, struct helpers **helpers);
+/* -ENOMEM: there is no thread and none can be had */
+int helpers_submit(struct helpers *helpers, enum service_pool pool, struct service_job *job);
+/* Jobs that were submitted and not posted yet. */
+size_t helpers_count_jobs(struct helpers *helpers);
+/* Waits until every thread has left; there must be no job. */
+void helpers_free(struct helpers *helpers);
+
+#endif

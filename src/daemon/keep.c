@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/keep.h"
+
+#include "base/log.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+void keep_init(struct keep *keep, int fd)
+{
+    pthread_mutex_init(&keep->mutex, NULL);
+    keep->fd = fd;
+}
+
+void keep_close(struct keep *keep)
+{
+    pthread_mutex_destroy(&keep->mutex);
+    close(keep->fd);
+    keep->fd = -1;
+}
+
+int keep_add(struct keep *keep, uint64_t memory, int fd)
+{
+    struct wire_message message = {.type = WIRE_KEEP, .id = memory};
+    int passed_fd = -1;
+
+    pthread_mutex_lock(&keep->mutex);
+    int error = wire_send(keep->fd, &message, fd);
+    if (!error)
+        error = wire_receive(keep->fd, &message, &passed_fd);
+    pthread_mutex_unlock(&keep->mutex);
+    if (passed_fd >= 0)
+        close(passed_fd);
+    if (!error && (message.type != WIRE_ACK || message.id != memory))
+        error = -EPROTO;
+    return error ? error : message.error;
+}
+
+void keep_drop(struct keep *keep, uint64_t memory)
+{
+    struct wire_message message = {.type = WIRE_DROP, .id = memory};
+
+    pthread_mutex_lock(&keep->mutex);
+    int error = wire_send(keep->fd, &message, -1);
+    pthread_mutex_unlock(&keep->mutex);
+    if (error)
+        log_error("cannot tell the keeper that memory %" PRIu64 " is free: %s", memory,
+                  strerror(-error));
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+#include "daemon/attach.h"
+#include "daemon/notify.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *keeper_path(const struct keeper *keeper)
+{
+    return keeper->setup->mountpoint;
+}
+
+void keeper_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+uint64_t keeper_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool keeper_detach(struct keeper *keeper)
+{
+    struct mountinfo top;
+
+    if (mountinfo_find_path(keeper_path(keeper), &top) == 0 &&
+        (top.id != keeper->mount.id || top.minor != keeper->mount.minor)) {
+        log_warning("%s: something else is mounted over it or it was moved; it stays in the tree",
+                    keeper_path(keeper));
+        return false;
+    }
+    return attach_detach(keeper_path(keeper));
+}
+
+static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_fd)
+{
+    struct wire_message message = {.type = type};
+    int error = wire_send(keeper->control_fd, &message, passed_fd);
+
+    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
+        log_error("%s: cannot tell the worker anything: %s", keeper_path(keeper), strerror(-error));
+}
+
+/* ---- in order ---------------------------------------------------------------------------------
+ */
+
+static void start_bind(struct keeper *keeper)
+{
+    if (keeper->binder > 0 || keeper->is_detached || keeper->end_ms)
+        return;
+    int error = attach_start_bind(keeper_path(keeper), &keeper->binder, &keeper->binder_fd);
+    if (error) {
+        log_error("%s: cannot start the child that binds .fds: %s", keeper_path(keeper),
+                  strerror(-error));
+        keeper->binder = -1;
+    }
+}
+
+static void announce(struct keeper *keeper)
+{
+    char state[64];
+    char byte = 0;
+
+    keeper->is_serving = true;
+    log_info("%s: mounted (%s memory, keeper %d, worker %d)", keeper_path(keeper),
+             keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
+    snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
+    notify_send(state);
+    if (keeper->setup->ready_fd < 0)
+        return;
+    relay_leave_terminal(keeper->setup->relay);
+    dup2(STDIN_FILENO, STDOUT_FILENO); /* /dev/null: whoever reads our output need not wait */
+    ssize_t put = write(keeper->setup->ready_fd, &byte, 1);
+    (void)put;
+    close(keeper->setup->ready_fd);
+}
+
+/* Ends the worker when it is asked to; SIGKILL when it does not within its time. */
+static void end_in_order(struct keeper *keeper)
+{
+    if (keeper->end_ms)
+        return;
+    keeper->end_ms = keeper_now_ms() + KEEPER_ENDING_MS;
+    keeper_close(&keeper->listen_fd);
+    notify_send("STOPPING=1");
+    if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
+        keeper->is_detached = true;
+    tell_worker(keeper, WIRE_END, -1);
+}
+
+void keeper_on_bound(struct keeper *keeper)
+{
+    int error = attach_finish_bind(keeper->binder, keeper->binder_fd, &keeper->listen_fd);
+
+    keeper->binder = -1;
+    keeper->binder_fd = -1;
+    if (error) {
+        if (!keeper->is_serving && !keeper->end_ms) {
+            keeper->status = 1; /* a mount without its socket is of no use */
+            end_in_order(keeper);
+        }
+        return;
+    }
+    if (keeper->is_detached || keeper->end_ms) {
+        keeper_close(&keeper->listen_fd);
+        return;
+    }
+    tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+    if (!keeper->is_serving)
+        announce(keeper);
+}
+
+static void on_prepared(struct keeper *keeper)
+{
+    const struct keeper_setup *setup = keeper->setup;
+    int error = keeper->end_ms ? -ECANCELED
+                               : attach_mount(setup->mountpoint, setup->options->vmm.backend,
+                                              setup->allow_other, &keeper->fuse_fd, &keeper->mount);
+
+    if (error) {
+        keeper->status = 1;
+        end_in_order(keeper);
+        return;
+    }
+    keeper->is_mounted = true;
+    tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+}
+
+static void on_unmount_asked(struct keeper *keeper)
+{
+    if (keeper->unmounter > 0 || keeper->is_detached || keeper->end_ms)
+        return;
+    log_info("%s: a client asks for the unmount", keeper_path(keeper));
+    keeper_close(&keeper->listen_fd);
+    keeper->unmounter = attach_start_unmount(keeper_path(keeper), false);
+    if (keeper->unmounter < 0) {
+        log_error("%s: cannot start a process to unmount: %s", keeper_path(keeper),
+                  strerror(errno));
+        start_bind(keeper);
+    }
+}
+
+static void on_unmounter_gone(struct keeper *keeper, int status)
+{
+    keeper->unmounter = -1;
+    if (status == 0)
+        return; /* the mount table says the rest */
+    log_warning("%s: not unmounted, somebody holds a file in it (fuser -vm %s tells who)",
+                keeper_path(keeper), keeper_path(keeper));
+    start_bind(keeper);
+}
+
+/* ---- events -----------------------------------------------------------------------------------
+ */
+
+void keeper_on_control(struct keeper *keeper)
+{
+    struct wire_message message;
+    int fd;
+    int error = wire_receive(keeper->control_fd, &message, &fd);
+
+    if (fd >= 0)
+        close(fd); /* nothing on this channel has one */
+    if (error == -EAGAIN)
+        return;
+    if (error) {
+        keeper_close(&keeper->control_fd);
+        return;
+    }
+    switch (message.type) {
+    case WIRE_PREPARED:
+        on_prepared(keeper);
+        break;
+    case WIRE_READY:
+        start_bind(keeper);
+        break;
+    case WIRE_UNMOUNT:
+        on_unmount_asked(keeper);
+        break;
+    case WIRE_ENDED:
+        keeper->files_lost = message.id;
+        break;
+    default:
+        log_error("%s: the worker says %u, which means nothing", keeper_path(keeper), message.type);
+    }
+}
+
+void keeper_on_keep(struct keeper *keeper)
+{
+    struct wire_message message;
+    int fd;
+    int error = wire_receive(keeper->keep_fd, &message, &fd);
+
+    if (error == -EAGAIN)
+        return;
+    if (error && error != -EMFILE) {
+        keeper_close(&keeper->keep_fd);
+        return;
+    }
+    if (message.type == WIRE_KEEP) {
+        struct wire_message answer = {.type = WIRE_ACK, .id = message.id, .error = error};
+        if (!error)
+            answer.error = fd < 0 ? -EPROTO : holdings_add(&keeper->holdings, message.id, fd);
+        if (answer.error)
+            log_error("%s: cannot hold the memory's descriptor: %s", keeper_path(keeper),
+                      strerror(-answer.error));
+        wire_send(keeper->keep_fd, &answer, -1);
+        return;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (message.type == WIRE_DROP)
+        holdings_drop(&keeper->holdings, message.id);
+}
+
+void keeper_on_mounts(struct keeper *keeper)
+{
+    if (!keeper->is_mounted || keeper->is_detached || mountinfo_has(&keeper->mount))
+        return;
+    log_info("%s: unmounted", keeper_path(keeper));
+    keeper->is_detached = true;
+    keeper_close(&keeper->listen_fd);
+    tell_worker(keeper, WIRE_DETACHED, -1);
+}
+
+static void on_children(struct keeper *keeper)
+{
+    int status;
+
+    if (keeper->unmounter > 0 && waitpid(keeper->unmounter, &status, WNOHANG) > 0)
+        on_unmounter_gone(keeper, status);
+    if (keeper->worker > 0 && waitpid(keeper->worker, &status, WNOHANG) > 0) {
+        keeper->worker = -1;
+        keeper->worker_status = status;
+    }
+}
+
+void keeper_on_signal(struct keeper *keeper)
+{
+    struct signalfd_siginfo info;
+
+    if (read(keeper->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (info.ssi_signo == SIGCHLD) {
+        on_children(keeper);
+    } else if (!keeper->end_ms) {
+        log_info("%s: %s from process %u, ending", keeper_path(keeper),
+                 info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", info.ssi_pid);
+        end_in_order(keeper);
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keeper_internal - what the two files of the keeper share: keeper.c begins, waits and ends,
+ * keeper_events.c does what the worker, the mount table, signals and children ask for.
+ */
+#ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
+#define GMSFS_DAEMON_KEEPER_INTERNAL_H
+
+#include "daemon/holdings.h"
+#include "daemon/keeper.h"
+#include "daemon/mountinfo.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KEEPER_ENDING_MS 10000u /* for the worker, then SIGKILL */
+
+struct keeper {
+    const struct keeper_setup *setup;
+    pid_t worker, binder, unmounter;                          /* -1: none */
+    int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1: none */
+    int fuse_fd, listen_fd;
+    struct mountinfo mount;
+    struct holdings holdings;
+    bool is_mounted; /* it was, once */
+    bool is_serving; /* it answered, once */
+    bool is_detached;
+    uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
+    uint64_t files_lost;
+    int worker_status;
+    int status; /* the exit status */
+};
+
+void keeper_on_signal(struct keeper *keeper);
+void keeper_on_control(struct keeper *keeper);
+void keeper_on_keep(struct keeper *keeper);
+void keeper_on_mounts(struct keeper *keeper);
+void keeper_on_bound(struct keeper *keeper);
+
+void keeper_close(int *fd);
+/* Takes the mount out of the tree if it is on top of its directory. */
+bool keeper_detach(struct keeper *keeper);
+uint64_t keeper_now_ms(void);
+
+#endif

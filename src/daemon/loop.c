@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/loop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOP_EVENTS_PER_TURN 64
+#define LOOP_TICK_MS         1000u
+#define LOOP_TICKING_MS      60000u /* after the last event; beyond it there is nothing to time out */
+
+struct loop {
+    struct loop_calls calls;
+    int epoll_fd, event_fd;
+    bool stopping, idle_wanted;
+    uint64_t timer_ms, tick_ms, tick_until_ms;
+    /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
+    struct epoll_event events[LOOP_EVENTS_PER_TURN];
+    int event_count;
+    struct fs_watch posted; /* event_fd */
+    pthread_mutex_t mutex;
+    struct service_job *done, **done_end; /* under the mutex */
+};
+
+uint64_t loop_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static struct service_job *take_done(struct loop *loop)
+{
+    pthread_mutex_lock(&loop->mutex);
+    struct service_job *done = loop->done;
+    loop->done = NULL;
+    loop->done_end = &loop->done;
+    pthread_mutex_unlock(&loop->mutex);
+    return done;
+}
+
+static void on_posted(struct fs_watch *watch, uint32_t events)
+{
+    struct loop *loop = watch->loop;
+    uint64_t count;
+    ssize_t got = read(loop->event_fd, &count, sizeof count);
+
+    (void)got; /* only rings; the list says what came */
+    (void)events;
+    for (struct service_job *next, *job = take_done(loop); job; job = next) {
+        next = job->next;
+        job->done(job);
+    }
+}
+
+int loop_new(const struct loop_calls *calls, struct loop **loop)
+{
+    struct loop *new = calloc(1, sizeof *new);
+    int error = 0;
+
+    if (!new)
+        return -ENOMEM;
+    new->calls = *calls;
+    new->timer_ms = new->tick_ms = UINT64_MAX;
+    new->done_end = &new->done;
+    pthread_mutex_init(&new->mutex, NULL);
+    new->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    new->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (new->epoll_fd < 0 || new->event_fd < 0) {
+        error = -errno;
+        goto out;
+    }
+    new->posted = (struct fs_watch){.fd = new->event_fd, .ready = on_posted};
+    error = loop_watch(new, &new->posted, FS_WATCH_READ);
+out:
+    if (error) {
+        loop_free(new);
+        return error;
+    }
+    *loop = new;
+    return 0;
+}
+
+void loop_free(struct loop *loop)
+{
+    if (!loop)
+        return;
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    if (loop->event_fd >= 0)
+        close(loop->event_fd);
+    pthread_mutex_destroy(&loop->mutex);
+    free(loop);
+}
+
+int loop_watch(struct loop *loop, struct fs_watch *watch, uint32_t events)
+{
+    struct epoll_event event = {.data.ptr = watch};
+
+    if (events & FS_WATCH_READ)
+        event.events |= EPOLLIN;
+    if (events & FS_WATCH_WRITE)
+        event.events |= EPOLLOUT;
+    if (watch->loop)
+        return epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) == 0 ? 0 : -errno;
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) != 0)
+        return -errno;
+    watch->loop = loop;
+    return 0;
+}
+
+void loop_unwatch(struct loop *loop, struct fs_watch *watch)
+{
+    if (!watch->loop)
+        return;
+    epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    watch->loop = NULL;
+    for (int i = 0; i < loop->event_count; i++) {
+        if (loop->events[i].data.ptr == watch)
+            loop->events[i].data.ptr = NULL;
+    }
+}
+
+void loop_set_timer(struct loop *loop, uint64_t at_ms)
+{
+    loop->timer_ms = at_ms;
+}
+
+void loop_set_idle(struct loop *loop)
+{
+    loop->idle_wanted = true;
+}
+
+void loop_stop(struct loop *loop)
+{
+    loop->stopping = true;
+}
+
+void loop_post(struct loop *loop, struct service_job *job)
+{
+    uint64_t one = 1;
+
+    job->next = NULL;
+    pthread_mutex_lock(&loop->mutex);
+    *loop->done_end = job;
+    loop->done_end = &job->next;
+    pthread_mutex_unlock(&loop->mutex);
+    ssize_t put = write(loop->event_fd, &one, sizeof one);
+    (void)put; /* a counter never refuses one more before 2^64 */
+}
+
+/* In milliseconds as epoll_wait takes them. */
+static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_ms)
+{
+    uint64_t until_ms = timeout_ms == UINT64_MAX ? UINT64_MAX : now_ms + timeout_ms;
+
+    if (loop->idle_wanted)
+        return 0;
+    if (loop->timer_ms < until_ms)
+        until_ms = loop->timer_ms;
+    if (loop->tick_ms < until_ms)
+        until_ms = loop->tick_ms;
+    if (until_ms == UINT64_MAX)
+        return -1;
+    uint64_t rest_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    return rest_ms > INT_MAX ? INT_MAX : (int)rest_ms;
+}
+
+static void serve_events(struct loop *loop)
+{
+    for (int i = 0; i < loop->event_count; i++) {
+        const struct epoll_event *event = &loop->events[i];
+        struct fs_watch *watch = event->data.ptr;
+        uint32_t events = 0;
+        if (!watch)
+            continue;
+        if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+            events |= FS_WATCH_READ;
+        if (event->events & EPOLLOUT)
+            events |= FS_WATCH_WRITE;
+        watch->ready(watch, events);
+    }
+    loop->event_count = 0;
+}
+
+/* After a rest the first tick comes before the event, so that nobody measures from long ago. */
+static void note_events(struct loop *loop)
+{
+    uint64_t now_ms = loop_now_ms();
+
+    loop->tick_until_ms = now_ms + LOOP_TICKING_MS;
+    if (loop->tick_ms == UINT64_MAX) {
+        loop->tick_ms = now_ms + LOOP_TICK_MS;
+        loop->calls.on_tick(loop->calls.context, now_ms);
+    }
+}
+
+static void serve_times(struct loop *loop)
+{
+    uint64_t now_ms = loop_now_ms();
+
+    if (loop->timer_ms <= now_ms) {
+        loop->timer_ms = UINT64_MAX;
+        loop->calls.on_timer(loop->calls.context);
+    }
+    if (loop->tick_ms <= now_ms) {
+        loop->tick_ms = now_ms < loop->tick_until_ms ? now_ms + LOOP_TICK_MS : UINT64_MAX;
+        loop->calls.on_tick(loop->calls.context, now_ms);
+    }
+}
+
+int loop_turn(struct loop *loop, uint64_t timeout_ms)
+{
+    bool idle = loop->idle_wanted;
+    int wait_ms = how_long(loop, timeout_ms, loop_now_ms());
+    int count = epoll_wait(loop->epoll_fd, loop->events, LOOP_EVENTS_PER_TURN, wait_ms);
+
+    if (count < 0)
+        return errno == EINTR ? 0 : -errno;
+    loop->event_count = count;
+    if (count > 0)
+        note_events(loop);
+    serve_events(loop);
+    serve_times(loop);
+    if (idle) {
+        loop->idle_wanted = false;
+        loop->calls.on_idle(loop->calls.context);
+    }
+    return 0;
+}
+
+int loop_run(struct loop *loop)
+{
+    int error = 0;
+
+    while (!loop->stopping && !error)
+        error = loop_turn(loop, UINT64_MAX);
+    return error;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loop - the worker's event loop
+ *
+ * Watches descriptors, one timer, an idle callback, and completions that helper threads post. One
+ * thread runs it; loop_post alone may be called from others. Sleeps without a wakeup when there is
+ * nothing to do.
+ */
+#ifndef GMSFS_DAEMON_LOOP_H
+#define GMSFS_DAEMON_LOOP_H
+
+#include "fs/fs.h"
+#include "store/service.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+
+struct loop_calls {
+    void *context;
+    void (*on_timer)(void *context);
+    void (*on_idle)(void *context);
+    /* A second or so after something happened, and on for a while; not at rest. */
+    void (*on_tick)(void *context, uint64_t now_ms);
+};
+
+int loop_new(const struct loop_calls *calls, struct loop **loop);
+void loop_free(struct loop *loop);
+
+/* Until loop_stop; 0 or a negative errno of epoll. */
+int loop_run(struct loop *loop);
+/* One turn that sleeps at most timeout_ms. */
+int loop_turn(struct loop *loop, uint64_t timeout_ms);
+void loop_stop(struct loop *loop);
+
+/* The watch is its owner's; it may be freed after loop_unwatch, inside `ready` too. */
+int loop_watch(struct loop *loop, struct fs_watch *watch, uint32_t events);
+void loop_unwatch(struct loop *loop, struct fs_watch *watch);
+
+/* UINT64_MAX: never. One timer: the last call counts. */
+void loop_set_timer(struct loop *loop, uint64_t at_ms);
+void loop_set_idle(struct loop *loop);
+
+/* Any thread: job->done runs on the loop's thread. */
+void loop_post(struct loop *loop, struct service_job *job);
+
+uint64_t loop_now_ms(void); /* monotonic */
+
+#endif

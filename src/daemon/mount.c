@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gmsfs mount`: arguments, the mount point, the way into the background. */
+#include "daemon/daemon.h"
+
+#include "base/log.h"
+#include "daemon/attach.h"
+#include "daemon/keeper.h"
+#include "daemon/mountinfo.h"
+#include "daemon/options.h"
+#include "daemon/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef GMSFS_VERSION
+#define GMSFS_VERSION "unknown"
+#endif
+
+#define EXIT_WRONG_ARGUMENTS 2
+#define MOUNT_PROBE_MS       3000
+#define MOUNT_MAX_DEAD       16 /* mounts that died on top of each other */
+
+static void print_help(void)
+{
+    puts("Usage: gmsfs mount [-f] [-d] [-o OPTION,...] [SOURCE] DIRECTORY\n"
+         "\n"
+         "Mounts the memory of a device at DIRECTORY and stays in the background.\n"
+         "SOURCE is for fstab: `host`, or any word.\n"
+         "\n"
+         "  -f, --foreground       stay in the foreground, messages on standard error\n"
+         "  -d, --debug            -f, and show every request\n"
+         "  -h, --help             this text\n"
+         "  -V, --version          the version\n"
+         "\n"
+         "Options (sizes as 256M, 4G, 1T):\n"
+         "  backend=host           whose memory: this machine's (memfd)\n"
+         "  size=SIZE              how much of it; default: half of what there is\n"
+         "  granularity=SIZE       what allocations are rounded up to; default 2M\n"
+         "  hugepages=2M|1G        take huge pages from the kernel's pool\n"
+         "  uuid=UUID              of the device; default: from the machine's id\n"
+         "  alloc_timeout=SECONDS  how long ALLOC waits for memory; default 60, 0: not at all\n"
+         "  writer_patience=SECONDS\n"
+         "                         how long a waiting writer holds new readers off; default 30\n"
+         "  spool_max=SIZE         bound of a file written without a size; default 1T\n"
+         "  allow_other, no_allow_other\n"
+         "                         may other users enter? root: yes, as modes allow; an ordinary\n"
+         "                         user: if user_allow_other is set in /etc/fuse.conf\n"
+         "  uid=N, gid=N           owner of `weights`; default: who mounts\n"
+         "  log_level=LEVEL        error, warning, info (default) or debug");
+}
+
+/* ---- the mount point --------------------------------------------------------------------------
+ */
+
+/* realpath() of something whose last component may be a dead mount, which cannot be looked at. */
+static int resolve_path(const char *path, char resolved[PATH_MAX])
+{
+    char copy[PATH_MAX], parent[PATH_MAX];
+
+    if (realpath(path, resolved))
+        return 0;
+    if (errno != ENOTCONN && errno != ECONNABORTED)
+        return -errno;
+    if (strlen(path) >= sizeof copy)
+        return -ENAMETOOLONG;
+    strcpy(copy, path);
+    size_t end = strlen(copy);
+    while (end > 1 && copy[end - 1] == '/')
+        copy[--end] = '\0';
+    char *slash = strrchr(copy, '/');
+    const char *name = slash ? slash + 1 : copy;
+    if (slash)
+        *slash = '\0';
+    if (!realpath(!slash ? "." : *copy ? copy : "/", parent))
+        return -errno;
+    int written =
+        snprintf(resolved, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name);
+    return written >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* In a child, for a mount that hangs would hang us: the error of reading its `device`. */
+static int probe_mount(const char *path)
+{
+    int status = 0;
+    int ends[2];
+    char c;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    pid_t child = fork();
+    if (child == 0) {
+        char file[PATH_MAX + 16];
+        snprintf(file, sizeof file, "%s/device", path);
+        int fd = open(file, O_RDONLY | O_CLOEXEC);
+        _exit(fd < 0 || read(fd, &c, 1) < 0 ? errno : 0);
+    }
+    close(ends[1]);
+    struct pollfd over = {.fd = ends[0], .events = POLLIN};
+    bool answers = child > 0 && poll(&over, 1, MOUNT_PROBE_MS) > 0;
+    close(ends[0]);
+    if (!answers && child > 0)
+        kill(child, SIGKILL);
+    if (child < 0 || waitpid(child, &status, answers ? 0 : WNOHANG) <= 0)
+        return -ETIMEDOUT;
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ETIMEDOUT;
+}
+
+static bool is_dead(int error)
+{
+    return error == -ENOTCONN || error == -ECONNABORTED || error == -ENODEV;
+}
+
+/* Detaches dead mounts; refuses a live one of ours. */
+static int clear_mountpoint(const char *path)
+{
+    struct mountinfo mount;
+
+    for (int left = MOUNT_MAX_DEAD; left > 0; left--) {
+        if (mountinfo_find_path(path, &mount) != 0 || strncmp(mount.type, "fuse", 4) != 0)
+            return 0;
+        bool is_ours = strcmp(mount.type, MOUNTINFO_TYPE) == 0;
+        int error = probe_mount(path);
+        if (is_dead(error)) {
+            log_warning("%s: the mount there is dead; it is detached", path);
+            if (!attach_detach(path))
+                return -ENOTCONN;
+            continue;
+        }
+        if (!is_ours)
+            return 0;
+        log_error("%s: a gmsfs is mounted there already%s", path,
+                  error == -ETIMEDOUT ? ", and does not answer (end it: umount -l, then kill it)"
+                                      : "; `gmsfs umount` ends it");
+        return -EBUSY;
+    }
+    return -EBUSY;
+}
+
+static int check_mountpoint(const char *given, char path[PATH_MAX])
+{
+    struct stat stat_;
+    int error = resolve_path(given, path);
+
+    if (error) {
+        log_error("%s: cannot be a mount point: %s%s", given, strerror(-error),
+                  error == -ENOENT ? " (create it: mkdir -p)" : "");
+        return error;
+    }
+    error = clear_mountpoint(path);
+    if (error)
+        return error;
+    if (stat(path, &stat_) != 0) {
+        error = -errno;
+        log_error("%s: cannot be a mount point: %s", given, strerror(-error));
+        return error;
+    }
+    if (!S_ISDIR(stat_.st_mode)) {
+        log_error("%s: cannot be a mount point: not a directory", given);
+        return -ENOTDIR;
+    }
+    return 0;
+}
+
+/* ---- who may enter ----------------------------------------------------------------------------
+ */
+
+static bool fuse_conf_allows_other(void)
+{
+    char line[256];
+    bool allows = false;
+    FILE *conf = fopen("/etc/fuse.conf", "re");
+
+    while (conf && !allows && fgets(line, sizeof line, conf)) {
+        line[strcspn(line, " \t\r\n")] = '\0';
+        allows = strcmp(line, "user_allow_other") == 0;
+    }
+    if (conf)
+        fclose(conf);
+    return allows;
+}
+
+static int decide_allow_other(const struct daemon_options *options, bool *allow_other)
+{
+    bool may = geteuid() == 0 || fuse_conf_allows_other();
+
+    *allow_other = may && options->allow_other != OPTIONS_NO;
+    if (!may && options->allow_other == OPTIONS_YES) {
+        log_error("option allow_other: root has to permit it to ordinary users, by a line "
+                  "user_allow_other in /etc/fuse.conf");
+        return -EPERM;
+    }
+    return 0;
+}
+
+/* ---- into the background ----------------------------------------------------------------------
+ */
+
+/* In the parent: 0 when the child says that the mount answers, else the child's exit status. */
+static int wait_ready(pid_t child, int fd)
+{
+    int status = 0;
+    char byte;
+    ssize_t got;
+
+    do {
+        got = read(fd, &byte, 1);
+    } while (got < 0 && errno == EINTR);
+    if (got == 1)
+        return 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFSIGNALED(status))
+        log_error("not mounted: the keeper was killed by signal %d", WTERMSIG(status));
+    return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1;
+}
+
+/* In the child: nothing of who called stays open but standard error, until the mount answers. */
+static int leave_caller(struct keeper_setup *setup, int ready_fd)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0 || setsid() < 0 || chdir("/") != 0)
+        return -errno;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    if (ready_fd != 3) {
+        if (dup2(ready_fd, 3) < 0)
+            return -errno;
+        ready_fd = 3;
+    }
+    fcntl(ready_fd, F_SETFD, FD_CLOEXEC);
+    close_range(4, ~0u, 0);
+    setup->ready_fd = ready_fd;
+    return relay_open(setup->relay);
+}
+
+static int run_in_background(struct keeper_setup *setup)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        log_error("cannot make a pipe: %s", strerror(errno));
+        return 1;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) {
+        log_error("cannot start a process: %s", strerror(errno));
+        return 1;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        return wait_ready(child, ends[0]);
+    }
+    int error = leave_caller(setup, ends[1]);
+    if (error)
+        log_error("cannot leave the terminal: %s", strerror(-error));
+    exit(error ? 1 : keeper_main(setup));
+}
+
+/* ---- entry ------------------------------------------------------------------------------------
+ */
+
+bool daemon_is_mount_helper(int argc, char **argv)
+{
+    if (argc < 3 || argv[1][0] == '-' || argv[2][0] != '/')
+        return false;
+    return argc == 3 || argv[3][0] == '-';
+}
+
+int daemon_mount_main(int argc, char **argv)
+{
+    struct daemon_options options;
+    char text[OPTIONS_ERROR_BYTES], path[PATH_MAX];
+    struct relay relay = {.fd = -1, .terminal_fd = -1};
+    struct keeper_setup setup = {
+        .options = &options, .mountpoint = path, .relay = &relay, .ready_fd = -1};
+
+    if (options_parse(argc, argv, &options, text, sizeof text)) {
+        log_error("%s", text);
+        return EXIT_WRONG_ARGUMENTS;
+    }
+    if (options.help) {
+        print_help();
+        return 0;
+    }
+    if (options.version) {
+        puts("gmsfs " GMSFS_VERSION);
+        return 0;
+    }
+    log_set_level(options.log_level);
+    if (check_mountpoint(options.mountpoint, path) ||
+        decide_allow_other(&options, &setup.allow_other))
+        return 1;
+    return options.foreground ? keeper_main(&setup) : run_in_background(&setup);
+}

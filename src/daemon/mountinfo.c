@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/mountinfo.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_octal(char c)
+{
+    return c >= '0' && c <= '7';
+}
+
+/* Up to the next space, with \040 and its like resolved. Returns what stands behind, NULL if it
+ * does not fit or nothing follows. */
+static const char *parse_field(const char *at, char *to, size_t room)
+{
+    size_t bytes = 0;
+
+    while (*at != ' ' && *at != '\n' && *at != '\0') {
+        char c = *at++;
+        if (c == '\\' && is_octal(at[0]) && is_octal(at[1]) && is_octal(at[2])) {
+            c = (char)((at[0] - '0') << 6 | (at[1] - '0') << 3 | (at[2] - '0'));
+            at += 3;
+        }
+        if (bytes + 1 >= room)
+            return NULL;
+        to[bytes++] = c;
+    }
+    to[bytes] = '\0';
+    return *at == ' ' ? at + 1 : NULL;
+}
+
+int mountinfo_parse_line(const char *line, struct mountinfo *mount)
+{
+    int head = 0;
+
+    /* id parent major:minor root path options [tags...] - type source options */
+    if (sscanf(line, "%d %*d %u:%u %*s %n", &mount->id, &mount->major, &mount->minor, &head) != 3 ||
+        head == 0)
+        return -EINVAL;
+    const char *at = parse_field(line + head, mount->path, sizeof mount->path);
+    at = at ? strstr(at, " - ") : NULL;
+    if (!at || !parse_field(at + 3, mount->type, sizeof mount->type))
+        return -EINVAL;
+    return 0;
+}
+
+/* Calls `see` for each mount until it returns true. 0, or a negative errno. */
+static int each_mount(bool (*see)(void *context, const struct mountinfo *mount), void *context)
+{
+    FILE *table = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL;
+    size_t room = 0;
+    struct mountinfo mount;
+
+    if (!table)
+        return -errno;
+    while (getline(&line, &room, table) > 0) {
+        if (mountinfo_parse_line(line, &mount) == 0 && see(context, &mount))
+            break;
+    }
+    free(line);
+    fclose(table);
+    return 0;
+}
+
+struct path_search {
+    const char *path;
+    struct mountinfo *found;
+    bool is_found;
+};
+
+static bool see_path(void *context, const struct mountinfo *mount)
+{
+    struct path_search *search = context;
+
+    if (strcmp(mount->path, search->path) == 0) {
+        *search->found = *mount; /* the last one lies on top */
+        search->is_found = true;
+    }
+    return false;
+}
+
+int mountinfo_find_path(const char *path, struct mountinfo *mount)
+{
+    struct path_search search = {.path = path, .found = mount};
+    int error = each_mount(see_path, &search);
+
+    return error ? error : search.is_found ? 0 : -ENOENT;
+}
+
+struct mount_search {
+    const struct mountinfo *mount;
+    bool is_found;
+};
+
+static bool see_mount(void *context, const struct mountinfo *mount)
+{
+    struct mount_search *search = context;
+
+    /* Ids are used again, so the device has to be the same too. */
+    search->is_found = mount->id == search->mount->id && mount->major == search->mount->major &&
+                       mount->minor == search->mount->minor;
+    return search->is_found;
+}
+
+bool mountinfo_has(const struct mountinfo *mount)
+{
+    struct mount_search search = {.mount = mount};
+    int error = each_mount(see_mount, &search);
+
+    if (error)
+        log_warning("cannot read /proc/self/mountinfo: %s", strerror(-error));
+    return error || search.is_found;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * notify - tells systemd how the service is (sd_notify(3), written by hand: one datagram)
+ *
+ * Does nothing where $NOTIFY_SOCKET is not set, and never fails visibly.
+ */
+#ifndef GMSFS_DAEMON_NOTIFY_H
+#define GMSFS_DAEMON_NOTIFY_H
+
+void notify_send(const char *state); /* such as "READY=1" */
+
+#endif

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/options.h"
+
+#include "base/size.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OPTION_NAME_BYTES  64u
+#define OPTION_VALUE_BYTES 256u
+#define SIZE_EXPECTED      "a size such as 256M, 4G or 1T"
+
+/* One `name=value` of -o. */
+struct option {
+    char name[OPTION_NAME_BYTES];
+    char value[OPTION_VALUE_BYTES];
+    bool has_value;
+};
+
+struct parser {
+    struct daemon_options *options;
+    const char *source; /* NULL: none given */
+    bool has_backend;
+    char *error;
+    size_t error_bytes;
+};
+
+/* What mount(8), fstab and mount.fuse3 pass on and what is always so here. */
+static const char *const IGNORED[] = {
+    "rw",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "sync",
+    "async",
+    "dirsync",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "lazytime",
+    "nolazytime",
+    "norelatime",
+    "nomand",
+    "strictatime",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "loud",
+    "silent",
+    "default_permissions",
+    "nostrictatime",
+};
+
+/* The option as it was written, the cause, the way out. */
+__attribute__((format(printf, 3, 4))) static int
+refuse(const struct parser *parser, const struct option *option, const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    snprintf(parser->error, parser->error_bytes, "option %s%s%s: %s", option->name,
+             option->has_value ? "=" : "", option->has_value ? option->value : "", what);
+    return -EINVAL;
+}
+
+static int parse_size(const struct parser *parser, const struct option *option, uint64_t min_bytes,
+                      uint64_t max_bytes, uint64_t *bytes)
+{
+    char least[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
+    uint64_t value = 0;
+    int error = size_parse(option->value, &value);
+
+    if (error == -EINVAL)
+        return refuse(parser, option, "expected " SIZE_EXPECTED);
+    if (error || value < min_bytes || value > max_bytes)
+        return refuse(parser, option, "expected a size from %s to %s",
+                      size_format(min_bytes, least), size_format(max_bytes, most));
+    *bytes = value;
+    return 0;
+}
+
+static int parse_granularity(const struct parser *parser, const struct option *option)
+{
+    uint64_t bytes = 0;
+    int error = parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_GRANULARITY, &bytes);
+
+    if (error)
+        return error;
+    if ((bytes & (bytes - 1)) != 0)
+        return refuse(parser, option, "expected a power of two, such as 2M");
+    parser->options->vmm.granularity_bytes = bytes;
+    return 0;
+}
+
+static int parse_hugepages(const struct parser *parser, const struct option *option)
+{
+    uint64_t bytes = 0;
+
+    if (size_parse(option->value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))
+        return refuse(parser, option, "expected 2M or 1G");
+    parser->options->vmm.hugepage_bytes = bytes;
+    return 0;
+}
+
+/* Seconds with up to three decimals. */
+static int parse_seconds(const struct parser *parser, const struct option *option,
+                         uint64_t *value_ms)
+{
+    const char *at = option->value;
+    uint64_t seconds = 0, thousandths = 0;
+
+    if (!isdigit((unsigned char)*at))
+        goto bad;
+    for (; isdigit((unsigned char)*at); at++) {
+        seconds = seconds * 10 + (uint64_t)(*at - '0');
+        if (seconds > OPTIONS_MAX_SECONDS)
+            goto bad;
+    }
+    if (*at == '.') {
+        at++;
+        for (uint64_t weight = 100; weight && isdigit((unsigned char)*at); weight /= 10)
+            thousandths += (uint64_t)(*at++ - '0') * weight;
+    }
+    if (*at != '\0')
+        goto bad;
+    *value_ms = seconds * 1000 + thousandths;
+    return 0;
+bad:
+    return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
+}
+
+static int parse_id(const struct parser *parser, const struct option *option, uint32_t *id)
+{
+    uint64_t value = 0;
+    const char *at = option->value;
+
+    for (; isdigit((unsigned char)*at) && value < OPTIONS_NO_ID; at++)
+        value = value * 10 + (uint64_t)(*at - '0');
+    if (*at != '\0' || at == option->value || value >= OPTIONS_NO_ID)
+        return refuse(parser, option, "expected a number from 0 to %" PRIu32, OPTIONS_NO_ID - 1);
+    *id = (uint32_t)value;
+    return 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+static int parse_uuid(const struct parser *parser, const struct option *option)
+{
+    uint8_t uuid[16] = {0};
+    size_t digits = 0;
+    uint8_t any = 0;
+
+    for (const char *at = option->value; *at; at++) {
+        if (*at == '-' && (digits == 8 || digits == 12 || digits == 16 || digits == 20) &&
+            at[-1] != '-')
+            continue;
+        int digit = hex_digit(*at);
+        if (digit < 0 || digits == 32)
+            goto bad;
+        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | digit);
+        any |= (uint8_t)digit;
+        digits++;
+    }
+    if (digits != 32 || !any)
+        goto bad;
+    memcpy(parser->options->vmm.uuid, uuid, sizeof uuid);
+    return 0;
+bad:
+    return refuse(parser, option,
+                  "expected 32 hex digits that are not all zero, such as "
+                  "6f1c2d3e-0a1b-4c5d-8e9f-001122334455");
+}
+
+/* A string that lasts; NULL: no such backend. */
+static const char *find_backend(const char *name)
+{
+    static const char *const BACKENDS[] = {"host", "cuda"};
+
+    for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++) {
+        if (strcmp(name, BACKENDS[i]) == 0)
+            return BACKENDS[i];
+    }
+    return NULL;
+}
+
+static int parse_backend(struct parser *parser, const struct option *option)
+{
+    const char *backend = find_backend(option->value);
+
+    if (!backend)
+        return refuse(parser, option, "expected host");
+    parser->options->vmm.backend = backend;
+    parser->has_backend = true;
+    return 0;
+}
+
+static int parse_valued(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+    const char *name = option->name;
+
+    if (strcmp(name, "backend") == 0)
+        return parse_backend(parser, option);
+    if (strcmp(name, "size") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.size_bytes);
+    if (strcmp(name, "granularity") == 0)
+        return parse_granularity(parser, option);
+    if (strcmp(name, "hugepages") == 0)
+        return parse_hugepages(parser, option);
+    if (strcmp(name, "uuid") == 0)
+        return parse_uuid(parser, option);
+    if (strcmp(name, "alloc_timeout") == 0)
+        return parse_seconds(parser, option, &o->alloc_timeout_ms);
+    if (strcmp(name, "writer_patience") == 0)
+        return parse_seconds(parser, option, &o->patience_ms);
+    if (strcmp(name, "spool_max") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
+                          &o->spool_max_bytes);
+    if (strcmp(name, "uid") == 0)
+        return parse_id(parser, option, &o->uid);
+    if (strcmp(name, "gid") == 0)
+        return parse_id(parser, option, &o->gid);
+    if (strcmp(name, "log_level") == 0)
+        return log_parse_level(option->value, &o->log_level)
+                   ? refuse(parser, option, "expected error, warning, info or debug")
+                   : 0;
+    return -ENOENT;
+}
+
+static bool is_ignored(const struct option *option)
+{
+    if (strncmp(option->name, "x-", 2) == 0 || strncmp(option->name, "X-", 2) == 0 ||
+        strcmp(option->name, "comment") == 0)
+        return true;
+    for (size_t i = 0; i < sizeof IGNORED / sizeof IGNORED[0]; i++) {
+        if (!option->has_value && strcmp(option->name, IGNORED[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int parse_option(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+
+    if (is_ignored(option))
+        return 0;
+    if (!option->has_value && strcmp(option->name, "allow_other") == 0) {
+        o->allow_other = OPTIONS_YES;
+        return 0;
+    }
+    if (!option->has_value && strcmp(option->name, "no_allow_other") == 0) {
+        o->allow_other = OPTIONS_NO;
+        return 0;
+    }
+    if (!option->has_value && strcmp(option->name, "debug") == 0) {
+        o->debug = true;
+        return 0;
+    }
+    if (!option->has_value && strcmp(option->name, "ro") == 0)
+        return refuse(parser, option,
+                      "a mount that nobody may write to holds nothing; "
+                      "take modes (chmod) to keep writers out");
+    if (!option->has_value && strcmp(option->name, "remount") == 0)
+        return refuse(parser, option, "options of a mount cannot be changed; unmount first");
+    int error = parse_valued(parser, option);
+    if (error == -ENOENT)
+        return refuse(parser, option, "there is no such option; `gmsfs mount --help` lists them");
+    return error;
+}
+
+/* One element of a list; `text` is not terminated. */
+static int parse_element(struct parser *parser, const char *text, size_t bytes)
+{
+    struct option option = {.has_value = false};
+    const char *equals = memchr(text, '=', bytes);
+    size_t name_bytes = equals ? (size_t)(equals - text) : bytes;
+    size_t value_bytes = equals ? bytes - name_bytes - 1 : 0;
+    bool too_long = name_bytes >= sizeof option.name || value_bytes >= sizeof option.value;
+
+    if (bytes == 0)
+        return 0;
+    if (name_bytes >= sizeof option.name)
+        name_bytes = sizeof option.name - 1;
+    memcpy(option.name, text, name_bytes);
+    /* Automounters leave notes of any length. */
+    if (is_ignored(&option))
+        return 0;
+    if (too_long)
+        return refuse(parser, &option, "is too long");
+    if (equals) {
+        option.has_value = true;
+        memcpy(option.value, equals + 1, value_bytes);
+        if (value_bytes == 0)
+            return refuse(parser, &option, "a value is missing");
+    }
+    return parse_option(parser, &option);
+}
+
+static int parse_list(struct parser *parser, const char *list)
+{
+    for (;;) {
+        size_t bytes = strcspn(list, ",");
+        int error = parse_element(parser, list, bytes);
+        if (error || list[bytes] == '\0')
+            return error;
+        list += bytes + 1;
+    }
+}
+
+static int say(const struct parser *parser, const char *what, const char *argument)
+{
+    snprintf(parser->error, parser->error_bytes, "%s%s", what, argument);
+    return -EINVAL;
+}
+
+/* -f, -d, -o LIST, -oLIST and the long ones. *i goes on when the value is the next argument. */
+static int parse_flag(struct parser *parser, int argc, char **argv, int *i)
+{
+    const char *flag = argv[*i];
+    struct daemon_options *o = parser->options;
+
+    if (strcmp(flag, "-f") == 0 || strcmp(flag, "--foreground") == 0) {
+        o->foreground = true;
+    } else if (strcmp(flag, "-d") == 0 || strcmp(flag, "--debug") == 0) {
+        o->debug = true;
+    } else if (strcmp(flag, "-h") == 0 || strcmp(flag, "--help") == 0) {
+        o->help = true;
+    } else if (strcmp(flag, "-V") == 0 || strcmp(flag, "--version") == 0) {
+        o->version = true;
+    } else if (strcmp(flag, "-o") == 0) {
+        if (++*i == argc)
+            return say(parser, "-o: a list of options is missing", "");
+        return parse_list(parser, argv[*i]);
+    } else if (strncmp(flag, "-o", 2) == 0) {
+        return parse_list(parser, flag + 2);
+    } else {
+        return say(parser, "there is no such flag; `gmsfs mount --help` lists them: ", flag);
+    }
+    return 0;
+}
+
+static int parse_operand(struct parser *parser, const char *operand)
+{
+    if (parser->source)
+        return say(parser, "one mount point at a time; not understood: ", operand);
+    if (parser->options->mountpoint)
+        parser->source = parser->options->mountpoint;
+    parser->options->mountpoint = operand;
+    return 0;
+}
+
+/* fstab's first field may name the backend; any other word is for people. */
+static void take_source(struct parser *parser)
+{
+    const char *backend = parser->source ? find_backend(parser->source) : NULL;
+
+    if (backend && !parser->has_backend)
+        parser->options->vmm.backend = backend;
+}
+
+int options_parse(int argc, char **argv, struct daemon_options *options, char *error,
+                  size_t error_bytes)
+{
+    struct parser parser = {.options = options, .error = error, .error_bytes = error_bytes};
+    bool flags_over = false;
+
+    *options = (struct daemon_options){
+        .vmm.backend = "host",
+        .alloc_timeout_ms = OPTIONS_ALLOC_TIMEOUT_S * 1000ull,
+        .patience_ms = OPTIONS_PATIENCE_S * 1000ull,
+        .spool_max_bytes = OPTIONS_SPOOL_MAX_BYTES,
+        .uid = OPTIONS_NO_ID,
+        .gid = OPTIONS_NO_ID,
+        .log_level = LOG_LEVEL_INFO,
+    };
+    for (int i = 1; i < argc; i++) {
+        int wrong = 0;
+        if (!flags_over && strcmp(argv[i], "--") == 0)
+            flags_over = true;
+        else if (!flags_over && argv[i][0] == '-' && argv[i][1] != '\0')
+            wrong = parse_flag(&parser, argc, argv, &i);
+        else
+            wrong = parse_operand(&parser, argv[i]);
+        if (wrong)
+            return wrong;
+    }
+    take_source(&parser);
+    if (options->help || options->version)
+        return 0;
+    if (!options->mountpoint || !*options->mountpoint)
+        return say(&parser, "a mount point is missing: gmsfs mount [-f] [-o OPTIONS] DIRECTORY",
+                   "");
+    if (options->debug) {
+        options->foreground = true;
+        options->log_level = LOG_LEVEL_DEBUG;
+    }
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options - the arguments of `gmsfs mount`
+ *
+ * A pure parser: no I/O, no exit, no output; what is wrong comes back as one line of text that
+ * names the option, its value and what would be right. Used by mount.c and by tests.
+ */
+#ifndef GMSFS_DAEMON_OPTIONS_H
+#define GMSFS_DAEMON_OPTIONS_H
+
+#include "base/log.h"
+#include "vmm/vmm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPTIONS_ERROR_BYTES     512u
+#define OPTIONS_NO_ID           UINT32_MAX
+#define OPTIONS_ALLOC_TIMEOUT_S 60u
+#define OPTIONS_PATIENCE_S      30u
+#define OPTIONS_MAX_SECONDS     (30u * 24 * 3600)
+#define OPTIONS_SPOOL_MAX_BYTES (1ull << 40)
+#define OPTIONS_MAX_BYTES       (1ull << 50)
+#define OPTIONS_MIN_BYTES       4096u
+#define OPTIONS_MAX_GRANULARITY (1ull << 30)
+
+enum options_choice {
+    OPTIONS_DEFAULT = 0,
+    OPTIONS_YES,
+    OPTIONS_NO,
+};
+
+struct daemon_options {
+    const char *mountpoint; /* as given; points into argv */
+    struct vmm_options vmm;
+    enum options_choice allow_other;
+    uint64_t alloc_timeout_ms, patience_ms;
+    uint64_t spool_max_bytes;
+    uint32_t uid, gid; /* OPTIONS_NO_ID: those of who mounts */
+    enum log_level log_level;
+    bool foreground, debug, help, version;
+};
+
+/* argv[0] is skipped. -EINVAL and a line in `error`. With help or version set the rest may be
+ * missing. */
+int options_parse(int argc, char **argv, struct daemon_options *options, char *error,
+                  size_t error_bytes);
+
+#endif

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/worker.h"
+
+#include "base/log.h"
+#include "daemon/exits.h"
+#include "daemon/helpers.h"
+#include "daemon/keep.h"
+#include "daemon/loop.h"
+#include "daemon/process.h"
+#include "daemon/timeouts.h"
+#include "daemon/wire.h"
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef GMSFS_VERSION
+#define GMSFS_VERSION "unknown"
+#endif
+
+#define WORKER_ENDING_MS 5000u /* for jobs that are under way */
+
+struct worker {
+    const struct worker_setup *setup;
+    struct loop *loop;
+    struct helpers *helpers;
+    struct exits exits;
+    struct keep keep;
+    struct vmm *vmm;
+    struct service *service;
+    struct fs *fs;
+    struct fs_watch control;
+    int status;
+};
+
+/* ---- struct service_host ----------------------------------------------------------------------
+ */
+
+static uint64_t host_now_ms(void *context)
+{
+    (void)context;
+    return loop_now_ms();
+}
+
+static uint64_t host_wall_ms(void *context)
+{
+    struct timespec now;
+
+    (void)context;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int host_get_random(void *context, void *bytes, size_t size)
+{
+    uint8_t *to = bytes;
+
+    (void)context;
+    while (size > 0) {
+        ssize_t got = getrandom(to, size, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        to += got;
+        size -= (size_t)got;
+    }
+    return 0;
+}
+
+static int host_submit(void *context, enum service_pool pool, struct service_job *job)
+{
+    struct worker *worker = context;
+
+    return helpers_submit(worker->helpers, pool, job);
+}
+
+static void host_set_timer(void *context, uint64_t at_ms)
+{
+    struct worker *worker = context;
+
+    loop_set_timer(worker->loop, at_ms);
+}
+
+static void host_set_idle(void *context)
+{
+    struct worker *worker = context;
+
+    loop_set_idle(worker->loop);
+}
+
+static int host_watch_process(void *context, struct core_process process, uint64_t session)
+{
+    struct worker *worker = context;
+
+    return exits_watch(&worker->exits, process, session);
+}
+
+static void host_unwatch_process(void *context, uint64_t session)
+{
+    struct worker *worker = context;
+
+    exits_unwatch(&worker->exits, session);
+}
+
+static int host_keep(void *context, uint64_t memory, int fd)
+{
+    struct worker *worker = context;
+
+    return keep_add(&worker->keep, memory, fd);
+}
+
+static void host_drop(void *context, uint64_t memory)
+{
+    struct worker *worker = context;
+
+    keep_drop(&worker->keep, memory);
+}
+
+static void host_on_state(void *context, uint64_t store)
+{
+    struct worker *worker = context;
+
+    if (worker->fs)
+        fs_on_state(worker->fs, store);
+}
+
+static void host_on_event(void *context)
+{
+    struct worker *worker = context;
+
+    if (worker->fs)
+        fs_on_event(worker->fs);
+}
+
+/* ---- struct fs_host ---------------------------------------------------------------------------
+ */
+
+static int host_watch(void *context, struct fs_watch *watch, uint32_t events)
+{
+    struct worker *worker = context;
+
+    return loop_watch(worker->loop, watch, events);
+}
+
+static void host_unwatch(void *context, struct fs_watch *watch)
+{
+    struct worker *worker = context;
+
+    loop_unwatch(worker->loop, watch);
+}
+
+static void host_resolve(void *context, uint32_t tid, struct service_caller *caller)
+{
+    (void)context;
+    process_resolve(tid, caller);
+}
+
+/* A keeper that does not answer is gone, and then so is this process in a moment. */
+static void tell_keeper(struct worker *worker, const struct wire_message *message)
+{
+    int error = wire_send(worker->setup->control_fd, message, -1);
+
+    if (error)
+        log_error("cannot reach the keeper: %s", strerror(-error));
+}
+
+static void host_request_unmount(void *context)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_UNMOUNT};
+
+    /* The socket may hold the mount, so it goes first. */
+    fs_set_listener(worker->fs, -1);
+    tell_keeper(worker, &message);
+}
+
+static void host_session_over(void *context, int error)
+{
+    struct worker *worker = context;
+
+    if (error && error != -ENODEV)
+        log_warning("%s: the connection to the kernel ended: %s", worker->setup->mountpoint,
+                    strerror(error < 0 ? -error : error));
+    loop_stop(worker->loop);
+}
+
+static void host_session_ready(void *context)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_READY};
+
+    tell_keeper(worker, &message);
+}
+
+/* ---- the loop's calls -------------------------------------------------------------------------
+ */
+
+static void on_timer(void *context)
+{
+    struct worker *worker = context;
+
+    service_on_timer(worker->service);
+}
+
+static void on_idle(void *context)
+{
+    struct worker *worker = context;
+
+    service_on_idle(worker->service);
+}
+
+static void on_tick(void *context, uint64_t now_ms)
+{
+    struct worker *worker = context;
+
+    if (worker->fs)
+        fs_on_tick(worker->fs, now_ms);
+}
+
+static void on_exit_of(void *context, uint64_t session)
+{
+    struct worker *worker = context;
+
+    service_on_exit(worker->service, session);
+}
+
+/* ---- what the keeper says ---------------------------------------------------------------------
+ */
+
+static int serve_fuse(struct worker *worker, int fuse_fd)
+{
+    struct fs_options options = {
+        .fuse_fd = fuse_fd,
+        .mountpoint = worker->setup->mountpoint,
+        .allow_other = worker->setup->allow_other,
+        .debug = worker->setup->options->debug,
+        .owner_uid = geteuid(),
+        .version = GMSFS_VERSION,
+    };
+    struct fs_host host = {
+        .context = worker,
+        .watch = host_watch,
+        .unwatch = host_unwatch,
+        .resolve = host_resolve,
+        .request_unmount = host_request_unmount,
+        .session_over = host_session_over,
+        .session_ready = host_session_ready,
+    };
+
+    return fs_new(worker->service, &options, &host, &worker->fs);
+}
+
+static void end_in_order(struct worker *worker)
+{
+    struct wire_message message = {
+        .type = WIRE_ENDED,
+        .id = service_count_open_files(worker->service),
+    };
+
+    if (worker->fs)
+        fs_set_listener(worker->fs, -1);
+    tell_keeper(worker, &message);
+    loop_stop(worker->loop);
+}
+
+/* Takes the descriptor. */
+static int serve_message(struct worker *worker, const struct wire_message *message, int fd)
+{
+    int error = 0;
+
+    if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
+        error = serve_fuse(worker, fd);
+    } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
+        error = fs_set_listener(worker->fs, fd);
+    } else {
+        if (fd >= 0)
+            close(fd);
+        if (message->type == WIRE_DETACHED && worker->fs)
+            fs_on_detached(worker->fs);
+        else if (message->type == WIRE_END)
+            end_in_order(worker);
+    }
+    return error;
+}
+
+static void on_control(struct fs_watch *watch, uint32_t events)
+{
+    struct worker *worker = (struct worker *)((char *)watch - offsetof(struct worker, control));
+    struct wire_message message;
+    int fd;
+    int error = wire_receive(watch->fd, &message, &fd);
+
+    (void)events;
+    if (!error)
+        error = serve_message(worker, &message, fd);
+    if (!error || error == -EAGAIN)
+        return;
+    log_error("%s: cannot go on: %s", worker->setup->mountpoint, strerror(-error));
+    worker->status = 1;
+    loop_stop(worker->loop);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------
+ */
+
+static void begin_process(const struct worker_setup *setup)
+{
+    sigset_t none;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
+    if (getppid() != setup->keeper)
+        _exit(1);
+    /* A service manager or a terminal signals both processes: the keeper decides. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int open_memory(struct worker *worker)
+{
+    const struct daemon_options *options = worker->setup->options;
+    char text[512] = "";
+    int error = vmm_open(&options->vmm, &worker->vmm, text, sizeof text);
+
+    if (error)
+        log_error("%s", *text ? text : strerror(-error));
+    return error;
+}
+
+static int open_service(struct worker *worker)
+{
+    const struct daemon_options *options = worker->setup->options;
+    struct service_options service = {
+        .patience_ms = options->patience_ms,
+        .alloc_timeout_ms = options->alloc_timeout_ms,
+        .spool_max_bytes = options->spool_max_bytes,
+        .parking_max_ms = timeouts_read_parking_ms(),
+        .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
+        .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
+    };
+    struct service_host host = {
+        .context = worker,
+        .now_ms = host_now_ms,
+        .wall_ms = host_wall_ms,
+        .get_random = host_get_random,
+        .submit = host_submit,
+        .set_timer = host_set_timer,
+        .set_idle = host_set_idle,
+        .watch_process = host_watch_process,
+        .unwatch_process = host_unwatch_process,
+        .keep = host_keep,
+        .drop = host_drop,
+        .on_state = host_on_state,
+        .on_event = host_on_event,
+    };
+
+    return service_new(worker->vmm, &service, &host, &worker->service);
+}
+
+static int begin(struct worker *worker)
+{
+    struct loop_calls calls = {
+        .context = worker, .on_timer = on_timer, .on_idle = on_idle, .on_tick = on_tick};
+    struct wire_message prepared = {.type = WIRE_PREPARED};
+    int error = loop_new(&calls, &worker->loop);
+
+    if (error)
+        return error;
+    exits_init(&worker->exits, worker->loop, on_exit_of, worker);
+    worker->control = (struct fs_watch){.fd = worker->setup->control_fd, .ready = on_control};
+    error = helpers_new(worker->loop, &worker->helpers);
+    if (!error)
+        error = open_memory(worker);
+    if (!error)
+        error = open_service(worker);
+    if (!error)
+        error = loop_watch(worker->loop, &worker->control, FS_WATCH_READ);
+    if (!error)
+        tell_keeper(worker, &prepared);
+    return error;
+}
+
+/* Lets what is under way finish, its answers too. False: something hangs. */
+static bool finish_jobs(struct worker *worker)
+{
+    uint64_t until_ms = loop_now_ms() + WORKER_ENDING_MS;
+
+    loop_unwatch(worker->loop, &worker->control);
+    for (;;) {
+        bool busy = helpers_count_jobs(worker->helpers) > 0;
+        if (loop_turn(worker->loop, busy ? 20 : 0))
+            return false;
+        if (!busy && helpers_count_jobs(worker->helpers) == 0)
+            return true;
+        if (loop_now_ms() > until_ms)
+            return false;
+    }
+}
+
+static void end(struct worker *worker)
+{
+    if (worker->service && !finish_jobs(worker)) {
+        log_warning("%s: transfers hang; the worker ends without them", worker->setup->mountpoint);
+        _exit(worker->status);
+    }
+    helpers_free(worker->helpers);
+    fs_free(worker->fs);
+    worker->fs = NULL;
+    service_free(worker->service);
+    exits_free(&worker->exits);
+    if (worker->vmm)
+        vmm_close(worker->vmm);
+    loop_free(worker->loop);
+}
+
+int worker_main(const struct worker_setup *setup)
+{
+    struct worker worker = {.setup = setup};
+
+    begin_process(setup);
+    fcntl(setup->control_fd, F_SETFL, O_NONBLOCK);
+    keep_init(&worker.keep, setup->keep_fd);
+    int error = begin(&worker);
+    if (!error)
+        error = loop_run(worker.loop);
+    if (error) {
+        log_debug("the worker ends: %s", strerror(-error));
+        worker.status = 1;
+    }
+    if (worker.loop)
+        end(&worker);
+    keep_close(&worker.keep);
+    close(setup->control_fd);
+    return worker.status;
+}

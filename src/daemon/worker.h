@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker - the process that serves one mount
+ *
+ * Forked by the keeper, which it never outlives. Puts memory, stores, FUSE and the loop together.
+ * What it holds can be lost without harm to the machine: the keeper cleans up behind it.
+ */
+#ifndef GMSFS_DAEMON_WORKER_H
+#define GMSFS_DAEMON_WORKER_H
+
+#include "daemon/options.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct worker_setup {
+    const struct daemon_options *options;
+    const char *mountpoint; /* absolute */
+    bool allow_other;
+    int control_fd, keep_fd; /* become the worker's */
+    pid_t keeper;
+};
+
+/* Returns the exit status: 0 when the mount went away in order. */
+int worker_main(const struct worker_setup *setup);
+
+#endif
