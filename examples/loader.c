@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loader STORE FILE - puts a file's bytes into a store as one tensor, and publishes it.
+ * cc loader.c $(pkg-config --cflags --libs gmsfs) -o loader */
+#include <gmsfs.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void must(int r, const char *what)
+{
+    if (r < 0) {
+        fprintf(stderr, "loader: %s: %s\n", what, strerror(-r));
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    gmsfs_t *store;
+    uint64_t slot;
+    void *memory;
+    FILE *file;
+    long size_bytes;
+
+    if (argc != 3 || !(file = fopen(argv[2], "rb")) || fseek(file, 0, SEEK_END) ||
+        (size_bytes = ftell(file)) <= 0) {
+        fprintf(stderr, "usage: loader STORE FILE (not empty)\n");
+        return 2;
+    }
+    rewind(file);
+
+    must(gmsfs_open(argv[1], &store), argv[1]);
+    must(gmsfs_connect(store, GMSFS_MODE_RW, 10000), "RW lock");
+    must(gmsfs_clear_all_handles(store), "clear");
+    must(gmsfs_create_mapping(store, (uint64_t)size_bytes, "weights", &slot, &memory), "allocate");
+    if (fread(memory, 1, (size_t)size_bytes, file) != (size_t)size_bytes) {
+        fprintf(stderr, "loader: cannot read %s\n", argv[2]);
+        return 1; /* without a commit nothing is published */
+    }
+    must(gmsfs_metadata_put(store, &(struct gmsfs_metadata){.key = "tensor",
+                                                            .value = argv[2],
+                                                            .value_bytes = strlen(argv[2]),
+                                                            .slot = slot}),
+         "metadata");
+    must(gmsfs_commit(store, 0, NULL), "commit");
+    printf("%ld bytes published, generation %llu\n", size_bytes,
+           (unsigned long long)gmsfs_generation(store));
+    gmsfs_close(store);
+    fclose(file);
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tier 1, allocation handles: making, exporting and freeing them. */
+#include <errno.h>
+#include <string.h>
+
+#include "internal.h"
+
+int gfs_text_copy(char *to, size_t to_bytes, const char *from)
+{
+    size_t bytes = from ? strlen(from) : 0;
+
+    if (bytes >= to_bytes)
+        return -EINVAL;
+    memset(to, 0, to_bytes);
+    memcpy(to, from ? from : "", bytes);
+    return 0;
+}
+
+int gfs_alloc(struct gmsfs *handle, struct gmsfs_ioc_alloc *alloc)
+{
+    if (handle->mode != GMSFS_MODE_RW)
+        return -ENOLCK;
+    return gfs_ioctl(handle, GMSFS_IOC_ALLOC, alloc);
+}
+
+int gfs_alloc_free(struct gmsfs *handle, uint64_t slot)
+{
+    struct gmsfs_ioc_free request = {.slot = slot};
+
+    if (handle->mode != GMSFS_MODE_RW)
+        return -ENOLCK;
+    return gfs_ioctl(handle, GMSFS_IOC_FREE, &request);
+}
+
+int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const char *tag, const char *name,
+                          uint64_t *slot)
+{
+    return gmsfs_allocate_handles(handle, 1, size_bytes, tag, name, 0, slot);
+}
+
+int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes, const char *tag,
+                           const char *name, unsigned flags, uint64_t *first_slot)
+{
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = count, .flags = flags};
+    int r;
+
+    if (count == 0 || size_bytes == 0 || flags & ~GMSFS_ALLOC_NOWAIT ||
+        gfs_text_copy(alloc.tag, sizeof alloc.tag, tag) ||
+        gfs_text_copy(alloc.name, sizeof alloc.name, name))
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    r = gfs_alloc(handle, &alloc);
+    gfs_leave(handle);
+    if (!r && first_slot)
+        *first_slot = alloc.slot;
+    return r;
+}
+
+int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    r = gfs_alloc_free(handle, slot);
+    gfs_leave(handle);
+    return r;
+}
+
+int gmsfs_clear_all_handles(gmsfs_t *handle)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    r = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_CLEAR, NULL) : -ENOLCK;
+    gfs_leave(handle);
+    return r;
+}
+
+static int alloc_keep_fd(void *context, const struct gmsfs_fds_item *item, int *fd)
+{
+    (void)item;
+    *(int *)context = *fd;
+    *fd = -1;
+    return 0;
+}
+
+int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, int *fd)
+{
+    int kept = -1, r;
+
+    if (!fd)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    r = gfs_export_check(handle, access);
+    if (!r)
+        r = gfs_export_slot(handle, slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+    gfs_leave(handle);
+    if (!r)
+        *fd = kept;
+    return r;
+}
+
+int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
+{
+    struct gfs_mapping *mapping;
+    enum gmsfs_access access;
+    int kept = -1, r;
+
+    if (!fd)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
+    if (!mapping)
+        r = -ENOENT;
+    else if (handle->mode == GMSFS_MODE_NONE)
+        r = -ENOLCK;
+    else if (mapping->ident.epoch != handle->ident.epoch)
+        r = -ESTALE;
+    if (!r) {
+        access = handle->mode == GMSFS_MODE_RW ? mapping->access : GMSFS_ACCESS_READ;
+        r = gfs_export_slot(handle, mapping->slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+    }
+    gfs_leave(handle);
+    if (!r)
+        *fd = kept;
+    return r;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bulk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define BULK_VERSION 1
+
+/* The lowest index whose slot is not below. */
+static size_t bulk_rank(const uint64_t *slots, size_t count, uint64_t slot)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slots[middle] < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entries, size_t count,
+                    const uint64_t *slots, size_t slot_count, size_t *culprit)
+{
+    if (count > UINT32_MAX)
+        return -ENOSPC;
+    gfs_write_map(writer, 2);
+    gfs_write_text(writer, "v", 1);
+    gfs_write_uint(writer, BULK_VERSION);
+    gfs_write_text(writer, "metadata", strlen("metadata"));
+    gfs_write_array(writer, (uint32_t)count);
+    for (size_t i = 0; i < count; i++) {
+        size_t rank = bulk_rank(slots, slot_count, entries[i].slot);
+        int bound = entries[i].slot != GMSFS_SLOT_NONE;
+        if (bound && (rank == slot_count || slots[rank] != entries[i].slot)) {
+            *culprit = i;
+            return -EINVAL; /* as the mount says for METADATA_PUT */
+        }
+        gfs_write_array(writer, 4);
+        gfs_write_text(writer, entries[i].key, strlen(entries[i].key));
+        if (bound)
+            gfs_write_uint(writer, rank);
+        else
+            gfs_write_nil(writer);
+        gfs_write_uint(writer, entries[i].offset);
+        gfs_write_binary(writer, entries[i].value, entries[i].value_bytes);
+    }
+    return writer->failed ? -ENOMEM : 0;
+}
+
+/* Ranks are asked for only where an entry is bound. */
+static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+                      uint64_t **slots, size_t *slot_count)
+{
+    struct gmsfs_handle_info *list = NULL;
+    int bound = 0, r;
+
+    for (size_t i = 0; i < count && !bound; i++)
+        bound = entries[i].slot != GMSFS_SLOT_NONE;
+    *slots = NULL;
+    *slot_count = 0;
+    if (!bound)
+        return 0;
+    r = gfs_list(handle, &list, slot_count);
+    if (r)
+        return r;
+    *slots = calloc(*slot_count + 1, sizeof **slots);
+    for (size_t i = 0; *slots && i < *slot_count; i++)
+        (*slots)[i] = list[i].slot;
+    free(list);
+    return *slots ? 0 : -ENOMEM;
+}
+
+static int bulk_write(struct gmsfs *handle, const uint8_t *bytes, size_t size_bytes)
+{
+    ssize_t written;
+
+    while (size_bytes) {
+        written = write(handle->ctl_fd, bytes, size_bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return written < 0 ? -errno : -EIO;
+        bytes += written;
+        size_bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+/* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
+static int bulk_send(struct gmsfs *handle, const struct gfs_writer *writer, size_t count,
+                     size_t *culprit)
+{
+    struct gmsfs_ioc_apply apply = {0};
+    int written = bulk_write(handle, writer->bytes, writer->size_bytes);
+    int r = gfs_ioctl(handle, GMSFS_IOC_APPLY, &apply);
+
+    if (written)
+        return written;
+    if (!r && apply.error) {
+        r = apply.error < 0 ? apply.error : -EPROTO;
+        if (apply.culprit < count)
+            *culprit = (size_t)apply.culprit;
+    }
+    return r;
+}
+
+int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+                 size_t *culprit)
+{
+    struct gfs_writer writer = {0};
+    uint64_t *slots = NULL;
+    size_t slot_count;
+    int r;
+
+    if (count == 0)
+        return 0;
+    r = bulk_slots(handle, entries, count, &slots, &slot_count);
+    if (!r)
+        r = gfs_bulk_encode(&writer, entries, count, slots, slot_count, culprit);
+    if (!r)
+        r = bulk_send(handle, &writer, count, culprit);
+    free(writer.bytes);
+    free(slots);
+    return r;
+}

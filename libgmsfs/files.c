@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store's pseudo-files, directories and attributes, by descriptor: names may change. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define FILES_READ_BYTES ((size_t)1 << 20)
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static int files_read_all(int fd, uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
+{
+    uint8_t *data = NULL, *grown;
+    size_t size = 0, room = 0;
+    ssize_t got;
+    int r = 0;
+
+    for (;;) {
+        if (room - size < FILES_READ_BYTES / 2) {
+            room = room ? room * 2 : FILES_READ_BYTES;
+            grown = realloc(data, room);
+            if (!grown) {
+                r = -ENOMEM;
+                break;
+            }
+            data = grown;
+        }
+        got = read(fd, data + size, room - size - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            r = -errno;
+        if (got <= 0)
+            break;
+        size += (size_t)got;
+        if (size > limit_bytes) {
+            r = -EFBIG;
+            break;
+        }
+    }
+    if (r) {
+        free(data);
+        return r;
+    }
+    data[size] = 0;
+    *bytes = data;
+    *size_bytes = size;
+    return 0;
+}
+
+int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t limit_bytes, uint8_t **bytes,
+                  size_t *size_bytes)
+{
+    int fd, r;
+
+    gfs_gate_enter();
+    do
+        fd = openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    r = fd < 0 ? -errno : files_read_all(fd, limit_bytes, bytes, size_bytes);
+    if (fd >= 0)
+        close(fd);
+    gfs_gate_leave();
+    return r;
+}
+
+int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each, void *context)
+{
+    struct dirent *entry;
+    DIR *stream = NULL;
+    int fd, r = 0;
+
+    gfs_gate_enter();
+    fd = openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        r = errno == ENOENT ? -ESTALE : -errno; /* every store has its directories */
+        goto out;
+    }
+    stream = fdopendir(fd);
+    if (!stream) {
+        r = -errno;
+        close(fd);
+        goto out;
+    }
+    for (;;) {
+        errno = 0;
+        entry = readdir(stream);
+        if (!entry)
+            break;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        r = each(context, dirfd(stream), entry->d_name);
+        if (r)
+            break;
+    }
+    if (!entry && errno)
+        r = -errno;
+    closedir(stream);
+out:
+    gfs_gate_leave();
+    return r;
+}
+
+/* ---- attributes --------------------------------------------------------------------------- */
+
+/* By path through /proc: opening an allocation would take a lock, and O_PATH has no attributes. */
+int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *text,
+                   size_t text_bytes)
+{
+    char path[64 + NAME_MAX];
+    ssize_t got;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir_fd, name);
+    got = getxattr(path, attribute, text, text_bytes - 1);
+    if (got < 0)
+        return -errno;
+    text[got] = 0;
+    return 0;
+}
+
+int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t *value)
+{
+    char text[32], *end;
+    int r = gfs_xattr_text(dir_fd, name, attribute, text, sizeof text);
+
+    if (r)
+        return r;
+    if (text[0] < '0' || text[0] > '9')
+        return -EPROTO;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return errno || *end ? -EPROTO : 0;
+}
+
+/* ---- keys as file names ------------------------------------------------------------------- */
+
+int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES])
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t used = 0;
+
+    if (!key || !*key)
+        return -EINVAL;
+    for (const char *at = key; *at; at++) {
+        int escape = *at == '%' || *at == '/' || (*at == '.' && at == key);
+        if (used + (escape ? 3 : 1) > GMSFS_NAME_MAX)
+            return -EINVAL;
+        if (escape) {
+            name[used++] = '%';
+            name[used++] = digits[(unsigned char)*at >> 4];
+            name[used++] = digits[(unsigned char)*at & 15];
+        } else {
+            name[used++] = *at;
+        }
+    }
+    name[used] = 0;
+    return 0;
+}
+
+int gfs_key_decode(const char *name, char *key, size_t *key_bytes)
+{
+    size_t used = 0;
+
+    for (const char *at = name; *at; at++) {
+        if (*at != '%') {
+            key[used++] = *at;
+            continue;
+        }
+        if (strncmp(at, "%25", 3) == 0)
+            key[used++] = '%';
+        else if (strncmp(at, "%2F", 3) == 0)
+            key[used++] = '/';
+        else if (strncmp(at, "%2E", 3) == 0 && at == name)
+            key[used++] = '.';
+        else if (strncmp(at, "%00", 3) == 0)
+            key[used++] = 0;
+        else
+            return -EINVAL;
+        at += 2;
+    }
+    key[used] = 0;
+    *key_bytes = used;
+    return used ? 0 : -EINVAL;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs.h - the client library of gmsfs: memory of a mounted store, locked, mapped and described
+ *
+ * For programs that load a model into a store, or map one that is there. A handle (`gmsfs_t`)
+ * stands for one store, say /mnt/gms/gpu0/weights. A process connects (takes the store's lock, RO
+ * or RW), allocates or attaches, maps, and a writer commits. The calls bear the names that NVIDIA
+ * Dynamo's GPU Memory Service gives its client: tier 1 deals in allocation handles, virtual
+ * addresses and metadata one by one; tier 2 in whole mappings, and in putting a process to sleep
+ * (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every pointer as it was.
+ *
+ * The library never exits, prints, starts threads, or changes signal dispositions and masks.
+ * Every descriptor it opens or returns is O_CLOEXEC.
+ *
+ * RETURNS. Functions that return int return 0 (some: a non-negative number, where said) or a
+ * negative errno; errno itself is not part of the interface. Outputs are written on success only,
+ * and may be NULL where "optional". A call that fails has changed nothing, unless it says so.
+ * Every function can return, beside the errors named at it:
+ *   -EINVAL    an argument is NULL, zero or out of range where that makes no sense
+ *   -ENOMEM    the library has no memory for itself
+ *   -ENOTCONN  the mount is dead (its daemon ended); -ENODEV, -EIO: so is the device
+ *   -ECHILD    the handle was opened before fork() and this is the child (see FORK)
+ *   -ESTALE    the session is over (revoked, or the store was removed)
+ *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
+ *
+ * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
+ * mount or change mappings are done one after the other, also while one of them waits
+ * (gmsfs_connect, gmsfs_remap_all_vas, allocation). Never held up by those are the properties
+ * (gmsfs_granted_lock to gmsfs_session_token) and gmsfs_resolve. Two handles are independent, on
+ * the same store too: each has its own session. gmsfs_close must be the last call on a handle.
+ *
+ * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue.
+ *
+ * FORK. In a child of fork() every handle of the parent is dead: its descriptors are closed, and
+ * calls answer -ECHILD; only gmsfs_close is of use, to give back the handle's heap memory. The
+ * mappings and reservations do not exist in the child (MADV_DONTFORK): as device memory would,
+ * they belong to the process that made them, and a child pins no memory. A child that wants the
+ * memory opens the store itself (and may gmsfs_join its parent's session).
+ * vfork() and posix_spawn() touch nothing.
+ *
+ * DESCRIPTORS. A handle keeps two descriptors while open, and a third once something was exported.
+ * Attaching thousands of allocations under RLIMIT_NOFILE 1024 works: descriptors come in batches
+ * that fit what is free, and each is closed as soon as it is mapped.
+ *
+ * SIZES are in bytes, times in milliseconds. An allocation has the size that was asked for and an
+ * aligned size, rounded up to the mount's granularity (2 MiB by default); mappings cover the
+ * aligned size. A slot (uint64_t) is GMS's "handle": an allocation's number in its store's layout.
+ *
+ * SOURCE OF FACTS. The mount: what it answers is passed on, not remembered, except where "as last
+ * known" stands. The binary interface below this one is gmsfs_abi.h.
+ */
+#ifndef GMSFS_H
+#define GMSFS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gmsfs_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GMSFS_API __attribute__((visibility("default")))
+#else
+#define GMSFS_API
+#endif
+
+/* One store, opened by this process. Opaque. */
+typedef struct gmsfs gmsfs_t;
+
+/* How memory is mapped or exported. */
+enum gmsfs_access {
+    GMSFS_ACCESS_READ = 1,
+    GMSFS_ACCESS_WRITE = 2, /* reading and writing; needs the RW lock */
+};
+
+#define GMSFS_HASH_TEXT_BYTES  33u /* 32 hex digits and NUL */
+#define GMSFS_TOKEN_BYTES      16u
+#define GMSFS_TOKEN_TEXT_BYTES 33u
+
+/* What the store says about itself at one moment. */
+struct gmsfs_info {
+    uint8_t store_id[16];
+    uint8_t device_uuid[16];
+    uint8_t group[16];                       /* given at the last commit; zeros: none */
+    char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" when nothing is committed */
+    enum gmsfs_state state;
+    enum gmsfs_mode mode; /* of this handle's session; GMSFS_MODE_NONE: has none */
+    int committed;        /* 1: a layout is committed */
+    uint64_t generation;  /* number of commits in the life of the store */
+    uint64_t session;     /* as `sessions` and `lock` show it; 0: none */
+    uint64_t allocations; /* these three: of the layout that this handle sees, which is the */
+    uint64_t entries;     /* working copy for the writer */
+    uint64_t total_bytes; /* sum of aligned sizes */
+    uint64_t granularity_bytes;
+    uint64_t readers;
+    uint64_t writers_waiting;
+};
+
+/* One allocation. */
+struct gmsfs_handle_info {
+    uint64_t slot;
+    uint64_t rank; /* position in the layout, without gaps */
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+    char tag[GMSFS_NAME_MAX + 1];
+    char name[GMSFS_NAME_MAX + 1]; /* its file in `allocations/` */
+};
+
+/* One mapping made by this handle. */
+struct gmsfs_mapping {
+    void *ptr;
+    uint64_t slot;
+    uint64_t rank; /* when it was mapped */
+    uint64_t size_bytes;
+    uint64_t aligned_bytes; /* what is mapped */
+};
+
+/* One metadata entry; key and value may hold any bytes that UTF-8 (key) allows. */
+struct gmsfs_metadata {
+    const char *key; /* NUL-terminated; 1..GMSFS_KEY_MAX bytes, valid UTF-8 */
+    const void *value;
+    size_t value_bytes; /* 0..GMSFS_VALUE_MAX */
+    uint64_t slot;      /* GMSFS_SLOT_NONE: not bound to an allocation */
+    uint64_t offset;    /* bytes into the allocation; 0 when unbound */
+};
+
+/* A committed layout, as the file `layout` has it. */
+struct gmsfs_layout_allocation {
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+    const char *tag;
+};
+
+struct gmsfs_layout_entry {
+    const char *key; /* NUL-terminated; a key may also hold NULs, then key_bytes says so */
+    size_t key_bytes;
+    uint64_t rank; /* GMSFS_SLOT_NONE: unbound */
+    uint64_t offset;
+    const void *value;
+    size_t value_bytes;
+};
+
+struct gmsfs_layout {
+    size_t allocation_count;
+    size_t entry_count;
+    struct gmsfs_layout_allocation *allocations; /* by rank */
+    struct gmsfs_layout_entry *entries;          /* by key, bytewise */
+    char hash[GMSFS_HASH_TEXT_BYTES];            /* the store's layout_hash when this was read */
+};
+
+/* ---- Opening -------------------------------------------------------------------------------- */
+
+/*
+ * gmsfs_open - open the store at `path` (a directory directly below a gmsfs mount)
+ *
+ * Takes no lock. The handle follows that store, not the name: after `mv` it is still the same one,
+ * and after `rmdir` its calls answer -ESTALE. Without write permission on the store the handle can
+ * only read: RW is then -EACCES.
+ * Errors: -ENOENT, -EACCES, -ENOTDIR as open(2); -ENOTTY: `path` is not a gmsfs store.
+ */
+GMSFS_API int gmsfs_open(const char *path, gmsfs_t **handle);
+
+/*
+ * gmsfs_close - unmap everything, release the lock (a writer that has not committed aborts), free
+ *
+ * All pointers into mappings and reservations of this handle become invalid. NULL is allowed.
+ */
+GMSFS_API void gmsfs_close(gmsfs_t *handle);
+
+/*
+ * gmsfs_reopen - let the handle follow its name again: open what now is at the path of gmsfs_open
+ *
+ * For a reader when `weights.next` was moved to `weights`. Preserved mappings stay reserved, so
+ * gmsfs_remap_all_vas then maps the new store's memory if its layout is the same.
+ * Errors: -EBUSY while connected or while anything is mapped; else as gmsfs_open, with the handle
+ * as it was.
+ */
+GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
+
+/* ---- The lock ------------------------------------------------------------------------------- */
+
+/*
+ * gmsfs_connect - take the store's lock
+ *
+ * mode: GMSFS_MODE_RO waits until a layout is committed and no writer is there or waits;
+ *   GMSFS_MODE_RW waits until there is no session at all; GMSFS_MODE_RW_OR_RO becomes RW if nothing
+ *   is committed when the grant comes, else RO (see gmsfs_granted_lock).
+ * timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or -1, waits without end.
+ * The session is this handle's alone: another handle of the same process, or its path operations,
+ * do not share it. The writer sees the committed layout, and changes it in place or clears it.
+ * Mappings left over from an earlier session stay what they are; see gmsfs_remap_all_vas.
+ * Errors: -EAGAIN (timeout 0), -ETIMEDOUT, -ECANCELED (an administrator ended the wait),
+ *   -EACCES (RW without write permission), -EBUSY (this handle is connected).
+ */
+GMSFS_API int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms);
+
+/*
+ * gmsfs_join - become a member of a session by its token (gmsfs_session_token of the other side)
+ *
+ * For workers of a process that holds the lock. The session lives until its last handle is gone.
+ * Errors: -EBUSY (connected), -EACCES or -EBADF (RW session, but no write permission),
+ *   -ENOENT or -ESTALE (no such session).
+ */
+GMSFS_API int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES]);
+
+/*
+ * gmsfs_disconnect - release the lock; when it returns, others can have it
+ *
+ * A writer that has not committed aborts. Mappings stay: they show the memory that they showed, but
+ * nothing keeps a writer from changing it. To give everything back use gmsfs_unmap_all_vas.
+ * Not being connected is no error.
+ */
+GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
+
+/*
+ * gmsfs_commit - publish the writer's layout
+ *
+ * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, nobody can write in between;
+ *   GMSFS_COMMIT_GROUP: store `group` (16 bytes) with the layout. Without STAY the lock is
+ * released. group: with GMSFS_COMMIT_GROUP; else NULL. The mappings of this handle stay and become
+ * read-only. Errors: -ENOLCK (not the writer); -EINVAL: an allocation has no memory, or an entry
+ * points outside of its allocation (the store's `info` names it as last_error): nothing has
+ * changed.
+ */
+GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
+
+/*
+ * gmsfs_abort - discard the writer's layout and release the lock
+ *
+ * rolled_back: optional; 1: the committed layout is back, 0: the store is EMPTY, because bytes of
+ *   it may have been changed. Mappings stay, see gmsfs_disconnect.
+ * Errors: -ENOLCK (not the writer).
+ */
+GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
+
+/* ---- Properties: never wait ----------------------------------------------------------------- */
+
+/* The lock of this handle as last known: GMSFS_MODE_NONE, _RO or _RW. */
+GMSFS_API enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle);
+
+/* 1 while this handle has a session, as last known (a call that found it revoked makes this 0). */
+GMSFS_API int gmsfs_is_connected(gmsfs_t *handle);
+
+/* 1 from gmsfs_unmap_all_vas until a remap or reallocate succeeds. */
+GMSFS_API int gmsfs_is_unmapped(gmsfs_t *handle);
+
+/* Sum of the aligned sizes of this handle's mappings, preserved ones included. */
+GMSFS_API uint64_t gmsfs_total_bytes(gmsfs_t *handle);
+
+/* The store's generation when the lock was granted, or as made by gmsfs_commit. */
+GMSFS_API uint64_t gmsfs_generation(gmsfs_t *handle);
+
+/*
+ * The token that lets others join this handle's session. Errors: -ENOLCK (not connected).
+ * Whoever has it and may open the store is a member: hand it over as a secret.
+ */
+GMSFS_API int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES]);
+
+/* Tokens as 32 hex digits, as GMSFS_SESSION has them in the environment. parse: -EINVAL. */
+GMSFS_API void gmsfs_token_format(const uint8_t token[GMSFS_TOKEN_BYTES],
+                                  char text[GMSFS_TOKEN_TEXT_BYTES]);
+GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES]);
+
+/* ---- Looking: asks the mount, needs no lock, does not wait for locks --------------------------
+ */
+
+GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info);
+
+/*
+ * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or a writer works
+ *
+ * Equal structure (sizes, tags, metadata) gives an equal hash; contents do not count.
+ */
+GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTES]);
+
+/*
+ * gmsfs_read_layout - the whole committed layout with all metadata, in one read
+ *
+ * layout: to be given back by gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
+ * Errors: -ENODATA (nothing committed, or a writer works), -EPROTO (not understood).
+ */
+GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout);
+GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
+
+/* ---- Tier 1: allocation handles ------------------------------------------------------------- */
+
+/*
+ * gmsfs_allocate_handle - allocate memory in the writer's layout; zeroed
+ *
+ * size_bytes: > 0. tag: label, UTF-8, up to 255 bytes, NULL: "". name: the allocation's file name,
+ * NULL: a000000, a000001, ... by slot. Waits for memory that others are giving back, up to the
+ * mount's alloc_timeout.
+ * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -ENOSPC (too many), -EEXIST.
+ */
+GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
+                                    const char *name, uint64_t *slot);
+
+/*
+ * gmsfs_allocate_handles - `count` allocations of size_bytes each, all or nothing
+ *
+ * first_slot: the others follow by one. name: NULL, or ending in decimal digits, which count up.
+ * flags: GMSFS_ALLOC_NOWAIT: -ENOMEM at once.
+ */
+GMSFS_API int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
+                                     const char *tag, const char *name, unsigned flags,
+                                     uint64_t *first_slot);
+
+/*
+ * gmsfs_export_handle - a new descriptor of an allocation's memory, which the caller closes
+ *
+ * Whoever holds it keeps the memory alive. On host memory it is a memfd of the aligned size, for
+ * mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only one.
+ * Needs the lock. GMSFS_ACCESS_WRITE on committed memory: an abort can no longer roll back.
+ * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot), -EMFILE, -EPROTO.
+ */
+GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
+                                  int *fd);
+
+/* Needs no lock. Errors: -ENOENT (no such slot). */
+GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info);
+
+/*
+ * gmsfs_list_handles - all allocations by slot; of the working copy while a writer works
+ *
+ * tag: optional, only those with this tag. list: to be freed with free(3); NULL when empty.
+ */
+GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **list,
+                                 size_t *count);
+
+/* Remove an allocation and the entries bound to it; mappings stay. Errors: -ENOLCK, -ENOENT. */
+GMSFS_API int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot);
+
+/* Remove all allocations and all entries; mappings stay. Errors: -ENOLCK. */
+GMSFS_API int gmsfs_clear_all_handles(gmsfs_t *handle);
+
+/* ---- Tier 1: addresses ---------------------------------------------------------------------- */
+
+/*
+ * gmsfs_reserve_va - reserve address space, without memory; touching it is a fault
+ *
+ * size_bytes is rounded up to the granularity, to which the address is aligned too.
+ */
+GMSFS_API int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va);
+
+/*
+ * gmsfs_map_va - map an allocation at `va`, inside one reservation of this handle
+ *
+ * va: aligned to the granularity; the aligned size must fit and be free of other mappings. An
+ * allocation may be mapped at several addresses.
+ * Errors: as gmsfs_export_handle; -EFAULT (outside of a reservation), -EBUSY (overlaps a mapping).
+ */
+GMSFS_API int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access);
+
+/* Unmap what was mapped at exactly `va`; the addresses stay reserved. Errors: -ENOENT. */
+GMSFS_API int gmsfs_unmap_va(gmsfs_t *handle, void *va);
+
+/* Give back the reservation that begins at `va`. Errors: -ENOENT, -EBUSY (has mappings). */
+GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
+
+/* ---- Tier 1: metadata ----------------------------------------------------------------------- */
+
+/*
+ * gmsfs_metadata_put - set an entry, replacing one of the same key
+ *
+ * An offset outside of the allocation is found by gmsfs_commit.
+ * Errors: -ENOLCK (not the writer), -EINVAL (key, value too large, no such slot), -ENOSPC (bounds).
+ */
+GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry);
+
+/*
+ * gmsfs_metadata_put_many - set many entries at once, all or nothing
+ *
+ * culprit: optional; on failure the index of the entry at fault, or SIZE_MAX when it is none of
+ * them. No other member of the session may free allocations meanwhile.
+ */
+GMSFS_API int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entries,
+                                      size_t count, size_t *culprit);
+
+/*
+ * gmsfs_metadata_get - look an entry up; needs no lock
+ *
+ * slot, offset, value, value_bytes: optional. value: to be freed with free(3), never NULL; a NUL
+ * that value_bytes does not count follows the bytes. Errors: -ENOENT.
+ */
+GMSFS_API int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_t *offset,
+                                 void **value, size_t *value_bytes);
+
+/*
+ * gmsfs_metadata_list - keys that begin with `prefix` (NULL or "": all), in bytewise order
+ *
+ * keys: `count` NUL-terminated strings in one block, to be freed with one free(3). A key that holds
+ * a NUL (gmsfs_read_layout shows such) is left out, as C strings cannot name it. Needs no lock.
+ */
+GMSFS_API int gmsfs_metadata_list(gmsfs_t *handle, const char *prefix, char ***keys, size_t *count);
+
+/* Errors: -ENOLCK, -ENOENT. */
+GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
+
+/* ---- Tier 2: mappings ----------------------------------------------------------------------- */
+
+/*
+ * gmsfs_create_mapping - allocate, reserve and map for writing, in one call, all or nothing
+ *
+ * slot: optional. Errors: as gmsfs_allocate_handle and gmsfs_map_va.
+ */
+GMSFS_API int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
+                                   uint64_t *slot, void **ptr);
+
+/* The same for an allocation that exists: reserve and map. */
+GMSFS_API int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
+                                   void **ptr);
+
+/*
+ * gmsfs_attach_all - map the whole layout, side by side in rank order
+ *
+ * list: optional; `count` mappings by rank, to be freed with free(3); NULL when the layout is
+ * empty. count: optional. One ioctl, one message, and one receive for every 253 allocations.
+ * Errors: as gmsfs_map_va; then nothing is mapped.
+ */
+GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
+                               struct gmsfs_mapping **list, size_t *count);
+
+/*
+ * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
+ *
+ * ptr: where a mapping begins. The allocation stays in the layout. A mapping made by gmsfs_map_va
+ * is unmapped; its reservation is the caller's. Errors: -ENOENT.
+ */
+GMSFS_API int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr);
+
+/* All mappings of this handle by address, preserved ones included; list as in attach_all. */
+GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count);
+
+#define GMSFS_UNMAP_KEEP_LOCK (1u << 0)
+
+/*
+ * gmsfs_unmap_all_vas - go to sleep: unmap everything, keep the addresses, release the lock
+ *
+ * Afterwards the process holds no mapping and no descriptor of the memory, so it pins none; its
+ * pointers must not be used until gmsfs_remap_all_vas or gmsfs_reallocate_all_handles.
+ * A writer that has not committed aborts, as by gmsfs_disconnect.
+ * flags: GMSFS_UNMAP_KEEP_LOCK: leave the lock as it is.
+ */
+GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
+
+/*
+ * gmsfs_remap_all_vas - wake up: map the same layout at the same addresses
+ *
+ * Takes the RO lock if the handle is not connected (timeout_ms as in gmsfs_connect), else uses the
+ * one it has. What was writable is read-only under an RO lock.
+ * strict: 0: the layout must have the same layout_hash as when it was unmapped, so every pointer
+ *   points at the same tensor, but a writer may have published new bytes (see gmsfs_generation).
+ *   1: it must also be the same store and generation, so the bytes are the same.
+ *   A layout unmapped before its first commit has no hash: then the sizes by rank must agree.
+ * All or nothing: on failure nothing is mapped, the addresses stay reserved, and the lock is as
+ * before. Mappings made since gmsfs_unmap_all_vas are left alone.
+ * Errors: -ESTALE (the layout changed; strict: the generation or the store), -EINVAL (not
+ *   unmapped), and those of gmsfs_connect and gmsfs_map_va.
+ */
+GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict);
+
+/*
+ * gmsfs_reallocate_all_handles - wake up with new memory: allocate the same sizes and tags anew
+ *
+ * Needs the RW lock, and gmsfs_unmap_all_vas before it. In the same order as the old ones, zeroed,
+ * mapped for writing at the same addresses; several mappings of one allocation share the new one.
+ * What is in the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
+ * All or nothing, as gmsfs_remap_all_vas.
+ * Errors: -ENOLCK (not the writer), -ENODATA (the tags are not known: the store was gone when the
+ *   memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.
+ */
+GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
+
+/*
+ * gmsfs_resolve - which allocation, and where in it, `ptr` points to
+ *
+ * ptr: anywhere in a mapping of this handle, preserved ones included. slot, offset: optional.
+ * Errors: -ENOENT.
+ */
+GMSFS_API int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset);
+
+/*
+ * gmsfs_descriptor_of - a new descriptor of the memory behind `ptr`, which the caller closes
+ *
+ * From the mount, with the access that the mapping has. Needs the lock.
+ * Errors: as gmsfs_export_handle; -ENOENT (no mapping there); -ESTALE: the mapping shows memory
+ *   of an earlier layout, which the mount no longer has under that slot.
+ */
+GMSFS_API int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

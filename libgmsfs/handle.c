@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a handle, and what fork() does to it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
+
+static pthread_rwlock_t handle_gate = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t handle_registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gmsfs *handle_registry;
+static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
+static int handle_fork_error;
+
+/* ---- fork --------------------------------------------------------------------------------- */
+
+static void handle_fork_prepare(void)
+{
+    pthread_rwlock_wrlock(&handle_gate);
+    pthread_mutex_lock(&handle_registry_lock);
+    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
+        pthread_mutex_lock(&handle->state);
+}
+
+static void handle_fork_parent(void)
+{
+    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
+        pthread_mutex_unlock(&handle->state);
+    pthread_mutex_unlock(&handle_registry_lock);
+    pthread_rwlock_unlock(&handle_gate);
+}
+
+static void handle_close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Threads that held a handle's mutexes do not exist here, so these start anew. */
+static void handle_fork_child(void)
+{
+    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next) {
+        handle_close_fd(&handle->fds_fd);
+        handle_close_fd(&handle->ctl_fd);
+        handle_close_fd(&handle->dir_fd);
+        atomic_store(&handle->dead, 1);
+        pthread_mutex_init(&handle->op, NULL);
+        pthread_mutex_init(&handle->state, NULL);
+    }
+    handle_registry = NULL;
+    pthread_mutex_init(&handle_registry_lock, NULL);
+    pthread_rwlock_init(&handle_gate, NULL);
+}
+
+static void handle_fork_register(void)
+{
+    handle_fork_error = pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
+}
+
+void gfs_gate_enter(void)
+{
+    pthread_rwlock_rdlock(&handle_gate);
+}
+
+void gfs_gate_leave(void)
+{
+    pthread_rwlock_unlock(&handle_gate);
+}
+
+static void handle_register(struct gmsfs *handle)
+{
+    pthread_mutex_lock(&handle_registry_lock);
+    handle->next = handle_registry;
+    handle_registry = handle;
+    pthread_mutex_unlock(&handle_registry_lock);
+}
+
+static void handle_unregister(struct gmsfs *handle)
+{
+    struct gmsfs **at;
+
+    pthread_mutex_lock(&handle_registry_lock);
+    for (at = &handle_registry; *at && *at != handle; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = handle->next;
+    pthread_mutex_unlock(&handle_registry_lock);
+}
+
+/* ---- entering ----------------------------------------------------------------------------- */
+
+int gfs_enter(struct gmsfs *handle)
+{
+    if (!handle)
+        return -EINVAL;
+    if (atomic_load(&handle->dead))
+        return -ECHILD;
+    pthread_mutex_lock(&handle->op);
+    return 0;
+}
+
+void gfs_leave(struct gmsfs *handle)
+{
+    pthread_mutex_unlock(&handle->op);
+}
+
+void gfs_state_lock(struct gmsfs *handle)
+{
+    pthread_mutex_lock(&handle->state);
+}
+
+void gfs_state_unlock(struct gmsfs *handle)
+{
+    pthread_mutex_unlock(&handle->state);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static int handle_open_ctl(int dir_fd, int flags)
+{
+    int fd;
+
+    do
+        fd = openat(dir_fd, "ctl", flags | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : fd;
+}
+
+/* For writing if that may be, else for reading. */
+static int handle_open_ctl_best(int dir_fd, int *writable)
+{
+    int fd = handle_open_ctl(dir_fd, O_RDWR);
+
+    *writable = fd >= 0;
+    if (fd == -EACCES || fd == -EROFS)
+        fd = handle_open_ctl(dir_fd, O_RDONLY);
+    return fd;
+}
+
+int gfs_ctl_open(struct gmsfs *handle, int need_write)
+{
+    int fd, writable;
+
+    gfs_gate_enter();
+    fd = handle_open_ctl_best(handle->dir_fd, &writable);
+    if (fd >= 0 && need_write && !writable) {
+        close(fd);
+        fd = -EACCES;
+    }
+    if (fd >= 0) {
+        handle_close_fd(&handle->ctl_fd);
+        handle->ctl_fd = fd;
+        handle->writable = writable;
+    }
+    gfs_gate_leave();
+    if (fd == -ENOENT)
+        return -ESTALE;
+    return fd < 0 ? fd : 0;
+}
+
+void gfs_fds_close(struct gmsfs *handle)
+{
+    gfs_gate_enter();
+    handle_close_fd(&handle->fds_fd);
+    gfs_gate_leave();
+}
+
+struct handle_files {
+    int dir_fd;
+    int ctl_fd;
+    int writable;
+    uint64_t granularity_bytes;
+};
+
+/* Inside the gate. */
+static int handle_open_files(const char *path, struct handle_files *files)
+{
+    struct gmsfs_ioc_info info;
+    struct statfs fs;
+    int r = 0;
+
+    *files = (struct handle_files){.dir_fd = -1, .ctl_fd = -1};
+    files->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (files->dir_fd < 0 || fstatfs(files->dir_fd, &fs) < 0) {
+        r = -errno;
+        goto out;
+    }
+    r = -ENOTTY;
+    if ((unsigned long)fs.f_type != HANDLE_FUSE_MAGIC)
+        goto out;
+    files->ctl_fd = handle_open_ctl_best(files->dir_fd, &files->writable);
+    if (files->ctl_fd < 0) {
+        r = files->ctl_fd == -ENOENT ? -ENOTTY : files->ctl_fd;
+        goto out;
+    }
+    memset(&info, 0, sizeof info);
+    r = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
+    files->granularity_bytes = info.granularity_bytes;
+    if (!r && (info.granularity_bytes == 0 ||
+               info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
+               (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))
+        r = -EPROTO;
+out:
+    if (r) {
+        handle_close_fd(&files->ctl_fd);
+        handle_close_fd(&files->dir_fd);
+    }
+    return r;
+}
+
+static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
+{
+    handle->dir_fd = files->dir_fd;
+    handle->ctl_fd = files->ctl_fd;
+    handle->writable = files->writable;
+    handle->granularity_bytes = files->granularity_bytes;
+}
+
+/* A handle outlives changes of the working directory. */
+static int handle_path_absolute(const char *path, char **absolute)
+{
+    char directory[PATH_MAX];
+    size_t bytes;
+
+    if (path[0] == '/') {
+        *absolute = strdup(path);
+        return *absolute ? 0 : -ENOMEM;
+    }
+    if (!getcwd(directory, sizeof directory))
+        return -errno;
+    bytes = strlen(directory) + 1 + strlen(path) + 1;
+    *absolute = malloc(bytes);
+    if (!*absolute)
+        return -ENOMEM;
+    strcpy(*absolute, directory);
+    strcat(*absolute, "/");
+    strcat(*absolute, path);
+    return 0;
+}
+
+static void handle_free(struct gmsfs *handle)
+{
+    gfs_vmap_free(&handle->map);
+    pthread_mutex_destroy(&handle->state);
+    pthread_mutex_destroy(&handle->op);
+    free(handle->path);
+    free(handle);
+}
+
+/* ---- public ------------------------------------------------------------------------------- */
+
+int gmsfs_open(const char *path, gmsfs_t **out)
+{
+    struct handle_files files;
+    struct gmsfs *handle;
+    int r;
+
+    if (!path || !out)
+        return -EINVAL;
+    pthread_once(&handle_fork_once, handle_fork_register);
+    if (handle_fork_error)
+        return -handle_fork_error;
+    handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return -ENOMEM;
+    pthread_mutex_init(&handle->op, NULL);
+    pthread_mutex_init(&handle->state, NULL);
+    handle->dir_fd = handle->ctl_fd = handle->fds_fd = -1;
+    r = handle_path_absolute(path, &handle->path);
+    if (!r) {
+        gfs_gate_enter();
+        r = handle_open_files(path, &files);
+        if (!r) {
+            handle_set_files(handle, &files);
+            handle_register(handle);
+        }
+        gfs_gate_leave();
+    }
+    if (r)
+        handle_free(handle);
+    else
+        *out = handle;
+    return r;
+}
+
+void gmsfs_close(gmsfs_t *handle)
+{
+    if (!handle)
+        return;
+    /* In a forked child the mappings do not exist; their addresses may be something else's. */
+    if (atomic_load(&handle->dead)) {
+        handle_free(handle);
+        return;
+    }
+    pthread_mutex_lock(&handle->op);
+    for (size_t i = 0; i < handle->map.reservation_count; i++)
+        munmap((void *)handle->map.reservations[i].base, handle->map.reservations[i].size_bytes);
+    gfs_session_release(handle);
+    gfs_gate_enter();
+    handle_unregister(handle);
+    handle_close_fd(&handle->fds_fd);
+    handle_close_fd(&handle->ctl_fd);
+    handle_close_fd(&handle->dir_fd);
+    gfs_gate_leave();
+    pthread_mutex_unlock(&handle->op);
+    handle_free(handle);
+}
+
+int gmsfs_reopen(gmsfs_t *handle)
+{
+    struct handle_files files;
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    if (handle->mode != GMSFS_MODE_NONE)
+        r = -EBUSY;
+    for (size_t i = 0; i < handle->map.mapping_count && !r; i++)
+        if (handle->map.mappings[i].live)
+            r = -EBUSY;
+    if (r)
+        goto out;
+    gfs_gate_enter();
+    r = handle_open_files(handle->path, &files);
+    if (!r) {
+        handle_close_fd(&handle->fds_fd);
+        handle_close_fd(&handle->ctl_fd);
+        handle_close_fd(&handle->dir_fd);
+        handle_set_files(handle, &files);
+    }
+    gfs_gate_leave();
+out:
+    gfs_leave(handle);
+    return r;
+}

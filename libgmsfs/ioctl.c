@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ioctls on `ctl`, and how long to wait in them. */
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "internal.h"
+
+uint64_t gfs_clock_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* The kernel says ECONNABORTED to those who were waiting when a mount died, ENOTCONN to others. */
+static int ioctl_once(struct gmsfs *handle, unsigned long request, void *argument)
+{
+    if (ioctl(handle->ctl_fd, request, argument) >= 0)
+        return 0;
+    return errno == ECONNABORTED ? -ENOTCONN : -errno;
+}
+
+int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
+{
+    int r;
+
+    do
+        r = ioctl_once(handle, request, argument);
+    while (r == -EINTR);
+    if (r == -ESTALE && handle->mode != GMSFS_MODE_NONE)
+        gfs_session_forget(handle);
+    return r;
+}
+
+/* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
+ * unanswered requests, which it reports as ETIMEDOUT before our own time is up. */
+int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    struct gmsfs_ioc_acquire request = *acquire;
+    uint64_t timeout_ms = acquire->timeout_ms;
+    uint64_t start_ms = gfs_clock_ms();
+    int r;
+
+    for (;;) {
+        *acquire = request;
+        r = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+        if (r != -EINTR && r != -ETIMEDOUT)
+            return r;
+        if (timeout_ms == GMSFS_TIMEOUT_FOREVER)
+            continue;
+        uint64_t spent_ms = gfs_clock_ms() - start_ms;
+        if (timeout_ms != 0 && spent_ms >= timeout_ms)
+            return -ETIMEDOUT;
+        if (timeout_ms == 0 && r == -ETIMEDOUT)
+            return -EAGAIN;
+        request.timeout_ms = timeout_ms == 0 ? 0 : timeout_ms - spent_ms;
+    }
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tier 2, sleeping and waking: every mapping goes and comes back at its address. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* One preserved mapping on its way back. It is found by slot where slots still mean the same, else
+ * by rank. */
+struct remap_item {
+    struct gfs_mapping *mapping;
+    int by_slot;
+    uint64_t key;
+    int mapped; /* memory is there, not yet entered in the table */
+    uint64_t slot, rank;
+    enum gmsfs_access access;
+};
+
+struct remap {
+    struct gmsfs *handle;
+    struct remap_item *items; /* sorted by (by_slot, key) */
+    size_t count, mapped;
+};
+
+static int remap_compare(const void *left, const void *right)
+{
+    const struct remap_item *a = left, *b = right;
+
+    if (a->by_slot != b->by_slot)
+        return a->by_slot - b->by_slot;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return (a->mapping->va > b->mapping->va) - (a->mapping->va < b->mapping->va);
+}
+
+static int remap_collect(struct remap *remap)
+{
+    struct gfs_vmap *map = &remap->handle->map;
+
+    remap->items = calloc(map->mapping_count + 1, sizeof *remap->items);
+    if (!remap->items)
+        return -ENOMEM;
+    for (size_t i = 0; i < map->mapping_count; i++)
+        if (!map->mappings[i].live)
+            remap->items[remap->count++].mapping = map->mappings + i;
+    return 0;
+}
+
+static void remap_sort(struct remap *remap)
+{
+    if (remap->count > 1)
+        qsort(remap->items, remap->count, sizeof *remap->items, remap_compare);
+}
+
+/* ---- descriptors coming in ---------------------------------------------------------------- */
+
+static int remap_one(struct remap *remap, struct remap_item *item,
+                     const struct gmsfs_fds_item *given, int fd)
+{
+    const struct gfs_mapping *mapping = item->mapping;
+    int r;
+
+    if (given->aligned_bytes != mapping->aligned_bytes || given->size_bytes != mapping->size_bytes)
+        return -ESTALE;
+    r = gfs_va_map(mapping->va, mapping->aligned_bytes, item->access, fd);
+    if (r)
+        return r;
+    item->slot = given->slot;
+    item->rank = given->rank;
+    if (!item->mapped)
+        remap->mapped++;
+    item->mapped = 1;
+    return 0;
+}
+
+static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
+                          const struct gmsfs_fds_item *given, int fd)
+{
+    size_t low = 0, high = remap->count;
+    int r = 0;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct remap_item *item = remap->items + middle;
+        if (item->by_slot < by_slot || (item->by_slot == by_slot && item->key < key))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < remap->count && !r; low++) {
+        struct remap_item *item = remap->items + low;
+        if (item->by_slot != by_slot || item->key != key)
+            break;
+        r = remap_one(remap, item, given, fd);
+    }
+    return r;
+}
+
+static int remap_take(void *context, const struct gmsfs_fds_item *given, int *fd)
+{
+    struct remap *remap = context;
+    int r = remap_matching(remap, 1, given->slot, given, *fd);
+
+    return r ? r : remap_matching(remap, 0, given->rank, given, *fd);
+}
+
+/* ---- the end, either way ------------------------------------------------------------------ */
+
+static void remap_undo(struct remap *remap)
+{
+    for (size_t i = 0; i < remap->count; i++)
+        if (remap->items[i].mapped)
+            gfs_va_unmap(remap->items[i].mapping->va, remap->items[i].mapping->aligned_bytes);
+}
+
+static void remap_finish(struct remap *remap)
+{
+    struct gmsfs *handle = remap->handle;
+
+    gfs_state_lock(handle);
+    for (size_t i = 0; i < remap->count; i++) {
+        struct gfs_mapping *mapping = remap->items[i].mapping;
+        mapping->slot = remap->items[i].slot;
+        mapping->rank = remap->items[i].rank;
+        mapping->access = remap->items[i].access;
+        mapping->ident = handle->ident;
+        mapping->live = 1;
+    }
+    handle->unmapped = 0;
+    gfs_state_unlock(handle);
+}
+
+/* ---- unmap -------------------------------------------------------------------------------- */
+
+/* Goes on after a failure: what can be given back is. */
+static int remap_unmap_all(struct gmsfs *handle)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < handle->map.mapping_count; i++) {
+        struct gfs_mapping *mapping = handle->map.mappings + i;
+        int failed;
+        if (!mapping->live)
+            continue;
+        failed = gfs_va_unmap(mapping->va, mapping->aligned_bytes);
+        r = r ? r : failed;
+        gfs_state_lock(handle);
+        mapping->live = failed != 0;
+        gfs_state_unlock(handle);
+    }
+    return r;
+}
+
+int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
+{
+    int r, released = 0;
+
+    if (flags & ~GMSFS_UNMAP_KEEP_LOCK)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    /* Ranks and tags are for waking up; a mount that no longer tells them is no reason to hold
+     * on to its memory. */
+    if (handle->mode == GMSFS_MODE_RW)
+        gfs_mapping_refresh(handle);
+    r = remap_unmap_all(handle);
+    if (!r) {
+        gfs_fds_close(handle);
+        gfs_state_lock(handle);
+        handle->unmapped = 1;
+        gfs_state_unlock(handle);
+        if (!(flags & GMSFS_UNMAP_KEEP_LOCK))
+            released = gfs_session_release(handle);
+    }
+    gfs_leave(handle);
+    return r ? r : released;
+}
+
+/* ---- remap -------------------------------------------------------------------------------- */
+
+/* Does the layout that is there now hold what the mapping showed, and where? */
+static int remap_check(const struct gmsfs *handle, struct remap_item *item, int strict)
+{
+    const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
+    int hashes = !gfs_is_zero(now->layout_hash) && !gfs_is_zero(then->layout_hash);
+    int same_hash = hashes && memcmp(now->layout_hash, then->layout_hash, 16) == 0;
+    int same = now->epoch == then->epoch || (same_hash && now->generation == then->generation &&
+                                             memcmp(now->store_id, then->store_id, 16) == 0);
+
+    if (!same && (strict || (hashes && !same_hash)))
+        return -ESTALE;
+    item->by_slot = same;
+    item->key = same ? item->mapping->slot : item->mapping->rank;
+    item->access = handle->mode == GMSFS_MODE_RW ? item->mapping->access : GMSFS_ACCESS_READ;
+    return 0;
+}
+
+static int remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export)
+{
+    struct gmsfs_ioc_acquire acquire = {
+        .mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT, .timeout_ms = timeout_ms};
+    int r = gfs_session_acquire(handle, &acquire);
+
+    if (r)
+        return r;
+    export->count = acquire.count;
+    export->has_ticket = !gfs_is_zero(acquire.ticket); /* else EXPORT tells why */
+    memcpy(export->ticket, acquire.ticket, sizeof export->ticket);
+    return 0;
+}
+
+static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
+{
+    struct gmsfs *handle = remap->handle;
+    int r = 0;
+
+    export->access = GMSFS_ACCESS_READ;
+    for (size_t i = 0; i < remap->count && !r; i++) {
+        r = remap_check(handle, remap->items + i, strict);
+        if (remap->items[i].access == GMSFS_ACCESS_WRITE)
+            export->access = GMSFS_ACCESS_WRITE;
+    }
+    if (r || remap->count == 0)
+        return r;
+    remap_sort(remap);
+    if (!export->has_ticket)
+        r = gfs_export_ticket(handle, export);
+    if (!r)
+        r = gfs_export_redeem(handle, export, remap_take, remap);
+    if (!r && remap->mapped != remap->count)
+        r = -ESTALE;
+    return r;
+}
+
+int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
+{
+    struct remap remap = {.handle = handle};
+    struct gfs_export export = {0};
+    int r = gfs_enter(handle), mine = 0;
+
+    if (r)
+        return r;
+    r = handle->unmapped ? remap_collect(&remap) : -EINVAL;
+    if (!r && handle->mode == GMSFS_MODE_NONE) {
+        r = remap_acquire(handle, timeout_ms, &export);
+        mine = !r;
+    }
+    if (!r)
+        r = remap_all(&remap, &export, strict);
+    if (!r) {
+        remap_finish(&remap);
+    } else {
+        remap_undo(&remap);
+        if (mine)
+            gfs_session_release(handle);
+    }
+    free(remap.items);
+    gfs_leave(handle);
+    return r;
+}
+
+/* ---- reallocate --------------------------------------------------------------------------- */
+
+/* The old order: of one layout by slot. */
+static int remap_compare_age(const void *left, const void *right)
+{
+    const struct gfs_mapping *a = ((const struct remap_item *)left)->mapping;
+    const struct gfs_mapping *b = ((const struct remap_item *)right)->mapping;
+
+    if (a->ident.epoch != b->ident.epoch)
+        return a->ident.epoch < b->ident.epoch ? -1 : 1;
+    if (a->slot != b->slot)
+        return a->slot < b->slot ? -1 : 1;
+    return (a->va > b->va) - (a->va < b->va);
+}
+
+static int remap_same_memory(const struct remap_item *a, const struct remap_item *b)
+{
+    return a->mapping->ident.epoch == b->mapping->ident.epoch &&
+           a->mapping->slot == b->mapping->slot;
+}
+
+/* Readers do not know their tags: the mount does, while the layout is that one. */
+static int remap_need_tags(struct remap *remap)
+{
+    int r = 0, missing = 0;
+
+    for (size_t i = 0; i < remap->count; i++)
+        missing |= !remap->items[i].mapping->tag;
+    if (missing)
+        r = gfs_mapping_refresh(remap->handle);
+    for (size_t i = 0; i < remap->count && !r; i++)
+        if (!remap->items[i].mapping->tag)
+            r = -ENODATA;
+    return r;
+}
+
+/* Items from `start` that one ALLOC can serve: neighbours of one size and tag. Sets their keys as
+ * if the first slot were 0, and tells how many allocations they are. */
+static size_t remap_run(struct remap *remap, size_t start, uint32_t *allocations)
+{
+    const struct gfs_mapping *first = remap->items[start].mapping;
+    size_t end;
+
+    *allocations = 1;
+    for (end = start + 1; end < remap->count; end++) {
+        struct remap_item *item = remap->items + end;
+        if (!remap_same_memory(item - 1, item)) {
+            if (item->mapping->size_bytes != first->size_bytes ||
+                strcmp(item->mapping->tag, first->tag) != 0 || *allocations == UINT32_MAX)
+                break;
+            ++*allocations;
+        }
+        item->key = *allocations - 1;
+    }
+    remap->items[start].key = 0;
+    return end;
+}
+
+struct remap_fresh {
+    uint64_t *slots; /* allocated by this call, for the way back */
+    size_t count;
+    uint64_t first_rank;
+};
+
+static int remap_allocate_run(struct remap *remap, size_t start, size_t end, uint32_t allocations,
+                              struct remap_fresh *fresh)
+{
+    const struct gfs_mapping *first = remap->items[start].mapping;
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = first->size_bytes, .count = allocations};
+    int r = gfs_text_copy(alloc.tag, sizeof alloc.tag, first->tag);
+
+    if (!r)
+        r = gfs_alloc(remap->handle, &alloc);
+    if (r)
+        return r;
+    for (uint32_t i = 0; i < allocations; i++)
+        fresh->slots[fresh->count++] = alloc.slot + i;
+    if (alloc.rank < fresh->first_rank)
+        fresh->first_rank = alloc.rank;
+    for (size_t i = start; i < end; i++) {
+        remap->items[i].by_slot = 1;
+        remap->items[i].key += alloc.slot;
+        remap->items[i].access = GMSFS_ACCESS_WRITE;
+    }
+    return 0;
+}
+
+static int remap_allocate_all(struct remap *remap, struct remap_fresh *fresh)
+{
+    uint32_t allocations;
+    size_t end;
+    int r = 0;
+
+    qsort(remap->items, remap->count, sizeof *remap->items, remap_compare_age);
+    for (size_t start = 0; start < remap->count && !r; start = end) {
+        end = remap_run(remap, start, &allocations);
+        r = remap_allocate_run(remap, start, end, allocations, fresh);
+    }
+    return r;
+}
+
+static int remap_reallocate(struct remap *remap)
+{
+    struct remap_fresh fresh = {.first_rank = UINT64_MAX};
+    struct gfs_export export = {.access = GMSFS_ACCESS_WRITE};
+    struct gmsfs *handle = remap->handle;
+    int r = remap_need_tags(remap);
+
+    if (r || remap->count == 0)
+        return r;
+    fresh.slots = calloc(remap->count, sizeof *fresh.slots);
+    if (!fresh.slots)
+        return -ENOMEM;
+    r = remap_allocate_all(remap, &fresh);
+    if (!r) {
+        remap_sort(remap);
+        export.first = fresh.first_rank; /* new ones are last in the layout */
+        r = gfs_export_ticket(handle, &export);
+    }
+    if (!r)
+        r = gfs_export_redeem(handle, &export, remap_take, remap);
+    if (!r && remap->mapped != remap->count)
+        r = -EPROTO;
+    if (r) {
+        remap_undo(remap);
+        while (fresh.count)
+            gfs_alloc_free(handle, fresh.slots[--fresh.count]);
+    }
+    free(fresh.slots);
+    return r;
+}
+
+int gmsfs_reallocate_all_handles(gmsfs_t *handle)
+{
+    struct remap remap = {.handle = handle};
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    if (handle->mode != GMSFS_MODE_RW)
+        r = -ENOLCK;
+    else if (!handle->unmapped)
+        r = -EINVAL;
+    if (!r)
+        r = remap_collect(&remap);
+    if (!r)
+        r = remap_reallocate(&remap);
+    if (!r)
+        remap_finish(&remap);
+    free(remap.items);
+    gfs_leave(handle);
+    return r;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lock: taking, joining, leaving, publishing; and what is known about it. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "internal.h"
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+int gfs_is_zero(const uint8_t bytes[16])
+{
+    for (int i = 0; i < 16; i++)
+        if (bytes[i])
+            return 0;
+    return 1;
+}
+
+void gfs_hex_format(const uint8_t bytes[16], char text[33])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (int i = 0; i < 16; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    text[32] = 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+void gmsfs_token_format(const uint8_t token[GMSFS_TOKEN_BYTES], char text[GMSFS_TOKEN_TEXT_BYTES])
+{
+    gfs_hex_format(token, text);
+}
+
+int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
+{
+    uint8_t bytes[GMSFS_TOKEN_BYTES];
+
+    if (!text || !token || strlen(text) != 2 * sizeof bytes)
+        return -EINVAL;
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return -EINVAL;
+        bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    memcpy(token, bytes, sizeof bytes);
+    return 0;
+}
+
+/* ---- state -------------------------------------------------------------------------------- */
+
+struct session_grant {
+    enum gmsfs_mode mode;
+    uint64_t session;
+    uint64_t generation;
+    const uint8_t *token;
+    const uint8_t *store_id;
+    const uint8_t *layout_hash; /* of what is committed */
+    int committed;
+};
+
+/* Slots go on meaning the same where this handle sees the very layout that it last saw: no commit
+ * since, no writer's work of its own dropped, and not a layout begun on an empty store. */
+static void session_begin(struct gmsfs *handle, const struct session_grant *grant)
+{
+    struct gfs_ident *ident = &handle->ident;
+    int same = memcmp(ident->store_id, grant->store_id, 16) == 0 &&
+               ident->generation == grant->generation && !handle->ident_broken &&
+               (grant->mode == GMSFS_MODE_RO || grant->committed);
+
+    gfs_state_lock(handle);
+    handle->mode = grant->mode;
+    handle->session = grant->session;
+    memcpy(handle->token, grant->token, sizeof handle->token);
+    memcpy(ident->store_id, grant->store_id, 16);
+    memset(ident->layout_hash, 0, 16);
+    if (grant->mode == GMSFS_MODE_RO)
+        memcpy(ident->layout_hash, grant->layout_hash, 16);
+    ident->generation = grant->generation;
+    ident->epoch += !same;
+    handle->ident_broken = 0;
+    gfs_state_unlock(handle);
+}
+
+void gfs_session_forget(struct gmsfs *handle)
+{
+    gfs_state_lock(handle);
+    if (handle->mode == GMSFS_MODE_RW)
+        handle->ident_broken = 1;
+    handle->mode = GMSFS_MODE_NONE;
+    handle->session = 0;
+    memset(handle->token, 0, sizeof handle->token);
+    gfs_state_unlock(handle);
+}
+
+int gfs_session_release(struct gmsfs *handle)
+{
+    int r;
+
+    if (handle->mode == GMSFS_MODE_NONE)
+        return 0;
+    r = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+    gfs_session_forget(handle);
+    return r == -ESTALE || r == -ENOLCK ? 0 : r;
+}
+
+/* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
+static int session_acquire_retry(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    struct gmsfs_ioc_acquire request = *acquire;
+    int r = gfs_ioctl_acquire(handle, acquire);
+
+    if (r != -ESTALE)
+        return r;
+    r = gfs_ctl_open(handle, request.mode != GMSFS_MODE_RO);
+    if (r)
+        return r;
+    *acquire = request;
+    return gfs_ioctl_acquire(handle, acquire);
+}
+
+int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    struct gmsfs_ioc_info info;
+    int r;
+
+    if (handle->mode != GMSFS_MODE_NONE)
+        return -EBUSY;
+    if (acquire->mode != GMSFS_MODE_RO && !handle->writable) {
+        r = gfs_ctl_open(handle, 1); /* the permission may have come since */
+        if (r == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO)
+            acquire->mode = GMSFS_MODE_RO;
+        else if (r)
+            return r;
+    }
+    r = session_acquire_retry(handle, acquire);
+    if (r)
+        return r;
+    memset(&info, 0, sizeof info);
+    if (acquire->mode == GMSFS_MODE_RW) {
+        r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+        if (r) {
+            gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+            return r;
+        }
+    }
+    session_begin(handle, &(struct session_grant){.mode = acquire->mode,
+                                                  .session = acquire->session,
+                                                  .generation = acquire->generation,
+                                                  .token = acquire->token,
+                                                  .store_id = acquire->store_id,
+                                                  .layout_hash = acquire->layout_hash,
+                                                  .committed = info.committed != 0});
+    return 0;
+}
+
+/* ---- public ------------------------------------------------------------------------------- */
+
+int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
+{
+    struct gmsfs_ioc_acquire acquire = {.mode = mode, .timeout_ms = timeout_ms};
+    int r;
+
+    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    r = gfs_session_acquire(handle, &acquire);
+    gfs_leave(handle);
+    return r;
+}
+
+int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
+{
+    struct gmsfs_ioc_join join;
+    struct gmsfs_ioc_info info;
+    int r;
+
+    if (!token)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    if (handle->mode != GMSFS_MODE_NONE) {
+        r = -EBUSY;
+        goto out;
+    }
+    memset(&join, 0, sizeof join);
+    memset(&info, 0, sizeof info);
+    memcpy(join.token, token, sizeof join.token);
+    r = gfs_ioctl(handle, GMSFS_IOC_JOIN, &join);
+    if (r)
+        goto out;
+    r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    if (r) {
+        gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+        goto out;
+    }
+    session_begin(handle, &(struct session_grant){.mode = join.mode,
+                                                  .session = join.session,
+                                                  .generation = info.generation,
+                                                  .token = token,
+                                                  .store_id = info.store_id,
+                                                  .layout_hash = info.layout_hash,
+                                                  .committed = info.committed != 0});
+out:
+    gfs_leave(handle);
+    return r;
+}
+
+int gmsfs_disconnect(gmsfs_t *handle)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    r = gfs_session_release(handle);
+    gfs_leave(handle);
+    return r;
+}
+
+/* The writer's mappings now show published memory: as readers they may not change it. */
+static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+{
+    struct gfs_ident *ident = &handle->ident;
+
+    gfs_state_lock(handle);
+    ident->generation = commit->generation;
+    memcpy(ident->layout_hash, commit->layout_hash, 16);
+    for (size_t i = 0; i < handle->map.mapping_count; i++) {
+        struct gfs_mapping *mapping = handle->map.mappings + i;
+        if (mapping->ident.epoch != ident->epoch)
+            continue;
+        mapping->ident = *ident;
+        if (mapping->live && mapping->access == GMSFS_ACCESS_WRITE)
+            mprotect((void *)mapping->va, mapping->aligned_bytes, PROT_READ);
+        mapping->access = GMSFS_ACCESS_READ;
+    }
+    handle->mode = commit->mode == GMSFS_MODE_RO ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
+    if (handle->mode == GMSFS_MODE_NONE) {
+        handle->session = 0;
+        memset(handle->token, 0, sizeof handle->token);
+    }
+    gfs_state_unlock(handle);
+}
+
+int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
+{
+    struct gmsfs_ioc_commit commit = {.flags = flags};
+    int r;
+
+    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP) ||
+        !(flags & GMSFS_COMMIT_GROUP) != !group)
+        return -EINVAL;
+    if (group)
+        memcpy(commit.group, group, sizeof commit.group);
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    if (!r)
+        r = gfs_mapping_refresh(handle);
+    if (!r)
+        r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
+    if (!r)
+        session_publish(handle, &commit);
+    gfs_leave(handle);
+    return r;
+}
+
+int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
+{
+    struct gmsfs_ioc_abort answer = {0};
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    if (!r)
+        r = gfs_ioctl(handle, GMSFS_IOC_ABORT, &answer);
+    if (!r) {
+        gfs_session_forget(handle);
+        if (rolled_back)
+            *rolled_back = answer.rolled_back != 0;
+    }
+    gfs_leave(handle);
+    return r;
+}
+
+/* ---- properties --------------------------------------------------------------------------- */
+
+static int state_enter(struct gmsfs *handle)
+{
+    if (!handle)
+        return -EINVAL;
+    if (atomic_load(&handle->dead))
+        return -ECHILD;
+    gfs_state_lock(handle);
+    return 0;
+}
+
+enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle)
+{
+    enum gmsfs_mode mode;
+
+    if (state_enter(handle))
+        return GMSFS_MODE_NONE;
+    mode = handle->mode;
+    gfs_state_unlock(handle);
+    return mode;
+}
+
+int gmsfs_is_connected(gmsfs_t *handle)
+{
+    return gmsfs_granted_lock(handle) != GMSFS_MODE_NONE;
+}
+
+int gmsfs_is_unmapped(gmsfs_t *handle)
+{
+    int unmapped;
+
+    if (state_enter(handle))
+        return 0;
+    unmapped = handle->unmapped;
+    gfs_state_unlock(handle);
+    return unmapped;
+}
+
+uint64_t gmsfs_total_bytes(gmsfs_t *handle)
+{
+    uint64_t total = 0;
+
+    if (state_enter(handle))
+        return 0;
+    for (size_t i = 0; i < handle->map.mapping_count; i++)
+        total += handle->map.mappings[i].aligned_bytes;
+    gfs_state_unlock(handle);
+    return total;
+}
+
+uint64_t gmsfs_generation(gmsfs_t *handle)
+{
+    uint64_t generation;
+
+    if (state_enter(handle))
+        return 0;
+    generation = handle->ident.generation;
+    gfs_state_unlock(handle);
+    return generation;
+}
+
+int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES])
+{
+    int r = state_enter(handle);
+
+    if (r)
+        return r;
+    if (handle->mode == GMSFS_MODE_NONE)
+        r = -ENOLCK;
+    else if (!token)
+        r = -EINVAL;
+    else
+        memcpy(token, handle->token, sizeof handle->token);
+    gfs_state_unlock(handle);
+    return r;
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
+{
+    struct gmsfs_ioc_info info;
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    memset(&info, 0, sizeof info);
+    r = out ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
+    gfs_leave(handle);
+    if (r)
+        return r;
+    memset(out, 0, sizeof *out);
+    memcpy(out->store_id, info.store_id, 16);
+    memcpy(out->device_uuid, info.device_uuid, 16);
+    memcpy(out->group, info.group, 16);
+    if (info.committed && !gfs_is_zero(info.layout_hash))
+        gfs_hex_format(info.layout_hash, out->layout_hash);
+    out->state = info.state;
+    out->mode = info.mode;
+    out->committed = info.committed != 0;
+    out->generation = info.generation;
+    out->session = info.session;
+    out->allocations = info.allocations;
+    out->entries = info.entries;
+    out->total_bytes = info.total_bytes;
+    out->granularity_bytes = info.granularity_bytes;
+    out->readers = info.readers;
+    out->writers_waiting = info.writers_waiting;
+    return 0;
+}
+
+int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTES])
+{
+    struct gmsfs_info info;
+    int r = text ? gmsfs_get_info(handle, &info) : -EINVAL;
+
+    if (r)
+        return r;
+    text[0] = 0;
+    if (info.state != GMSFS_STATE_RW)
+        memcpy(text, info.layout_hash, GMSFS_HASH_TEXT_BYTES);
+    return 0;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exchanging a ticket for descriptors on `.fds`. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define TICKET_SPARE_FDS 32 /* left for the program's other threads while a batch is open */
+
+struct ticket_message {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+};
+
+/* What is left to do of one export, over several tickets if need be. */
+struct ticket_transfer {
+    struct gmsfs *handle;
+    gfs_take_fn *take;
+    void *context;
+    uint64_t taken;
+    int broken; /* the way failed, not the answer: worth another ticket */
+};
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+/* Inside the gate. The mount's root is the directory above the store, by whatever name. The path
+ * goes through /proc/self/fd because sun_path holds 107 bytes. */
+static int ticket_connect_once(struct gmsfs *handle)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int root, fd, r = 0;
+
+    root = openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        r = -errno;
+        goto out;
+    }
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+        r = -errno;
+        close(fd);
+        goto out;
+    }
+    handle->fds_fd = fd;
+out:
+    close(root);
+    return r;
+}
+
+/* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */
+static int ticket_connect(struct gmsfs *handle)
+{
+    uint64_t start_ms = gfs_clock_ms();
+    int r;
+
+    if (handle->fds_fd >= 0)
+        return 0;
+    for (;;) {
+        gfs_gate_enter();
+        r = ticket_connect_once(handle);
+        gfs_gate_leave();
+        if (r != -EAGAIN && r != -EINTR)
+            break;
+        if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
+            return -ETIMEDOUT;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (r == -ENOENT)
+        return -EHOSTUNREACH;
+    return r == -ECONNREFUSED ? -ENOTCONN : r;
+}
+
+static int ticket_wait(int fd, short events)
+{
+    struct pollfd poller = {.fd = fd, .events = events};
+    uint64_t start_ms = gfs_clock_ms(), spent_ms;
+    int r;
+
+    do {
+        spent_ms = gfs_clock_ms() - start_ms;
+        if (spent_ms >= GFS_REPLY_TIMEOUT_MS)
+            return -ETIMEDOUT;
+        r = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
+    } while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return -errno;
+    return r == 0 ? -ETIMEDOUT : 0;
+}
+
+/* ---- how many at a time ------------------------------------------------------------------- */
+
+/* Descriptors this process may still open; when that cannot be told, a cautious guess. */
+static uint64_t ticket_free_fds(void)
+{
+    struct rlimit limit;
+    uint64_t used = 0;
+    DIR *directory;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return TICKET_SPARE_FDS;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    gfs_gate_enter();
+    directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory))
+        used++;
+    if (directory)
+        closedir(directory);
+    gfs_gate_leave();
+    if (!directory)
+        return limit.rlim_cur / 4;
+    used -= used < 3 ? used : 3; /* ".", ".." and the directory itself */
+    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+static uint32_t ticket_batch(uint64_t count)
+{
+    uint64_t room;
+
+    if (count <= 1)
+        return 1;
+    room = ticket_free_fds();
+    room = room > 2 * TICKET_SPARE_FDS ? room - TICKET_SPARE_FDS : room / 2;
+    room = room < count ? room : count;
+    room = room < GMSFS_BATCH_MAX ? room : GMSFS_BATCH_MAX;
+    return room ? (uint32_t)room : 1;
+}
+
+/* ---- one message -------------------------------------------------------------------------- */
+
+static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16], uint32_t batch)
+{
+    struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = batch};
+    ssize_t sent;
+    int r;
+
+    memcpy(request.ticket, ticket, sizeof request.ticket);
+    for (;;) {
+        sent =
+            send(transfer->handle->fds_fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0)
+            return 0;
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN) {
+            transfer->broken = 1;
+            return -errno;
+        }
+        r = ticket_wait(transfer->handle->fds_fd, POLLOUT);
+        if (r)
+            return r;
+    }
+}
+
+/* Inside the gate, from here to where the last descriptor is taken or closed. */
+static int ticket_receive(struct ticket_transfer *transfer, struct ticket_message *message,
+                          int fds[GMSFS_BATCH_MAX], size_t *fd_count)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+    struct msghdr envelope = {.msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = control.bytes,
+                              .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *item;
+    ssize_t got;
+
+    *fd_count = 0;
+    do
+        got = recvmsg(transfer->handle->fds_fd, &envelope, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0) {
+        transfer->broken = got == 0 || errno != EAGAIN;
+        return got == 0 ? -ECONNRESET : -errno;
+    }
+    for (item = CMSG_FIRSTHDR(&envelope); item; item = CMSG_NXTHDR(&envelope, item)) {
+        if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS)
+            continue;
+        *fd_count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(item), *fd_count * sizeof(int));
+    }
+    if (envelope.msg_flags & MSG_CTRUNC) { /* no room in the descriptor table: the rest is lost */
+        transfer->broken = 1;
+        return -EMFILE;
+    }
+    if (envelope.msg_flags & MSG_TRUNC || (size_t)got < sizeof message->header)
+        return -EPROTO;
+    if (message->header.error)
+        return message->header.error < 0 ? message->header.error : -EPROTO;
+    if (message->header.count != *fd_count || *fd_count == 0 ||
+        (size_t)got != sizeof message->header + *fd_count * sizeof message->items[0])
+        return -EPROTO;
+    return 0;
+}
+
+static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expected,
+                               uint64_t *remaining)
+{
+    struct ticket_message message;
+    int fds[GMSFS_BATCH_MAX];
+    size_t count;
+    int r = ticket_wait(transfer->handle->fds_fd, POLLIN);
+
+    if (r)
+        return r;
+    gfs_gate_enter();
+    r = ticket_receive(transfer, &message, fds, &count);
+    if (!r && count + message.header.remaining != expected)
+        r = -EPROTO;
+    for (size_t i = 0; i < count; i++) {
+        if (!r)
+            r = transfer->take(transfer->context, message.items + i, fds + i);
+        if (!r)
+            transfer->taken++;
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    gfs_gate_leave();
+    if (!r)
+        *remaining = message.header.remaining;
+    return r;
+}
+
+/* ---- one ticket --------------------------------------------------------------------------- */
+
+static int ticket_redeem_once(struct ticket_transfer *transfer, const uint8_t ticket[16],
+                              uint64_t count)
+{
+    int r = ticket_connect(transfer->handle);
+
+    if (r)
+        return r;
+    r = ticket_send(transfer, ticket, ticket_batch(count));
+    while (!r && count > 0)
+        r = ticket_take_message(transfer, count, &count);
+    if (r) /* what may still come on this connection belongs to no one */
+        gfs_fds_close(transfer->handle);
+    return r;
+}
+
+int gfs_export_check(const struct gmsfs *handle, enum gmsfs_access access)
+{
+    if (access != GMSFS_ACCESS_READ && access != GMSFS_ACCESS_WRITE)
+        return -EINVAL;
+    if (handle->mode == GMSFS_MODE_NONE)
+        return -ENOLCK;
+    return access == GMSFS_ACCESS_WRITE && handle->mode != GMSFS_MODE_RW ? -EACCES : 0;
+}
+
+int gfs_export_ticket(struct gmsfs *handle, struct gfs_export *export)
+{
+    struct gmsfs_ioc_export request = {
+        .first = export->first,
+        .count = export->count,
+        .flags = export->access == GMSFS_ACCESS_WRITE ? GMSFS_EXPORT_WRITABLE : 0};
+    int r = gfs_ioctl(handle, GMSFS_IOC_EXPORT, &request);
+
+    if (r)
+        return r;
+    if (export->count && request.count != export->count)
+        return -EPROTO;
+    export->count = request.count;
+    export->total_bytes = request.total_bytes;
+    memcpy(export->ticket, request.ticket, sizeof export->ticket);
+    export->has_ticket = 1;
+    return 0;
+}
+
+/* A kept connection may have died with its daemon's patience, and a ticket with time: so one more
+ * try, from the first descriptor that has not come. */
+int gfs_export_redeem(struct gmsfs *handle, struct gfs_export *export, gfs_take_fn *take,
+                      void *context)
+{
+    struct ticket_transfer transfer = {.handle = handle, .take = take, .context = context};
+    struct gfs_export rest;
+    int r;
+
+    if (export->count == 0)
+        return 0;
+    r = ticket_redeem_once(&transfer, export->ticket, export->count);
+    if (!r || !transfer.broken)
+        return r;
+    rest = *export;
+    rest.first += transfer.taken;
+    rest.count -= transfer.taken;
+    transfer.broken = 0;
+    r = gfs_export_ticket(handle, &rest);
+    if (!r)
+        r = ticket_redeem_once(&transfer, rest.ticket, rest.count);
+    return r;
+}
+
+/* ---- one allocation ----------------------------------------------------------------------- */
+
+struct ticket_single {
+    uint64_t slot;
+    gfs_take_fn *take;
+    void *context;
+    int other; /* another slot was there */
+};
+
+static int ticket_take_single(void *context, const struct gmsfs_fds_item *item, int *fd)
+{
+    struct ticket_single *single = context;
+
+    if (item->slot != single->slot) {
+        single->other = 1;
+        return 0;
+    }
+    return single->take(single->context, item, fd);
+}
+
+static int ticket_export_rank(struct gmsfs *handle, uint64_t rank, enum gmsfs_access access,
+                              struct ticket_single *single)
+{
+    struct gfs_export export = {.first = rank, .count = 1, .access = access};
+    int r = gfs_export_ticket(handle, &export);
+
+    single->other = 0;
+    return r ? r : gfs_export_redeem(handle, &export, ticket_take_single, single);
+}
+
+/* Without gaps rank and slot are equal. Guessing is for readers: a writable descriptor of the
+ * wrong allocation would cost the writer its rollback. */
+int gfs_export_slot(struct gmsfs *handle, uint64_t slot, uint64_t rank, enum gmsfs_access access,
+                    gfs_take_fn *take, void *context)
+{
+    struct ticket_single single = {.slot = slot, .take = take, .context = context};
+    struct gmsfs_handle_info info;
+    int r;
+
+    if (rank == GMSFS_SLOT_NONE && access == GMSFS_ACCESS_READ)
+        rank = slot;
+    if (rank != GMSFS_SLOT_NONE) {
+        r = ticket_export_rank(handle, rank, access, &single);
+        if (!single.other && r != -EINVAL && r != -ENOENT && r != -ERANGE)
+            return r;
+    }
+    r = gfs_list_find(handle, slot, &info);
+    if (!r)
+        r = ticket_export_rank(handle, info.rank, access, &single);
+    if (!r && single.other)
+        r = -ENOENT; /* freed meanwhile by another member */
+    return r;
+}

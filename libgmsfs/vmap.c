@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gfs_vmap_free(struct gfs_vmap *map)
+{
+    for (size_t i = 0; i < map->mapping_count; i++)
+        free(map->mappings[i].tag);
+    free(map->mappings);
+    free(map->reservations);
+    memset(map, 0, sizeof *map);
+}
+
+static int vmap_grow(void **items, size_t *room, size_t count, size_t more, size_t item_bytes)
+{
+    size_t want = *room ? *room : 8;
+    void *grown;
+
+    if (more > SIZE_MAX / 2 / item_bytes - count)
+        return -ENOMEM;
+    while (want < count + more)
+        want *= 2;
+    if (want == *room)
+        return 0;
+    grown = realloc(*items, want * item_bytes);
+    if (!grown)
+        return -ENOMEM;
+    *items = grown;
+    *room = want;
+    return 0;
+}
+
+int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mappings)
+{
+    void *items = map->reservations;
+    int r = vmap_grow(&items, &map->reservation_room, map->reservation_count, reservations,
+                      sizeof *map->reservations);
+
+    map->reservations = items;
+    if (r)
+        return r;
+    items = map->mappings;
+    r = vmap_grow(&items, &map->mapping_room, map->mapping_count, mappings, sizeof *map->mappings);
+    map->mappings = items;
+    return r;
+}
+
+/* How many reservations begin at or below `address`. */
+static size_t vmap_reservations_below(const struct gfs_vmap *map, uintptr_t address)
+{
+    size_t low = 0, high = map->reservation_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (map->reservations[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static size_t vmap_mappings_below(const struct gfs_vmap *map, uintptr_t address)
+{
+    size_t low = 0, high = map->mapping_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (map->mappings[middle].va <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void gfs_vmap_add_reservation(struct gfs_vmap *map, const struct gfs_reservation *reservation)
+{
+    size_t at = vmap_reservations_below(map, reservation->base);
+    struct gfs_reservation *place = map->reservations + at;
+
+    memmove(place + 1, place, (map->reservation_count - at) * sizeof *place);
+    *place = *reservation;
+    map->reservation_count++;
+}
+
+void gfs_vmap_remove_reservation(struct gfs_vmap *map, struct gfs_reservation *reservation)
+{
+    size_t after = map->reservation_count - (size_t)(reservation - map->reservations) - 1;
+
+    memmove(reservation, reservation + 1, after * sizeof *reservation);
+    map->reservation_count--;
+}
+
+void gfs_vmap_add_mappings(struct gfs_vmap *map, const struct gfs_mapping *mappings, size_t count)
+{
+    struct gfs_reservation *reservation;
+    struct gfs_mapping *place;
+    size_t at;
+
+    if (count == 0)
+        return;
+    at = vmap_mappings_below(map, mappings[0].va);
+    place = map->mappings + at;
+    memmove(place + count, place, (map->mapping_count - at) * sizeof *place);
+    memcpy(place, mappings, count * sizeof *place);
+    map->mapping_count += count;
+    reservation = gfs_vmap_find_reservation(map, mappings[0].va);
+    if (reservation)
+        reservation->mappings += count;
+}
+
+struct gfs_reservation *gfs_vmap_remove_mapping(struct gfs_vmap *map, struct gfs_mapping *mapping)
+{
+    struct gfs_reservation *reservation = gfs_vmap_find_reservation(map, mapping->va);
+    size_t after = map->mapping_count - (size_t)(mapping - map->mappings) - 1;
+
+    free(mapping->tag);
+    memmove(mapping, mapping + 1, after * sizeof *mapping);
+    map->mapping_count--;
+    if (reservation)
+        reservation->mappings--;
+    return reservation;
+}
+
+struct gfs_reservation *gfs_vmap_find_reservation(const struct gfs_vmap *map, uintptr_t address)
+{
+    size_t below = vmap_reservations_below(map, address);
+    struct gfs_reservation *found = below ? map->reservations + below - 1 : NULL;
+
+    return found && address - found->base < found->size_bytes ? found : NULL;
+}
+
+struct gfs_mapping *gfs_vmap_find_mapping(const struct gfs_vmap *map, uintptr_t address)
+{
+    size_t below = vmap_mappings_below(map, address);
+    struct gfs_mapping *found = below ? map->mappings + below - 1 : NULL;
+
+    return found && address - found->va < found->aligned_bytes ? found : NULL;
+}
+
+int gfs_vmap_overlaps(const struct gfs_vmap *map, uintptr_t va, uint64_t size_bytes)
+{
+    size_t below = vmap_mappings_below(map, va);
+
+    if (gfs_vmap_find_mapping(map, va))
+        return 1;
+    return below < map->mapping_count && map->mappings[below].va - va < size_bytes;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api - what the tests of libgmsfs share: programs against a live store, run by tests/api.bats
+ *
+ * GMSFS_TEST_STORE names a store that the tests may empty and fill; nobody else uses it meanwhile.
+ * Every wait has a bound, so a test that fails does not hang those after it.
+ */
+#ifndef GMSFS_TESTS_API_H
+#define GMSFS_TESTS_API_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <gmsfs.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tap.h"
+
+#define WAIT_MS 5000
+
+__attribute__((unused)) static const char *store_path(void)
+{
+    const char *path = getenv("GMSFS_TEST_STORE");
+
+    require(path != NULL);
+    return path;
+}
+
+__attribute__((unused)) static gmsfs_t *open_store(void)
+{
+    gmsfs_t *store = NULL;
+
+    require(gmsfs_open(store_path(), &store) == 0);
+    return store;
+}
+
+__attribute__((unused)) static gmsfs_t *open_locked(enum gmsfs_mode mode)
+{
+    gmsfs_t *store = open_store();
+
+    if (!check_int(gmsfs_connect(store, mode, WAIT_MS), 0)) {
+        gmsfs_close(store);
+        require(0);
+    }
+    return store;
+}
+
+/* A writer on a store that holds nothing. */
+__attribute__((unused)) static gmsfs_t *open_fresh_writer(void)
+{
+    gmsfs_t *store = open_locked(GMSFS_MODE_RW);
+
+    check_int(gmsfs_clear_all_handles(store), 0);
+    return store;
+}
+
+__attribute__((unused)) static uint64_t granularity_of(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    return info.granularity_bytes;
+}
+
+/* One allocation of `size_bytes` whose bytes are `fill`, published; nobody is connected after. */
+__attribute__((unused)) static void publish(uint64_t size_bytes, const char *tag, int fill)
+{
+    gmsfs_t *writer = open_fresh_writer();
+    void *ptr = NULL;
+
+    if (check_int(gmsfs_create_mapping(writer, size_bytes, tag, NULL, &ptr), 0))
+        memset(ptr, fill, size_bytes);
+    check_int(gmsfs_commit(writer, 0, NULL), 0);
+    gmsfs_close(writer);
+}
+
+/* Open descriptors of this process. */
+__attribute__((unused)) static int count_fds(void)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    int count = -3;
+
+    while (directory && readdir(directory))
+        count++;
+    if (directory)
+        closedir(directory);
+    return count;
+}
+
+/* Mappings and descriptors of memory files that this process holds. */
+__attribute__((unused)) static int count_memory(void)
+{
+    char line[512], path[64], target[256];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    int count = 0;
+
+    while (maps && fgets(line, sizeof line, maps))
+        count += strstr(line, "/memfd:") != NULL;
+    if (maps)
+        fclose(maps);
+    for (int fd = 3; fd < 4096; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t bytes = readlink(path, target, sizeof target - 1);
+        if (bytes <= 0)
+            continue;
+        target[bytes] = 0;
+        count += strstr(target, "memfd:") != NULL;
+    }
+    return count;
+}
+
+/* The rights of the mapping at `ptr` as /proc/self/maps shows them, e.g. "r--s"; "" for none. */
+__attribute__((unused)) static const char *rights_at(const void *ptr)
+{
+    static char rights[8];
+    unsigned long start, end;
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re");
+
+    rights[0] = 0;
+    while (maps && fgets(line, sizeof line, maps)) {
+        char here[8];
+        if (sscanf(line, "%lx-%lx %7s", &start, &end, here) == 3 && (uintptr_t)ptr >= start &&
+            (uintptr_t)ptr < end)
+            strcpy(rights, here);
+    }
+    if (maps)
+        fclose(maps);
+    return rights;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many allocations under few descriptors; threads; no descriptor left behind. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "api.h"
+
+#define MEMORY_BYTES ((uint64_t)64 << 20) /* what these tests may take of the device */
+
+static uint32_t publish_many(void)
+{
+    gmsfs_t *writer = open_fresh_writer();
+    struct gmsfs_mapping *list = NULL;
+    uint64_t count = MEMORY_BYTES / granularity_of(writer);
+    size_t attached = 0;
+
+    count = count < 3000 ? count : 3000;
+    check_int(gmsfs_allocate_handles(writer, (uint32_t)count, 100, "many", NULL, 0, NULL), 0);
+    check_int(gmsfs_attach_all(writer, GMSFS_ACCESS_WRITE, &list, &attached), 0);
+    check_int(attached, count);
+    for (size_t i = 0; i < attached; i++)
+        *(uint32_t *)list[i].ptr = (uint32_t)i;
+    free(list);
+    check_int(gmsfs_commit(writer, 0, NULL), 0);
+    gmsfs_close(writer);
+    return (uint32_t)count;
+}
+
+static void attach_and_check(uint32_t count)
+{
+    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+    struct gmsfs_mapping *list = NULL;
+    size_t attached = 0;
+
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &attached), 0);
+    require(attached == count);
+    for (uint32_t i = 0; i < count; i++)
+        if (*(uint32_t *)list[i].ptr != i || list[i].rank != i)
+            check_int(*(uint32_t *)list[i].ptr, i);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(count_memory(), 0);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
+    for (uint32_t i = 0; i < count; i++)
+        if (*(uint32_t *)list[i].ptr != i)
+            check_int(*(uint32_t *)list[i].ptr, i);
+    free(list);
+    gmsfs_close(reader);
+}
+
+static void attach_under_limit(uint32_t count, rlim_t fds)
+{
+    struct rlimit old, low;
+
+    require(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    low = old;
+    low.rlim_cur = fds;
+    require(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    attach_and_check(count);
+    setrlimit(RLIMIT_NOFILE, &old);
+}
+
+TAP_TEST(whole_layout_is_attached_with_few_descriptors)
+{
+    uint32_t count = publish_many();
+    int before = count_fds();
+
+    attach_under_limit(count, 1024);
+    attach_under_limit(count, 32);
+    attach_under_limit(count, (rlim_t)before + 8);
+    check_int(count_fds(), before);
+}
+
+TAP_TEST(full_descriptor_table_fails_cleanly)
+{
+    uint32_t count = publish_many();
+    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+    struct gmsfs_mapping *list = NULL;
+    int taken[4096], used = 0;
+    size_t attached = 0;
+
+    attach_under_limit(count, 1024);
+    while (used < 4096 && (taken[used] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0 &&
+           taken[used] < 1000)
+        used++;
+    struct rlimit old, low;
+    require(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    low = old;
+    low.rlim_cur = 1001;
+    require(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &attached), -EMFILE);
+    setrlimit(RLIMIT_NOFILE, &old);
+    for (int i = 0; i <= used && i < 4096; i++)
+        close(taken[i]);
+    check_int(count_memory(), 0);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &attached), 0);
+    check_int(attached, count);
+    free(list);
+    gmsfs_close(reader);
+}
+
+struct attach_often {
+    gmsfs_t *handle;
+    uint64_t slot;
+};
+
+static void *attach_often(void *context)
+{
+    const struct attach_often *often = context;
+    intptr_t failures = 0;
+
+    for (int i = 0; i < 200; i++) {
+        void *ptr = NULL;
+        uint64_t slot = 0;
+        if (gmsfs_attach_mapping(often->handle, often->slot, GMSFS_ACCESS_READ, &ptr) ||
+            gmsfs_resolve(often->handle, ptr, &slot, NULL) || slot != often->slot ||
+            *(volatile unsigned char *)ptr != 7 || gmsfs_destroy_mapping(often->handle, ptr))
+            failures++;
+    }
+    return (void *)failures;
+}
+
+TAP_TEST(threads_share_a_handle)
+{
+    struct gmsfs_handle_info *list = NULL;
+    struct attach_often often;
+    pthread_t threads[4];
+    size_t count = 0;
+    void *failures;
+
+    publish(10, "t", 7);
+    often.handle = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_list_handles(often.handle, NULL, &list, &count), 0);
+    require(count == 1);
+    often.slot = list[0].slot;
+    for (int i = 0; i < 4; i++)
+        require(pthread_create(&threads[i], NULL, attach_often, &often) == 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &failures);
+        check_int((intptr_t)failures, 0);
+    }
+    free(list);
+    check_int(gmsfs_total_bytes(often.handle), 0);
+    gmsfs_close(often.handle);
+}
+
+/* Forking while others attach: a child has none of the memory, whenever it was made. */
+static void *fork_often(void *unused)
+{
+    intptr_t failures = 0;
+
+    (void)unused;
+    for (int i = 0; i < 100; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0)
+            _exit(count_memory() == 0 ? 0 : 1);
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            failures++;
+    }
+    return (void *)failures;
+}
+
+TAP_TEST(fork_while_attaching_copies_no_memory)
+{
+    pthread_t forker;
+    gmsfs_t *reader;
+    void *failures;
+
+    publish_many();
+    reader = open_locked(GMSFS_MODE_RO);
+    require(pthread_create(&forker, NULL, fork_often, NULL) == 0);
+    for (int i = 0; i < 10; i++) {
+        check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
+        check_int(gmsfs_unmap_all_vas(reader, GMSFS_UNMAP_KEEP_LOCK), 0);
+        check_int(gmsfs_remap_all_vas(reader, 0, 1), 0);
+    }
+    pthread_join(forker, &failures);
+    check_int((intptr_t)failures, 0);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(no_descriptor_is_left_behind)
+{
+    int before;
+
+    publish(10, "t", 7);
+    before = count_fds();
+    for (int i = 0; i < 100; i++) {
+        gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+        check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
+        gmsfs_close(reader);
+    }
+    check_int(count_fds(), before);
+    check_int(count_memory(), 0);
+}
+
+static int break_sockets(void)
+{
+    struct stat status;
+    int broken = 0;
+
+    for (int fd = 3; fd < 1024; fd++)
+        if (fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode))
+            broken += shutdown(fd, SHUT_RDWR) == 0;
+    return broken;
+}
+
+TAP_TEST(broken_connection_is_made_anew)
+{
+    gmsfs_t *reader;
+
+    publish(10, "t", 7);
+    reader = open_locked(GMSFS_MODE_RO);
+    for (int i = 0; i < 3; i++) {
+        struct gmsfs_mapping *list = NULL;
+        size_t count = 0;
+        check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &count), 0);
+        check_int(count, 1);
+        free(list);
+        check(break_sockets() >= 1);
+    }
+    gmsfs_close(reader);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Allocations, descriptors, addresses. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "api.h"
+
+TAP_TEST(writer_fills_reader_sees_the_same_bytes)
+{
+    struct gmsfs_mapping *list = NULL;
+    gmsfs_t *reader;
+    size_t count = 0;
+
+    publish(5000, "weights", 0x5a);
+    reader = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == 1);
+    check_int(list[0].size_bytes, 5000);
+    check_int(list[0].aligned_bytes % granularity_of(reader), 0);
+    check(list[0].aligned_bytes >= 5000);
+    check_int(((unsigned char *)list[0].ptr)[0], 0x5a);
+    check_int(((unsigned char *)list[0].ptr)[4999], 0x5a);
+    check_int(((unsigned char *)list[0].ptr)[5000], 0);
+    check_str(rights_at(list[0].ptr), "r--s");
+    check_int(gmsfs_total_bytes(reader), list[0].aligned_bytes);
+    check_int(gmsfs_attach_mapping(reader, list[0].slot, GMSFS_ACCESS_WRITE, &(void *){NULL}),
+              -EACCES);
+    free(list);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(commit_turns_the_writers_mappings_read_only)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
+    check_str(rights_at(ptr), "rw-s");
+    memset(ptr, 9, 100);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    check_str(rights_at(ptr), "r--s");
+    check_int(*(unsigned char *)ptr, 9);
+    gmsfs_close(store);
+}
+
+TAP_TEST(handles_are_listed_found_and_freed)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_handle_info *list = NULL, info;
+    uint64_t first = 0, named = 0;
+    size_t count = 0;
+
+    check_int(gmsfs_allocate_handles(store, 3, 10, "a", NULL, 0, &first), 0);
+    check_int(gmsfs_allocate_handle(store, 20, "b", "given", &named), 0);
+    check_int(named, first + 3);
+    check_int(gmsfs_allocate_handle(store, 20, "b", "given", NULL), -EEXIST);
+    check_int(gmsfs_allocate_handle(store, 0, "b", NULL, NULL), -EINVAL);
+    check_int(gmsfs_free_handle(store, first + 1), 0);
+    check_int(gmsfs_free_handle(store, first + 1), -ENOENT);
+    check_int(gmsfs_get_handle_info(store, first + 1, &info), -ENOENT);
+    check_int(gmsfs_get_handle_info(store, named, &info), 0);
+    check_str(info.name, "given");
+    check_str(info.tag, "b");
+    check_int(info.rank, 2);
+    check_int(info.size_bytes, 20);
+    check_int(info.aligned_bytes, granularity_of(store));
+    check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
+    check_int(count, 3);
+    if (count == 3) {
+        check_int(list[0].slot, first);
+        check_int(list[1].slot, first + 2);
+        check_int(list[2].slot, named);
+    }
+    free(list);
+    check_int(gmsfs_list_handles(store, "a", &list, &count), 0);
+    check_int(count, 2);
+    free(list);
+    check_int(gmsfs_clear_all_handles(store), 0);
+    check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
+    check_int(count, 0);
+    check(list == NULL);
+    gmsfs_close(store);
+}
+
+TAP_TEST(export_finds_a_slot_behind_gaps)
+{
+    gmsfs_t *store = open_fresh_writer();
+    uint64_t first = 0, last = 0;
+    unsigned char byte = 0;
+    void *ptr = NULL;
+    int fd = -1;
+
+    check_int(gmsfs_allocate_handles(store, 4, 10, "gap", NULL, 0, &first), 0);
+    check_int(gmsfs_create_mapping(store, 10, "kept", &last, &ptr), 0);
+    memset(ptr, 0x77, 10);
+    check_int(gmsfs_free_handle(store, first), 0);
+    check_int(gmsfs_free_handle(store, first + 2), 0);
+    check_int(gmsfs_export_handle(store, last, GMSFS_ACCESS_READ, &fd), 0);
+    check_int(pread(fd, &byte, 1, 9), 1);
+    check_int(byte, 0x77);
+    check_int(pwrite(fd, &byte, 1, 9), -1);
+    close(fd);
+    check_int(gmsfs_export_handle(store, last, GMSFS_ACCESS_WRITE, &fd), 0);
+    check_int(pwrite(fd, &byte, 1, 0), 1);
+    close(fd);
+    check_int(gmsfs_export_handle(store, first, GMSFS_ACCESS_READ, &fd), -ENOENT);
+    check_int(gmsfs_export_handle(store, first + 900, GMSFS_ACCESS_WRITE, &fd), -ENOENT);
+    gmsfs_close(store);
+}
+
+TAP_TEST(addresses_are_reserved_mapped_twice_and_given_back)
+{
+    gmsfs_t *store = open_fresh_writer();
+    uint64_t granularity = granularity_of(store), slot = 0, found = 0, offset = 0;
+    char *va = NULL;
+
+    check_int(gmsfs_allocate_handle(store, 100, "t", NULL, &slot), 0);
+    check_int(gmsfs_reserve_va(store, 3 * granularity, (void **)&va), 0);
+    require(va != NULL);
+    check_int((uintptr_t)va % granularity, 0);
+    check_str(rights_at(va), "---p");
+    check_int(gmsfs_map_va(store, va, slot, GMSFS_ACCESS_WRITE), 0);
+    check_int(gmsfs_map_va(store, va + 2 * granularity, slot, GMSFS_ACCESS_READ), 0);
+    check_int(gmsfs_map_va(store, va, slot, GMSFS_ACCESS_READ), -EBUSY);
+    check_int(gmsfs_map_va(store, va + 3 * granularity, slot, GMSFS_ACCESS_READ), -EFAULT);
+    check_int(gmsfs_map_va(store, va + 1, slot, GMSFS_ACCESS_READ), -EINVAL);
+    va[50] = 33;
+    check_int(va[2 * granularity + 50], 33);
+    check_int(gmsfs_resolve(store, va + 2 * granularity + 50, &found, &offset), 0);
+    check_int(found, slot);
+    check_int(offset, 50);
+    check_int(gmsfs_resolve(store, va + granularity, &found, &offset), -ENOENT);
+    check_int(gmsfs_free_va(store, va), -EBUSY);
+    check_int(gmsfs_unmap_va(store, va), 0);
+    check_int(gmsfs_unmap_va(store, va), -ENOENT);
+    check_str(rights_at(va), "---p");
+    check_int(gmsfs_map_va(store, va, slot, GMSFS_ACCESS_WRITE), 0);
+    check_int(va[50], 33);
+    check_int(gmsfs_unmap_va(store, va), 0);
+    check_int(gmsfs_unmap_va(store, va + 2 * granularity), 0);
+    check_int(gmsfs_free_va(store, va + granularity), -ENOENT);
+    check_int(gmsfs_free_va(store, va), 0);
+    check_str(rights_at(va), "");
+    gmsfs_close(store);
+}
+
+TAP_TEST(descriptor_of_an_address_is_a_new_one)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct stat status;
+    void *ptr = NULL;
+    int fd = -1;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
+    check_int(gmsfs_descriptor_of(store, (char *)ptr + 10, &fd), 0);
+    check_int(fstat(fd, &status), 0);
+    check_int(status.st_size, granularity_of(store));
+    check_int(pwrite(fd, "x", 1, 10), 1);
+    check_int(((char *)ptr)[10], 'x');
+    close(fd);
+    check_int(gmsfs_descriptor_of(store, &fd, &fd), -ENOENT);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_descriptor_of(store, ptr, &fd), -ENOLCK);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RO, WAIT_MS), 0);
+    check_int(gmsfs_descriptor_of(store, ptr, &fd), 0);
+    check_int(pwrite(fd, "y", 1, 10), -1);
+    close(fd);
+    gmsfs_close(store);
+}
+
+TAP_TEST(descriptor_of_an_earlier_layout_is_stale)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *ptr = NULL;
+    int fd = -1;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    publish(200, "u", 4);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RO, WAIT_MS), 0);
+    check_int(gmsfs_descriptor_of(store, ptr, &fd), -ESTALE);
+    gmsfs_close(store);
+}
+
+TAP_TEST(destroy_gives_everything_back)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_mapping *list = NULL;
+    size_t count = 0;
+    void *one = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &one), 0);
+    check_int(gmsfs_destroy_mapping(store, (char *)one + 1), -ENOENT);
+    check_int(gmsfs_destroy_mapping(store, one), 0);
+    check_str(rights_at(one), "");
+    check_int(gmsfs_allocate_handles(store, 3, 10, "t", NULL, 0, NULL), 0);
+    check_int(gmsfs_attach_all(store, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == 4);
+    check_int(gmsfs_destroy_mapping(store, list[1].ptr), 0);
+    check_str(rights_at(list[1].ptr), "---p");
+    for (size_t i = 0; i < count; i++)
+        check_int(gmsfs_destroy_mapping(store, list[i].ptr), i == 1 ? -ENOENT : 0);
+    check_str(rights_at(list[0].ptr), "");
+    check_int(gmsfs_total_bytes(store), 0);
+    check_int(count_memory(), 0);
+    free(list);
+    gmsfs_close(store);
+}
+
+TAP_TEST(failed_create_leaves_no_allocation)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_info info;
+    void *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, UINT64_MAX, "t", NULL, &ptr) < 0, 1);
+    check_int(gmsfs_create_mapping(store, (uint64_t)1 << 60, "t", NULL, &ptr) < 0, 1);
+    check_int(gmsfs_get_info(store, &info), 0);
+    check_int(info.allocations, 0);
+    check(ptr == NULL);
+    gmsfs_close(store);
+}
+
+TAP_TEST(memory_outlives_the_lock_while_it_is_mapped)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
+    memset(ptr, 3, 100);
+    check_int(gmsfs_abort(store, NULL), 0);
+    publish(300, "other", 8);
+    check_int(*(unsigned char *)ptr, 3);
+    check_int(gmsfs_destroy_mapping(store, ptr), 0);
+    gmsfs_close(store);
+}

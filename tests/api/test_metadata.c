@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Metadata: one by one, large, many; and the layout read whole. */
+#include "api.h"
+
+#define MANY 3000
+
+static struct gmsfs_metadata text_entry(const char *key, const char *value, uint64_t slot)
+{
+    return (struct gmsfs_metadata){
+        .key = key, .value = value, .value_bytes = strlen(value), .slot = slot};
+}
+
+TAP_TEST(entries_are_put_got_replaced_and_deleted)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = text_entry("a.b", "one", GMSFS_SLOT_NONE);
+    uint64_t slot = 0, found = 0, offset = 0;
+    void *value = NULL;
+    size_t value_bytes = 0;
+
+    check_int(gmsfs_allocate_handle(store, 1000, "t", NULL, &slot), 0);
+    check_int(gmsfs_metadata_get(store, "a.b", NULL, NULL, NULL, NULL), -ENOENT);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_metadata_get(store, "a.b", &found, &offset, &value, &value_bytes), 0);
+    check(found == GMSFS_SLOT_NONE);
+    check_int(offset, 0);
+    check_str(value, "one");
+    free(value);
+    entry = text_entry("a.b", "", slot);
+    entry.offset = 512;
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_metadata_get(store, "a.b", &found, &offset, &value, &value_bytes), 0);
+    check_int(found, slot);
+    check_int(offset, 512);
+    check_int(value_bytes, 0);
+    free(value);
+    check_int(gmsfs_metadata_delete(store, "a.b"), 0);
+    check_int(gmsfs_metadata_delete(store, "a.b"), -ENOENT);
+    entry = text_entry("a.b", "x", slot + 5);
+    check_int(gmsfs_metadata_put(store, &entry), -EINVAL);
+    gmsfs_close(store);
+}
+
+TAP_TEST(large_values_come_back_with_their_binding)
+{
+    static char large[GMSFS_VALUE_MAX];
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = {.key = "./large%", .value = large, .value_bytes = sizeof large};
+    uint64_t found = 0, offset = 0;
+    void *value = NULL;
+    size_t value_bytes = 0;
+
+    for (size_t i = 0; i < sizeof large; i++)
+        large[i] = (char)(i * 7);
+    check_int(gmsfs_allocate_handle(store, 1, "gap", NULL, &entry.slot), 0);
+    check_int(gmsfs_free_handle(store, entry.slot), 0);
+    check_int(gmsfs_allocate_handle(store, 1000, "t", NULL, &entry.slot), 0);
+    entry.offset = 24;
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_metadata_get(store, "./large%", &found, &offset, &value, &value_bytes), 0);
+    check_bytes(value, value_bytes, large, sizeof large);
+    check_int(found, entry.slot);
+    check_int(offset, 24);
+    free(value);
+    entry.value_bytes = GMSFS_PUT_DATA_MAX - strlen(entry.key);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_metadata_get(store, "./large%", &found, &offset, &value, &value_bytes), 0);
+    check_int(value_bytes, entry.value_bytes);
+    free(value);
+    gmsfs_close(store);
+}
+
+TAP_TEST(many_are_put_at_once_and_listed_in_order)
+{
+    static char names[MANY][24];
+    static struct gmsfs_metadata entries[MANY];
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_layout *layout = NULL;
+    uint64_t slot = 0;
+    char **keys = NULL, hash[GMSFS_HASH_TEXT_BYTES];
+    size_t count = 0;
+
+    check_int(gmsfs_allocate_handle(store, 4 * MANY, "t", NULL, &slot), 0);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "layer.%05d", (i * 7) % MANY);
+        entries[i] = text_entry(names[i], "value", slot);
+        entries[i].offset = (uint64_t)i * 4;
+    }
+    check_int(gmsfs_metadata_put_many(store, entries, MANY, NULL), 0);
+    check_int(gmsfs_metadata_put_many(store, NULL, 0, NULL), 0);
+    check_int(gmsfs_metadata_list(store, "layer.000", &keys, &count), 0);
+    check_int(count, 100);
+    check_str(count ? keys[7] : NULL, "layer.00007");
+    free(keys);
+    check_int(gmsfs_read_layout(store, &layout), -ENODATA);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_read_layout(store, &layout), 0);
+    require(layout != NULL);
+    check_int(layout->allocation_count, 1);
+    check_int(layout->entry_count, MANY);
+    check_str(layout->entries[MANY - 1].key, "layer.02999");
+    check_int(layout->entries[7].rank, 0);
+    check_int(gmsfs_get_memory_layout_hash(store, hash), 0);
+    check_str(layout->hash, hash);
+    gmsfs_free_layout(layout);
+    gmsfs_close(store);
+}
+
+TAP_TEST(a_bad_one_among_many_stops_all_and_is_named)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entries[3] = {text_entry("a", "1", GMSFS_SLOT_NONE),
+                                        text_entry("b", "2", GMSFS_SLOT_NONE),
+                                        text_entry("c", "3", 12345)};
+    size_t culprit = 99, count = 99;
+    char **keys = NULL;
+
+    check_int(gmsfs_metadata_put_many(store, entries, 3, &culprit), -EINVAL);
+    check_int(culprit, 2);
+    entries[2] = text_entry("c", "3", GMSFS_SLOT_NONE);
+    entries[1] = text_entry("\xff\xfe", "2", GMSFS_SLOT_NONE);
+    check_int(gmsfs_metadata_put_many(store, entries, 3, &culprit), -EINVAL);
+    check_int(culprit, 1);
+    check_int(gmsfs_metadata_list(store, NULL, &keys, &count), 0);
+    check_int(count, 0);
+    free(keys);
+    entries[1] = text_entry("b", "2", GMSFS_SLOT_NONE);
+    check_int(gmsfs_metadata_put_many(store, entries, 3, &culprit), 0);
+    check_int(gmsfs_metadata_list(store, NULL, &keys, &count), 0);
+    check_int(count, 3);
+    free(keys);
+    gmsfs_close(store);
+}
+
+TAP_TEST(readers_may_not_change_entries)
+{
+    struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);
+    gmsfs_t *reader;
+
+    publish(10, "t", 1);
+    reader = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_metadata_put(reader, &entry), -ENOLCK);
+    check_int(gmsfs_metadata_put_many(reader, &entry, 1, NULL), -ENOLCK);
+    check_int(gmsfs_metadata_delete(reader, "k"), -ENOLCK);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(commit_refuses_an_offset_outside)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = text_entry("k", "v", 0);
+
+    check_int(gmsfs_allocate_handle(store, 10, "t", NULL, &entry.slot), 0);
+    entry.offset = granularity_of(store);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
+    entry.offset = 9;
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    gmsfs_close(store);
+}

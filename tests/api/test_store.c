@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A handle follows its store over renames, to its removal, and by reopen to another. */
+#include <sys/stat.h>
+
+#include "api.h"
+
+static char here[4096], there[4096];
+
+/* Two stores beside the test's own. */
+static void make_stores(void)
+{
+    snprintf(here, sizeof here, "%s.api-a", store_path());
+    snprintf(there, sizeof there, "%s.api-b", store_path());
+    rmdir(here);
+    rmdir(there);
+    require(mkdir(here, 0755) == 0);
+    require(mkdir(there, 0755) == 0);
+}
+
+static void remove_stores(void)
+{
+    check_int(rmdir(here), 0);
+    check_int(rmdir(there), 0);
+}
+
+static void fill_store(const char *path, int fill)
+{
+    gmsfs_t *store = NULL;
+    void *ptr = NULL;
+
+    require(gmsfs_open(path, &store) == 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    if (check_int(gmsfs_create_mapping(store, 64, "t", NULL, &ptr), 0))
+        memset(ptr, fill, 64);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(handle_follows_the_store_and_reopen_the_name)
+{
+    struct gmsfs_mapping *list = NULL;
+    gmsfs_t *reader = NULL;
+    char moved[4200];
+    size_t count = 0;
+
+    make_stores();
+    fill_store(here, 1);
+    fill_store(there, 2);
+    require(gmsfs_open(here, &reader) == 0);
+    check_int(gmsfs_connect(reader, GMSFS_MODE_RO, WAIT_MS), 0);
+    snprintf(moved, sizeof moved, "%s.old", here);
+    check_int(rename(here, moved), 0);
+    check_int(rename(there, here), 0);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == 1);
+    check_int(*(unsigned char *)list[0].ptr, 1);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(gmsfs_reopen(reader), 0);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), -ESTALE);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
+    check_int(*(unsigned char *)list[0].ptr, 2);
+    free(list);
+    gmsfs_close(reader);
+    check_int(rename(here, there), 0);
+    check_int(rename(moved, here), 0);
+    remove_stores();
+}
+
+/* A mount may refuse to remove a store that a program has open; if it removes it, that program is
+ * told, and never sees the next store of that name. */
+TAP_TEST(open_store_cannot_be_removed_or_is_stale)
+{
+    struct gmsfs_handle_info *list = NULL;
+    struct gmsfs_info info;
+    gmsfs_t *handle = NULL;
+    size_t count = 0;
+
+    make_stores();
+    require(gmsfs_open(here, &handle) == 0);
+    if (rmdir(here) < 0) {
+        check_int(errno, EBUSY);
+        check_int(gmsfs_connect(handle, GMSFS_MODE_RW, 0), 0);
+    } else {
+        check_int(gmsfs_connect(handle, GMSFS_MODE_RW, 0), -ESTALE);
+        check_int(gmsfs_get_info(handle, &info), -ESTALE);
+        check_int(gmsfs_list_handles(handle, NULL, &list, &count), -ESTALE);
+        check_int(gmsfs_reopen(handle), -ENOENT);
+        check_int(mkdir(here, 0755), 0);
+        check_int(gmsfs_connect(handle, GMSFS_MODE_RW, 0), -ESTALE);
+        check_int(gmsfs_reopen(handle), 0);
+        check_int(gmsfs_connect(handle, GMSFS_MODE_RW, 0), 0);
+    }
+    gmsfs_close(handle);
+    remove_stores();
+}
+
+/* sun_path holds 107 bytes; a store's path may be longer. */
+TAP_TEST(long_paths_reach_the_socket)
+{
+    char link[600], path[700];
+    gmsfs_t *store = NULL;
+    void *ptr = NULL;
+
+    snprintf(link, sizeof link, "/tmp/%0200d", (int)getpid());
+    make_stores();
+    *strrchr(here, '/') = 0;
+    check_int(symlink(here, link), 0);
+    here[strlen(here)] = '/';
+    snprintf(path, sizeof path, "%s/%s", link, strrchr(here, '/') + 1);
+    require(gmsfs_open(path, &store) == 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    check_int(gmsfs_create_mapping(store, 10, NULL, NULL, &ptr), 0);
+    gmsfs_close(store);
+    unlink(link);
+    remove_stores();
+}
