@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs load - safetensors files into a store, committed whole or not at all */
+#include "cli/load.h"
+
+#include "base/size.h"
+#include "cli/progress.h"
+#include "cli/store_path.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAST_ERROR_BYTES 256
+#define MS_PER_S         1000.0
+
+static const char usage[] =
+    "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
+    "\n"
+    "Loads a model into a store: validates the files, takes the writer's lock, replaces what the\n"
+    "store had, and commits. On any error, or Ctrl-C, nothing is committed.\n"
+    "\n"
+    "      --chunk SIZE     size of the allocations that tensors are packed into (default 2G)\n"
+    "      --threads N      threads that copy (default: one for each CPU, at most 16)\n"
+    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
+    "                       (default: wait for it)\n"
+    "  -q, --quiet          print errors only\n"
+    "      --help           this text\n"
+    "\n"
+    "Exit status: 0 committed; 1 failure; 2 usage; 3 the lock was not free in time;\n"
+    "128 + N stopped by signal N.\n";
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+struct load_space {
+    uint64_t total_bytes, free_bytes, needed_bytes;
+    bool is_known;
+};
+
+static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
+{
+    uint64_t over = granularity_bytes ? bytes % granularity_bytes : 0;
+
+    return over ? bytes + (granularity_bytes - over) : bytes;
+}
+
+/* What the device has. The store's own memory counts as free: it is replaced. */
+static void load_get_space(const struct load *load, struct load_space *space)
+{
+    json_t *device = store_device_json(load->store);
+    struct gmsfs_info info;
+    uint64_t taken;
+
+    memset(space, 0, sizeof(*space));
+    if (!device || gmsfs_get_info(load->handle, &info) != 0) {
+        json_decref(device);
+        return;
+    }
+    space->is_known = true;
+    space->total_bytes = store_json_number(device, "total_bytes");
+    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
+    json_decref(device);
+    if (taken < space->total_bytes)
+        space->free_bytes = space->total_bytes - taken;
+    space->free_bytes += info.total_bytes;
+    if (space->free_bytes > space->total_bytes)
+        space->free_bytes = space->total_bytes;
+    for (uint32_t i = 0; i < load->plan.allocation_count; i++)
+        space->needed_bytes += load_align(load->plan.allocation_bytes[i], info.granularity_bytes);
+}
+
+static int load_say_full(const struct load *load, const struct load_space *space)
+{
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
+
+    cli_error("%s: the model does not fit: %s needed, %s free of %s; remove another store's "
+              "layout, or mount with a larger size=",
+              load->store, size_format(space->needed_bytes, needed),
+              size_format(space->free_bytes, available), size_format(space->total_bytes, total));
+    return CLI_FAILURE;
+}
+
+/* Only what can never fit ends here: ALLOC waits for memory that others are giving back. */
+static int load_check_space(const struct load *load)
+{
+    struct load_space space;
+
+    load_get_space(load, &space);
+    if (space.is_known && space.needed_bytes > space.total_bytes)
+        return load_say_full(load, &space);
+    return CLI_OK;
+}
+
+/* Before the old layout is given up for it. */
+static void load_say_waiting(const struct load *load)
+{
+    struct load_space space;
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
+
+    load_get_space(load, &space);
+    if (!load->quiet && space.is_known && space.needed_bytes > space.free_bytes)
+        fprintf(stderr, "waiting for memory: %s needed, %s free\n",
+                size_format(space.needed_bytes, needed), size_format(space.free_bytes, available));
+}
+
+static int load_explain_allocation(const struct load *load, int error)
+{
+    struct load_space space;
+
+    if (error == -ENOMEM) {
+        load_get_space(load, &space);
+        if (space.is_known)
+            return load_say_full(load, &space);
+    }
+    if (error == -ENOSPC)
+        cli_error("%s: the store takes no more than some thousands of allocations, and the plan "
+                  "has %" PRIu32 "; choose a larger --chunk",
+                  load->store, load->plan.allocation_count);
+    else
+        store_explain(load->store, "allocate memory", error);
+    return CLI_FAILURE;
+}
+
+static int load_allocate(struct load *load)
+{
+    uint32_t count = load->plan.allocation_count;
+    int r;
+
+    load->slots = calloc(count ? count : 1, sizeof(*load->slots));
+    load->pointers = calloc(count ? count : 1, sizeof(*load->pointers));
+    if (!load->slots || !load->pointers)
+        return cli_out_of_memory();
+    load_say_waiting(load);
+    r = gmsfs_clear_all_handles(load->handle);
+    if (r) {
+        store_explain(load->store, "clear what was there", r);
+        return CLI_FAILURE;
+    }
+    for (uint32_t i = 0; !r && i < count; i++)
+        r = gmsfs_create_mapping(load->handle, load->plan.allocation_bytes[i], LOAD_TAG,
+                                 &load->slots[i], &load->pointers[i]);
+    return r ? load_explain_allocation(load, r) : CLI_OK;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
+{
+    const struct model *model = load->model;
+    size_t count = model->tensor_count, culprit = SIZE_MAX;
+    int r;
+
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct gmsfs_metadata){
+            .key = model->tensors[i].name,
+            .value = load->values[i],
+            .value_bytes = strlen(load->values[i]),
+            .slot = load->slots[load->plan.places[i].allocation],
+            .offset = load->plan.places[i].offset_bytes,
+        };
+    if (load->metadata)
+        entries[count++] = (struct gmsfs_metadata){
+            .key = SAFETENSORS_METADATA_KEY,
+            .value = load->metadata,
+            .value_bytes = strlen(load->metadata),
+            .slot = GMSFS_SLOT_NONE,
+        };
+    r = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
+    if (r && culprit < count)
+        cli_error("%s: the store refuses the entry of tensor '%s': %s", load->store,
+                  entries[culprit].key, strerror(-r));
+    else if (r)
+        store_explain(load->store, "put the metadata", r);
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int load_put_metadata(struct load *load)
+{
+    size_t room = load->model->tensor_count + 1;
+    struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
+    int status;
+
+    if (!entries)
+        return cli_out_of_memory();
+    status = room > 1 || load->metadata ? load_put_entries(load, entries) : CLI_OK;
+    free(entries);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int load_commit(struct load *load)
+{
+    char why[LAST_ERROR_BYTES];
+    int r;
+
+    if (load_signals_get())
+        return CLI_SIGNALED + load_signals_get();
+    r = gmsfs_commit(load->handle, 0, NULL);
+    if (r == -EINVAL) {
+        store_last_error(load->store, why, sizeof(why));
+        cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-r));
+    } else if (r) {
+        store_explain(load->store, "commit", r);
+    }
+    load->generation = gmsfs_generation(load->handle);
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int load_fill(struct load *load)
+{
+    int status = load_allocate(load);
+
+    load_signals_defer(true);
+    if (status == CLI_OK)
+        status = load_copy(load);
+    if (status == CLI_OK)
+        status = load_put_metadata(load);
+    if (status == CLI_OK)
+        status = load_commit(load);
+    return status;
+}
+
+/* What is left after a failure, in words. */
+static void load_abort(struct load *load, int status)
+{
+    int rolled_back = 0;
+    int r = gmsfs_abort(load->handle, &rolled_back);
+
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    fprintf(stderr, "nothing was committed; %s %s\n", load->store,
+            r             ? "is as the daemon left it"
+            : rolled_back ? "has its earlier layout again"
+                          : "is empty");
+}
+
+static void load_print_result(const struct load *load, uint64_t start_ms)
+{
+    const struct model *model = load->model;
+    char size[SIZE_TEXT_BYTES];
+
+    if (load->quiet)
+        return;
+    printf("committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64 "\n",
+           load->store, model->tensor_count, load->plan.allocation_count, load->generation);
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", model->tensor_bytes,
+           size_format(model->tensor_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           progress_rate(model->tensor_bytes, load->copied_ms));
+}
+
+static int load_into_store(struct load *load)
+{
+    uint64_t start_ms;
+    int status;
+
+    if (store_open(load->store, &load->handle) != 0)
+        return CLI_FAILURE;
+    status = load_check_space(load);
+    if (status != CLI_OK)
+        return status;
+    status = store_connect(load->handle, load->store, GMSFS_MODE_RW, load->timeout_ms, load->quiet);
+    if (status != CLI_OK)
+        return status;
+    start_ms = cli_now_ms();
+    status = load_fill(load);
+    if (status == CLI_OK)
+        load_print_result(load, start_ms);
+    else
+        load_abort(load, status);
+    return status;
+}
+
+static int load_do(struct load *load)
+{
+    int status;
+
+    load_signals_install();
+    status = load_plan(load);
+    if (status == CLI_OK)
+        status = load_into_store(load);
+    gmsfs_close(load->handle);
+    free(load->slots);
+    free(load->pointers);
+    load_plan_free(load);
+    return status;
+}
+
+static int load_parse(int argc, char **argv, struct load *load)
+{
+    static const struct option options[] = {
+        {"chunk", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
+        {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    uint64_t threads = work_default_threads();
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 'c')
+            status = cli_parse_size("--chunk", optarg, &load->chunk_bytes);
+        else if (option == 't')
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &threads);
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
+        else if (option == 'q')
+            load->quiet = true;
+        else
+            return option;
+    }
+    if (status == CLI_OK && argc - optind < 2)
+        return cli_usage_error("a STORE and the files of one model are needed");
+    load->threads = (unsigned)threads;
+    if (status == CLI_OK) {
+        load->store = argv[optind];
+        load->files = (const char *const *)(argv + optind + 1);
+        load->file_count = (size_t)(argc - optind - 1);
+    }
+    return status;
+}
+
+static int load_run(int argc, char **argv)
+{
+    struct load load = {.chunk_bytes = PACK_DEFAULT_CHUNK_BYTES, .timeout_ms = CLI_FOREVER};
+    int status = load_parse(argc, argv, &load);
+
+    if (status == 'h')
+        return cli_help();
+    if (status != CLI_OK)
+        return CLI_USAGE;
+    return load_do(&load);
+}
+
+const struct cli_command cmd_load = {
+    .name = "load",
+    .summary = "load a safetensors model into a store",
+    .usage = usage,
+    .run = load_run,
+};

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
+#include "cli/cli.h"
+#include "cli/store_path.h"
+#include "cli/tensor_value.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHAPE_TEXT_BYTES  80
+#define NUMBER_TEXT_BYTES 24
+
+static const char usage[] =
+    "Usage: gmsfs ls [--json] STORE\n"
+    "\n"
+    "Lists the metadata entries of a store's committed layout: tensor, dtype, shape, bytes,\n"
+    "allocation and offset. Takes no lock and waits for nobody.\n"
+    "\n"
+    "      --json   the same as JSON, with allocations and values\n"
+    "      --help   this text\n"
+    "\n"
+    "Exit status: 0, also for an empty store; 1 failure, or a writer has the store; 2 usage.\n";
+
+struct ls {
+    const char *path;
+    gmsfs_t *handle;
+    struct gmsfs_info info;
+    struct gmsfs_layout *layout;    /* NULL: nothing is committed */
+    struct gmsfs_handle_info *list; /* allocations with their names */
+    size_t count;
+};
+
+/* The allocation's file name, or its rank where the directory has another layout by now. */
+static const char *ls_allocation(const struct ls *ls, uint64_t rank, char *number)
+{
+    /* Ranks are positions in the order of slots, which is that of the list. */
+    if (rank < ls->count && ls->list[rank].rank == rank &&
+        ls->list[rank].aligned_bytes == ls->layout->allocations[rank].aligned_bytes)
+        return ls->list[rank].name;
+    snprintf(number, NUMBER_TEXT_BYTES, "%" PRIu64, rank);
+    return number;
+}
+
+static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
+                  struct ui_table *table)
+{
+    char shape[SHAPE_TEXT_BYTES] = "-", bytes[NUMBER_TEXT_BYTES] = "-";
+    char number[NUMBER_TEXT_BYTES], offset[NUMBER_TEXT_BYTES] = "-";
+    struct tensor_value value;
+    bool bound = entry->rank != GMSFS_SLOT_NONE;
+    int r = tensor_value_parse(entry->value, entry->value_bytes, &value);
+
+    if (r)
+        return r;
+    if (value.is_tensor)
+        tensor_value_format_shape(value.shape, shape, sizeof(shape));
+    if (value.has_size)
+        snprintf(bytes, sizeof(bytes), "%" PRIu64, value.size_bytes);
+    if (bound)
+        snprintf(offset, sizeof(offset), "%" PRIu64, entry->offset);
+    ui_table_add(table,
+                 (const char *[]){entry->key, value.dtype ? value.dtype : "-", shape, bytes,
+                                  bound ? ls_allocation(ls, entry->rank, number) : "-", offset});
+    tensor_value_free(&value);
+    return 0;
+}
+
+static int ls_print_table(const struct ls *ls)
+{
+    struct ui_table table;
+    int r = 0;
+
+    ui_table_begin(&table, "lllrlr");
+    ui_table_add(&table,
+                 (const char *[]){"TENSOR", "DTYPE", "SHAPE", "BYTES", "ALLOCATION", "OFFSET"});
+    for (size_t i = 0; !r && ls->layout && i < ls->layout->entry_count; i++)
+        r = ls_row(ls, &ls->layout->entries[i], &table);
+    if (r) {
+        ui_table_free(&table);
+        return r;
+    }
+    return ui_table_end(&table, stdout, 0);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+/* A number of any size: JSON's integers here end at 2^63 - 1. */
+static json_t *ls_number(uint64_t number)
+{
+    return json_integer((json_int_t)(number > INT64_MAX ? INT64_MAX : number));
+}
+
+static json_t *ls_json_allocations(const struct ls *ls)
+{
+    json_t *array = json_array();
+    char number[NUMBER_TEXT_BYTES];
+
+    for (size_t i = 0; ls->layout && i < ls->layout->allocation_count; i++) {
+        const struct gmsfs_layout_allocation *allocation = &ls->layout->allocations[i];
+        json_array_append_new(array,
+                              json_pack("{s:o,s:o,s:o,s:o,s:o}", "rank", ls_number(i), "name",
+                                        ui_json_text(ls_allocation(ls, i, number)), "size_bytes",
+                                        ls_number(allocation->size_bytes), "aligned_bytes",
+                                        ls_number(allocation->aligned_bytes), "tag",
+                                        ui_json_text(allocation->tag)));
+    }
+    return array;
+}
+
+/* The value as JSON where it is, else as text where it is UTF-8, else null. */
+static json_t *ls_json_value(const struct gmsfs_layout_entry *entry)
+{
+    json_t *value = json_loadb(entry->value, entry->value_bytes,
+                               JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+
+    if (!value)
+        value = json_stringn(entry->value, entry->value_bytes);
+    return value ? value : json_null();
+}
+
+static json_t *ls_json_entry(const struct ls *ls, const struct gmsfs_layout_entry *entry)
+{
+    struct tensor_value value;
+    char number[NUMBER_TEXT_BYTES];
+    bool bound = entry->rank != GMSFS_SLOT_NONE;
+    json_t *json;
+
+    if (tensor_value_parse(entry->value, entry->value_bytes, &value) != 0)
+        return NULL;
+    json = json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "tensor", json_stringn(entry->key, entry->key_bytes),
+        "dtype", value.dtype ? ui_json_text(value.dtype) : json_null(), "shape",
+        value.shape ? json_incref(value.shape) : json_null(), "bytes",
+        value.has_size ? ls_number(value.size_bytes) : json_null(), "allocation",
+        bound ? ui_json_text(ls_allocation(ls, entry->rank, number)) : json_null(), "offset",
+        bound ? ls_number(entry->offset) : json_null(), "value", ls_json_value(entry));
+    tensor_value_free(&value);
+    return json;
+}
+
+static int ls_print_json(const struct ls *ls)
+{
+    json_t *entries = json_array();
+
+    for (size_t i = 0; ls->layout && i < ls->layout->entry_count; i++) {
+        if (json_array_append_new(entries, ls_json_entry(ls, &ls->layout->entries[i])) != 0) {
+            json_decref(entries);
+            return -ENOMEM;
+        }
+    }
+    return ui_json_print(json_pack("{s:o,s:s,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path),
+                                   "state", store_state_name(ls->info.state), "generation",
+                                   ls_number(ls->info.generation), "layout_hash",
+                                   ls->layout ? ls->layout->hash : "", "allocations",
+                                   ls_json_allocations(ls), "tensors", entries));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static int ls_read(struct ls *ls)
+{
+    int r = gmsfs_read_layout(ls->handle, &ls->layout);
+    int looked = gmsfs_get_info(ls->handle, &ls->info);
+
+    if (looked)
+        return store_explain(ls->path, "look at the store", looked);
+    if (r == -ENODATA && (ls->info.state == GMSFS_STATE_RW || ls->info.committed)) {
+        cli_error("%s: a writer is at work, and its layout shows when it commits; "
+                  "'gmsfs wait %s COMMITTED,RO' waits for that",
+                  ls->path, ls->path);
+        return r;
+    }
+    if (r && r != -ENODATA)
+        return store_explain(ls->path, "read the layout", r);
+    r = gmsfs_list_handles(ls->handle, NULL, &ls->list, &ls->count);
+    return r ? store_explain(ls->path, "list the allocations", r) : 0;
+}
+
+static int ls_store(const char *path, bool as_json)
+{
+    struct ls ls = {.path = path};
+    int r = store_open(path, &ls.handle);
+
+    if (r)
+        return CLI_FAILURE;
+    r = ls_read(&ls);
+    if (!r) {
+        r = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
+        if (r)
+            cli_error("%s: %s", path, strerror(-r));
+        else if (!ls.layout && !as_json)
+            fprintf(stderr, "%s is EMPTY: nothing is committed in it\n", path);
+    }
+    gmsfs_free_layout(ls.layout);
+    free(ls.list);
+    gmsfs_close(ls.handle);
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int ls_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool as_json = false;
+    int option;
+
+    while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
+        if (option == 'j')
+            as_json = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (argc - optind != 1)
+        return cli_usage_error("one STORE is needed");
+    return ls_store(argv[optind], as_json);
+}
+
+const struct cli_command cmd_ls = {
+    .name = "ls",
+    .summary = "list the tensors of a store",
+    .usage = usage,
+    .run = ls_run,
+};

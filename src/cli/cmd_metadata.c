@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs metadata - single entries of a store: put, get, rm, ls
+ *
+ * Looking goes through the files of the mount. Changing needs a writer's session: the one whose
+ * token is in GMSFS_SESSION, else the one that the caller belongs to by descent.
+ */
+#include "cli/cli.h"
+#include "cli/metadata.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: gmsfs metadata put STORE KEY [VALUE | -] [--allocation NAME|SLOT [--offset N]]\n"
+    "       gmsfs metadata get STORE KEY\n"
+    "       gmsfs metadata rm STORE KEY\n"
+    "       gmsfs metadata ls STORE [PREFIX]\n"
+    "\n"
+    "put sets an entry, with the value as given, or read from standard input when it is - or\n"
+    "missing; get prints a value as it is; rm removes an entry; ls lists keys, one a line, by\n"
+    "their bytes. get and ls take no lock, and see a writer's work in progress. put and rm need\n"
+    "a writer's session: 'gmsfs run -w STORE -- gmsfs metadata put ...'.\n"
+    "\n"
+    "      --allocation NAME|SLOT   bind the entry to this allocation (default: to none)\n"
+    "      --offset N               and to this byte of it (default: 0)\n"
+    "      --help                   this text\n"
+    "\n"
+    "Exit status: 0 done; 1 failure, as when there is no such entry; 2 usage.\n";
+
+struct metadata {
+    const char *store;
+    const char *key; /* ls: the prefix, or NULL */
+    const char *value;
+    const char *allocation;
+    uint64_t offset;
+};
+
+/* ---- put ----------------------------------------------------------------------------------- */
+
+/* Standard input whole, up to what an entry may have. */
+static int metadata_read_input(void **value, size_t *value_bytes)
+{
+    size_t room = GMSFS_VALUE_MAX + 1, used;
+    char *bytes = malloc(room);
+
+    if (!bytes)
+        return cli_out_of_memory();
+    used = fread(bytes, 1, room, stdin);
+    if (ferror(stdin) || used == room) {
+        if (used == room)
+            cli_error("the value is longer than an entry may be (%u bytes)", GMSFS_VALUE_MAX);
+        else
+            cli_error("cannot read standard input: %s", strerror(errno));
+        free(bytes);
+        return CLI_FAILURE;
+    }
+    *value = bytes;
+    *value_bytes = used;
+    return CLI_OK;
+}
+
+/* By name first: an allocation may be named "7". */
+static int metadata_find_allocation(const struct metadata *metadata, gmsfs_t *handle,
+                                    struct metadata_entry *entry)
+{
+    struct gmsfs_handle_info *list;
+    const struct gmsfs_handle_info *found = NULL;
+    char *end;
+    unsigned long long slot = strtoull(metadata->allocation, &end, 10);
+    size_t count;
+    int r = gmsfs_list_handles(handle, NULL, &list, &count);
+
+    if (r) {
+        store_explain(metadata->store, "list the allocations", r);
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].name, metadata->allocation) == 0)
+            found = &list[i];
+    for (size_t i = 0; i < count && !found && *metadata->allocation && !*end; i++)
+        if (list[i].slot == slot)
+            found = &list[i];
+    if (found) {
+        entry->data.slot = found->slot;
+        snprintf(entry->allocation, sizeof(entry->allocation), "%s", found->name);
+    } else {
+        cli_error("%s: no allocation '%s'; its directory 'allocations' lists them", metadata->store,
+                  metadata->allocation);
+    }
+    free(list);
+    return found ? CLI_OK : CLI_FAILURE;
+}
+
+static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
+{
+    struct metadata_entry entry = {.data = {.key = metadata->key, .slot = GMSFS_SLOT_NONE}};
+    bool from_input = !metadata->value || strcmp(metadata->value, "-") == 0;
+    void *input = NULL;
+    int status = CLI_OK, r;
+
+    entry.data.value = metadata->value;
+    if (from_input) {
+        status = metadata_read_input(&input, &entry.data.value_bytes);
+        entry.data.value = input;
+    } else {
+        entry.data.value_bytes = strlen(metadata->value);
+    }
+    if (status == CLI_OK && metadata->allocation) {
+        status = metadata_find_allocation(metadata, handle, &entry);
+        entry.data.offset = metadata->offset;
+    }
+    if (status == CLI_OK) {
+        r = metadata_change(metadata->store, handle, &entry);
+        if (r)
+            status = metadata_explain(metadata->store, metadata->key, "put", r);
+    }
+    free(input);
+    return status;
+}
+
+/* ---- rm, get, ls --------------------------------------------------------------------------- */
+
+static int metadata_remove(const struct metadata *metadata, gmsfs_t *handle)
+{
+    const struct metadata_entry entry = {.data = {.key = metadata->key}, .remove = true};
+    int r = metadata_change(metadata->store, handle, &entry);
+
+    return r ? metadata_explain(metadata->store, metadata->key, "remove", r) : CLI_OK;
+}
+
+static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
+{
+    void *value;
+    size_t value_bytes;
+    int r = metadata_read(metadata->store, metadata->key, &value, &value_bytes);
+
+    (void)handle;
+    if (r)
+        return metadata_explain(metadata->store, metadata->key, "get", r);
+    fwrite(value, 1, value_bytes, stdout);
+    free(value);
+    return CLI_OK;
+}
+
+static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
+{
+    char **keys;
+    size_t count;
+    int r = gmsfs_metadata_list(handle, metadata->key, &keys, &count);
+
+    if (r) {
+        store_explain(metadata->store, "list the metadata", r);
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < count; i++)
+        puts(keys[i]);
+    free(keys);
+    return CLI_OK;
+}
+
+/* ---- the command line ---------------------------------------------------------------------- */
+
+static const struct metadata_verb {
+    const char *name;
+    int min, max; /* operands after it */
+    int (*run)(const struct metadata *metadata, gmsfs_t *handle);
+} verbs[] = {
+    {"put", 2, 3, metadata_put},
+    {"get", 2, 2, metadata_get},
+    {"rm", 2, 2, metadata_remove},
+    {"ls", 1, 2, metadata_list},
+};
+
+static const struct metadata_verb *metadata_find_verb(const char *name)
+{
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static int metadata_do(const struct metadata_verb *verb, const struct metadata *metadata)
+{
+    char name[STORE_ENCODED_BYTES];
+    gmsfs_t *handle;
+    int status;
+
+    if (verb->run != metadata_list && store_encode_key(metadata->key, name) != 0)
+        return cli_usage_error("the key '%.300s' cannot be one: it takes 1 to %u bytes (/, %% and "
+                               "a leading . count as three)",
+                               metadata->key, GMSFS_NAME_MAX);
+    if (store_open(metadata->store, &handle) != 0)
+        return CLI_FAILURE;
+    status = verb->run(metadata, handle);
+    gmsfs_close(handle);
+    return status;
+}
+
+static int metadata_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"allocation", required_argument, NULL, 'a'},
+                                            {"offset", required_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct metadata metadata = {0};
+    const struct metadata_verb *verb;
+    bool has_offset = false;
+    int option, status = CLI_OK, operands;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
+        if (option == 'a')
+            metadata.allocation = optarg;
+        else if (option == 'o')
+            status = cli_parse_count("--offset", optarg, 0, INT64_MAX, &metadata.offset);
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+        has_offset |= option == 'o';
+    }
+    if (status != CLI_OK)
+        return status;
+    verb = optind < argc ? metadata_find_verb(argv[optind]) : NULL;
+    if (!verb)
+        return cli_usage_error("one of put, get, rm and ls is needed");
+    operands = argc - optind - 1;
+    if (operands < verb->min || operands > verb->max)
+        return cli_usage_error("wrong number of words after '%s'", verb->name);
+    if (verb->run != metadata_put && (metadata.allocation || has_offset))
+        return cli_usage_error("--allocation and --offset go with put alone");
+    if (has_offset && !metadata.allocation)
+        return cli_usage_error("--offset needs --allocation");
+    metadata.store = argv[optind + 1];
+    metadata.key = operands > 1 ? argv[optind + 2] : NULL;
+    metadata.value = operands > 2 ? argv[optind + 3] : NULL;
+    return metadata_do(verb, &metadata);
+}
+
+const struct cli_command cmd_metadata = {
+    .name = "metadata",
+    .summary = "put, get, remove and list metadata entries",
+    .usage = usage,
+    .run = metadata_run,
+};

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs run - holds a store's lock while a command runs
+ *
+ * The lock is an open file of this process, which stays the parent, so the command and what it
+ * starts are members of the session by descent. They also get the session's token, for those that
+ * the daemon cannot trace to this process.
+ */
+#include "cli/cli.h"
+#include "cli/run.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define ALARM_REPEAT_US 50000
+#define MS_PER_S        1000
+#define US_PER_MS       1000
+
+static const char usage[] =
+    "Usage: gmsfs run [-r | -w | -a] [OPTION...] STORE [--] COMMAND [ARGUMENT...]\n"
+    "\n"
+    "Takes the store's lock, runs COMMAND as a member of the session, and releases the lock when\n"
+    "it ends.\n"
+    "\n"
+    "  -r, --read        the reader's lock (default); waits until something is committed\n"
+    "  -w, --write       the writer's lock; commits when COMMAND exits with 0, else aborts\n"
+    "  -a, --auto        the writer's when nothing is committed by then, else the reader's\n"
+    "  -n, --nonblock    give up when the lock is not free at once\n"
+    "      --timeout S   give up when it is not free within S seconds (default: wait for it)\n"
+    "      --help        this text\n"
+    "\n"
+    "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW or RO; and\n"
+    "GMSFS_SESSION, the session's token, with which others can join it. Signals are passed on.\n"
+    "Where the caller is in a session of the store already, COMMAND joins that one, and its owner\n"
+    "commits.\n"
+    "\n"
+    "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit that\n"
+    "was refused; 2 usage; 3 the lock was not free in time; 126 COMMAND cannot be run; 127 there\n"
+    "is no such COMMAND.\n";
+
+struct run {
+    char *store;      /* absolute */
+    const char *file; /* "lock" or "auto" */
+    int flags;        /* of open(2) */
+    uint64_t timeout_ms;
+    char **command;
+
+    char *sessions; /* as the file was before */
+    int fd;
+    struct gmsfs_ioc_info info;
+    bool joined; /* the session is somebody else's */
+};
+
+/* ---- taking the lock ----------------------------------------------------------------------- */
+
+static void run_on_alarm(int number)
+{
+    (void)number;
+}
+
+/* Again and again from the end on: one signal may come just before the open that it is to end. */
+static void run_set_alarm(uint64_t timeout_ms)
+{
+    struct sigaction action = {.sa_handler = run_on_alarm};
+    struct itimerval timer = {.it_interval = {.tv_usec = ALARM_REPEAT_US}};
+
+    if (timeout_ms == CLI_FOREVER)
+        return;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    timer.it_value.tv_sec = (time_t)(timeout_ms / MS_PER_S);
+    timer.it_value.tv_usec = (suseconds_t)(timeout_ms % MS_PER_S * US_PER_MS);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void run_end_alarm(void)
+{
+    const struct itimerval none = {.it_value = {0}};
+
+    setitimer(ITIMER_REAL, &none, NULL);
+    signal(SIGALRM, SIG_DFL);
+}
+
+/* The descriptor or a negative errno. ETIMEDOUT of the kernel's own bound is no end: the place is
+ * kept. */
+static int run_wait(const char *path, int flags, uint64_t timeout_ms)
+{
+    uint64_t start_ms = cli_now_ms();
+    int fd;
+
+    run_set_alarm(timeout_ms);
+    do
+        fd = open(path, flags);
+    while (fd < 0 && (errno == EINTR || errno == ETIMEDOUT) &&
+           cli_left_ms(start_ms, timeout_ms) > 0);
+    if (fd < 0)
+        fd = errno == EINTR ? -ETIMEDOUT : -errno;
+    run_end_alarm();
+    return fd;
+}
+
+static int run_open(struct run *run)
+{
+    char *path = store_file_path(run->store, run->file);
+    int fd;
+
+    if (!path)
+        return -ENOMEM;
+    fd = open(path, run->flags | O_NONBLOCK);
+    if (fd < 0)
+        fd = -errno;
+    if (fd == -EAGAIN && run->timeout_ms > 0) {
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "waiting for the lock of %s ('sessions' in it shows who has it)\n",
+                    run->store);
+        fd = run_wait(path, run->flags, run->timeout_ms);
+    }
+    free(path);
+    return fd;
+}
+
+static int run_take(struct run *run)
+{
+    char *path = store_file_path(run->store, "sessions");
+    int r = path ? store_read_text(path, &run->sessions) : -ENOMEM;
+
+    free(path);
+    if (r) {
+        store_explain(run->store, "look at the sessions", r);
+        return CLI_FAILURE;
+    }
+    run->fd = run_open(run);
+    if (run->fd == -EAGAIN || run->fd == -ETIMEDOUT) {
+        cli_error("cannot take the lock: %s: not free%s; its file 'sessions' shows who holds it",
+                  run->store, run->timeout_ms ? " in the time given" : "");
+        return CLI_TIMEOUT;
+    }
+    if (run->fd < 0) {
+        store_explain(run->store, "take the lock", run->fd);
+        return CLI_FAILURE;
+    }
+    if (ioctl(run->fd, GMSFS_IOC_INFO, &run->info) < 0) {
+        store_explain(run->store, "look at the session", -errno);
+        return CLI_FAILURE;
+    }
+    run->joined = run_lists_session(run->sessions, run->info.session);
+    return CLI_OK;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static int run_export(const struct run *run)
+{
+    static const uint8_t none[GMSFS_TOKEN_BYTES];
+    char token[GMSFS_TOKEN_TEXT_BYTES];
+    int failed = setenv("GMSFS_STORE", run->store, 1);
+
+    failed |= setenv("GMSFS_MODE", run->info.mode == GMSFS_MODE_RW ? "RW" : "RO", 1);
+    if (memcmp(run->info.token, none, sizeof(none)) == 0) {
+        unsetenv("GMSFS_SESSION");
+    } else {
+        gmsfs_token_format(run->info.token, token);
+        failed |= setenv("GMSFS_SESSION", token, 1);
+    }
+    return failed ? cli_out_of_memory() : CLI_OK;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+/* The session is over. By a commit of one of its members, or was it taken away? */
+static int run_explain_over(const struct run *run)
+{
+    char *path = store_file_path(run->store, "../events"), *events = NULL;
+    bool committed = false;
+
+    if (path && store_read_text(path, &events) == 0)
+        committed = run_has_commit(events, run->info.session);
+    free(events);
+    free(path);
+    if (committed)
+        return CLI_OK;
+    cli_error("%s: the writer's session was over before COMMAND was: it aborted, or was revoked "
+              "('events' in the mount says which); nothing of it is committed",
+              run->store);
+    return CLI_FAILURE;
+}
+
+static int run_commit(const struct run *run)
+{
+    struct gmsfs_ioc_commit commit = {.flags = 0};
+    char why[256];
+    int r;
+
+    do
+        r = ioctl(run->fd, GMSFS_IOC_COMMIT, &commit) < 0 ? -errno : 0;
+    while (r == -EINTR);
+    if (r == 0)
+        return CLI_OK;
+    if (r == -ESTALE || r == -ENOLCK)
+        return run_explain_over(run);
+    store_last_error(run->store, why, sizeof(why));
+    if (r == -EINVAL && *why)
+        cli_error("%s: the store refuses the layout: %s; nothing was committed", run->store, why);
+    else
+        store_explain(run->store, "commit", r);
+    return CLI_FAILURE;
+}
+
+/* The command has failed: its status is what counts, and is returned. */
+static int run_abort(const struct run *run, int status)
+{
+    struct gmsfs_ioc_abort abort = {.rolled_back = 0};
+    int r;
+
+    do
+        r = ioctl(run->fd, GMSFS_IOC_ABORT, &abort) < 0 ? -errno : 0;
+    while (r == -EINTR);
+    if (r)
+        return status; /* over already: COMMAND or somebody else ended it */
+    cli_error("COMMAND failed with status %d, so nothing was committed; %s %s", status, run->store,
+              abort.rolled_back ? "has its earlier layout again" : "is empty");
+    return status;
+}
+
+static int run_finish(const struct run *run, int status)
+{
+    struct gmsfs_ioc_info info;
+
+    if (run->joined) {
+        if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR)
+            fprintf(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits\n",
+                    (uint64_t)run->info.session, run->store);
+        return status;
+    }
+    if (run->info.mode == GMSFS_MODE_RW)
+        return status == 0 ? run_commit(run) : run_abort(run, status);
+    if (ioctl(run->fd, GMSFS_IOC_INFO, &info) < 0 && errno == ESTALE) {
+        cli_error("%s: the reader's lock was revoked while COMMAND ran", run->store);
+        return status ? status : CLI_FAILURE;
+    }
+    return status;
+}
+
+static int run_do(struct run *run)
+{
+    gmsfs_t *handle;
+    int status;
+
+    if (store_open(run->store, &handle) != 0)
+        return CLI_FAILURE;
+    gmsfs_close(handle);
+    status = run_take(run);
+    if (status == CLI_OK)
+        status = run_export(run);
+    if (status == CLI_OK)
+        status = run_finish(run, run_command(run->command));
+    if (run->fd >= 0)
+        close(run->fd);
+    free(run->sessions);
+    return status;
+}
+
+/* ---- the command line ---------------------------------------------------------------------- */
+
+static int run_parse(int argc, char **argv, struct run *run)
+{
+    static const struct option options[] = {{"read", no_argument, NULL, 'r'},
+                                            {"write", no_argument, NULL, 'w'},
+                                            {"auto", no_argument, NULL, 'a'},
+                                            {"nonblock", no_argument, NULL, 'n'},
+                                            {"timeout", required_argument, NULL, 't'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int option, mode = 0, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, "+:rwanh", options)) != -1) {
+        if (option == 'r' || option == 'w' || option == 'a') {
+            if (mode && mode != option)
+                return cli_usage_error("-%c and -%c exclude each other", mode, option);
+            mode = option;
+        } else if (option == 'n') {
+            run->timeout_ms = 0;
+        } else if (option == 't') {
+            status = cli_parse_timeout("--timeout", optarg, &run->timeout_ms);
+        } else {
+            return option;
+        }
+    }
+    run->file = mode == 'a' ? "auto" : "lock";
+    run->flags = (mode == 'a' || mode == 'w' ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+    return status;
+}
+
+static int run_run(int argc, char **argv)
+{
+    struct run run = {.timeout_ms = CLI_FOREVER, .fd = -1};
+    int status = run_parse(argc, argv, &run), at;
+
+    if (status == 'h')
+        return cli_help();
+    if (status != CLI_OK)
+        return CLI_USAGE;
+    at = optind;
+    if (at < argc - 1 && strcmp(argv[at + 1], "--") == 0)
+        run.command = argv + at + 2;
+    else
+        run.command = argv + at + 1;
+    if (at >= argc || run.command >= argv + argc)
+        return cli_usage_error("a STORE and a COMMAND are needed");
+    run.store = realpath(argv[at], NULL);
+    if (!run.store)
+        run.store = strdup(argv[at]); /* opening it says what is wrong */
+    if (!run.store)
+        return cli_out_of_memory();
+    status = run_do(&run);
+    free(run.store);
+    return status;
+}
+
+const struct cli_command cmd_run = {
+    .name = "run",
+    .summary = "run a command while holding a store's lock",
+    .usage = usage,
+    .run = run_run,
+};

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs status - every gmsfs mount of this machine; looks, never locks, never hangs */
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/mount_look.h"
+#include "cli/mounts.h"
+#include "cli/store_path.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR_MAX_WIDTH 60u
+#define BAR_MIN_WIDTH 10u
+#define TEXT_BYTES    160
+#define INDENT        2
+
+static const char usage[] =
+    "Usage: gmsfs status [--json] [MOUNT...]\n"
+    "\n"
+    "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
+    "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
+    "is DEAD, one that does not answer within 3 seconds SILENT.\n"
+    "\n"
+    "      --json   the same as JSON\n"
+    "      --help   this text\n"
+    "\n"
+    "Exit status: 0 all of them answered; 1 one did not, or failure; 2 usage.\n";
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void status_print_memory(const json_t *device)
+{
+    uint64_t total = store_json_number(device, "total_bytes");
+    uint64_t used = store_json_number(device, "used_bytes");
+    uint64_t reserved = store_json_number(device, "reserved_bytes");
+    char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], reserved_text[SIZE_TEXT_BYTES];
+    char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
+    unsigned screen = ui_width(STDOUT_FILENO), width;
+    size_t taken;
+
+    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s", ui_percent(used, total),
+             size_format(used, used_text), size_format(total, total_text),
+             reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "");
+    taken = INDENT + 2 + strlen(text);
+    width = screen > taken ? screen - (unsigned)taken : 0;
+    if (width > BAR_MAX_WIDTH)
+        width = BAR_MAX_WIDTH;
+    if (width >= BAR_MIN_WIDTH)
+        ui_bar(bar, sizeof(bar), width, used, total);
+    printf("%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
+}
+
+/* "RO 1234 python, waiting RW 1300 trainer"; the pid is 0 where the daemon cannot see it. */
+static char *status_format_holders(const json_t *store)
+{
+    json_t *session;
+    char *text = NULL;
+    size_t size, i;
+    FILE *to = open_memstream(&text, &size);
+
+    if (!to)
+        return NULL;
+    json_array_foreach(json_object_get(store, "sessions"), i, session)
+    {
+        bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
+        fprintf(to, "%s%s%s %" PRIu64 " %s", i ? ", " : "", waits ? "waiting " : "",
+                store_json_text(session, "mode"), store_json_number(session, "pid"),
+                store_json_text(session, "comm"));
+    }
+    fclose(to);
+    return text;
+}
+
+static void status_add_store(const json_t *store, struct ui_table *table)
+{
+    char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
+    char *holders = status_format_holders(store);
+
+    size_format(store_json_number(store, "bytes"), bytes);
+    snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
+    snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
+    snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
+    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
+                                         store_json_text(store, "state"), bytes, allocations,
+                                         entries, generation, holders && *holders ? holders : "-"});
+    free(holders);
+}
+
+static void status_print_stores(const json_t *stores)
+{
+    struct ui_table table;
+    json_t *store;
+    size_t i;
+
+    ui_table_begin(&table, "llrrrrl");
+    ui_table_add(&table, (const char *[]){"STORE", "STATE", "BYTES", "ALLOCATIONS", "ENTRIES",
+                                          "GENERATION", "HOLDERS"});
+    json_array_foreach(stores, i, store) status_add_store(store, &table);
+    if (ui_table_end(&table, stdout, INDENT) != 0)
+        cli_out_of_memory();
+}
+
+static void status_print_mount(const json_t *look)
+{
+    const char *health = store_json_text(look, "health");
+    json_t *device = json_object_get(look, "device");
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s", store_json_text(look, "mount"));
+    ui_clean(path);
+    if (json_is_object(device)) {
+        printf("%s  %s  %s\n", path, store_json_text(device, "name"), health);
+        status_print_memory(device);
+        status_print_stores(json_object_get(look, "stores"));
+        return;
+    }
+    if (strcmp(health, "dead") == 0)
+        printf("%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'\n", path,
+               path);
+    else if (strcmp(health, "silent") == 0)
+        printf("%s  SILENT: no answer within %u s; its daemon is stopped or stuck\n", path,
+               MOUNT_LOOK_TIMEOUT_MS / 1000);
+    else
+        printf("%s  NO ACCESS: another user's mount, without -o allow_other\n", path);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int status_print(const struct mounts *mounts, json_t **looks, bool as_json)
+{
+    json_t *array = json_array();
+    int status = CLI_OK;
+
+    for (size_t i = 0; i < mounts->count; i++) {
+        if (!json_is_object(json_object_get(looks[i], "device")))
+            status = CLI_FAILURE;
+        if (as_json) {
+            json_array_append(array, looks[i]);
+            continue;
+        }
+        if (i > 0)
+            putchar('\n');
+        status_print_mount(looks[i]);
+    }
+    if (!as_json) {
+        json_decref(array);
+        return status;
+    }
+    return ui_json_print(array) ? cli_out_of_memory() : status;
+}
+
+static int status_show(const struct mounts *mounts, bool as_json)
+{
+    json_t **looks;
+    int status, r = mount_look(mounts, &looks);
+
+    if (r)
+        return cli_out_of_memory();
+    status = status_print(mounts, looks, as_json);
+    for (size_t i = 0; i < mounts->count; i++)
+        json_decref(looks[i]);
+    free(looks);
+    return status;
+}
+
+/* Those that were named, in that order; their texts stay those of `all`. */
+static int status_select(const struct mounts *all, char **paths, size_t count,
+                         struct mounts *selected)
+{
+    selected->list = calloc(count, sizeof(*selected->list));
+    selected->count = 0;
+    if (!selected->list)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        const struct mount *mount = mounts_find(all, paths[i], true);
+        if (!mount) {
+            cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists those there are", paths[i]);
+            free(selected->list);
+            return CLI_FAILURE;
+        }
+        selected->list[selected->count++] = *mount;
+    }
+    return CLI_OK;
+}
+
+static int status_mounts(char **paths, size_t count, bool as_json)
+{
+    struct mounts all, selected;
+    int status, r = mounts_read(&all);
+
+    if (r) {
+        cli_error("cannot read the table of mounts: %s", strerror(-r));
+        return CLI_FAILURE;
+    }
+    if (count > 0) {
+        status = status_select(&all, paths, count, &selected);
+        if (status == CLI_OK) {
+            status = status_show(&selected, as_json);
+            free(selected.list);
+        }
+    } else {
+        if (all.count == 0 && !as_json)
+            fputs("no gmsfs mount is there; 'gmsfs mount' makes one\n", stderr);
+        status = status_show(&all, as_json);
+    }
+    mounts_free(&all);
+    return status;
+}
+
+static int status_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool as_json = false;
+    int option;
+
+    while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
+        if (option == 'j')
+            as_json = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    return status_mounts(argv + optind, (size_t)(argc - optind), as_json);
+}
+
+const struct cli_command cmd_status = {
+    .name = "status",
+    .summary = "show mounts, their stores and who holds them",
+    .usage = usage,
+    .run = status_run,
+};

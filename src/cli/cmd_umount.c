@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs umount - ends a mount and its daemon
+ *
+ * Root unmounts as umount(8) does. Where an ordinary user mounted, the daemon itself keeps the
+ * mount busy by its socket, so it is asked to let go first, through that socket.
+ */
+#include "cli/cli.h"
+#include "cli/mount_look.h"
+#include "cli/mounts.h"
+#include "cli/store_path.h"
+#include "gmsfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GONE_TIMEOUT_MS  10000u
+#define REPLY_TIMEOUT_S  5
+#define FUSERMOUNT_FAILS 127
+
+static const char usage[] =
+    "Usage: gmsfs umount [-l] MOUNT...\n"
+    "\n"
+    "Unmounts, which ends the daemon and gives all memory back that no client has mapped. Refuses\n"
+    "while clients hold files of the mount, and says who.\n"
+    "\n"
+    "  -l, --lazy   detach the mount now, also a dead one; clients go on with the files they have\n"
+    "      --help   this text\n"
+    "\n"
+    "Exit status: 0 all are unmounted; 1 failure; 2 usage.\n";
+
+/* ---- asking the daemon --------------------------------------------------------------------- */
+
+/* Connects to `.fds` in the mount; through its directory, for a path may be longer than a socket's
+ * address. */
+static int umount_connect(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
+    int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), fd, r = 0;
+
+    if (dir_fd < 0)
+        return -errno;
+    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/.fds", dir_fd);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
+        connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        r = -errno;
+    close(dir_fd);
+    if (r && fd >= 0)
+        close(fd);
+    return r ? r : fd;
+}
+
+/* 0: it will unmount; -EBUSY, -EPERM; or there is nobody to ask. */
+static int umount_ask(const char *path)
+{
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                              .op = GMSFS_FDS_UNMOUNT};
+    struct gmsfs_fds_header header;
+    int fd = umount_connect(path), r = 0;
+    ssize_t got;
+
+    if (fd < 0)
+        return fd;
+    if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0) {
+        r = -errno;
+    } else {
+        got = recv(fd, &header, sizeof(header), 0);
+        if (got < 0)
+            r = -errno;
+        else
+            r = got == (ssize_t)sizeof(header) ? header.error : -ECONNRESET;
+    }
+    close(fd);
+    return r;
+}
+
+/* ---- ways to unmount ----------------------------------------------------------------------- */
+
+static int umount_by_daemon(const struct mount *mount)
+{
+    int r = umount_ask(mount->path);
+
+    return r ? r : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
+}
+
+/* fusermount3(1) prints its own error. */
+static int umount_by_fusermount(const struct mount *mount, bool lazy)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child < 0)
+        return -errno;
+    if (child == 0) {
+        execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", mount->path, NULL);
+        _exit(FUSERMOUNT_FAILS);
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FUSERMOUNT_FAILS)
+        cli_error("cannot run fusermount3, which an ordinary user needs to unmount; install fuse3");
+    return -EPERM;
+}
+
+static int umount_by_kernel(const struct mount *mount, bool lazy)
+{
+    return umount2(mount->path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0 ? -errno : 0;
+}
+
+static int umount_busy(const struct mount *mount)
+{
+    char *holders = mount_look_holders(mount);
+
+    cli_error("%s is busy: clients hold files of it%s%s", mount->path,
+              holders && *holders ? ":" : "", holders && *holders ? "" : "; 'fuser -m' names them");
+    if (holders && *holders)
+        fputs(holders, stderr);
+    fprintf(stderr, "End them, or use 'gmsfs umount -l %s'.\n", mount->path);
+    free(holders);
+    return CLI_FAILURE;
+}
+
+/* The daemon is asked first where the kernel would say busy only because of its socket. */
+static int umount_gently(const struct mount *mount)
+{
+    int r = -EPERM;
+
+    if (geteuid() == 0)
+        r = umount_by_kernel(mount, false);
+    if (r == -EPERM || r == -EBUSY)
+        r = umount_by_daemon(mount);
+    if (r == 0 || r == -EBUSY || r == -ETIMEDOUT)
+        return r;
+    if (geteuid() == 0)
+        return umount_by_kernel(mount, false);
+    return umount_by_fusermount(mount, false);
+}
+
+static int umount_lazily(const struct mount *mount)
+{
+    int r = -EPERM;
+
+    if (geteuid() == 0)
+        r = umount_by_kernel(mount, true);
+    return r == -EPERM ? umount_by_fusermount(mount, true) : r;
+}
+
+static int umount_one(const struct mounts *mounts, const char *path, bool lazy)
+{
+    const struct mount *mount = mounts_find(mounts, path, false);
+    int r;
+
+    if (!mount) {
+        mount = mounts_find(mounts, path, true);
+        cli_error("%s: not a gmsfs mount%s%s; 'gmsfs status' lists those there are", path,
+                  mount ? ", but in the one at " : "", mount ? mount->path : "");
+        return CLI_FAILURE;
+    }
+    r = lazy ? umount_lazily(mount) : umount_gently(mount);
+    if (r == -EBUSY)
+        return umount_busy(mount);
+    if (r == -ETIMEDOUT)
+        cli_error("%s: the daemon was asked and agreed, but the mount is still there; "
+                  "'gmsfs umount -l' detaches it",
+                  mount->path);
+    else if (r)
+        cli_error("%s: cannot unmount: %s", mount->path, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int umount_all(char **paths, int count, bool lazy)
+{
+    int status = CLI_OK;
+
+    for (int i = 0; i < count; i++) {
+        struct mounts mounts;
+        int r = mounts_read(&mounts);
+        if (r) {
+            cli_error("cannot read the table of mounts: %s", strerror(-r));
+            return CLI_FAILURE;
+        }
+        if (umount_one(&mounts, paths[i], lazy) != CLI_OK)
+            status = CLI_FAILURE;
+        mounts_free(&mounts);
+    }
+    return status;
+}
+
+static int umount_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"lazy", no_argument, NULL, 'l'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool lazy = false;
+    int option;
+
+    while ((option = cli_getopt(argc, argv, ":lh", options)) != -1) {
+        if (option == 'l')
+            lazy = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (optind == argc)
+        return cli_usage_error("a MOUNT is needed");
+    return umount_all(argv + optind, argc - optind, lazy);
+}
+
+const struct cli_command cmd_umount = {
+    .name = "umount",
+    .summary = "unmount, which ends the daemon",
+    .usage = usage,
+    .run = umount_run,
+};

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs verify - the bytes in a store against the files that they came from */
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/safetensors.h"
+#include "cli/store_path.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MS_PER_S 1000.0
+
+static const char usage[] =
+    "Usage: gmsfs verify [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
+    "\n"
+    "Holds the reader's lock and compares every tensor of the files with the store: its\n"
+    "description and all its bytes. Names what differs; tensors of the store that are in none of\n"
+    "the files are counted and allowed.\n"
+    "\n"
+    "      --threads N      threads that compare (default: one for each CPU, at most 16)\n"
+    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
+    "                       (default: wait for it)\n"
+    "  -q, --quiet          print differences and errors only\n"
+    "      --help           this text\n"
+    "\n"
+    "Exit status: 0 all is equal; 1 something differs, or failure; 2 usage; 3 the lock was not\n"
+    "free in time.\n";
+
+#define VERIFY_SAME UINT64_MAX
+
+struct verify_tensor {
+    const uint8_t *bytes;    /* in memory; NULL: not to be compared, for it was said why */
+    atomic_ullong first_bad; /* offset of the first byte that differs, or VERIFY_SAME */
+};
+
+struct verify {
+    const char *store;
+    const char *const *files;
+    size_t file_count;
+    uint64_t timeout_ms;
+    uint64_t threads;
+    bool quiet;
+
+    struct model *model;
+    gmsfs_t *handle;
+    struct gmsfs_layout *layout;
+    struct gmsfs_mapping *mappings; /* by rank */
+    size_t mapping_count;
+    struct verify_tensor *tensors; /* as those of the model */
+    struct progress progress;
+    atomic_int read_error; /* errno, of read_error_tensor */
+    atomic_size_t read_error_tensor;
+    size_t bad; /* tensors that differ */
+};
+
+/* ---- what stands in the layout ------------------------------------------------------------- */
+
+static const struct gmsfs_layout_entry *verify_find(const struct gmsfs_layout *layout,
+                                                    const char *key)
+{
+    size_t low = 0, high = layout->entry_count, key_bytes = strlen(key);
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct gmsfs_layout_entry *entry = &layout->entries[middle];
+        size_t common = key_bytes < entry->key_bytes ? key_bytes : entry->key_bytes;
+        int order = memcmp(key, entry->key, common);
+        if (order == 0)
+            order = (key_bytes > entry->key_bytes) - (key_bytes < entry->key_bytes);
+        if (order == 0)
+            return entry;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+static void verify_say(struct verify *verify, const struct model_tensor *tensor, const char *what)
+{
+    cli_error("%s: tensor '%s' of %s: %s", verify->store, tensor->name,
+              verify->model->files[tensor->file].path, what);
+    verify->bad++;
+}
+
+/* -ENOMEM; else 0, and the tensor is ready to be compared or was found bad. */
+static int verify_prepare_tensor(struct verify *verify, size_t index)
+{
+    const struct model_tensor *tensor = &verify->model->tensors[index];
+    const struct gmsfs_layout_entry *entry = verify_find(verify->layout, tensor->name);
+    char *value = safetensors_value_json(tensor);
+    const struct gmsfs_mapping *mapping;
+
+    if (!value)
+        return -ENOMEM;
+    atomic_store(&verify->tensors[index].first_bad, VERIFY_SAME);
+    if (!entry)
+        verify_say(verify, tensor, "not in the store");
+    else if (entry->value_bytes != strlen(value) ||
+             memcmp(entry->value, value, entry->value_bytes) != 0)
+        verify_say(verify, tensor, "the store has another dtype or shape ('gmsfs ls' shows it)");
+    else if (entry->rank >= verify->mapping_count)
+        verify_say(verify, tensor, "bound to no allocation");
+    else {
+        mapping = &verify->mappings[entry->rank];
+        if (entry->offset > mapping->aligned_bytes ||
+            tensor->size_bytes > mapping->aligned_bytes - entry->offset)
+            verify_say(verify, tensor, "reaches beyond its allocation");
+        else
+            verify->tensors[index].bytes = (const uint8_t *)mapping->ptr + entry->offset;
+    }
+    free(value);
+    return 0;
+}
+
+static void verify_metadata(struct verify *verify)
+{
+    const struct gmsfs_layout_entry *entry = verify_find(verify->layout, SAFETENSORS_METADATA_KEY);
+    char *json;
+
+    if (safetensors_metadata_json(verify->model, &json) != 0 || !json)
+        return;
+    if (!entry || entry->value_bytes != strlen(json) ||
+        memcmp(entry->value, json, entry->value_bytes) != 0) {
+        cli_error("%s: %s of the files: %s", verify->store, SAFETENSORS_METADATA_KEY,
+                  entry ? "the store has another one" : "not in the store");
+        verify->bad++;
+    }
+    free(json);
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+static int verify_read(int fd, uint8_t *to, size_t size_bytes, uint64_t offset_bytes)
+{
+    size_t done = 0;
+
+    while (done < size_bytes) {
+        ssize_t got = pread(fd, to + done, size_bytes - done, (off_t)(offset_bytes + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -ENODATA;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static void verify_lower(atomic_ullong *first_bad, unsigned long long offset)
+{
+    unsigned long long known = atomic_load(first_bad);
+
+    while (offset < known && !atomic_compare_exchange_weak(first_bad, &known, offset))
+        ;
+}
+
+static int verify_piece(void *context, const struct work_piece *piece, void *buffer)
+{
+    struct verify *verify = context;
+    const struct model_tensor *tensor = &verify->model->tensors[piece->item];
+    struct verify_tensor *state = &verify->tensors[piece->item];
+    const uint8_t *memory = state->bytes + piece->offset_bytes, *file = buffer;
+    size_t at = 0;
+    int r = verify_read(verify->model->files[tensor->file].fd, buffer, piece->size_bytes,
+                        tensor->offset_bytes + piece->offset_bytes);
+
+    if (r) {
+        atomic_store(&verify->read_error_tensor, piece->item);
+        atomic_store(&verify->read_error, -r);
+        return r;
+    }
+    if (memcmp(memory, file, piece->size_bytes) == 0)
+        return 0;
+    while (memory[at] == file[at])
+        at++;
+    verify_lower(&state->first_bad, piece->offset_bytes + at);
+    return 0;
+}
+
+static int verify_tick(void *context, uint64_t done_bytes)
+{
+    struct verify *verify = context;
+
+    progress_show(&verify->progress, done_bytes);
+    return 0;
+}
+
+static int verify_explain_work(const struct verify *verify, int error)
+{
+    size_t index = atomic_load(&verify->read_error_tensor);
+    const struct model_tensor *tensor = &verify->model->tensors[index];
+
+    if (!atomic_load(&verify->read_error))
+        cli_error("cannot compare: %s", strerror(-error));
+    else if (error == -ENODATA)
+        cli_error("%s: tensor '%s': the file became shorter while it was read",
+                  verify->model->files[tensor->file].path, tensor->name);
+    else
+        cli_error("%s: tensor '%s': cannot read: %s", verify->model->files[tensor->file].path,
+                  tensor->name, strerror(-error));
+    return CLI_FAILURE;
+}
+
+static void verify_say_bytes(struct verify *verify)
+{
+    char text[96];
+
+    for (size_t i = 0; i < verify->model->tensor_count; i++) {
+        unsigned long long first_bad = atomic_load(&verify->tensors[i].first_bad);
+        if (first_bad == VERIFY_SAME)
+            continue;
+        snprintf(text, sizeof(text), "byte %llu of %" PRIu64 " is the first that differs",
+                 first_bad, verify->model->tensors[i].size_bytes);
+        verify_say(verify, &verify->model->tensors[i], text);
+    }
+}
+
+static int verify_bytes(struct verify *verify, uint64_t *sizes)
+{
+    uint64_t whole_bytes = 0;
+    struct work work = {.item_bytes = sizes,
+                        .item_count = verify->model->tensor_count,
+                        .threads = (unsigned)verify->threads,
+                        .buffer_bytes = WORK_PIECE_BYTES,
+                        .context = verify,
+                        .piece = verify_piece,
+                        .tick = verify_tick};
+    int r;
+
+    for (size_t i = 0; i < work.item_count; i++) {
+        sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
+        whole_bytes += sizes[i];
+    }
+    progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
+    r = work_run(&work);
+    progress_end(&verify->progress);
+    if (r)
+        return verify_explain_work(verify, r);
+    verify_say_bytes(verify);
+    return CLI_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static size_t verify_count_more(const struct verify *verify)
+{
+    size_t more = 0;
+
+    for (size_t i = 0; i < verify->layout->entry_count; i++)
+        more += verify->layout->entries[i].rank != GMSFS_SLOT_NONE &&
+                !safetensors_find(verify->model, verify->layout->entries[i].key);
+    return more;
+}
+
+static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
+{
+    char size[SIZE_TEXT_BYTES];
+    size_t more = verify_count_more(verify);
+
+    if (verify->bad) {
+        cli_error("%s: %zu differences from the files", verify->store, verify->bad);
+        return CLI_FAILURE;
+    }
+    if (verify->quiet)
+        return CLI_OK;
+    printf("verified %s: %zu tensors, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", verify->store,
+           verify->model->tensor_count, verify->model->tensor_bytes,
+           size_format(verify->model->tensor_bytes, size), (double)passed_ms / MS_PER_S,
+           progress_rate(verify->model->tensor_bytes, passed_ms));
+    if (more)
+        printf("%zu more tensors of the store are in none of the files\n", more);
+    return CLI_OK;
+}
+
+static int verify_compare(struct verify *verify)
+{
+    size_t count = verify->model->tensor_count, room = count ? count : 1;
+    uint64_t start_ms = cli_now_ms(), *sizes = calloc(room, sizeof(*sizes));
+    int r = sizes ? 0 : -ENOMEM, status;
+
+    verify->tensors = calloc(room, sizeof(*verify->tensors));
+    if (!verify->tensors)
+        r = -ENOMEM;
+    for (size_t i = 0; !r && i < count; i++)
+        r = verify_prepare_tensor(verify, i);
+    if (r) {
+        free(sizes);
+        return cli_out_of_memory();
+    }
+    verify_metadata(verify);
+    status = verify_bytes(verify, sizes);
+    free(sizes);
+    return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
+}
+
+/* The lock is held: the layout cannot change any more. */
+static int verify_attach(struct verify *verify)
+{
+    int r = gmsfs_read_layout(verify->handle, &verify->layout);
+
+    if (r) {
+        store_explain(verify->store, "read the layout", r);
+        return CLI_FAILURE;
+    }
+    r = gmsfs_attach_all(verify->handle, GMSFS_ACCESS_READ, &verify->mappings,
+                         &verify->mapping_count);
+    if (r) {
+        store_explain(verify->store, "map the memory", r);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+static int verify_store(struct verify *verify)
+{
+    struct gmsfs_info info;
+    int status, r = store_open(verify->store, &verify->handle);
+
+    if (r)
+        return CLI_FAILURE;
+    r = gmsfs_get_info(verify->handle, &info);
+    if (!r && info.state == GMSFS_STATE_EMPTY) {
+        cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", verify->store);
+        return CLI_FAILURE;
+    }
+    status = store_connect(verify->handle, verify->store, GMSFS_MODE_RO, verify->timeout_ms,
+                           verify->quiet);
+    if (status == CLI_OK)
+        status = verify_attach(verify);
+    return status == CLI_OK ? verify_compare(verify) : status;
+}
+
+static int verify_do(struct verify *verify)
+{
+    struct safetensors_error error;
+    int status = CLI_FAILURE;
+
+    if (safetensors_open(verify->files, verify->file_count, &verify->model, &error) != 0)
+        cli_error("%s", error.text);
+    else
+        status = verify_store(verify);
+    free(verify->tensors);
+    free(verify->mappings);
+    gmsfs_free_layout(verify->layout);
+    gmsfs_close(verify->handle);
+    safetensors_close(verify->model);
+    return status;
+}
+
+static int verify_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"threads", required_argument, NULL, 't'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct verify verify = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 't')
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &verify.threads);
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &verify.timeout_ms);
+        else if (option == 'q')
+            verify.quiet = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind < 2)
+        return cli_usage_error("a STORE and the files of one model are needed");
+    verify.store = argv[optind];
+    verify.files = (const char *const *)(argv + optind + 1);
+    verify.file_count = (size_t)(argc - optind - 1);
+    return verify_do(&verify);
+}
+
+const struct cli_command cmd_verify = {
+    .name = "verify",
+    .summary = "compare a store with the files it was loaded from",
+    .usage = usage,
+    .run = verify_run,
+};

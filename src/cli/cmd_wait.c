@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs wait - until a store is in one of some states; looks, never locks */
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: gmsfs wait [--timeout S] STORE STATE[,STATE...]\n"
+    "\n"
+    "Waits until the store is in one of the states: EMPTY, RW, COMMITTED, RO, LAYOUT_COMMITTED.\n"
+    "Takes no lock. A state that passes very quickly may not be seen: wait for what can follow it\n"
+    "as well, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
+    "\n"
+    "      --timeout S   give up after S seconds; 0: only look (default: wait)\n"
+    "      --help        this text\n"
+    "\n"
+    "Exit status: 0 it is in one of the states; 1 failure, as when the store is removed; 2 usage;\n"
+    "3 not so in the time given.\n";
+
+#define STATE_BYTES 64
+
+/* A bit for each state of the list, or 0 after the error. */
+static unsigned wait_parse(const char *list)
+{
+    char *copy = strdup(list), *rest = copy, *word;
+    unsigned states = 0;
+    enum gmsfs_state state;
+
+    if (!copy) {
+        cli_out_of_memory();
+        return 0;
+    }
+    while ((word = strsep(&rest, ","))) {
+        if (store_state_parse(word, &state) != 0) {
+            cli_usage_error("'%s' is no state: EMPTY, RW, COMMITTED, RO, LAYOUT_COMMITTED", word);
+            states = 0;
+            break;
+        }
+        states |= 1u << state;
+    }
+    free(copy);
+    return states;
+}
+
+/* Negative errno, or 0 with the state. Reading at 0 makes the text anew, and poll(2) quiet. */
+static int wait_read(int fd, enum gmsfs_state *state)
+{
+    char text[STATE_BYTES];
+    ssize_t got;
+
+    do
+        got = pread(fd, text, sizeof(text) - 1, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -errno;
+    text[got] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return store_state_parse(text, state) ? -EPROTO : 0;
+}
+
+static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_ms)
+{
+    struct pollfd change = {.fd = fd, .events = POLLPRI};
+    uint64_t start_ms = cli_now_ms(), left_ms;
+    enum gmsfs_state state;
+    int r;
+
+    for (;;) {
+        r = wait_read(fd, &state);
+        /* ESTALE comes as ENOENT where the kernel sends an open again. */
+        if (r == -ESTALE || r == -ENOENT) {
+            cli_error("%s: the store was removed", path);
+            return CLI_FAILURE;
+        }
+        if (r) {
+            store_explain(path, "read the state", r);
+            return CLI_FAILURE;
+        }
+        if (states & 1u << state)
+            return CLI_OK;
+        left_ms = cli_left_ms(start_ms, timeout_ms);
+        if (left_ms == 0) {
+            cli_error("%s: still %s", path, store_state_name(state));
+            return CLI_TIMEOUT;
+        }
+        r = poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
+        if (r < 0 && errno != EINTR) {
+            store_explain(path, "wait for the state", -errno);
+            return CLI_FAILURE;
+        }
+    }
+}
+
+static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
+{
+    gmsfs_t *handle;
+    char *file;
+    int fd, status;
+
+    if (store_open(path, &handle) != 0)
+        return CLI_FAILURE;
+    gmsfs_close(handle);
+    file = store_file_path(path, "state");
+    if (!file)
+        return cli_out_of_memory();
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    free(file);
+    if (fd < 0) {
+        store_explain(path, "read the state", -errno);
+        return CLI_FAILURE;
+    }
+    status = wait_for(path, fd, states, timeout_ms);
+    close(fd);
+    return status;
+}
+
+static int wait_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"timeout", required_argument, NULL, 'w'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    uint64_t timeout_ms = CLI_FOREVER;
+    int option, status = CLI_OK;
+    unsigned states;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
+        if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &timeout_ms);
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind != 2)
+        return cli_usage_error("a STORE and a STATE are needed");
+    states = wait_parse(argv[optind + 1]);
+    return states ? wait_store(argv[optind], states, timeout_ms) : CLI_USAGE;
+}
+
+const struct cli_command cmd_wait = {
+    .name = "wait",
+    .summary = "wait until a store is in a state",
+    .usage = usage,
+    .run = wait_run,
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * load - the parts of `gmsfs load`
+ *
+ * For cmd_load.c and load_*.c. One load goes: plan (no lock yet) - connect - clear and allocate -
+ * copy - describe (metadata) - commit. Each step prints its error and returns an exit status;
+ * whatever fails before the commit, nothing of it is kept.
+ */
+#ifndef GMSFS_CLI_LOAD_H
+#define GMSFS_CLI_LOAD_H
+
+#include "cli/cli.h"
+#include "cli/pack.h"
+#include "cli/safetensors.h"
+#include "gmsfs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOAD_TAG "weights"
+
+struct load {
+    /* As asked for. */
+    const char *store;
+    const char *const *files;
+    size_t file_count;
+    uint64_t chunk_bytes;
+    uint64_t timeout_ms;
+    unsigned threads;
+    bool quiet;
+
+    /* Planned. */
+    struct model *model;
+    struct pack_plan plan;
+    size_t *order;      /* tensors as they lie in the files */
+    char **values;      /* metadata value of each tensor */
+    char *metadata;     /* JSON of __metadata__, or NULL */
+    uint64_t copied_ms; /* what the copy took */
+
+    /* In the store. */
+    gmsfs_t *handle;
+    uint64_t *slots; /* of each allocation of the plan */
+    void **pointers;
+    uint64_t generation; /* after the commit */
+};
+
+/* load_plan.c: reads and validates the files, and what the store would refuse. */
+int load_plan(struct load *load);
+void load_plan_free(struct load *load);
+
+/* load_copy.c: moves the bytes. CLI_OK, CLI_FAILURE, or 128 + the signal that stopped it. */
+int load_copy(struct load *load);
+
+/*
+ * load_signal.c: SIGINT, SIGTERM and SIGHUP. Until load_signals_defer() they end the process at
+ * once, saying so on stderr, for a wait cannot be left otherwise; afterwards they are only noted.
+ */
+void load_signals_install(void);
+void load_signals_defer(bool deferred);
+int load_signals_get(void); /* the signal noted, or 0 */
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the files into the mapped memory, by several threads, without a buffer between them. */
+#include "cli/load.h"
+
+#include "cli/progress.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct copy {
+    const struct load *load;
+    struct progress progress;
+    pthread_mutex_t said; /* one error is printed, the first */
+    bool has_said;
+};
+
+static int copy_fail(struct copy *copy, const struct model_tensor *tensor, int error)
+{
+    const char *path = copy->load->model->files[tensor->file].path;
+
+    pthread_mutex_lock(&copy->said);
+    if (!copy->has_said) {
+        copy->has_said = true;
+        progress_end(&copy->progress);
+        if (error == -ENODATA)
+            cli_error("%s: tensor '%s': the file became shorter while it was read", path,
+                      tensor->name);
+        else
+            cli_error("%s: tensor '%s': cannot read: %s", path, tensor->name, strerror(-error));
+    }
+    pthread_mutex_unlock(&copy->said);
+    return error;
+}
+
+/* Maps the pages in one go, where the kernel can (5.14): else each costs a fault. */
+static void copy_populate(uint8_t *to, size_t size_bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)to & ~(page - 1);
+    uintptr_t end = ((uintptr_t)to + size_bytes + page - 1) & ~(page - 1);
+
+    madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
+#else
+    (void)to;
+    (void)size_bytes;
+#endif
+}
+
+static int copy_piece(void *context, const struct work_piece *piece, void *buffer)
+{
+    struct copy *copy = context;
+    const struct load *load = copy->load;
+    const struct model_tensor *tensor = &load->model->tensors[piece->item];
+    const struct pack_place *place = &load->plan.places[piece->item];
+    uint8_t *to =
+        (uint8_t *)load->pointers[place->allocation] + place->offset_bytes + piece->offset_bytes;
+    uint64_t from = tensor->offset_bytes + piece->offset_bytes;
+    size_t done = 0;
+
+    (void)buffer;
+    copy_populate(to, piece->size_bytes);
+    while (done < piece->size_bytes) {
+        ssize_t got = pread(load->model->files[tensor->file].fd, to + done,
+                            piece->size_bytes - done, (off_t)(from + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return copy_fail(copy, tensor, got < 0 ? -errno : -ENODATA);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static int copy_tick(void *context, uint64_t done_bytes)
+{
+    struct copy *copy = context;
+
+    pthread_mutex_lock(&copy->said);
+    if (!copy->has_said)
+        progress_show(&copy->progress, done_bytes);
+    pthread_mutex_unlock(&copy->said);
+    return load_signals_get() ? -ECANCELED : 0;
+}
+
+static void copy_advise(const struct model *model)
+{
+    for (size_t i = 0; i < model->file_count; i++)
+        posix_fadvise(model->files[i].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+static uint64_t *copy_sizes(const struct model *model)
+{
+    uint64_t *sizes = calloc(model->tensor_count ? model->tensor_count : 1, sizeof(*sizes));
+
+    for (size_t i = 0; sizes && i < model->tensor_count; i++)
+        sizes[i] = model->tensors[i].size_bytes;
+    return sizes;
+}
+
+int load_copy(struct load *load)
+{
+    struct copy copy = {.load = load, .said = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t *sizes = copy_sizes(load->model);
+    struct work work = {.item_bytes = sizes,
+                        .order = load->order,
+                        .item_count = load->model->tensor_count,
+                        .threads = load->threads,
+                        .context = &copy,
+                        .piece = copy_piece,
+                        .tick = copy_tick};
+    int r = sizes ? 0 : -ENOMEM;
+
+    copy_advise(load->model);
+    progress_begin(&copy.progress, "copying", load->model->tensor_bytes, load->quiet);
+    if (!r)
+        r = work_run(&work);
+    load->copied_ms = progress_end(&copy.progress);
+    free(sizes);
+    if (load_signals_get())
+        return CLI_SIGNALED + load_signals_get();
+    if (r && !copy.has_said)
+        cli_error("cannot copy: %s", strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}

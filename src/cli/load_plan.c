@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that can be wrong is found here, before the lock is taken. */
+#include "cli/load.h"
+
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int load_check_tensor(const struct load *load, size_t index)
+{
+    const struct model_tensor *tensor = &load->model->tensors[index];
+    const char *file = load->model->files[tensor->file].path;
+    char name[STORE_ENCODED_BYTES];
+
+    if (store_encode_key(tensor->name, name) != 0) {
+        cli_error("%s: tensor '%.300s': a store takes names of 1 to %u bytes (/, %% and a leading "
+                  ". count as three); rename it in the file",
+                  file, tensor->name, GMSFS_NAME_MAX);
+        return CLI_FAILURE;
+    }
+    if (strlen(load->values[index]) > GMSFS_VALUE_MAX) {
+        cli_error("%s: tensor '%s': its description takes more than %u bytes", file, tensor->name,
+                  GMSFS_VALUE_MAX);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+static int load_describe(struct load *load)
+{
+    size_t count = load->model->tensor_count;
+    int status = CLI_OK;
+
+    load->values = calloc(count ? count : 1, sizeof(*load->values));
+    if (!load->values || safetensors_metadata_json(load->model, &load->metadata) != 0)
+        return cli_out_of_memory();
+    for (size_t i = 0; status == CLI_OK && i < count; i++) {
+        load->values[i] = safetensors_value_json(&load->model->tensors[i]);
+        if (!load->values[i])
+            return cli_out_of_memory();
+        status = load_check_tensor(load, i);
+    }
+    if (status == CLI_OK && load->metadata && strlen(load->metadata) > GMSFS_VALUE_MAX) {
+        cli_error("%s: the %s of the files together takes %zu bytes; a store takes %u",
+                  load->files[0], SAFETENSORS_METADATA_KEY, strlen(load->metadata),
+                  GMSFS_VALUE_MAX);
+        status = CLI_FAILURE;
+    }
+    return status;
+}
+
+static int load_compare(const void *left, const void *right, void *context)
+{
+    const struct model_tensor *tensors = context;
+    const struct model_tensor *a = &tensors[*(const size_t *)left];
+    const struct model_tensor *b = &tensors[*(const size_t *)right];
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return (a->offset_bytes > b->offset_bytes) - (a->offset_bytes < b->offset_bytes);
+}
+
+/* Files are read from front to back. */
+static int load_sort(struct load *load)
+{
+    size_t count = load->model->tensor_count;
+
+    load->order = calloc(count ? count : 1, sizeof(*load->order));
+    if (!load->order)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        load->order[i] = i;
+    qsort_r(load->order, count, sizeof(*load->order), load_compare, load->model->tensors);
+    return CLI_OK;
+}
+
+static int load_pack(struct load *load)
+{
+    size_t count = load->model->tensor_count;
+    struct pack_item *items = calloc(count ? count : 1, sizeof(*items));
+    int r;
+
+    if (!items)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        const struct model_tensor *tensor = &load->model->tensors[i];
+        items[i] = (struct pack_item){tensor->file, tensor->offset_bytes, tensor->size_bytes};
+    }
+    r = pack_plan(items, count, load->chunk_bytes, &load->plan);
+    free(items);
+    if (r == -ENOMEM)
+        return cli_out_of_memory();
+    if (r)
+        cli_error("the tensors do not fit into allocations of %" PRIu64 " bytes: %s; choose "
+                  "another --chunk",
+                  load->chunk_bytes, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+int load_plan(struct load *load)
+{
+    struct safetensors_error error;
+    int status;
+
+    if (safetensors_open(load->files, load->file_count, &load->model, &error) != 0) {
+        cli_error("%s", error.text);
+        return CLI_FAILURE;
+    }
+    status = load_describe(load);
+    if (status == CLI_OK)
+        status = load_sort(load);
+    if (status == CLI_OK)
+        status = load_pack(load);
+    return status;
+}
+
+void load_plan_free(struct load *load)
+{
+    for (size_t i = 0; load->values && i < load->model->tensor_count; i++)
+        free(load->values[i]);
+    free(load->values);
+    free(load->metadata);
+    free(load->order);
+    pack_free(&load->plan);
+    safetensors_close(load->model);
+}

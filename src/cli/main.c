@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gmsfs command: finds the command that was named, and runs it. */
+#include "cli/cli.h"
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* `gmsfs mount` has its own options, help and messages. */
+static const struct cli_command cmd_mount = {
+    .name = "mount",
+    .summary = "mount a device's memory at a directory",
+    .usage = "", /* its own */
+    .run = daemon_mount_main,
+};
+
+static const struct cli_command *const commands[] = {
+    &cmd_mount, &cmd_umount, &cmd_status, &cmd_load,     &cmd_verify,
+    &cmd_ls,    &cmd_run,    &cmd_wait,   &cmd_metadata,
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const struct cli_command *main_find(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int main_help(FILE *to)
+{
+    fputs("Usage: gmsfs COMMAND [ARGUMENT...]\n"
+          "\n"
+          "Keeps the memory of a device (a GPU, or this machine's) in files that processes share.\n"
+          "\n"
+          "Commands:\n",
+          to);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("  version    print the version\n"
+          "  help       print this, or the help of a command\n"
+          "\n"
+          "'gmsfs COMMAND --help' tells more; so do gmsfs(1), gmsfs-mount(8) and gmsfs(5).\n",
+          to);
+    return to == stdout ? CLI_OK : CLI_USAGE;
+}
+
+static int main_version(void)
+{
+    puts("gmsfs " GMSFS_VERSION);
+    return CLI_OK;
+}
+
+static int main_run(const struct cli_command *command, int argc, char **argv)
+{
+    cli_set_command(command);
+    return command->run(argc, argv);
+}
+
+static int main_help_of(const char *name)
+{
+    const struct cli_command *command = main_find(name);
+    char help[] = "--help", *arguments[] = {NULL, help, NULL};
+    char word[32];
+
+    if (!command)
+        return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", name);
+    snprintf(word, sizeof(word), "%s", command->name);
+    arguments[0] = word;
+    return main_run(command, 2, arguments);
+}
+
+static int main_dispatch(int argc, char **argv)
+{
+    const struct cli_command *command;
+
+    if (argc < 2)
+        return main_help(stderr);
+    command = main_find(argv[1]);
+    if (command)
+        return main_run(command, argc - 1, argv + 1);
+    if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0 ||
+        strcmp(argv[1], "-V") == 0)
+        return main_version();
+    if (strcmp(argv[1], "help") == 0 && argc > 2)
+        return main_help_of(argv[2]);
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0)
+        return main_help(stdout);
+    if (daemon_is_mount_helper(argc, argv))
+        return daemon_mount_main(argc, argv);
+    return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
+}
+
+/* Output that could not be written is a failure, whatever else went well. */
+int main(int argc, char **argv)
+{
+    int status = main_dispatch(argc, argv);
+
+    errno = 0;
+    if (fflush(stdout) == EOF || ferror(stdout)) {
+        cli_error("cannot write the output: %s", strerror(errno ? errno : EIO));
+        return status ? status : CLI_FAILURE;
+    }
+    return status;
+}

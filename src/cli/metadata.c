@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/metadata.h"
+
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* The file of the entry; NULL: no memory, for the key has been looked at before. */
+static char *metadata_path(const char *store, const char *key)
+{
+    char file[sizeof("metadata/") + STORE_ENCODED_BYTES], name[STORE_ENCODED_BYTES];
+
+    if (store_encode_key(key, name) != 0)
+        return NULL;
+    snprintf(file, sizeof(file), "metadata/%s", name);
+    return store_file_path(store, file);
+}
+
+/* ---- by token ------------------------------------------------------------------------------ */
+
+/* -ENOENT: there is no token, or none of a session of this store. */
+static int metadata_join(gmsfs_t *handle)
+{
+    const char *text = getenv("GMSFS_SESSION");
+    uint8_t token[GMSFS_TOKEN_BYTES];
+    int r;
+
+    if (!text || gmsfs_token_parse(text, token) != 0)
+        return -ENOENT;
+    r = gmsfs_join(handle, token);
+    return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
+}
+
+static int metadata_change_joined(gmsfs_t *handle, const struct metadata_entry *entry)
+{
+    if (gmsfs_granted_lock(handle) != GMSFS_MODE_RW)
+        return -ENOLCK;
+    return entry->remove ? gmsfs_metadata_delete(handle, entry->data.key)
+                         : gmsfs_metadata_put(handle, &entry->data);
+}
+
+/* ---- by descent ---------------------------------------------------------------------------- */
+
+static int metadata_write_all(int fd, const char *bytes, size_t size_bytes)
+{
+    while (size_bytes > 0) {
+        ssize_t wrote = write(fd, bytes, size_bytes);
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        if (wrote > 0) {
+            bytes += wrote;
+            size_bytes -= (size_t)wrote;
+        }
+    }
+    return 0;
+}
+
+static int metadata_set_text(const char *path, const char *attribute, const char *text)
+{
+    return setxattr(path, attribute, text, strlen(text), 0) < 0 ? -errno : 0;
+}
+
+static int metadata_bind(const char *path, const struct metadata_entry *entry)
+{
+    char offset[24];
+    int r;
+
+    snprintf(offset, sizeof(offset), "%" PRIu64, entry->data.offset);
+    /* At 0 both an unbound entry and any allocation are valid in between. */
+    r = metadata_set_text(path, "user.gmsfs.offset", "0");
+    if (!r)
+        r = metadata_set_text(path, "user.gmsfs.allocation", entry->allocation);
+    if (!r && entry->data.offset)
+        r = metadata_set_text(path, "user.gmsfs.offset", offset);
+    return r;
+}
+
+static int metadata_put_file(const char *path, const struct metadata_entry *entry)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), r;
+
+    if (fd < 0)
+        return -errno;
+    r = metadata_write_all(fd, entry->data.value, entry->data.value_bytes);
+    /* The value becomes the entry's at close. */
+    if (close(fd) < 0 && !r)
+        r = -errno;
+    return r ? r : metadata_bind(path, entry);
+}
+
+static int metadata_change_file(const char *store, const struct metadata_entry *entry)
+{
+    char *path = metadata_path(store, entry->data.key);
+    int r;
+
+    if (!path)
+        return -ENOMEM;
+    if (entry->remove)
+        r = unlink(path) < 0 ? -errno : 0;
+    else
+        r = metadata_put_file(path, entry);
+    free(path);
+    return r;
+}
+
+int metadata_change(const char *store, gmsfs_t *handle, const struct metadata_entry *entry)
+{
+    int r = metadata_join(handle);
+
+    if (r == 0)
+        return metadata_change_joined(handle, entry);
+    return r == -ENOENT ? metadata_change_file(store, entry) : r;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+int metadata_read(const char *store, const char *key, void **value, size_t *value_bytes)
+{
+    char *path = metadata_path(store, key), *bytes = malloc(GMSFS_VALUE_MAX);
+    int fd = path && bytes ? open(path, O_RDONLY | O_CLOEXEC) : -1, r = 0;
+    size_t used = 0;
+    ssize_t got = 1;
+
+    if (!path || !bytes)
+        r = -ENOMEM;
+    else if (fd < 0)
+        r = -errno;
+    while (!r && got > 0 && used < GMSFS_VALUE_MAX) {
+        got = read(fd, bytes + used, GMSFS_VALUE_MAX - used);
+        if (got > 0)
+            used += (size_t)got;
+        else if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got < 0)
+            r = -errno;
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    if (r) {
+        free(bytes);
+        return r;
+    }
+    *value = bytes;
+    *value_bytes = used;
+    return 0;
+}
+
+int metadata_explain(const char *store, const char *key, const char *doing, int error)
+{
+    if (error == -ENOENT)
+        cli_error("%s: no entry '%s'; 'gmsfs metadata ls %s' lists them", store, key, store);
+    else if (error == -ENOLCK || error == -EBADF)
+        cli_error("cannot %s '%s': %s: not in a writer's session; do it as "
+                  "'gmsfs run -w %s -- gmsfs metadata ...'",
+                  doing, key, store, store);
+    else if (error == -EINVAL)
+        cli_error("cannot %s '%s': %s: the store refuses it: the key must be UTF-8, and the offset "
+                  "lie in the allocation",
+                  doing, key, store);
+    else if (error == -EFBIG || error == -ENOSPC)
+        cli_error("cannot %s '%s': %s: beyond what a store takes (a value has at most %u bytes)",
+                  doing, key, store, GMSFS_VALUE_MAX);
+    else
+        store_explain(store, doing, error);
+    return CLI_FAILURE;
+}

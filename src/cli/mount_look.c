@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/mount_look.h"
+
+#include "cli/cli.h"
+#include "cli/store_path.h"
+#include "cli/ui.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIELD_BYTES 96
+
+/* ---- in the child -------------------------------------------------------------------------- */
+
+/* \040 and the like stay as they are: the name is shown, not used. */
+static json_t *look_parse_session(const char *line)
+{
+    char id[FIELD_BYTES], mode[FIELD_BYTES], status[FIELD_BYTES], comm[FIELD_BYTES];
+    char since[FIELD_BYTES];
+    long long pid, uid, files;
+
+    if (sscanf(line, "%95s %95s %95s %lld %lld %95s %95s %lld", id, mode, status, &pid, &uid, comm,
+               since, &files) != 8)
+        return NULL;
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:o,s:s,s:I}", "id", id, "mode", mode, "status", status,
+                     "pid", (json_int_t)pid, "uid", (json_int_t)uid, "comm", ui_json_text(comm),
+                     "since", since, "files", (json_int_t)files);
+}
+
+json_t *mount_look_parse_sessions(const char *text)
+{
+    json_t *array = json_array(), *session;
+
+    while (array && *text) {
+        session = look_parse_session(text);
+        if (session)
+            json_array_append_new(array, session);
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return array;
+}
+
+static json_t *look_at_store(const char *mount, const char *name)
+{
+    char *path = store_file_path(mount, name), *file = NULL, *text = NULL;
+    json_t *store = path ? store_info_json(path) : NULL;
+
+    if (store) {
+        file = store_file_path(path, "sessions");
+        if (file && store_read_text(file, &text) == 0)
+            json_object_set_new(store, "sessions", mount_look_parse_sessions(text));
+        json_object_set_new(store, "name", ui_json_text(name));
+    }
+    free(text);
+    free(file);
+    free(path);
+    return store;
+}
+
+/* The directories at the top are the stores; one that is removed meanwhile is left out. */
+static json_t *look_at_stores(const char *mount)
+{
+    struct dirent **names;
+    json_t *stores = json_array(), *store;
+    int count = scandir(mount, &names, NULL, alphasort);
+
+    for (int i = 0; i < count; i++) {
+        if ((names[i]->d_type == DT_DIR || names[i]->d_type == DT_UNKNOWN) &&
+            names[i]->d_name[0] != '.') {
+            store = look_at_store(mount, names[i]->d_name);
+            if (store)
+                json_array_append_new(stores, store);
+        }
+        free(names[i]);
+    }
+    if (count >= 0)
+        free(names);
+    return stores;
+}
+
+static const char *look_health(int error)
+{
+    if (error == -EACCES || error == -EPERM)
+        return "no access";
+    return "dead";
+}
+
+static json_t *look_now(const char *path)
+{
+    char *file = store_file_path(path, "device"), *text = NULL;
+    int r = file ? store_read_text(file, &text) : -ENOMEM;
+    json_t *device = r ? NULL : json_loads(text, 0, NULL), *look;
+
+    if (device)
+        look =
+            json_pack("{s:s,s:o,s:o}", "health",
+                      *store_json_text(device, "health") ? store_json_text(device, "health") : "ok",
+                      "device", device, "stores", look_at_stores(path));
+    else
+        look = json_pack("{s:s,s:n,s:[]}", "health", look_health(r), "device", "stores");
+    free(text);
+    free(file);
+    return look;
+}
+
+static void look_child(const char *path, int fd)
+{
+    json_t *look = look_now(path);
+    char *text = look ? json_dumps(look, JSON_COMPACT) : NULL;
+    size_t length = text ? strlen(text) : 0, done = 0;
+
+    while (done < length) {
+        ssize_t wrote = write(fd, text + done, length - done);
+        if (wrote < 0 && errno != EINTR)
+            break;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    _exit(text && done == length ? 0 : 1);
+}
+
+/* ---- in the parent ------------------------------------------------------------------------- */
+
+struct look {
+    pid_t child;
+    int fd;
+    char *text;
+    size_t used;
+};
+
+static int look_start(struct look *look, const char *path)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    look->child = fork();
+    if (look->child == 0) {
+        close(ends[0]);
+        look_child(path, ends[1]);
+    }
+    close(ends[1]);
+    look->fd = ends[0];
+    return look->child < 0 ? -errno : 0;
+}
+
+/* Gathers what came. True when the child has said all. */
+static bool look_gather(struct look *look)
+{
+    char piece[4096], *grown;
+    ssize_t got = read(look->fd, piece, sizeof(piece));
+
+    if (got < 0 && errno == EINTR)
+        return false;
+    if (got <= 0)
+        return true;
+    grown = realloc(look->text, look->used + (size_t)got + 1);
+    if (!grown)
+        return true;
+    memcpy(grown + look->used, piece, (size_t)got);
+    look->used += (size_t)got;
+    grown[look->used] = '\0';
+    look->text = grown;
+    return false;
+}
+
+/* A child that hangs in the mount cannot always be killed: it is not waited for. */
+static void look_end(struct look *look)
+{
+    if (look->fd >= 0)
+        close(look->fd);
+    if (look->child > 0) {
+        kill(look->child, SIGKILL);
+        waitpid(look->child, NULL, WNOHANG);
+    }
+    free(look->text);
+}
+
+static json_t *look_result(struct look *look, uint64_t start_ms)
+{
+    struct pollfd ready = {.fd = look->fd, .events = POLLIN};
+    bool done = look->fd < 0;
+    json_t *json;
+
+    while (!done) {
+        uint64_t left_ms = cli_left_ms(start_ms, MOUNT_LOOK_TIMEOUT_MS);
+        int r = poll(&ready, 1, (int)left_ms);
+        if (r > 0)
+            done = look_gather(look);
+        else if (r == 0 || errno != EINTR)
+            break;
+    }
+    json = done && look->text ? json_loads(look->text, 0, NULL) : NULL;
+    if (json)
+        return json;
+    return json_pack("{s:s,s:n,s:[]}", "health", "silent", "device", "stores");
+}
+
+int mount_look(const struct mounts *mounts, json_t ***results)
+{
+    struct look *looks = calloc(mounts->count + 1, sizeof(*looks));
+    json_t **list = calloc(mounts->count + 1, sizeof(json_t *));
+    uint64_t start_ms = cli_now_ms();
+
+    if (!looks || !list) {
+        free(looks);
+        free(list);
+        return -ENOMEM;
+    }
+    fflush(stdout);
+    for (size_t i = 0; i < mounts->count; i++) {
+        looks[i].fd = -1;
+        look_start(&looks[i], mounts->list[i].path);
+    }
+    for (size_t i = 0; i < mounts->count; i++) {
+        list[i] = look_result(&looks[i], start_ms);
+        json_object_set_new(list[i], "mount", ui_json_text(mounts->list[i].path));
+        json_object_set_new(list[i], "source", ui_json_text(mounts->list[i].source));
+        look_end(&looks[i]);
+    }
+    free(looks);
+    *results = list;
+    return 0;
+}
+
+/* ---- holders ------------------------------------------------------------------------------- */
+
+static int look_print_holders(const json_t *look, FILE *to)
+{
+    struct ui_table table;
+    json_t *store, *session;
+    size_t i, j;
+
+    ui_table_begin(&table, "llllll");
+    json_array_foreach(json_object_get(look, "stores"), i, store)
+    {
+        json_array_foreach(json_object_get(store, "sessions"), j, session)
+        {
+            char pid[24], uid[24];
+            snprintf(pid, sizeof(pid), "pid %llu",
+                     (unsigned long long)store_json_number(session, "pid"));
+            snprintf(uid, sizeof(uid), "uid %llu",
+                     (unsigned long long)store_json_number(session, "uid"));
+            ui_table_add(&table, (const char *[]){store_json_text(store, "name"),
+                                                  store_json_text(session, "mode"),
+                                                  store_json_text(session, "status"), pid, uid,
+                                                  store_json_text(session, "comm")});
+        }
+    }
+    return ui_table_end(&table, to, 2);
+}
+
+char *mount_look_holders(const struct mount *mount)
+{
+    struct mounts one = {.list = (struct mount *)mount, .count = 1};
+    char *text = NULL;
+    size_t size;
+    json_t **looks;
+    FILE *to;
+
+    if (mount_look(&one, &looks) != 0)
+        return NULL;
+    to = open_memstream(&text, &size);
+    if (to) {
+        look_print_holders(looks[0], to);
+        fclose(to);
+    }
+    json_decref(looks[0]);
+    free(looks);
+    return text;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/mounts.h"
+
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOUNTINFO     "/proc/self/mountinfo"
+#define FSTYPE        "fuse.gmsfs"
+#define POLL_MAX_MS   200u /* looked at anew at the latest after that */
+#define FIELD_ID      0
+#define FIELD_ROOT    3
+#define FIELD_PATH    4
+#define FIELD_OPTIONS 5
+#define FIELDS        6
+
+/* \040 and the like, as the kernel writes blanks and backslashes; in place. */
+static void mounts_unescape(char *text)
+{
+    char *to = text;
+
+    while (*text) {
+        if (text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] >= '0' &&
+            text[2] <= '7' && text[3] >= '0' && text[3] <= '7') {
+            *to++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
+            text += 4;
+        } else {
+            *to++ = *text++;
+        }
+    }
+    *to = '\0';
+}
+
+static char *mounts_copy(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (copy)
+        mounts_unescape(copy);
+    return copy;
+}
+
+/* 1: a gmsfs mount was added; 0: the line is about something else. */
+static int mounts_add(struct mounts *mounts, char *line)
+{
+    char *fields[FIELDS], *rest = line, *type, *source;
+    struct mount *grown, mount;
+
+    for (int i = 0; i < FIELDS; i++) {
+        fields[i] = strsep(&rest, " ");
+        if (!rest)
+            return 0;
+    }
+    /* Optional fields come here, and a lone "-" ends them. */
+    if (strncmp(rest, "- ", 2) != 0) {
+        rest = strstr(rest, " - ");
+        if (!rest)
+            return 0;
+        rest++;
+    }
+    rest += 2;
+    type = strsep(&rest, " ");
+    source = rest ? strsep(&rest, " ") : NULL;
+    if (!source || strcmp(type, FSTYPE) != 0)
+        return 0;
+    mount = (struct mount){.id = strtoull(fields[FIELD_ID], NULL, 10),
+                           .root = mounts_copy(fields[FIELD_ROOT]),
+                           .path = mounts_copy(fields[FIELD_PATH]),
+                           .source = mounts_copy(source),
+                           .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0};
+    grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
+    if (grown)
+        mounts->list = grown;
+    if (!grown || !mount.root || !mount.path || !mount.source) {
+        free(mount.root);
+        free(mount.path);
+        free(mount.source);
+        return -ENOMEM;
+    }
+    mounts->list[mounts->count++] = mount;
+    return 1;
+}
+
+int mounts_parse(const char *text, struct mounts *mounts)
+{
+    char *copy = strdup(text), *rest = copy, *line;
+    int r = copy ? 0 : -ENOMEM;
+
+    memset(mounts, 0, sizeof(*mounts));
+    while (r >= 0 && (line = strsep(&rest, "\n")))
+        if (strstr(line, " - "))
+            r = mounts_add(mounts, line);
+    free(copy);
+    if (r < 0)
+        mounts_free(mounts);
+    return r < 0 ? r : 0;
+}
+
+int mounts_read(struct mounts *mounts)
+{
+    char *text;
+    int r = store_read_text(MOUNTINFO, &text);
+
+    if (r)
+        return r;
+    r = mounts_parse(text, mounts);
+    free(text);
+    return r;
+}
+
+void mounts_free(struct mounts *mounts)
+{
+    for (size_t i = 0; i < mounts->count; i++) {
+        free(mounts->list[i].root);
+        free(mounts->list[i].path);
+        free(mounts->list[i].source);
+    }
+    free(mounts->list);
+    memset(mounts, 0, sizeof(*mounts));
+}
+
+/* Does `path` lie at or below `top`? */
+static bool mounts_is_at(const char *path, const char *top, bool inside)
+{
+    size_t length = strlen(top);
+
+    if (strcmp(path, top) == 0)
+        return true;
+    return inside && strncmp(path, top, length) == 0 && path[length] == '/';
+}
+
+static const struct mount *mounts_find_exact(const struct mounts *mounts, const char *path,
+                                             bool inside)
+{
+    const struct mount *best = NULL;
+
+    for (size_t i = 0; i < mounts->count; i++) {
+        const struct mount *mount = &mounts->list[i];
+        if (mounts_is_at(path, mount->path, inside) &&
+            (!best || strlen(mount->path) >= strlen(best->path)))
+            best = mount;
+    }
+    return best;
+}
+
+/* Absolute, without a trailing slash, "." or an empty part; ".." is left to realpath(3). */
+static int mounts_clean_path(const char *path, char clean[PATH_MAX])
+{
+    char joined[PATH_MAX], *rest = joined, *part;
+    size_t used = 0;
+    int length;
+
+    if (path[0] == '/') {
+        length = snprintf(joined, sizeof(joined), "%s", path);
+    } else {
+        char here[PATH_MAX];
+        if (!getcwd(here, sizeof(here)))
+            return -errno;
+        length = snprintf(joined, sizeof(joined), "%s/%s", here, path);
+    }
+    if (length < 0 || length >= PATH_MAX)
+        return -ENAMETOOLONG;
+    while ((part = strsep(&rest, "/"))) {
+        if (!*part || strcmp(part, ".") == 0)
+            continue;
+        used += (size_t)snprintf(clean + used, PATH_MAX - used, "/%s", part);
+    }
+    if (used == 0)
+        strcpy(clean, "/");
+    return 0;
+}
+
+/* Symbolic links of the directory that holds the last part are followed: a mount point itself is
+ * never touched. */
+static int mounts_resolve_parent(const char *clean, char resolved[PATH_MAX])
+{
+    char parent[PATH_MAX], real[PATH_MAX];
+    const char *last = strrchr(clean, '/');
+
+    snprintf(parent, sizeof(parent), "%.*s/", (int)(last - clean), clean);
+    if (!realpath(parent, real))
+        return -errno;
+    if (strcmp(real, "/") == 0)
+        real[0] = '\0';
+    if (snprintf(resolved, PATH_MAX, "%s%s", real, last) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    return 0;
+}
+
+const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside)
+{
+    const struct mount *found;
+    char clean[PATH_MAX], resolved[PATH_MAX];
+
+    if (mounts_clean_path(path, clean) != 0)
+        return NULL;
+    found = mounts_find_exact(mounts, clean, inside);
+    if (!found && mounts_resolve_parent(clean, resolved) == 0)
+        found = mounts_find_exact(mounts, resolved, inside);
+    /* A link to a mount point; what lies in a mount is left alone, for it may not answer. */
+    if (!found && !mounts_find_exact(mounts, clean, true) && realpath(clean, resolved))
+        found = mounts_find_exact(mounts, resolved, inside);
+    return found;
+}
+
+/* 1: it is there, 0: gone. */
+static int mounts_has(uint64_t id)
+{
+    struct mounts mounts;
+    int found = 0, r = mounts_read(&mounts);
+
+    if (r)
+        return r;
+    for (size_t i = 0; i < mounts.count; i++)
+        found |= mounts.list[i].id == id;
+    mounts_free(&mounts);
+    return found;
+}
+
+int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
+{
+    struct pollfd change = {.fd = open(MOUNTINFO, O_RDONLY | O_CLOEXEC), .events = POLLPRI};
+    uint64_t start_ms = cli_now_ms(), left_ms;
+    int r;
+
+    if (change.fd < 0)
+        return -errno;
+    while ((r = mounts_has(id)) > 0) {
+        left_ms = cli_left_ms(start_ms, timeout_ms);
+        if (left_ms == 0) {
+            r = -ETIMEDOUT;
+            break;
+        }
+        poll(&change, 1, (int)(left_ms < POLL_MAX_MS ? left_ms : POLL_MAX_MS));
+    }
+    close(change.fd);
+    return r;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mounts - the gmsfs mounts that this process sees
+ *
+ * For `gmsfs status` and `gmsfs umount`. Reads /proc/self/mountinfo alone, so it never touches a
+ * mount, and a dead or silent one cannot hold it up.
+ */
+#ifndef GMSFS_CLI_MOUNTS_H
+#define GMSFS_CLI_MOUNTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mount {
+    uint64_t id;    /* the kernel's: tells a mount from the next one at the same place */
+    char *path;     /* where it is */
+    char *root;     /* what of it is there: "/" unless it is a bind mount of a part */
+    char *source;   /* "host", a GPU; what mount(8) shows */
+    bool read_only; /* mounted read-only here */
+};
+
+struct mounts {
+    struct mount *list; /* in the order in which they were mounted */
+    size_t count;
+};
+
+/* Those of type fuse.gmsfs. 0, -ENOMEM, or the errno of /proc. mounts_free() after success. */
+int mounts_read(struct mounts *mounts);
+void mounts_free(struct mounts *mounts);
+
+/* The same from a text in the form of mountinfo; pure. */
+int mounts_parse(const char *text, struct mounts *mounts);
+
+/*
+ * The mount at `path`, or the one that it lies in if `inside`; the one mounted last where several
+ * are. The path is made absolute from its text and the directory that it lies in. NULL: none.
+ */
+const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside);
+
+/* Waits until the mount of that id is gone. 0 or -ETIMEDOUT. */
+int mounts_wait_gone(uint64_t id, uint64_t timeout_ms);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/progress.h"
+
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/ui.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR_MAX_WIDTH 40u
+#define BAR_MIN_WIDTH 10u
+#define MS_PER_S      1000u
+#define S_PER_MINUTE  60u
+#define BYTES_PER_GB  1e9
+
+double progress_rate(uint64_t bytes, uint64_t passed_ms)
+{
+    return (double)bytes / BYTES_PER_GB / ((double)(passed_ms ? passed_ms : 1) / MS_PER_S);
+}
+
+/* " 0:07 left"; nothing before there is a rate to tell from. */
+static void progress_format_left(char *text, size_t room, uint64_t done, uint64_t whole,
+                                 uint64_t passed_ms)
+{
+    uint64_t left_s;
+
+    text[0] = '\0';
+    if (done == 0 || done >= whole || passed_ms < MS_PER_S)
+        return;
+    left_s = (uint64_t)((double)(whole - done) / (double)done * (double)passed_ms / MS_PER_S);
+    snprintf(text, room, "  %" PRIu64 ":%02" PRIu64 " left", left_s / S_PER_MINUTE,
+             left_s % S_PER_MINUTE);
+}
+
+void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t done_bytes,
+                     uint64_t whole_bytes, uint64_t passed_ms, unsigned width)
+{
+    char done[SIZE_TEXT_BYTES], whole[SIZE_TEXT_BYTES], left[32], bar[BAR_MAX_WIDTH + 1] = "";
+    char numbers[PROGRESS_TEXT_BYTES / 2];
+    unsigned used, bar_width;
+
+    size_format(done_bytes, done);
+    size_format(whole_bytes, whole);
+    progress_format_left(left, sizeof(left), done_bytes, whole_bytes, passed_ms);
+    snprintf(numbers, sizeof(numbers), "%3u%%  %s of %s  %.2f GB/s%s",
+             ui_percent(done_bytes, whole_bytes), done, whole, progress_rate(done_bytes, passed_ms),
+             left);
+    used = (unsigned)(strlen(verb) + strlen(numbers) + sizeof("    "));
+    bar_width = width > used ? width - used : 0;
+    if (bar_width > BAR_MAX_WIDTH)
+        bar_width = BAR_MAX_WIDTH;
+    if (bar_width >= BAR_MIN_WIDTH)
+        ui_bar(bar, sizeof(bar), bar_width, done_bytes, whole_bytes);
+    snprintf(text, PROGRESS_TEXT_BYTES, "%s%s%s  %s", verb, *bar ? "  " : "", bar, numbers);
+    if (width > 0 && strlen(text) >= width)
+        text[width - 1] = '\0';
+}
+
+void progress_begin(struct progress *progress, const char *verb, uint64_t whole_bytes, bool quiet)
+{
+    *progress = (struct progress){.verb = verb,
+                                  .whole_bytes = whole_bytes,
+                                  .start_ms = cli_now_ms(),
+                                  .width = quiet ? 0 : ui_width(STDERR_FILENO),
+                                  .quiet = quiet};
+    progress->line_ms = progress->start_ms;
+}
+
+void progress_show(struct progress *progress, uint64_t done_bytes)
+{
+    char text[PROGRESS_TEXT_BYTES];
+    uint64_t now_ms = cli_now_ms();
+
+    if (progress->quiet)
+        return;
+    if (!progress->width && now_ms - progress->line_ms < PROGRESS_LINE_MS)
+        return;
+    progress->line_ms = now_ms;
+    progress_format(text, progress->verb, done_bytes, progress->whole_bytes,
+                    now_ms - progress->start_ms, progress->width);
+    progress->drawn = progress->width > 0;
+    /* Carriage return, and erasing what a longer line has left. */
+    fprintf(stderr, progress->width ? "\r%s\033[K" : "%s\n", text);
+    fflush(stderr);
+}
+
+uint64_t progress_end(struct progress *progress)
+{
+    if (progress->drawn)
+        fputs("\r\033[K", stderr);
+    progress->drawn = false;
+    return cli_now_ms() - progress->start_ms;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define DELETE_CHARACTER 0x7f
+#define FIRST_PRINTABLE  0x20
+#define FIRST_ROOM       64u
+
+void ui_clean(char *text)
+{
+    unsigned char *at = (unsigned char *)text;
+
+    for (; *at; at++) {
+        if (*at < FIRST_PRINTABLE || *at == DELETE_CHARACTER)
+            *at = '?';
+        /* The C1 controls, which terminals obey too, are U+0080..9F: C2 80..9F in UTF-8. */
+        if (*at == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
+            *at++ = '?';
+            *at = '?';
+        }
+    }
+}
+
+unsigned ui_width(int fd)
+{
+    struct winsize size;
+
+    if (!isatty(fd))
+        return 0;
+    if (ioctl(fd, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return 80;
+    return size.ws_col;
+}
+
+/* part * by / whole without overflow; part is held to whole. */
+static uint64_t ui_scale(uint64_t part, uint64_t whole, uint64_t by)
+{
+    if (whole == 0)
+        return 0;
+    if (part >= whole)
+        return by;
+    return (uint64_t)((unsigned __int128)part * by / whole);
+}
+
+void ui_bar(char *text, size_t room, unsigned width, uint64_t part, uint64_t whole)
+{
+    unsigned inner, full;
+
+    if (room == 0)
+        return;
+    text[0] = '\0';
+    if (width < 3 || room < (size_t)width + 1)
+        return;
+    inner = width - 2;
+    full = (unsigned)ui_scale(part, whole, inner);
+    if (full == 0 && part > 0 && whole > 0)
+        full = 1;
+    text[0] = '[';
+    memset(text + 1, '#', full);
+    memset(text + 1 + full, '-', inner - full);
+    text[width - 1] = ']';
+    text[width] = '\0';
+}
+
+unsigned ui_percent(uint64_t part, uint64_t whole)
+{
+    return (unsigned)ui_scale(part, whole, 100);
+}
+
+json_t *ui_json_text(const char *text)
+{
+    json_t *json = json_string(text);
+    char *copy;
+
+    if (json)
+        return json;
+    copy = strdup(text);
+    if (!copy)
+        return NULL;
+    for (char *at = copy; *at; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    json = json_string(copy);
+    free(copy);
+    return json;
+}
+
+int ui_json_print(json_t *json)
+{
+    int r = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+
+    json_decref(json);
+    if (r < 0)
+        return -ENOMEM;
+    putchar('\n');
+    return 0;
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+void ui_table_begin(struct ui_table *table, const char *alignment)
+{
+    memset(table, 0, sizeof(*table));
+    for (; alignment[table->columns] && table->columns < UI_MAX_COLUMNS; table->columns++)
+        if (alignment[table->columns] == 'r')
+            table->right |= 1u << table->columns;
+}
+
+static int ui_table_grow(struct ui_table *table)
+{
+    size_t room = table->room ? table->room * 2 : FIRST_ROOM;
+    char **cells;
+
+    if (table->rows < table->room)
+        return 0;
+    cells = realloc(table->cells, room * table->columns * sizeof(*cells));
+    if (!cells)
+        return -ENOMEM;
+    table->cells = cells;
+    table->room = room;
+    return 0;
+}
+
+void ui_table_add(struct ui_table *table, const char *const *texts)
+{
+    char **row;
+
+    if (!table->error)
+        table->error = ui_table_grow(table);
+    if (table->error)
+        return;
+    row = table->cells + table->rows * table->columns;
+    for (unsigned i = 0; i < table->columns; i++) {
+        row[i] = strdup(texts[i] ? texts[i] : "");
+        if (!row[i]) {
+            while (i > 0)
+                free(row[--i]);
+            table->error = -ENOMEM;
+            return;
+        }
+        ui_clean(row[i]);
+    }
+    table->rows++;
+}
+
+/* Characters, not bytes; good enough for text without combining or wide ones. */
+static size_t ui_length(const char *text)
+{
+    size_t length = 0;
+
+    for (; *text; text++)
+        length += ((unsigned char)*text & 0xc0) != 0x80;
+    return length;
+}
+
+static void ui_table_widths(const struct ui_table *table, size_t widths[UI_MAX_COLUMNS])
+{
+    memset(widths, 0, UI_MAX_COLUMNS * sizeof(*widths));
+    for (size_t i = 0; i < table->rows * table->columns; i++) {
+        size_t length = ui_length(table->cells[i]);
+        if (length > widths[i % table->columns])
+            widths[i % table->columns] = length;
+    }
+}
+
+static void ui_spaces(FILE *to, size_t count)
+{
+    fprintf(to, "%*s", (int)count, "");
+}
+
+int ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
+{
+    size_t widths[UI_MAX_COLUMNS];
+    int r = table->error;
+
+    ui_table_widths(table, widths);
+    for (size_t row = 0; !r && row < table->rows; row++) {
+        ui_spaces(to, indent);
+        for (unsigned i = 0; i < table->columns; i++) {
+            const char *cell = table->cells[row * table->columns + i];
+            size_t gap = widths[i] - ui_length(cell);
+            if (table->right & 1u << i)
+                ui_spaces(to, gap);
+            fputs(cell, to);
+            if (i + 1 == table->columns)
+                break;
+            if (!(table->right & 1u << i))
+                ui_spaces(to, gap);
+            fputs("  ", to);
+        }
+        fputc('\n', to);
+    }
+    ui_table_free(table);
+    return r;
+}
+
+void ui_table_free(struct ui_table *table)
+{
+    for (size_t i = 0; i < table->rows * table->columns; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    memset(table, 0, sizeof(*table));
+}

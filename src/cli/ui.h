@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ui - what the commands print: harmless text, tables, bars
+ *
+ * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so
+ * everything of them that reaches a terminal goes through ui_clean or a table, and what reaches
+ * JSON through ui_json_text. Never exits.
+ */
+#ifndef GMSFS_CLI_UI_H
+#define GMSFS_CLI_UI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#define UI_MAX_COLUMNS 12u
+
+/* Replaces control characters by '?', in place. */
+void ui_clean(char *text);
+
+/* Columns of the terminal behind fd; 0 when it is none. */
+unsigned ui_width(int fd);
+
+/*
+ * A usage bar "[####------]" of `width` characters altogether, NUL-terminated. It is full only when
+ * part reaches whole, and empty only when part is 0. room: at least width + 1; width: 3 or more.
+ */
+void ui_bar(char *text, size_t room, unsigned width, uint64_t part, uint64_t whole);
+
+/* part of whole in percent, rounded down; 0 of 0 is 0. */
+unsigned ui_percent(uint64_t part, uint64_t whole);
+
+/* A string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
+json_t *ui_json_text(const char *text);
+
+/* Prints to stdout, indented, and frees it. 0 or -ENOMEM (also when json is NULL). */
+int ui_json_print(json_t *json);
+
+/* Rows of text in aligned columns. Two spaces stand between columns; nothing after the last. */
+struct ui_table {
+    unsigned columns;
+    size_t rows, room;
+    char **cells;   /* rows * columns, row by row */
+    unsigned right; /* bit i: column i is aligned to the right */
+    int error;      /* 0 or -ENOMEM; then nothing more is added */
+};
+
+/* alignment: characters 'l' and 'r', one a column, as many as UI_MAX_COLUMNS. */
+void ui_table_begin(struct ui_table *table, const char *alignment);
+
+/* One row; as many texts as columns. They are copied. */
+void ui_table_add(struct ui_table *table, const char *const *texts);
+
+/* Prints with every line indented, and frees. 0 or -ENOMEM: then nothing was printed. */
+int ui_table_end(struct ui_table *table, FILE *to, unsigned indent);
+
+/* Frees without printing. */
+void ui_table_free(struct ui_table *table);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/work.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MAX_DEFAULT_THREADS 16u
+#define NS_PER_MS           1000000L
+#define NS_PER_S            1000000000L
+
+unsigned work_default_threads(void)
+{
+    cpu_set_t cpus;
+    unsigned count = 1;
+
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
+        count = (unsigned)CPU_COUNT(&cpus);
+    return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
+}
+
+static int work_split(struct work *work)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < work->item_count; i++)
+        count += (size_t)((work->item_bytes[i] + WORK_PIECE_BYTES - 1) / WORK_PIECE_BYTES);
+    work->pieces = calloc(count ? count : 1, sizeof(*work->pieces));
+    if (!work->pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->item_count; i++) {
+        size_t item = work->order ? work->order[i] : i;
+        uint64_t offset = 0, left = work->item_bytes[item];
+        while (left > 0) {
+            size_t size = left < WORK_PIECE_BYTES ? (size_t)left : WORK_PIECE_BYTES;
+            work->pieces[work->piece_count++] = (struct work_piece){item, offset, size};
+            offset += size;
+            left -= size;
+        }
+    }
+    return 0;
+}
+
+/* The first error stays. */
+static void work_stop(struct work *work, int error)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&work->error, &none, error);
+}
+
+static int work_loop(struct work *work)
+{
+    void *buffer = NULL;
+    int r = 0;
+
+    if (work->buffer_bytes) {
+        buffer = malloc(work->buffer_bytes);
+        if (!buffer)
+            return -ENOMEM;
+    }
+    while (!r && !atomic_load(&work->error)) {
+        size_t index = atomic_fetch_add(&work->next, 1);
+        if (index >= work->piece_count)
+            break;
+        r = work->piece(work->context, &work->pieces[index], buffer);
+        if (!r)
+            atomic_fetch_add(&work->done_bytes, work->pieces[index].size_bytes);
+    }
+    free(buffer);
+    return r;
+}
+
+static void *work_thread(void *argument)
+{
+    struct work *work = argument;
+    int r = work_loop(work);
+
+    if (r)
+        work_stop(work, r);
+    sem_post(&work->ended);
+    return NULL;
+}
+
+static unsigned work_start(struct work *work, pthread_t *threads)
+{
+    sigset_t all, before;
+    unsigned started = 0;
+    int error = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    while (started < work->threads && started < work->piece_count && !error) {
+        error = pthread_create(&threads[started], NULL, work_thread, work);
+        started += error == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!started && work->piece_count)
+        work_stop(work, -error);
+    return started;
+}
+
+static void work_tick(struct work *work)
+{
+    int r = work->tick ? work->tick(work->context, atomic_load(&work->done_bytes)) : 0;
+
+    if (r)
+        work_stop(work, r);
+}
+
+/* Until all threads have ended; an interrupting signal ticks at once. */
+static void work_wait(struct work *work, unsigned started)
+{
+    struct timespec until;
+
+    while (started > 0) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += WORK_TICK_MS * NS_PER_MS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        if (sem_clockwait(&work->ended, CLOCK_MONOTONIC, &until) == 0)
+            started--;
+        else
+            work_tick(work);
+    }
+}
+
+int work_run(struct work *work)
+{
+    pthread_t threads[WORK_MAX_THREADS];
+    unsigned started;
+    int r;
+
+    work->piece_count = 0;
+    atomic_store(&work->next, 0);
+    atomic_store(&work->done_bytes, 0);
+    atomic_store(&work->error, 0);
+    if (work->threads == 0 || work->threads > WORK_MAX_THREADS)
+        return -EINVAL;
+    r = work_split(work);
+    if (r)
+        return r;
+    sem_init(&work->ended, 0, 0);
+    started = work_start(work, threads);
+    work_wait(work, started);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    sem_destroy(&work->ended);
+    work_tick(work);
+    free(work->pieces);
+    work->pieces = NULL;
+    return atomic_load(&work->error);
+}
