@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs: `make`, `make test`, `make demo`, `make install`; `make help` lists everything.
+#
+# Sources are found by wildcard, so a new file needs no edit here. Everything built lies
+# below $(O); two values of O never touch each other.
+
+VERSION := 0.1.0
+SONAME  := libgmsfs.so.0
+
+O      ?= build
+V      ?= 0
+WERROR ?= 0
+
+# A sanitizer list as gcc and clang take it, e.g. SANITIZE=address,undefined
+SANITIZE ?=
+
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
+
+AR         ?= ar
+INSTALL    ?= install
+PKG_CONFIG ?= pkg-config
+CFLAGS     ?= -O2 -g
+CPPFLAGS   ?=
+LDFLAGS    ?=
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+# ---- what there is -------------------------------------------------------------------------
+
+SRC        := $(sort $(wildcard src/*/*.c))
+LIB_SRC    := $(sort $(wildcard libgmsfs/*.c))
+EXAMPLES   := $(sort $(patsubst examples/%.c,%,$(wildcard examples/*.c)))
+UNIT_TESTS := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c)))
+API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
+TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
+MAN        := $(sort $(wildcard man/*.[1-8]))
+HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
+
+# The one file with main(); everything else of src/ is what unit programs link.
+MAIN_SRC := src/cli/main.c
+
+OBJ      := $(SRC:%.c=$(O)/obj/%.o)
+LIB_OBJ  := $(LIB_SRC:%.c=$(O)/obj/%.o)
+TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o)
+
+BIN      := $(O)/gmsfs
+LIB_SO   := $(O)/$(SONAME)
+LIB_LINK := $(O)/libgmsfs.so
+LIB_A    := $(O)/libgmsfs.a
+PC       := $(O)/gmsfs.pc
+TEST_BIN := $(O)/test/gmsfs
+CORE_A   := $(O)/test/libcore.a
+
+# ---- flags ---------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+	-Wwrite-strings -Wundef -Wvla
+ifneq ($(WERROR),0)
+WARNINGS += -Werror
+endif
+
+# Asked once, and only when something is compiled or linked: `make help` needs no packages.
+PKGS       := fuse3 libxxhash jansson
+MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
+	|| echo msgpack))$(MSGPACK)
+PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(MSGPACK)))$(PKG_CFLAGS)
+PKG_LIBS    = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) $(MSGPACK)))$(PKG_LIBS)
+
+ALL_CPPFLAGS = -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DGMSFS_VERSION='"$(VERSION)"' \
+	-Isrc -Ilibgmsfs $(PKG_CFLAGS) $(CPPFLAGS)
+LIB_CPPFLAGS = -D_GNU_SOURCE -Ilibgmsfs $(CPPFLAGS)
+ALL_CFLAGS   = -std=c17 $(WARNINGS) -pthread -fstack-protector-strong $(CFLAGS)
+LIB_CFLAGS   = $(ALL_CFLAGS) -fPIC -fvisibility=hidden
+ALL_LDFLAGS  = -pthread $(LDFLAGS)
+SO_LDFLAGS   = -Wl,-z,defs
+
+ifneq ($(SANITIZE),)
+ALL_CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+ALL_LDFLAGS += -fsanitize=$(SANITIZE)
+# A sanitized shared library takes the runtime's symbols from the program that loads it.
+SO_LDFLAGS  :=
+endif
+
+DEPFLAGS = -MMD -MP -MT $@ -MF $(basename $@).d
+
+FILL_PC = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+	-e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' -e 's|@VERSION@|$(VERSION)|'
+
+ifeq ($(V),0)
+Q   := @
+say  = @printf '  %-7s %s\n' '$(1)' '$(patsubst ./%,%,$(2))';
+else
+Q   :=
+say  =
+endif
+# make -s
+ifneq ($(findstring s,$(firstword -$(MAKEFLAGS))),)
+say  = @
+endif
+
+# ---- building ------------------------------------------------------------------------------
+
+.PHONY: all lib examples units tests
+all: $(BIN) lib examples
+
+lib: $(LIB_SO) $(LIB_LINK) $(LIB_A) $(PC)
+
+examples: $(EXAMPLES:%=$(O)/examples/%)
+
+units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
+
+tests: all units $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
+	$(TEST_TOOLS:%=$(O)/tests/tools/%)
+
+# Says what is missing before the compiler does, and never installs by itself.
+$(O)/.packages:
+	$(Q)mkdir -p $(@D)
+	$(Q)missing=; for p in $(PKGS) $(MSGPACK); do \
+		$(PKG_CONFIG) --exists $$p || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "make: pkg-config does not find:$$missing; run scripts/deps" >&2; exit 1; fi
+	$(Q)touch $@
+
+# Relinks when a source file came or went: the lists themselves are prerequisites.
+$(O)/.sources: FORCE
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(SRC) $(LIB_SRC)' | cmp -s - $@ || echo '$(SRC) $(LIB_SRC)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(O)/obj/src/%.o: src/%.c | $(O)/.packages
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(O)/test/obj/src/%.o: src/%.c | $(O)/.packages
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(O)/obj/libgmsfs/%.o: libgmsfs/%.c
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(BIN): $(OBJ) $(LIB_A) $(O)/.sources
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(OBJ) $(LIB_A) $(PKG_LIBS)
+
+$(TEST_BIN): $(TEST_OBJ) $(LIB_A) $(O)/.sources
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(TEST_OBJ) $(LIB_A) $(PKG_LIBS)
+
+$(LIB_A): $(LIB_OBJ) $(O)/.sources
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+
+$(LIB_SO): $(LIB_OBJ) libgmsfs/libgmsfs.map $(O)/.sources
+	$(call say,LD,$@)$(CC) $(LIB_CFLAGS) $(ALL_LDFLAGS) $(SO_LDFLAGS) -shared \
+		-Wl,-soname,$(SONAME) -Wl,--version-script=libgmsfs/libgmsfs.map -o $@ $(LIB_OBJ)
+
+$(LIB_LINK): $(LIB_SO)
+	$(Q)ln -sf $(SONAME) $@
+
+$(PC): libgmsfs/gmsfs.pc.in Makefile
+	$(Q)mkdir -p $(@D)
+	$(call say,GEN,$@)$(FILL_PC) $< > $@
+
+# As a user would build them: the public header, the shared library, nothing else.
+$(O)/examples/%: examples/%.c $(LIB_LINK)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
+		-L$(O) -lgmsfs -Wl,-rpath,'$$ORIGIN/..'
+
+$(CORE_A): $(filter-out $(O)/test/obj/$(MAIN_SRC:.c=.o),$(TEST_OBJ)) $(O)/.sources
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+$(O)/tests/unit/%: tests/unit/%.c $(CORE_A) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
+		$(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
+
+$(O)/tests/api/%: tests/api/%.c $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) \
+		-o $@ $< $(LIB_A)
+
+# Programs that bats files call; not tests by themselves.
+$(O)/tests/tools/%: tests/tools/%.c $(CORE_A) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
+		$(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
+
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
+-include $(wildcard $(O)/examples/*.d $(O)/tests/*/*.d)
+
+# ---- installing ----------------------------------------------------------------------------
+
+.PHONY: install uninstall
+install: all
+	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) \
+		$(DESTDIR)$(UNITDIR)
+	$(INSTALL) -m 755 $(BIN) $(DESTDIR)$(BINDIR)/gmsfs
+	$(INSTALL) -m 755 $(LIB_SO) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgmsfs.so
+	$(INSTALL) -m 644 $(LIB_A) $(DESTDIR)$(LIBDIR)/libgmsfs.a
+	$(FILL_PC) libgmsfs/gmsfs.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc
+	$(INSTALL) -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' scripts/gmsfs@.service > $(DESTDIR)$(UNITDIR)/gmsfs@.service
+	@set -e; for page in $(MAN); do dir=$(DESTDIR)$(MANDIR)/man$${page##*.}; \
+		$(INSTALL) -d "$$dir"; $(INSTALL) -m 644 "$$page" "$$dir"; done
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/gmsfs $(DESTDIR)$(LIBDIR)/$(SONAME) \
+		$(DESTDIR)$(LIBDIR)/libgmsfs.so $(DESTDIR)$(LIBDIR)/libgmsfs.a \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc \
+		$(HEADERS:libgmsfs/%=$(DESTDIR)$(INCLUDEDIR)/%) \
+		$(DESTDIR)$(UNITDIR)/gmsfs@.service
+	@for page in $(MAN); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
+
+# ---- showing and checking ------------------------------------------------------------------
+
+.PHONY: demo test check-asan lint
+demo:
+	@scripts/deps build
+	@$(MAKE) --no-print-directory all
+	@O=$(O) scripts/demo
+
+# TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; JOBS is how many
+# bats files run at a time.
+test:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) tests/run $(TESTS)
+
+check-asan:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
+		CFLAGS='-O1 -g' tests
+	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
+
+lint:
+	@scripts/deps lint
+	@O=$(O) scripts/lint
+
+.PHONY: format clean help
+format:
+	clang-format -i $(wildcard src/*/*.[ch] libgmsfs/*.[ch] examples/*.[ch] tests/*/*.[ch])
+
+clean:
+	rm -rf $(O)
+
+help:
+	@printf '%s\n' \
+	  'make              the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
+	  'make install      into $$DESTDIR$$PREFIX (PREFIX=/usr/local)' \
+	  'make uninstall    removes what install put there' \
+	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
+	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
+	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
+	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \
+	  'make format       clang-format over everything' \
+	  'make clean        removes build/' '' \
+	  'O=DIR builds elsewhere, V=1 shows commands, WERROR=1 makes warnings errors,' \
+	  'CC, CFLAGS, CPPFLAGS and LDFLAGS are yours.'

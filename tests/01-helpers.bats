@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The helpers and tests/run tell the truth: what fails is seen to fail, and nothing survives.
+#
+# shellcheck disable=SC2016 # bodies of programs
+# shellcheck disable=SC2034 # variables that the helpers read
+
+load helpers
+
+# A stand-in for the daemon, of which only its life and its log matter here.
+fake_daemon() { # BODY
+    printf '#!/bin/bash\n%s\n' "$1" >"$T/gmsfs"
+    chmod +x "$T/gmsfs"
+    GMSFS=$T/gmsfs
+    machine_has() { true; }
+    mount_answers() { [[ -e $T/answers ]]; }
+    unmount_once() { rm -f "$T/answers"; }
+}
+
+# As `run !`, for what must see this shell's own children.
+refused() {
+    if "$@" 2>"$T/refusal"; then
+        fail "succeeded, expected to fail: $*"
+    fi
+}
+
+# A test file of its own, run by bats with these helpers; its TAP is in $output. Tests are
+# written as %test there, for bats rewrites every line that begins with the real word.
+inner_bats() {
+    {
+        echo "load $ROOT/tests/helpers"
+        sed 's/^%test/@test/'
+    } >"$T/inner.bats"
+    run_logged env -u BATS_TEST_TIMEOUT TMPDIR="$T" bats --tap "$T/inner.bats"
+}
+
+@test "run_logged checks the exit status after it showed the output" {
+    run run_logged -0 sh -c 'echo seen; exit 3'
+    [[ $status -ne 0 && $output == *seen* && $output == *'expected 0'* ]]
+    run run_logged -3 sh -c 'exit 3'
+    [[ $status -eq 0 ]]
+    run run_logged ! true
+    [[ $status -ne 0 ]]
+    run run_logged sh -c 'exit 3'
+    [[ $status -eq 0 ]]
+}
+
+@test "assertions fail when they should" {
+    run ! assert_eq a b
+    run ! assert_match abc '^b'
+    assert_eq a a
+    assert_match abc '^a'
+}
+
+@test "requires skips what this machine has not, and GMSFS_MUST_RUN makes it a failure" {
+    inner_bats <<'INNER'
+%test "skipped" { requires no-such-tool; false; }
+%test "demanded" { GMSFS_MUST_RUN=fuse,no-such-tool; requires no-such-tool; true; }
+%test "there" { requires bash; }
+INNER
+    assert_match "${lines[1]}" '^ok 1 .*# skip no no-such-tool here'
+    assert_match "$output" 'not ok 2 '
+    assert_match "$output" 'GMSFS_MUST_RUN demands no-such-tool'
+    assert_match "$output" $'\nok 3 there'
+}
+
+@test "wait_until returns when it is so, and fails when it never is" {
+    (sleep 0.3 && touch "$T/there") 3>&- &
+    wait_until 5 test -e "$T/there"
+    run ! wait_until 0 false
+    [[ $output == *'still not so'* ]]
+    run ! never_within 1 true
+    never_within 0 false
+}
+
+@test "wait_until fails at once when the daemon died" {
+    fake_daemon 'sleep 1000'
+    touch "$T/answers"
+    start_mount
+    kill -KILL "$KEEPER"
+    start=$(now_ms)
+    run ! wait_until 30 false
+    [[ $output == *'daemon died'* ]]
+    (($(now_ms) - start < 5000))
+    expect_death
+}
+
+@test "a daemon that does not start is noticed early, and its log is shown" {
+    fake_daemon 'echo why >&2; exit 1'
+    start=$(now_ms)
+    run ! start_mount
+    [[ $output == *why* ]]
+    (($(now_ms) - start < 5000))
+}
+
+@test "stop_mount wants a clean exit status and a clean log" {
+    fake_daemon "while [[ -e $T/answers ]]; do sleep 0.05; done; echo fine"
+    touch "$T/answers"
+    start_mount
+    stop_mount
+
+    fake_daemon "while [[ -e $T/answers ]]; do sleep 0.05; done; exit 4"
+    touch "$T/answers"
+    start_mount
+    refused stop_mount
+    grep 'exit status 4' "$T/refusal"
+
+    fake_daemon "while [[ -e $T/answers ]]; do sleep 0.05; done; echo 'x.c:1: runtime error: y'"
+    touch "$T/answers"
+    start_mount
+    refused stop_mount
+    grep 'shows a bug' "$T/refusal"
+    : >"$LOG"
+}
+
+@test "teardown kills what a test started, with its descendants, and removes its files" {
+    inner_bats <<'INNER'
+%test "leaves much" {
+    spawn sleep 4321
+    setsid -f sleep 4322 3>&- 4>&-
+    touch "$T/file"
+    echo "$T" >&3
+    false
+}
+INNER
+    assert_match "$output" 'not ok 1 leaves much'
+    run ! grep -lzsE '^432[12]$' /proc/[0-9]*/cmdline
+    run ! compgen -G "$T/t.*"
+}
+
+@test "spawn keeps output and exit status" {
+    spawn sh -c 'echo out; exit 7'
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 7
+    assert_eq "$(output_of "$SPAWNED")" out
+}
+
+@test "assert_state reads the state, by name and by path" {
+    M=$T
+    mkdir "$T/weights"
+    echo EMPTY >"$T/weights/state"
+    assert_state weights EMPTY 0
+    assert_state "$T/weights" EMPTY 0
+    run ! assert_state weights RW 0
+    [[ $output == *'is EMPTY, expected RW'* ]]
+}
+
+# ---- tests/run -------------------------------------------------------------------------------
+
+program() { # NAME BODY
+    printf '#!/bin/bash\n%s\n' "$2" >"$T/$1"
+    chmod +x "$T/$1"
+}
+
+runner() {
+    run_logged "$@" env -u BATS_TEST_TIMEOUT -u SANITIZE tests/run "${programs[@]}"
+}
+
+@test "tests/run counts, and fails when a test fails" {
+    cd "$ROOT"
+    program good 'echo 1..3; echo ok 1 - a; echo "ok 2 - b # SKIP no"; echo ok 3 - c'
+    program bad 'echo ok 1 - a; echo not ok 2 - b; echo "# because"; echo 1..2; exit 1'
+    programs=("$T/good")
+    runner -0
+    assert_eq "${lines[-1]}" '2 passed, 0 failed, 1 skipped'
+    programs=("$T/good" "$T/bad")
+    runner -1
+    assert_eq "${lines[-1]}" '3 passed, 1 failed, 1 skipped'
+    [[ $output == *because* ]]
+}
+
+@test "tests/run sees crashes, broken plans and silence" {
+    cd "$ROOT"
+    program crash 'echo 1..3; echo ok 1 - a; kill -SEGV $$'
+    program exits 'echo 1..1; echo ok 1 - a; exit 2'
+    program mute 'exit 0'
+    program none 'echo 1..0'
+    programs=("$T/crash" "$T/exits" "$T/mute" "$T/none")
+    runner -1
+    assert_eq "${lines[-1]}" '2 passed, 4 failed, 0 skipped'
+}
+
+@test "tests/run ends what hangs, and reports what was left behind" {
+    cd "$ROOT"
+    program hang 'echo 1..1; setsid sleep 5432'
+    program leave 'echo 1..1; echo ok 1 - a; setsid -f sleep 5433 >/dev/null 2>&1'
+    programs=("$T/hang" "$T/leave")
+    UNIT_TIMEOUT=1 GMSFS_TEST_SLOW=1 runner -1
+    [[ $output == *'timed out'* && $output == *'left a process behind'* ]]
+    run ! grep -lzsE '^543[23]$' /proc/[0-9]*/cmdline
+}
+
+@test "tests/run counts sanitizer reports that nobody printed" {
+    cd "$ROOT"
+    program silent 'p=${ASAN_OPTIONS##*log_path=}; echo ERROR: found >"${p%%:*}.1"
+        echo 1..1; echo ok 1 - a'
+    run_logged -1 env SANITIZE=address tests/run "$T/silent"
+    [[ $output == *'ERROR: found'* ]]
+    assert_eq "${lines[-1]}" '1 passed, 1 failed, 0 skipped'
+}

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What every bats file here stands on: `load helpers` and each test gets a directory of its
+# own in $T, mounts by start_mount, background processes by spawn, and a teardown that leaves
+# nothing behind, however the test ended. A file that needs its own setup or teardown calls
+# common_setup and common_teardown from it.
+#
+# The helpers are themselves tested in 01-helpers.bats.
+
+bats_require_minimum_version 1.5.0
+
+ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
+BUILD=${GMSFS_BUILD:-$ROOT/build}
+GMSFS=${GMSFS:-$BUILD/test/gmsfs}
+# Sanitized and loaded machines are slower; every limit in seconds is multiplied by this.
+SLOW=${GMSFS_TEST_SLOW:-1}
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+common_setup() {
+    T=$(mktemp -d "${TMPDIR:-/tmp}/t.XXXXXX")
+    chmod 755 "$T" # tests act as other users, who must reach the mount
+    export GMSFS_TEST_DIR=$T
+    M='' KEEPER='' LOG='' SPAWNED=''
+    MOUNTS=() SPAWNS=() MOUNT_VIA=()
+    declare -gA KEEPER_OF=() LOG_OF=()
+}
+
+# ---- saying what happened --------------------------------------------------------------------
+
+fail() {
+    printf 'failed: %s\n' "$*" >&2
+    return 1
+}
+
+assert_eq() { # GOT WANT [WHAT]
+    [[ $1 == "$2" ]] || fail "${3:-value} is '$1', expected '$2'"
+}
+
+assert_match() { # TEXT REGEX
+    [[ $1 =~ $2 ]] || fail "'$1' does not match '$2'"
+}
+
+# run_logged [-STATUS | !] COMMAND...: bats' `run`, with the command and its output in the log
+# of the test, and with the expected exit status checked after the output was shown.
+run_logged() {
+    local want=''
+    case ${1-} in
+    -[0-9]*)
+        want=${1#-}
+        shift
+        ;;
+    '!')
+        want=$1
+        shift
+        ;;
+    esac
+    printf '$ %s\n' "$*"
+    run "$@"
+    [[ -z $output ]] || printf '%s\n' "$output"
+    [[ $status -eq 0 ]] || printf '[exit status %s]\n' "$status"
+    case $want in
+    '') return 0 ;;
+    '!') [[ $status -ne 0 ]] || fail "succeeded, expected to fail: $*" ;;
+    *) [[ $status -eq $want ]] || fail "exit status $status, expected $want: $*" ;;
+    esac
+}
+
+# ---- what this machine can do ----------------------------------------------------------------
+
+# requires THING...: skips the test unless all are there. A thing named in GMSFS_MUST_RUN
+# (a list, or "all") fails the test instead of skipping it.
+requires() {
+    local thing
+    for thing in "$@"; do
+        machine_has "$thing" && continue
+        case " ${GMSFS_MUST_RUN//,/ } " in
+        *" $thing "* | *' all '*) fail "GMSFS_MUST_RUN demands $thing, which is not here" ;;
+        *) skip "no $thing here" ;;
+        esac
+        return 1
+    done
+}
+
+machine_has() {
+    case $1 in
+    fuse) can_mount_fuse ;;
+    root) [[ $EUID -eq 0 ]] ;;
+    userns) unshare --user --map-root-user true 2>/dev/null ;;
+    mountns) unshare --mount true 2>/dev/null ;;
+    netns) unshare --net true 2>/dev/null ;;
+    pidns) unshare --pid --fork true 2>/dev/null ;;
+    user-fuse) [[ $EUID -eq 0 && -n $(type -P fusermount3 setpriv) ]] &&
+        as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
+    *) type -P "$1" >/dev/null ;;
+    esac
+}
+
+can_mount_fuse() {
+    local sys_admin_bit=21 caps
+    { : <>/dev/fuse; } 2>/dev/null || return 1
+    caps=$(awk '$1 == "CapEff:" { print $2 }' /proc/self/status)
+    ((0x$caps >> sys_admin_bit & 1)) || type -P fusermount3 >/dev/null
+}
+
+TEST_UID=${GMSFS_TEST_UID:-12321}
+
+AS_USER=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all)
+
+# as_user COMMAND...: without any privilege, under a uid that owns nothing.
+as_user() {
+    "${AS_USER[@]}" "$@"
+}
+
+# ---- waiting ---------------------------------------------------------------------------------
+
+now_ms() {
+    local us=${EPOCHREALTIME//[!0-9]/}
+    echo $((us / 1000))
+}
+
+# wait_until SECONDS COMMAND...: until COMMAND succeeds. Fails when the time is over, and at
+# once when a daemon of this test died, for then nothing will come any more.
+wait_until() {
+    local limit_s=$1 end_ms
+    shift
+    end_ms=$(($(now_ms) + limit_s * SLOW * 1000))
+    until "$@" >/dev/null 2>&1; do
+        if [[ -z ${outlives_daemons-} ]] && ! daemons_live; then
+            fail "a daemon died while waiting for: $*"
+            return 1
+        fi
+        if (($(now_ms) > end_ms)); then
+            fail "still not so after $((limit_s * SLOW)) s: $*"
+            return 1
+        fi
+        sleep 0.02
+    done
+}
+
+# never_within SECONDS COMMAND...: COMMAND stays false that long.
+never_within() {
+    local end_ms=$(($(now_ms) + $1 * 1000))
+    shift
+    while (($(now_ms) < end_ms)); do
+        if "$@" >/dev/null 2>&1; then
+            fail "happened, and must not: $*"
+            return 1
+        fi
+        sleep 0.02
+    done
+}
+
+process_lives() { # PID; a zombie does not
+    local state
+    state=$(awk '$1 == "State:" { print $2 }' "/proc/$1/status" 2>/dev/null)
+    [[ -n $state && $state != [ZX] ]]
+}
+
+process_gone() {
+    ! process_lives "$1"
+}
+
+daemons_live() {
+    local at
+    for at in "${MOUNTS[@]}"; do
+        process_lives "${KEEPER_OF[$at]}" || return 1
+    done
+}
+
+# ---- background processes --------------------------------------------------------------------
+
+# spawn COMMAND...: runs it in the background, with its output in $T/spawn.PID (see
+# output_of), and sets SPAWNED to its pid. Teardown kills what is left.
+spawn() {
+    local n=${#SPAWNS[@]}
+    "$@" </dev/null >"$T/spawn.$n" 2>&1 3>&- 4>&- &
+    SPAWNED=$!
+    SPAWNS+=("$SPAWNED")
+    ln -s "spawn.$n" "$T/spawn-$SPAWNED"
+}
+
+output_of() { # PID
+    cat "$T/spawn-$1"
+}
+
+# wait_exit PID [SECONDS]: sets status to its exit status.
+wait_exit() {
+    wait_until_any "${2:-10}" process_gone "$1" || return 1
+    status=0
+    wait "$1" || status=$?
+}
+
+# As wait_until, for waits that outlive the daemon.
+wait_until_any() {
+    local outlives_daemons=1
+    wait_until "$@"
+}
+
+# Every process that was started by this test and then executed something, wherever it went:
+# the environment tells.
+stray_processes() {
+    (
+        unset GMSFS_TEST_DIR # or grep would find itself
+        { grep -lzsxF "GMSFS_TEST_DIR=$T" /proc/[0-9]*/environ || true; } | tr -dc '0-9\n'
+    )
+}
+
+kill_strays() {
+    local pid
+    for pid in $(stray_processes); do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+}
+
+# Everything but the daemons that are still to be stopped, and their workers. A process that
+# cannot even be killed hangs in a mount that does not answer interrupts: that is a bug.
+kill_clients() {
+    local pid hanging=()
+    for pid in "${SPAWNS[@]}" $(stray_processes); do
+        belongs_to_daemon "$pid" || kill -KILL "$pid" 2>/dev/null || true
+    done
+    wait_until_any 3 clients_gone 2>/dev/null && return
+    for pid in "${SPAWNS[@]}" $(stray_processes); do
+        belongs_to_daemon "$pid" || process_gone "$pid" || hanging+=("$pid")
+    done
+    fail "processes cannot be killed, they hang in a mount: ${hanging[*]}"
+}
+
+clients_gone() {
+    local pid
+    for pid in "${SPAWNS[@]}" $(stray_processes); do
+        belongs_to_daemon "$pid" || process_gone "$pid" || return 1
+    done
+}
+
+belongs_to_daemon() { # PID
+    local at pid=$1
+    while [[ -n $pid && $pid -gt 1 ]]; do
+        for at in "${MOUNTS[@]}"; do
+            [[ $pid != "${KEEPER_OF[$at]}" ]] || return 0
+        done
+        pid=$(awk '$1 == "PPid:" { print $2 }' "/proc/$pid/status" 2>/dev/null) || true
+    done
+    return 1
+}
+
+# ---- mounts ----------------------------------------------------------------------------------
+
+# start_mount [OPTIONS [DIRECTORY]]: mounts host memory in the foreground of a background
+# process and waits until the mount answers. Sets M, KEEPER and LOG; a test may have several.
+# MOUNT_VIA holds words to put before the command, e.g. ("${AS_USER[@]}").
+start_mount() {
+    local opts=${1-}
+    requires fuse || return 1
+    case ,$opts, in *,backend=*) ;; *) opts=backend=host${opts:+,$opts} ;; esac
+    case ,$opts, in *,size=*) ;; *) opts=$opts,size=256M ;; esac
+    M=${2:-$T/m${#KEEPER_OF[@]}}
+    LOG=$T/log${#KEEPER_OF[@]}
+    mkdir -p "$M"
+    [[ ${#MOUNT_VIA[@]} -eq 0 ]] || chmod 777 "$M"
+    printf '$ gmsfs mount -f -o %s %s\n' "$opts" "$M"
+    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
+        "${MOUNT_VIA[@]}" "$GMSFS" mount -f -o "$opts" "$M" </dev/null >"$LOG" 2>&1 3>&- 4>&- &
+    KEEPER=$!
+    MOUNTS+=("$M")
+    KEEPER_OF[$M]=$KEEPER
+    LOG_OF[$M]=$LOG
+    wait_until 10 mount_answers "$M" || {
+        tail -n 20 "$LOG" >&2
+        return 1
+    }
+}
+
+mount_answers() {
+    [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
+}
+
+is_mounted() {
+    awk -v at="$1" '$5 == at { found = 1 } END { exit !found }' /proc/self/mountinfo
+}
+
+not_mounted() {
+    ! is_mounted "$1"
+}
+
+worker_of() { # KEEPER: the process that serves
+    local pid pids=()
+    read -ra pids < <(cat "/proc/$1/task/"*/children) || true
+    for pid in "${pids[@]}"; do
+        if process_lives "$pid"; then echo "$pid"; fi
+    done
+}
+
+# keeper_of MOUNTPOINT: also of a daemon that start_mount did not start.
+keeper_of() {
+    local dir pid ppid
+    for dir in /proc/[0-9]*; do
+        pid=${dir#/proc/}
+        is_gmsfs_mount "$pid" "$1" || continue
+        ppid=$(awk '$1 == "PPid:" { print $2 }' "$dir/status" 2>/dev/null)
+        is_gmsfs_mount "$ppid" "$1" || echo "$pid"
+    done
+}
+
+is_gmsfs_mount() { # PID MOUNTPOINT
+    local args=()
+    mapfile -d '' -t args 2>/dev/null <"/proc/$1/cmdline" || return 1
+    [[ ${args[0]-} == *gmsfs* && " ${args[*]} " == *" mount "* && " ${args[*]} " == *" $2 "* ]]
+}
+
+unmount_once() {
+    if [[ $EUID -eq 0 ]]; then umount "$1"; else fusermount3 -u "$1"; fi
+}
+
+# stop_mount [MOUNTPOINT]: a clean end, or a failure: unmounts, waits for the keeper, wants
+# exit status 0 and nothing in the log that belongs to a bug. Open files are given a moment,
+# for the kernel releases them behind the back of whoever closed them.
+stop_mount() {
+    local at=${1:-$M} keeper log code=0
+    keeper=${KEEPER_OF[$at]}
+    log=${LOG_OF[$at]}
+    if ! wait_until 5 unmount_once "$at"; then
+        unmount_once "$at" || true
+        holders_of "$at" >&2
+        return 1
+    fi
+    forget_mount "$at"
+    wait_until_any 10 process_gone "$keeper" || return 1
+    wait "$keeper" || code=$?
+    [[ $code -eq 0 ]] || fail "the keeper of $at ended with exit status $code" || return 1
+    scan_log "$log"
+}
+
+# expect_death [MOUNTPOINT]: from here on the daemon may die; teardown only cleans up, and
+# still reads the log.
+expect_death() {
+    forget_mount "${1:-$M}"
+}
+
+forget_mount() {
+    local at kept=()
+    for at in "${MOUNTS[@]}"; do
+        [[ $at == "$1" ]] || kept+=("$at")
+    done
+    MOUNTS=("${kept[@]}")
+}
+
+scan_log() {
+    if grep -nE '\bBUG\b|Sanitizer|runtime error:|[Aa]ssertion .*failed|dumped core' "$1" >&2; then
+        fail "the daemon's log $1 shows a bug"
+    fi
+}
+
+holders_of() { # DIRECTORY: who has files open below it
+    local link target
+    for link in /proc/[0-9]*/fd/* /proc/[0-9]*/cwd; do
+        target=$(readlink "$link" 2>/dev/null) || continue
+        [[ $target != "$1"* ]] || echo "held: $link -> $target"
+    done
+}
+
+# ---- looking at a mount ----------------------------------------------------------------------
+
+store_path() { # a store's name in $M, or its path
+    case $1 in /*) echo "$1" ;; *) echo "$M/$1" ;; esac
+}
+
+state_is() {
+    [[ $(cat "$(store_path "$1")/state") == "$2" ]]
+}
+
+# assert_state STORE STATE [SECONDS]: locks are released just after close returned, so the
+# state is given a moment (2 s) to become what it must be.
+assert_state() {
+    wait_until "${3:-2}" state_is "$1" "$2" 2>/dev/null ||
+        fail "$1 is $(cat "$(store_path "$1")/state"), expected $2"
+}
+
+device_get() { # a jq filter over the device's JSON
+    jq -r "$1" "$M/device"
+}
+
+# api_test NAME ARGUMENTS...: a program of tests/api.
+api_test() {
+    local name=$1
+    shift
+    run_logged -0 timeout $((60 * SLOW)) "$BUILD/tests/api/test_$name" "$@"
+}
+
+# ---- the end ---------------------------------------------------------------------------------
+
+# After a test that passed, every mount must end cleanly; after one that failed, its logs are
+# shown and everything is thrown away.
+common_teardown() {
+    local at log result=0
+    [[ -n ${T:-} ]] || return 0
+    kill_clients || result=1
+    if [[ -n ${BATS_TEST_COMPLETED:-} && $result -eq 0 ]]; then
+        for at in "${MOUNTS[@]}"; do
+            stop_mount "$at" || result=1
+        done
+    fi
+    kill_strays
+    unmount_below "$T"
+    for log in "${LOG_OF[@]}"; do
+        scan_log "$log" || result=1
+        [[ $result -eq 0 && -n ${BATS_TEST_COMPLETED:-} ]] || show_log "$log"
+    done
+    rm -rf --one-file-system "$T"
+    return "$result"
+}
+
+show_log() {
+    echo "--- the end of $1"
+    tail -n 40 "$1"
+}
+
+# Aborts the connection first: a client that hangs in the mount cannot even be killed before.
+unmount_below() {
+    local at dev
+    while read -r at dev; do
+        { echo 1 >"/sys/fs/fuse/connections/${dev#*:}/abort"; } 2>/dev/null || true
+        umount -l "$at" 2>/dev/null || fusermount3 -uz "$at" 2>/dev/null || true
+    done < <(awk -v dir="$1/" 'index($5, dir) == 1 { print $5, $3 }' /proc/self/mountinfo | tac)
+}
