@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader STORE FILE - puts a file's bytes into a store as one tensor, and publishes it.
- * cc loader.c $(pkg-config --cflags --libs gmsfs) -o loader */
+/*
+ * loader STORE FILE - puts a file's bytes into a store as one tensor, and publishes it
+ *
+ * Ending before the commit publishes nothing.
+ * cc loader.c $(pkg-config --cflags --libs gmsfs) -o loader
+ */
 #include <gmsfs.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +39,8 @@ int main(int argc, char **argv)
     must(gmsfs_connect(store, GMSFS_MODE_RW, 10000), "RW lock");
     must(gmsfs_clear_all_handles(store), "clear");
     must(gmsfs_create_mapping(store, (uint64_t)size_bytes, "weights", &slot, &memory), "allocate");
-    if (fread(memory, 1, (size_t)size_bytes, file) != (size_t)size_bytes) {
-        fprintf(stderr, "loader: cannot read %s\n", argv[2]);
-        return 1; /* without a commit nothing is published */
-    }
+    must(fread(memory, 1, (size_t)size_bytes, file) == (size_t)size_bytes ? 0 : -EIO, argv[2]);
+    fclose(file);
     must(gmsfs_metadata_put(store, &(struct gmsfs_metadata){.key = "tensor",
                                                             .value = argv[2],
                                                             .value_bytes = strlen(argv[2]),
@@ -47,6 +50,5 @@ int main(int argc, char **argv)
     printf("%ld bytes published, generation %llu\n", size_bytes,
            (unsigned long long)gmsfs_generation(store));
     gmsfs_close(store);
-    fclose(file);
     return 0;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader STORE - maps a published layout without a copy, and says where every tensor is.
- * cc reader.c $(pkg-config --cflags --libs gmsfs) -o reader */
+/*
+ * reader STORE - maps a published layout without a copy, and says where every tensor is
+ *
+ * cc reader.c $(pkg-config --cflags --libs gmsfs) -o reader
+ */
 #include <gmsfs.h>
 
 #include <stdio.h>

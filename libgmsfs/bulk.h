@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
-#include "gmsfs.h"
 #include "gfs_msgpack.h"
+#include "gmsfs.h"
 
 /* `slots`: the layout's, ascending; a slot's index there is its rank. -EINVAL: an entry's slot is
  * not among them, and *culprit says whose. */

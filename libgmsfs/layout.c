@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
 #include "gfs_msgpack.h"
+#include "internal.h"
 
 #define LAYOUT_VERSION 1
 #define LAYOUT_TRIES   8 /* reads that a writer may spoil one after the other */

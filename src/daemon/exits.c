@@ -4,9 +4,7 @@
 #include "daemon/process.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 struct exit_watch {
@@ -51,16 +49,14 @@ static void on_ready(struct fs_watch *ready, uint32_t events)
 /* A pidfd of exactly this process. */
 static int open_process(struct core_process process, int *fd)
 {
-    struct process_stat stat;
+    uint64_t start = 0;
+    int opened = -1;
+    int error = process_open(process.pid, &opened);
 
-    if (process.pid == 0 || process.pid > INT_MAX)
-        return -ESRCH;
-    int opened = (int)syscall(SYS_pidfd_open, (pid_t)process.pid, 0);
-    if (opened < 0)
-        return -errno;
-    /* Only what is read behind the open is about the process that is open. */
-    int error = process_read_stat(process.pid, &stat);
-    if (!error && stat.start != process.start)
+    if (error)
+        return error;
+    error = process_read_start(process.pid, opened, &start);
+    if (!error && start != process.start)
         error = -ESRCH;
     if (error) {
         close(opened);

@@ -5,15 +5,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-/* `Tgid:` stands in the first 300 bytes of status, and a name in stat has 64 bytes at most. */
+/* What is wanted of status stands in its first 400 bytes; stat has less than this in all. */
 #define PROCESS_TEXT_BYTES 1024u
-/* Fields of stat, counted as in proc(5). */
-#define STAT_PARENT 4u
-#define STAT_START  22u
+/* A field of stat, counted as in proc(5). */
+#define STAT_START          22u
+#define PROCESS_PIDFS_MAGIC 0x50494446
 
 /* A decimal number with something behind it that ends it. */
 static int parse_number(const char *text, uint64_t *value)
@@ -33,39 +37,55 @@ static int parse_number(const char *text, uint64_t *value)
     return 0;
 }
 
-int process_parse_stat(const char *text, size_t bytes, struct process_stat *stat)
+/* The value behind "\nKEY:\t"; NULL: there is none. A newline in a name is written as \n. */
+static const char *find_field(const char *text, size_t bytes, const char *key)
 {
-    const char *open = memchr(text, '(', bytes);
+    const char *at = memmem(text, bytes, key, strlen(key));
+
+    return at ? at + strlen(key) : NULL;
+}
+
+/* "Name:" has escapes for newline and backslash only. */
+static void parse_name(const char *at, char comm[CORE_COMM_BYTES])
+{
+    size_t bytes = 0;
+
+    memset(comm, 0, CORE_COMM_BYTES);
+    for (; *at != '\n' && *at != '\0' && bytes < CORE_COMM_BYTES - 1; at++) {
+        if (at[0] == '\\' && (at[1] == 'n' || at[1] == '\\'))
+            comm[bytes++] = *++at == 'n' ? '\n' : '\\';
+        else
+            comm[bytes++] = *at;
+    }
+}
+
+int process_parse_status(const char *text, size_t bytes, struct process_status *status)
+{
+    const char *tgid = find_field(text, bytes, "\nTgid:\t");
+    const char *parent = find_field(text, bytes, "\nPPid:\t");
+
+    if (bytes < 6 || memcmp(text, "Name:\t", 6) != 0 || !tgid || !parent ||
+        parse_number(tgid, &status->pid) || parse_number(parent, &status->parent) ||
+        status->pid == 0)
+        return -EINVAL;
+    parse_name(text + 6, status->comm);
+    return 0;
+}
+
+int process_parse_start(const char *text, size_t bytes, uint64_t *start)
+{
     const char *close = memrchr(text, ')', bytes); /* a name may hold any number of them */
 
-    if (!open || !close || close < open || close[1] != ' ')
+    if (!close || close[1] != ' ')
         return -EINVAL;
-    size_t comm_bytes = (size_t)(close - open - 1);
-    if (comm_bytes >= sizeof stat->comm)
-        comm_bytes = sizeof stat->comm - 1;
-    memset(stat->comm, 0, sizeof stat->comm);
-    memcpy(stat->comm, open + 1, comm_bytes);
-
     const char *at = close + 2; /* field 3 */
     for (unsigned field = 3; field < STAT_START; field++) {
-        if (field == STAT_PARENT && parse_number(at, &stat->parent))
-            return -EINVAL;
         at = strchr(at, ' ');
         if (!at)
             return -EINVAL;
         at++;
     }
-    return parse_number(at, &stat->start);
-}
-
-int process_parse_tgid(const char *text, size_t bytes, uint64_t *tgid)
-{
-    static const char KEY[] = "\nTgid:\t"; /* a newline in the name is written as \n */
-    const char *at = memmem(text, bytes, KEY, sizeof KEY - 1);
-
-    if (!at || parse_number(at + sizeof KEY - 1, tgid) || *tgid == 0)
-        return -EINVAL;
-    return 0;
+    return parse_number(at, start);
 }
 
 /* Bytes read, terminated; or a negative errno. */
@@ -86,46 +106,78 @@ static ssize_t read_proc(uint64_t pid, const char *file, char text[PROCESS_TEXT_
     return got;
 }
 
-int process_read_stat(uint64_t pid, struct process_stat *stat)
-{
-    char text[PROCESS_TEXT_BYTES];
-    ssize_t bytes = read_proc(pid, "stat", text);
-
-    if (bytes < 0)
-        return (int)bytes;
-    return process_parse_stat(text, (size_t)bytes, stat);
-}
-
-static int read_tgid(uint32_t tid, uint64_t *tgid)
+static int read_status(uint64_t tid, struct process_status *status)
 {
     char text[PROCESS_TEXT_BYTES];
     ssize_t bytes = read_proc(tid, "status", text);
 
     if (bytes < 0)
         return (int)bytes;
-    return process_parse_tgid(text, (size_t)bytes, tgid);
+    return process_parse_status(text, (size_t)bytes, status);
+}
+
+int process_open(uint64_t pid, int *pidfd)
+{
+    if (pid == 0 || pid > INT_MAX)
+        return -ESRCH;
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (fd < 0)
+        return -errno;
+    *pidfd = fd;
+    return 0;
+}
+
+int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
+{
+    char text[PROCESS_TEXT_BYTES];
+    struct statfs fs;
+    struct stat stat;
+
+    if (fstatfs(pidfd, &fs) == 0 && fs.f_type == PROCESS_PIDFS_MAGIC && fstat(pidfd, &stat) == 0) {
+        *start = stat.st_ino;
+        return 0;
+    }
+    ssize_t bytes = read_proc(pid, "stat", text);
+    return bytes < 0 ? (int)bytes : process_parse_start(text, (size_t)bytes, start);
+}
+
+/* The process `pid`, and who its parent is. */
+static int identify(uint64_t pid, struct core_process *process, struct process_status *status)
+{
+    int fd = -1;
+    int error = process_open(pid, &fd);
+
+    if (error)
+        return error;
+    process->pid = pid;
+    error = process_read_start(pid, fd, &process->start);
+    if (!error)
+        error = read_status(pid, status);
+    close(fd);
+    return error;
 }
 
 void process_resolve(uint32_t tid, struct service_caller *caller)
 {
-    struct process_stat stat;
-    uint64_t pid = 0;
+    struct process_status status;
     size_t count = 0;
 
     caller->process_count = 0;
     memset(caller->comm, 0, sizeof caller->comm);
-    if (tid == 0 || read_tgid(tid, &pid))
+    if (tid == 0 || read_status(tid, &status))
         return;
+    uint64_t pid = status.pid;
+    /* The caller is blocked; its ancestors may die meanwhile, and their numbers pass to others. But
+     * those are younger, and both kinds of `start` grow. */
     while (count < SERVICE_MAX_ANCESTORS && (pid > 1 || (count == 0 && pid == 1))) {
-        if (process_read_stat(pid, &stat))
+        struct core_process *process = &caller->processes[count];
+        if (identify(pid, process, &status))
             break;
-        /* A parent is older than its child; a younger one has got the number of a dead parent. */
-        if (count > 0 && stat.start > caller->processes[count - 1].start)
+        if (count > 0 && process->start > caller->processes[count - 1].start)
             break;
-        if (count == 0)
-            memcpy(caller->comm, stat.comm, sizeof caller->comm);
-        caller->processes[count++] = (struct core_process){.pid = pid, .start = stat.start};
-        pid = stat.parent;
+        if (count++ == 0)
+            memcpy(caller->comm, status.comm, sizeof caller->comm);
+        pid = status.parent;
     }
     caller->process_count = count;
 }

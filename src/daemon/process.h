@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process - who is behind a thread id: /proc as the daemon sees it
+ * process - who is behind a thread id
  *
- * The parsers are pure (and tested as such); the rest reads /proc. A client chooses its own name,
- * so nothing here trusts what stands between the parentheses of `stat`. Loop's thread.
+ * A caller is blocked while it is looked at, and one in the middle of execve(2), which closes its
+ * O_CLOEXEC files, holds its exec_update_lock: newer kernels make /proc/PID/stat (and environ, mem,
+ * ...) wait for that lock, so reading it would hang both (seen on 6.18.44). So only
+ * /proc/TID/status is read, which does not wait, and a process is told from a later one with the
+ * same number by the inode of its pidfd, which is never used again (Linux 6.9). On older kernels it
+ * is the start time in `stat`.
+ *
+ * The parsers are pure (and tested as such). A client chooses its own name, so nothing here trusts
+ * what it looks like. Loop's thread.
  */
 #ifndef GMSFS_DAEMON_PROCESS_H
 #define GMSFS_DAEMON_PROCESS_H
@@ -13,19 +20,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct process_stat {
+struct process_status {
+    uint64_t pid;    /* thread group id */
     uint64_t parent; /* 0: none that is visible */
-    uint64_t start;  /* clock ticks since boot */
     char comm[CORE_COMM_BYTES];
 };
 
-/* /proc/PID/stat. `text` is terminated at text[bytes]. -EINVAL */
-int process_parse_stat(const char *text, size_t bytes, struct process_stat *stat);
-/* "Tgid:" of /proc/TID/status. -EINVAL */
-int process_parse_tgid(const char *text, size_t bytes, uint64_t *tgid);
+/* /proc/TID/status; `text` is terminated at text[bytes]. -EINVAL */
+int process_parse_status(const char *text, size_t bytes, struct process_status *status);
+/* The start time, in clock ticks since boot, in /proc/PID/stat. -EINVAL */
+int process_parse_start(const char *text, size_t bytes, uint64_t *start);
 
+/* What tells this process from others that had or will have its number; `pidfd` is one of it. */
+int process_read_start(uint64_t pid, int pidfd, uint64_t *start);
 /* -ESRCH: no such process */
-int process_read_stat(uint64_t pid, struct process_stat *stat);
+int process_open(uint64_t pid, int *pidfd);
 /* Fills processes (itself, then its ancestors, pid 1 excluded) and comm; process_count 0 if `tid`
  * is 0, gone or not visible. uid and gid stay as they are. */
 void process_resolve(uint32_t tid, struct service_caller *caller);

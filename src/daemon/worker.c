@@ -284,9 +284,11 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     } else {
         if (fd >= 0)
             close(fd);
-        if (message->type == WIRE_DETACHED && worker->fs)
+        if (message->type == WIRE_DETACHED && worker->fs) {
+            fs_set_listener(worker->fs, -1); /* it would hold the mount for good */
             fs_on_detached(worker->fs);
-        else if (message->type == WIRE_END)
+        }
+        if (message->type == WIRE_END)
             end_in_order(worker);
     }
     return error;

@@ -106,7 +106,9 @@ int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size)
         return -ENOMEM;
     }
     shrunk = realloc(output.bytes, output.used);
-    *bytes = shrunk ? shrunk : output.bytes;
+    if (shrunk)
+        output.bytes = shrunk;
+    *bytes = output.bytes;
     *size = output.used;
     return 0;
 }
