@@ -45,8 +45,7 @@ int idvec_insert(struct idvec *vec, void *item)
         vec->items = items;
         vec->room = room;
     }
-    memmove(&vec->items[index + 1], &vec->items[index],
-            (vec->count - index) * sizeof *vec->items);
+    memmove(&vec->items[index + 1], &vec->items[index], (vec->count - index) * sizeof *vec->items);
     vec->items[index] = item;
     vec->count++;
     return 0;

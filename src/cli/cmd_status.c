@@ -65,8 +65,7 @@ static char *status_format_holders(const json_t *store)
 
     if (!to)
         return NULL;
-    json_array_foreach(json_object_get(store, "sessions"), i, session)
-    {
+    json_array_foreach (json_object_get(store, "sessions"), i, session) {
         bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
         fprintf(to, "%s%s%s %" PRIu64 " %s", i ? ", " : "", waits ? "waiting " : "",
                 store_json_text(session, "mode"), store_json_number(session, "pid"),
@@ -100,7 +99,9 @@ static void status_print_stores(const json_t *stores)
     ui_table_begin(&table, "llrrrrl");
     ui_table_add(&table, (const char *[]){"STORE", "STATE", "BYTES", "ALLOCATIONS", "ENTRIES",
                                           "GENERATION", "HOLDERS"});
-    json_array_foreach(stores, i, store) status_add_store(store, &table);
+    json_array_foreach (stores, i, store) {
+        status_add_store(store, &table);
+    }
     if (ui_table_end(&table, stdout, INDENT) != 0)
         cli_out_of_memory();
 }

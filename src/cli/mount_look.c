@@ -240,10 +240,8 @@ static int look_print_holders(const json_t *look, FILE *to)
     size_t i, j;
 
     ui_table_begin(&table, "llllll");
-    json_array_foreach(json_object_get(look, "stores"), i, store)
-    {
-        json_array_foreach(json_object_get(store, "sessions"), j, session)
-        {
+    json_array_foreach (json_object_get(look, "stores"), i, store) {
+        json_array_foreach (json_object_get(store, "sessions"), j, session) {
             char pid[24], uid[24];
             snprintf(pid, sizeof(pid), "pid %llu",
                      (unsigned long long)store_json_number(session, "pid"));

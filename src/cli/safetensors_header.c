@@ -114,8 +114,7 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata,
     if (pairs == NULL)
         return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
     model->pairs = pairs;
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach (metadata, key, value) {
         struct model_pair *pair = &model->pairs[model->pair_count];
 
         if (!json_is_string(value))
@@ -146,8 +145,7 @@ static int parse_shape(struct model_tensor *tensor, const char *path, json_t *sh
     tensor->shape = calloc(tensor->ndim > 0 ? tensor->ndim : 1, sizeof(*tensor->shape));
     if (tensor->shape == NULL)
         return safetensors_fail(error, -ENOMEM, path, tensor->name, "out of memory");
-    json_array_foreach(shape, i, value)
-    {
+    json_array_foreach (shape, i, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0)
             return safetensors_fail(error, -EINVAL, path, tensor->name,
                                     "dimension %zu is not a whole number from 0 up; " WRITE_AGAIN,
@@ -303,8 +301,7 @@ static int add_header(struct model *model, uint32_t file, json_t *header,
     if (tensors == NULL)
         return safetensors_fail(error, -ENOMEM, model->files[file].path, NULL, "out of memory");
     model->tensors = tensors;
-    json_object_foreach(header, name, value)
-    {
+    json_object_foreach (header, name, value) {
         if (strcmp(name, SAFETENSORS_METADATA_KEY) == 0)
             err = add_pairs(model, file, value, error);
         else

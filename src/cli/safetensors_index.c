@@ -65,8 +65,7 @@ static int index_check(const char *path, json_t *root, json_t **map,
     if (json_object_size(*map) == 0)
         return safetensors_fail(error, -EINVAL, path, NULL,
                                 "\"weight_map\" is empty; name the *.safetensors files instead");
-    json_object_foreach(*map, tensor, value)
-    {
+    json_object_foreach (*map, tensor, value) {
         if (!json_is_string(value))
             return safetensors_fail(error, -EINVAL, path, tensor,
                                     "its shard is not a string; fetch the index again");
@@ -90,7 +89,9 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
 
     if (list == NULL)
         return -ENOMEM;
-    json_object_foreach(map, tensor, value) list[used++] = json_string_value(value);
+    json_object_foreach (map, tensor, value) {
+        list[used++] = json_string_value(value);
+    }
     qsort(list, used, sizeof(*list), name_compare);
     for (size_t i = 0; i < used; i++) {
         if (kept == 0 || strcmp(list[kept - 1], list[i]) != 0)
@@ -122,8 +123,7 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
     const char *name;
     json_t *value;
 
-    json_object_foreach(map, name, value)
-    {
+    json_object_foreach (map, name, value) {
         const struct model_tensor *tensor = safetensors_find(model, name);
 
         if (tensor == NULL)

@@ -31,8 +31,7 @@ static int tensor_value_count(const json_t *shape, uint64_t *count)
     json_t *dimension;
     size_t i;
 
-    json_array_foreach(shape, i, dimension)
-    {
+    json_array_foreach (shape, i, dimension) {
         if (!json_is_integer(dimension) || json_integer_value(dimension) < 0)
             return -EINVAL;
         if (__builtin_mul_overflow(product, (uint64_t)json_integer_value(dimension), &product))
@@ -84,8 +83,7 @@ void tensor_value_format_shape(const json_t *shape, char *text, size_t room)
         snprintf(text, room, "scalar");
         return;
     }
-    json_array_foreach(shape, i, dimension)
-    {
+    json_array_foreach (shape, i, dimension) {
         int length = snprintf(text + used, room - used, "%s%" JSON_INTEGER_FORMAT, i ? "x" : "",
                               json_integer_value(dimension));
         if ((size_t)length >= room - used) {

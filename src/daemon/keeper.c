@@ -172,8 +172,10 @@ static void describe_end(int status, char *text, size_t room)
     if (WIFSIGNALED(status))
         snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
                  strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
+    else if (WEXITSTATUS(status) == 0)
+        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
     else
-        snprintf(text, room, "exited with status %d", WEXITSTATUS(status));
+        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
 }
 
 /* The worker is gone although nobody asked it to: nobody who waits on it may hang. */
@@ -184,6 +186,8 @@ static void clean_up(struct keeper *keeper)
 
     describe_end(keeper->worker_status, how, sizeof how);
     keeper->status = 1;
+    if (!keeper->is_serving && WIFEXITED(keeper->worker_status))
+        return; /* it has said why */
     if (!keeper->is_serving) {
         log_error("%s: not mounted: the worker %s", keeper_path(keeper), how);
         return;
