@@ -30,10 +30,9 @@ int size_parse(const char *text, uint64_t *bytes)
     if (*text < '0' || *text > '9')
         return -EINVAL;
     for (; *text >= '0' && *text <= '9'; text++) {
-        value = value * 10 + (uint64_t)(*text - '0');
-        too_large |= value > INT64_MAX / 16; /* far from overflow in the next round */
-        if (too_large)
-            value = 0;
+        uint64_t digit = (uint64_t)(*text - '0');
+        too_large |= value > (INT64_MAX - digit) / 10;
+        value = too_large ? 0 : value * 10 + digit;
     }
     int steps = parse_unit(text);
     if (steps < 0)

@@ -262,7 +262,7 @@ static int run_do(struct run *run)
     if (status == CLI_OK)
         status = run_export(run);
     if (status == CLI_OK)
-        status = run_finish(run, run_command(run->command, run->fd));
+        status = run_finish(run, run_command(run->command));
     if (run->fd >= 0)
         close(run->fd);
     free(run->sessions);

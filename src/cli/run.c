@@ -26,13 +26,10 @@ static void run_get_signals(sigset_t *set)
         sigaddset(set, numbers[i]);
 }
 
-/* The lock is closed here and not by execve(2): the daemon looks at whoever closes, and a process
- * inside execve cannot be looked at. */
-static void run_exec(char **command, int lock_fd, const sigset_t *mask)
+static void run_exec(char **command, const sigset_t *mask)
 {
     int error;
 
-    close(lock_fd);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(command[0], command);
     error = errno;
@@ -66,7 +63,7 @@ static int run_wait_for(pid_t child, const sigset_t *signals)
     }
 }
 
-int run_command(char **command, int lock_fd)
+int run_command(char **command)
 {
     sigset_t signals, before;
     pid_t child;
@@ -78,7 +75,7 @@ int run_command(char **command, int lock_fd)
     sigprocmask(SIG_BLOCK, &signals, &before);
     child = fork();
     if (child == 0)
-        run_exec(command, lock_fd, &before);
+        run_exec(command, &before);
     if (child < 0) {
         cli_error("cannot run '%s': %s", command[0], strerror(errno));
         return CANNOT_RUN;

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts the command without lock_fd and waits for its end; signals are passed on to it meanwhile.
- * Its exit status, 128 + the signal that ended it, 126 or 127 when it could not be started. */
-int run_command(char **command, int lock_fd);
+/* Starts the command and waits for its end; signals are passed on to it meanwhile. Its exit status,
+ * 128 + the signal that ended it, 126 or 127 when it could not be started. */
+int run_command(char **command);
 
 /* Does the text of the file `sessions` list that session as held? Pure. */
 bool run_lists_session(const char *sessions, uint64_t session);

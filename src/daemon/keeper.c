@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
+#include "daemon/refuse.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -62,6 +64,7 @@ static int start_worker(struct keeper *keeper)
         .mountpoint = keeper->setup->mountpoint,
         .allow_other = keeper->setup->allow_other,
         .keeper = getpid(),
+        .ledger = keeper->ledger,
     };
     int error = wire_pair(control);
 
@@ -101,6 +104,10 @@ static int begin(struct keeper *keeper)
     int error = open_signals(keeper);
     if (error)
         return error;
+    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (keeper->ledger == MAP_FAILED)
+        return -errno;
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
@@ -232,6 +239,8 @@ static void end(struct keeper *keeper)
         report_end(keeper);
     else
         clean_up(keeper);
+    if (keeper->is_mounted && keeper->fuse_fd >= 0)
+        refuse_all(keeper->fuse_fd, keeper->ledger);
     /* While it is in the tree, its number cannot be another connection's. */
     if (keeper->is_mounted && !keeper->is_detached)
         attach_abort(&keeper->mount);

@@ -9,6 +9,7 @@
 #include "daemon/holdings.h"
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
+#include "fs/fs.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,8 +24,9 @@ struct keeper {
     int fuse_fd, listen_fd;
     struct mountinfo mount;
     struct holdings holdings;
-    bool is_mounted; /* it was, once */
-    bool is_serving; /* it answered, once */
+    struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */
+    bool is_mounted;          /* it was, once */
+    bool is_serving;          /* it answered, once */
     bool is_detached;
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;

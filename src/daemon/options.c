@@ -300,8 +300,8 @@ static int parse_option(struct parser *parser, const struct option *option)
 /* One element of a list; `text` is not terminated. */
 static int parse_element(struct parser *parser, const char *text, size_t bytes)
 {
-    struct option option = {.has_value = false};
     const char *equals = memchr(text, '=', bytes);
+    struct option option = {.has_value = equals != NULL};
     size_t name_bytes = equals ? (size_t)(equals - text) : bytes;
     size_t value_bytes = equals ? bytes - name_bytes - 1 : 0;
     bool too_long = name_bytes >= sizeof option.name || value_bytes >= sizeof option.value;
@@ -317,7 +317,6 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
     if (too_long)
         return refuse(parser, &option, "is too long");
     if (equals) {
-        option.has_value = true;
         memcpy(option.value, equals + 1, value_bytes);
         if (value_bytes == 0)
             return refuse(parser, &option, "a value is missing");
@@ -394,7 +393,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *e
     bool flags_over = false;
 
     *options = (struct daemon_options){
-        .vmm.backend = "host",
+        .vmm.backend = "cuda",
         .alloc_timeout_ms = OPTIONS_ALLOC_TIMEOUT_S * 1000ull,
         .patience_ms = OPTIONS_PATIENCE_S * 1000ull,
         .spool_max_bytes = OPTIONS_SPOOL_MAX_BYTES,

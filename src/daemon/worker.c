@@ -239,6 +239,7 @@ static void on_exit_of(void *context, uint64_t session)
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
+        .ledger = worker->setup->ledger,
         .fuse_fd = fuse_fd,
         .mountpoint = worker->setup->mountpoint,
         .allow_other = worker->setup->allow_other,

@@ -9,13 +9,15 @@
 #define GMSFS_DAEMON_WORKER_H
 
 #include "daemon/options.h"
+#include "fs/fs.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 struct worker_setup {
     const struct daemon_options *options;
-    const char *mountpoint; /* absolute */
+    const char *mountpoint;
+    struct fs_ledger *ledger; /* shared with the keeper */ /* absolute */
     bool allow_other;
     int control_fd, keep_fd; /* become the worker's */
     pid_t keeper;

@@ -41,9 +41,22 @@ struct fs_host {
     void (*session_ready)(void *context);
 };
 
+/*
+ * The requests that are not answered yet, by the kernel's numbers, in memory that the keeper
+ * shares: when the worker is killed, the keeper answers them ENOTCONN, for the kernel alone would
+ * say ECONNABORTED. Slot 0 is the request being served. One that finds no slot is only less well
+ * answered. 0: free.
+ */
+#define FS_LEDGER_SLOTS 16384u
+
+struct fs_ledger {
+    _Atomic uint64_t unique[FS_LEDGER_SLOTS];
+};
+
 struct fs_options {
-    int fuse_fd;            /* mounted already; becomes the session's */
-    const char *mountpoint; /* for messages */
+    struct fs_ledger *ledger; /* NULL: none is kept */
+    int fuse_fd;              /* mounted already; becomes the session's */
+    const char *mountpoint;   /* for messages */
     bool allow_other;
     bool debug;          /* libfuse's debug output */
     uint32_t owner_uid;  /* the daemon's: may ask for an unmount, besides root */

@@ -68,6 +68,7 @@ struct fs {
     uint64_t next_dir;
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
+    uint32_t ledger_next, ledger_used;
     uint64_t text_bytes, gathered_bytes;
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms; /* of the last tick */
@@ -97,6 +98,7 @@ void fs_handles_free(struct fs *fs);
  * the request still there, and frees it. `reply` answers in any case. */
 struct fs_request {
     struct service_request service; /* first */
+    uint32_t ledger_slot;           /* 0: none */
     struct fs *fs;
     fuse_req_t req; /* NULL: nobody is there to be answered */
     void (*reply)(struct fs_request *request, int error, const struct service_answer *answer);
@@ -124,6 +126,8 @@ static inline struct fs *fs_of(fuse_req_t req)
 }
 
 /* NULL: no memory, and the request was answered so. */
+/* The kernel's number of the request that is served now; 0: none. */
+void fs_ledger_serve(struct fs *fs, uint64_t unique);
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
 /* For a call of the service that nobody waits for. NULL: no memory */
 struct fs_request *fs_request_new_unheard(struct fs *fs);

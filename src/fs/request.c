@@ -17,9 +17,44 @@
 /* A write of less is copied: a buffer of a megabyte is not worth keeping for it. */
 #define STEAL_FROM_BYTES (64u << 10)
 
+/* ---- the ledger -------------------------------------------------------------------------------
+ */
+
+void fs_ledger_serve(struct fs *fs, uint64_t unique)
+{
+    if (fs->options.ledger)
+        fs->options.ledger->unique[0] = unique;
+}
+
+static void enter_ledger(struct fs *fs, struct fs_request *request)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    if (!ledger || fs->ledger_used == FS_LEDGER_SLOTS - 1)
+        return;
+    do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
+        fs->ledger_next = fs->ledger_next % (FS_LEDGER_SLOTS - 1) + 1;
+    } while (ledger->unique[fs->ledger_next]);
+    ledger->unique[fs->ledger_next] = ledger->unique[0];
+    request->ledger_slot = fs->ledger_next;
+    fs->ledger_used++;
+}
+
+static void leave_ledger(struct fs *fs, const struct fs_request *request)
+{
+    if (!request->ledger_slot)
+        return;
+    fs->options.ledger->unique[request->ledger_slot] = 0;
+    fs->ledger_used--;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------
+ */
+
 static void free_request(struct fs_request *request)
 {
     struct fs *fs = request->fs;
+    if (fs)
+        leave_ledger(fs, request);
     if (request->link) {
         *request->link = request->next;
         if (request->next)
@@ -66,6 +101,8 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
     if (fs->requests)
         fs->requests->link = &request->next;
     fs->requests = request;
+    if (req)
+        enter_ledger(fs, request);
     return request;
 }
 

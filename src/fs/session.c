@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_log.h>
+#include <linux/fuse.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,10 @@ static void on_readable(struct fs_watch *watch, uint32_t events)
             end_session(fs, size == -ENODEV ? 0 : size);
             return;
         }
+        if ((size_t)size >= sizeof(struct fuse_in_header))
+            fs_ledger_serve(fs, ((const struct fuse_in_header *)fs->buffer.mem)->unique);
         fuse_session_process_buf(fs->session, &fs->buffer);
+        fs_ledger_serve(fs, 0);
         if (fs->initialized && !fs->ready) {
             fs->ready = true;
             fs->host.session_ready(fs->host.context);

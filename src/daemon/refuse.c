@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/refuse.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The kernel hands out requests only into room for the largest: a write of 1 MiB and its headers.
+ */
+#define REQUEST_BYTES ((1u << 20) + 4096u)
+#define MOST_REQUESTS 65536u /* a flood must not keep the keeper from aborting */
+
+/* One that was answered or given up meanwhile is ENOENT to the kernel: nothing to do about it. */
+static void refuse(int fuse_fd, uint64_t unique)
+{
+    struct fuse_out_header answer = {.len = sizeof answer, .error = -ENOTCONN, .unique = unique};
+
+    while (write(fuse_fd, &answer, sizeof answer) < 0 && errno == EINTR)
+        continue;
+}
+
+static bool expects_answer(const struct fuse_in_header *request)
+{
+    return request->opcode != FUSE_FORGET && request->opcode != FUSE_BATCH_FORGET &&
+           request->opcode != FUSE_INTERRUPT;
+}
+
+/* What the worker had not read. */
+static void refuse_unread(int fuse_fd)
+{
+    uint8_t *buffer = malloc(REQUEST_BYTES);
+
+    for (unsigned i = 0; buffer && i < MOST_REQUESTS; i++) {
+        ssize_t bytes = read(fuse_fd, buffer, REQUEST_BYTES);
+        const struct fuse_in_header *request = (const struct fuse_in_header *)(void *)buffer;
+        if (bytes < 0 && (errno == EINTR || errno == ENOENT))
+            continue; /* ENOENT: it was interrupted while it was being read */
+        if (bytes < (ssize_t)sizeof *request)
+            break;
+        if (expects_answer(request))
+            refuse(fuse_fd, request->unique);
+    }
+    free(buffer);
+}
+
+void refuse_all(int fuse_fd, const struct fs_ledger *ledger)
+{
+    for (unsigned i = 0; ledger && i < FS_LEDGER_SLOTS; i++) {
+        uint64_t unique = ledger->unique[i];
+        if (unique)
+            refuse(fuse_fd, unique);
+    }
+    refuse_unread(fuse_fd);
+}
