@@ -81,7 +81,11 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
         return -EPERM;
     }
     *fuse_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 3);
-    error = *fuse_fd < 0 ? -errno : mountinfo_find_path(mountpoint, mount);
+    /* The keeper reads it too, behind a worker that died, and must not wait there. */
+    if (*fuse_fd < 0 || fcntl(*fuse_fd, F_SETFL, O_NONBLOCK) != 0)
+        error = -errno;
+    else
+        error = mountinfo_find_path(mountpoint, mount);
     if (!error && strcmp(mount->type, MOUNTINFO_TYPE) != 0)
         error = -EBUSY;
     fuse_session_destroy(session); /* closes its descriptor and leaves the mount */

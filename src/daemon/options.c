@@ -216,7 +216,7 @@ static int parse_backend(struct parser *parser, const struct option *option)
     const char *backend = find_backend(option->value);
 
     if (!backend)
-        return refuse(parser, option, "expected host");
+        return refuse(parser, option, "expected host or cuda");
     parser->options->vmm.backend = backend;
     parser->has_backend = true;
     return 0;

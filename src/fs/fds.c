@@ -351,11 +351,16 @@ int fs_set_listener(struct fs *fs, int listen_fd)
         close(fs->listener.fd);
     }
     fs->listener = (struct fs_watch){.fd = listen_fd, .ready = on_connect};
+    /* Its node goes with it: otherwise it could not be bound again after a refused unmount. */
+    fs->top.has_socket = listen_fd >= 0;
     if (listen_fd < 0)
         return 0;
     int error = fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
-    if (error)
+    if (error) {
         fs->listener.fd = -1;
+        fs->top.has_socket = false;
+        close(listen_fd);
+    }
     return error;
 }
 
