@@ -16,8 +16,8 @@
 
 struct worker_setup {
     const struct daemon_options *options;
-    const char *mountpoint;
-    struct fs_ledger *ledger; /* shared with the keeper */ /* absolute */
+    const char *mountpoint;   /* absolute */
+    struct fs_ledger *ledger; /* shared with the keeper */
     bool allow_other;
     int control_fd, keep_fd; /* become the worker's */
     pid_t keeper;

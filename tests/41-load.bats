@@ -1,0 +1,258 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs load and gmsfs verify, with real files.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+cli() { # [-STATUS] ARGUMENT...
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
+make_model() { # SIZE [SHARDS [SEED]]: sets MODEL
+    requires python3 || return 1
+    MODEL=$("$ROOT/scripts/make-model" --out "$T/model-$1-${2:-2}-${3:-0}" --size "$1" \
+        --shards "${2:-2}" --seed "${3:-0}" | tail -n 1)
+    [[ -e $MODEL ]]
+}
+
+# write_file PATH HEADER DATA_BYTES: a safetensors file of zeros, valid or not.
+write_file() {
+    python3 - "$@" <<'EOF'
+import struct, sys
+path, header, size = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])
+open(path, "wb").write(struct.pack("<Q", len(header)) + header + bytes(size))
+EOF
+}
+
+nothing_committed() { # STORE
+    assert_state "$1" EMPTY
+    assert_eq "$(cat "$(store_path "$1")/layout_hash")" '' hash
+}
+
+@test "a sharded model is loaded, listed and verified" {
+    requires jq xxhsum
+    start_mount size=64M
+    make_model 8M 3
+    cli load "$M/weights" "$MODEL"
+    assert_match "$output" 'committed .* [0-9]+ tensors in 1 allocations, generation 1'
+    assert_match "$output" '[0-9]+ bytes \([0-9.]+ MiB\) in [0-9.]+ s, [0-9.]+ GB/s'
+    assert_state weights COMMITTED
+    run_logged -0 xxhsum -q -H2 "$M/weights/layout"
+    assert_eq "${output%% *}" "$(cat "$M/weights/layout_hash")" hash
+    cli verify "$M/weights" "$MODEL"
+    assert_match "$output" '^verified'
+
+    cli ls --json "$M/weights"
+    assert_eq "$(jq '[.tensors[] | select(.allocation and .offset % 512 != 0)] | length' <<<"$output")" 0
+    assert_eq "$(jq -c '.tensors[] | select(.tensor == "model.norm.weight") | .value | keys' <<<"$output")" \
+        '["dtype","shape","stride","tensor_type"]'
+    assert_eq "$(jq -r '.tensors[] | select(.tensor == "__metadata__") | .allocation' <<<"$output")" null
+    assert_eq "$(jq -r '.tensors[] | select(.tensor == "__metadata__") | .value | type' <<<"$output")" object
+}
+
+@test "the same model twice gives the same hash, whatever the threads; other chunks another" {
+    start_mount size=64M
+    make_model 8M
+    local first
+    cli load --threads 1 -q "$M/weights" "$MODEL"
+    assert_eq "$output" '' output
+    first=$(cat "$M/weights/layout_hash")
+    mkdir "$M/other"
+    cli load --threads 7 "$M/other" "$MODEL"
+    assert_eq "$(cat "$M/other/layout_hash")" "$first" hash
+    cli load --chunk 2M "$M/other" "$MODEL"
+    [[ $(cat "$M/other/layout_hash") != "$first" ]]
+    (($(find "$M/other/allocations" -type f | wc -l) > 2)) || fail "it made no chunks"
+    cli verify --threads 3 "$M/other" "$MODEL"
+}
+
+@test "loading replaces what was there, and keeps it when loading fails" {
+    start_mount size=64M
+    make_model 4M
+    cli load "$M/weights" "$MODEL"
+    local first=$MODEL hash
+    hash=$(cat "$M/weights/layout_hash")
+    make_model 4M 2 1
+    cli load "$M/weights" "$MODEL"
+    assert_eq "$(cat "$M/weights/layout_hash")" "$hash" hash # structure is the same
+    cli verify "$M/weights" "$MODEL"
+    cli -1 verify "$M/weights" "$first"
+    assert_match "$output" "tensor '[^']*' of .*: byte [0-9]+ of [0-9]+ is the first that differs"
+
+    write_file "$T/bad.safetensors" '{"t":{"dtype":"F32","shape":[4],"data_offsets":[0,12]}}' 12
+    cli -1 load "$M/weights" "$T/bad.safetensors"
+    assert_match "$output" "bad.safetensors: tensor 't'"
+    assert_state weights COMMITTED
+    cli verify "$M/weights" "$MODEL"
+}
+
+@test "bad files are refused before the lock is taken, with file and tensor named" {
+    start_mount
+    local f=$T/x.safetensors
+    exec 5<>"$M/weights/lock" # so that taking the lock would be noticed
+    printf 'short' >"$f"
+    cli -1 load "$M/weights" "$f"
+    assert_match "$output" "^gmsfs load: $f: "
+    write_file "$f" '{"t":{"dtype":"NO","shape":[4],"data_offsets":[0,16]}}' 16
+    cli -1 load "$M/weights" "$f"
+    assert_match "$output" "$f: tensor 't'"
+    write_file "$f" '{"t":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}' 15
+    cli -1 load "$M/weights" "$f"
+    write_file "$f" "{\"$(head -c 300 /dev/zero | tr '\0' n)\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}" 16
+    cli -1 load "$M/weights" "$f"
+    assert_match "$output" 'takes names of 1 to 255 bytes'
+    cli -1 load "$M/weights" "$T/nothing.safetensors"
+    assert_match "$output" 'nothing.safetensors'
+    exec 5>&-
+    nothing_committed weights
+}
+
+@test "tensors of every kind and shape go in and come out" {
+    requires jq
+    start_mount
+    local f=$T/x.safetensors
+    write_file "$f" '{"__metadata__":{"format":"pt"},
+        "scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},
+        "none":{"dtype":"I8","shape":[0,4],"data_offsets":[8,8]},
+        "f8":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},
+        "f4":{"dtype":"F4","shape":[2,4],"data_offsets":[11,15]},
+        "a/b%.c":{"dtype":"BOOL","shape":[1],"data_offsets":[15,16]},
+        ".dot":{"dtype":"BF16","shape":[1,1],"data_offsets":[16,18]}}' 18
+    cli load "$M/weights" "$f"
+    cli verify "$M/weights" "$f"
+    cli ls --json "$M/weights"
+    assert_eq "$(jq -c '[.tensors[] | select(.allocation) | [.tensor, .bytes]]' <<<"$output")" \
+        '[[".dot",2],["a/b%.c",1],["f4",4],["f8",3],["none",0],["scalar",8]]'
+    assert_eq "$("$GMSFS" metadata get "$M/weights" __metadata__)" '{"format":"pt"}'
+}
+
+@test "a model beyond the device is refused with the numbers" {
+    start_mount size=8M
+    make_model 12M
+    cli -1 load "$M/weights" "$MODEL"
+    assert_match "$output" 'does not fit: [0-9.]+ MiB needed, 8.0 MiB free of 8.0 MiB'
+    nothing_committed weights
+
+    # One that another store leaves no room for.
+    stop_mount
+    start_mount size=16M,alloc_timeout=0
+    mkdir "$M/other"
+    cli load "$M/other" "$MODEL"
+    cli -1 load "$M/weights" "$MODEL"
+    assert_match "$output" 'does not fit: [0-9.]+ MiB needed, [0-9.]+ MiB free of 16.0 MiB'
+    assert_match "$output" 'nothing was committed'
+    nothing_committed weights
+    assert_state other COMMITTED
+}
+
+@test "load waits for the lock, and gives up after its timeout" {
+    start_mount
+    make_model 1M
+    spawn bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"
+    assert_state weights RW
+    cli -3 load --timeout 0 "$M/weights" "$MODEL"
+    cli -3 load --timeout 0.3 "$M/weights" "$MODEL"
+    assert_match "$output" 'waiting for the RW lock'
+    assert_match "$output" 'not free in the time given'
+    local holder=$SPAWNED
+    spawn "$GMSFS" load "$M/weights" "$MODEL"
+    wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
+    kill -KILL "$holder"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 status
+    assert_state weights COMMITTED
+}
+
+@test "a signal while waiting for the lock ends load at once, and is said" {
+    start_mount
+    make_model 1M
+    spawn bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"
+    assert_state weights RW
+    # bash ignores SIGINT in background processes, so TERM stands for both.
+    spawn "$GMSFS" load "$M/weights" "$MODEL"
+    wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 143 status
+    assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+}
+
+@test "a signal in the midst of loading commits nothing" {
+    requires mkfifo
+    start_mount size=64M
+    make_model 32M 1
+    cli load "$M/weights" "$MODEL"
+    local tries signalled=0
+    for tries in 1 2 3 4 5 6 7 8; do
+        spawn "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
+        wait_until 5 state_is weights RW || true
+        kill -TERM "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED"
+        if [[ $status -eq 143 ]]; then
+            signalled=1
+            assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+            break
+        fi
+        assert_eq "$status" 0 "status of try $tries"
+    done
+    [[ $signalled -eq 1 ]] || skip "every load was faster than the signal"
+    wait_until 5 eval 'state_is weights EMPTY || state_is weights COMMITTED'
+}
+
+@test "kill -9 in the midst of loading leaves nothing half-written" {
+    start_mount size=64M
+    make_model 32M 1
+    local i
+    for i in 1 2 3 4 5; do
+        spawn "$GMSFS" load "$M/weights" "$MODEL"
+        sleep "0.0$i"
+        kill -KILL "$SPAWNED" 2>/dev/null || true
+        wait_until 5 eval '! state_is weights RW'
+        state_is weights EMPTY || cli verify -q "$M/weights" "$MODEL"
+    done
+    cli load "$M/weights" "$MODEL"
+    cli verify "$M/weights" "$MODEL"
+}
+
+@test "verify finds a wrong byte, a missing tensor and another shape" {
+    start_mount
+    local f=$T/x.safetensors
+    write_file "$f" '{"a":{"dtype":"U8","shape":[1000],"data_offsets":[0,1000]},
+        "b":{"dtype":"U8","shape":[1000],"data_offsets":[1000,2000]}}' 2000
+    cli -1 verify "$M/weights" "$f"
+    assert_match "$output" 'EMPTY'
+    cli load "$M/weights" "$f"
+    printf X | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") - 1000 + 123)) conv=notrunc status=none
+    cli -1 verify "$M/weights" "$f"
+    assert_match "$output" "tensor 'b' of $f: byte 123 of 1000 is the first that differs"
+    assert_match "$output" '1 differences'
+    write_file "$f" '{"a":{"dtype":"U8","shape":[10,100],"data_offsets":[0,1000]},
+        "c":{"dtype":"U8","shape":[1000],"data_offsets":[1000,2000]}}' 2000
+    cli -1 verify "$M/weights" "$f"
+    assert_match "$output" "tensor 'a' of $f: the store has another dtype or shape"
+    assert_match "$output" "tensor 'c' of $f: not in the store"
+    assert_match "$output" '2 differences'
+    write_file "$f" '{"a":{"dtype":"U8","shape":[1000],"data_offsets":[0,1000]}}' 1000
+    cli verify "$M/weights" "$f"
+    assert_match "$output" '1 more tensors'
+    assert_state weights COMMITTED
+}
+
+@test "load shows a bar on a terminal and plain lines elsewhere" {
+    requires script
+    start_mount size=64M
+    make_model 16M 1
+    run_logged -0 script -qec "stty cols 100; '$GMSFS' load '$M/weights' '$MODEL'" /dev/null
+    assert_match "$output" 'copying  \[#+-*\] +[0-9]+%'
+    cli load "$M/weights" "$MODEL"
+    [[ $output != *$'\r'* && $output != *$'\e'* ]] || fail "control characters in a log"
+}
