@@ -110,7 +110,8 @@ can_mount_fuse() {
     ((0x$caps >> sys_admin_bit & 1)) || type -P fusermount3 >/dev/null
 }
 
-TEST_UID=${GMSFS_TEST_UID:-12321}
+# A uid with a name: fusermount3 refuses others.
+TEST_UID=${GMSFS_TEST_UID:-$(id -u nobody)}
 
 AS_USER=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all)
 
