@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients in other namespaces: containers.
+#
+# shellcheck disable=SC2016 # bodies of shells
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+SHARER=$BUILD/tests/tools/sharer
+
+# contained COMMAND...: without privilege, in a mount, pid and network namespace of its own, where
+# the mount is to be seen at $T/inside.
+contained() {
+    mkdir -p "$T/inside"
+    unshare --mount --pid --net --fork --mount-proc bash -c '
+        mount --bind "$1" "$2" && shift 2 && exec "$@"' _ "$M" "$T/inside" "${AS_USER[@]}" "$@"
+}
+
+container_mount() {
+    requires fuse root mountns pidns netns
+    start_mount granularity=64K
+    cp "$SHARER" "$T/sharer"
+    cp "$GMSCTL" "$T/gmsctl"
+    chmod 755 "$T/sharer" "$T/gmsctl"
+}
+
+@test "in other mount, pid and network namespaces: look, read, lock, attach" {
+    container_mount
+    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 300 1000
+    run_logged -0 contained cat "$T/inside/weights/state"
+    assert_eq "$output" COMMITTED
+    run_logged -0 contained cmp "$T/inside/weights/layout" "$T/inside/weights/layout"
+    run_logged -0 contained dd if="$T/inside/weights/allocations/a000000" bs=1000 of=/dev/null \
+        status=none
+    run_logged -0 contained bash -c 'exec 5<"$1/lock"; cat "$1/state"; head -c 2 <&5' _ \
+        "$T/inside/weights"
+    assert_eq "${lines[0]}" RO
+    assert_eq "${lines[1]}" RO
+    run_logged -0 contained timeout 20 "$T/sharer" attach "$T/inside/weights" 300
+    assert_eq "$output" 300
+    assert_state weights COMMITTED
+}
+
+@test "a contained writer, by path and by the library" {
+    container_mount
+    run_logged '!' contained timeout 20 "$T/sharer" load "$T/inside/weights" 1 1
+    assert_match "$output" 'Permission denied'
+    chown "$TEST_UID" "$M/weights"
+    run_logged -0 contained timeout 20 "$T/sharer" load "$T/inside/weights" 20 1000
+    assert_state weights COMMITTED
+    # Children of a member join it, also as pid 3 of a namespace.
+    run_logged -0 contained bash -c '
+        cd "$1" && exec 5<>lock && truncate -s 1000 allocations/b && echo value >metadata/k &&
+        (echo 1 >commit)' _ "$T/inside/weights"
+    assert_state weights COMMITTED
+    assert_eq "$(cat "$M/weights/metadata/k")" value
+    assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 21
+}
+
+@test "a contained holder that is killed leaves nothing behind" {
+    container_mount
+    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 3 1000
+    spawn contained "$T/gmsctl" open "$T/inside/weights/ctl" r acquire ro 0 say held pause
+    holder=$SPAWNED
+    wait_until 5 said "$holder" held
+    assert_state weights RO
+    spawn contained "$T/gmsctl" open "$T/inside/weights/lock" r say held pause
+    wait_until 5 sessions_are weights RO 2
+    spawn contained "$T/gmsctl" open "$T/inside/weights/lock" r say held pause
+    wait_until 5 sessions_are weights RO 3
+    kill_clients
+    assert_state weights COMMITTED
+    assert_eq "$(wc -c <"$M/weights/sessions")" 0 sessions
+}
+
+# The daemon in a pid namespace of its own, with a mount that the outside sees: to it, the
+# processes out here have no pid.
+hidden_mount() {
+    requires fuse root mountns pidns
+    mkdir "$T/shared"
+    mount --bind "$T/shared" "$T/shared"
+    mount --make-private "$T/shared"
+    mount --make-shared "$T/shared"
+    MOUNT_VIA=(unshare --mount --pid --fork --kill-child --propagation unchanged bash -c
+        'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
+    mkdir "$T/shared/m"
+    start_mount_via granularity=64K "$T/shared/m"
+}
+
+# The words before the command are for the daemon alone.
+start_mount_via() {
+    mount_answers() { [[ -n $(timeout 5 cat "$1/device") ]]; }
+    start_mount "$@"
+}
+
+@test "whose pid the daemon cannot see joins by token" {
+    hidden_mount
+    mkfifo "$T/in"
+    spawn bash -c 'exec "$1" hold "$2" rw <"$3"' _ "$SHARER" "$M/weights" "$T/in"
+    holder=$SPAWNED
+    exec 6>"$T/in"
+    wait_until 5 test -s "$T/spawn-$holder"
+    token=$(head -n 1 "$T/spawn-$holder")
+    assert_match "$(cat "$M/weights/sessions")" '^[0-9]+ RW held 0 '
+
+    # By path nobody is known: neither this shell nor another joins.
+    run_logged '!' dd if=/dev/zero of="$M/weights/allocations/a" bs=1 count=1 status=none
+    run_logged -0 timeout 20 "$SHARER" join "$M/weights" "$token" 1000
+    echo add >&6
+    wait_until 5 said "$holder" 'done'
+    echo commit >&6
+    wait_until 5 state_is weights COMMITTED
+    exec 6>&-
+    wait_exit "$holder"
+    assert_eq "$status" 0 "$(output_of "$holder")"
+    assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 2
+
+    run_logged -0 timeout 20 "$SHARER" attach "$M/weights" 2
+    assert_state weights COMMITTED
+}
+
+@test "whose pid the daemon cannot see holds the lock by its file alone" {
+    hidden_mount
+    run_logged -0 timeout 20 "$SHARER" load "$M/weights" 2 1000
+    exec 5<>"$M/weights/lock"
+    assert_state weights RW
+    run_logged '!' touch "$M/weights/allocations/b"
+    run_logged '!' dd if="$M/weights/lock" iflag=nonblock count=0 status=none
+    run_logged '!' timeout 20 "$SHARER" join "$M/weights" 00000000000000000000000000000000
+    exec 5>&-
+    assert_state weights COMMITTED
+    # Two that cannot be told apart are still two.
+    hold open "$M/weights/lock" r
+    first=$HOLDER
+    hold open "$M/weights/lock" r
+    wait_until 5 sessions_are weights RO 2
+    let_go "$first" "$HOLDER"
+    assert_state weights COMMITTED
+}
+
+teardown() {
+    common_teardown || return
+    ! grep -q " $T/shared " /proc/self/mountinfo || umount "$T/shared"
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# `auto` decides at the grant: whoever comes first loads, everybody else reads what it committed.
+
+load helpers
+
+nobody_holds_or_waits() {
+    [[ -z $(cat "$M/weights/sessions") ]]
+}
+
+race() { # MODE N
+    start_mount
+    run_logged -0 timeout $((70 * SLOW)) "$BUILD/tests/tools/auto_racer" "$1" "$M/weights" "$2"
+    wait_until 5 nobody_holds_or_waits
+}
+
+@test "20 processes race on an empty store: one loads, 19 read" {
+    race plain 20
+    assert_state weights COMMITTED
+    assert_eq "$(jq .generation "$M/weights/info")" 1 generation
+}
+
+@test "the first writer aborts: one other loads, 18 read" {
+    race abort 20
+    assert_state weights COMMITTED
+    assert_eq "$(jq .generation "$M/weights/info")" 1 generation
+}
+
+@test "the first writer is killed: one other loads, 18 read" {
+    race kill 20
+    assert_state weights COMMITTED
+    assert_eq "$(jq .generation "$M/weights/info")" 1 generation
+}
+
+@test "under a storm of signals too: one loads, 19 read" {
+    race storm 20
+    assert_state weights COMMITTED
+    assert_eq "$(jq .generation "$M/weights/info")" 1 generation
+}
+
+@test "under a storm of signals everybody keeps the place in the queue" {
+    race order 20
+    assert_state weights EMPTY
+}

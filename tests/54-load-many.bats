@@ -1,0 +1,21 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Byte transfers and waiters never delay the control path.
+
+load helpers
+
+nobody_holds_or_waits() {
+    [[ -z $(cat "$M/weights/sessions") ]]
+}
+
+@test "state and locks are as quick with 100 waiters and 12 transfers that stand still" {
+    export GMSFS_GATE=$T/gate
+    start_mount
+    run_logged -0 timeout 20 "$BUILD/tests/tools/sharer" load "$M/weights" 1 1000000
+    mkdir "$M/quiet"
+    run_logged -0 timeout $((60 * SLOW)) "$BUILD/tests/tools/load_many" "$M" "$M/weights" \
+        "$M/quiet" "$GMSFS_GATE"
+    assert_state weights COMMITTED
+    wait_until 5 nobody_holds_or_waits
+}

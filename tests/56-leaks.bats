@@ -1,0 +1,116 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Nothing is left of what has ended: descriptors, mappings, memory.
+#
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+
+SHARER=$BUILD/tests/tools/sharer
+
+sharer() {
+    run_logged -0 timeout $((60 * SLOW)) "$SHARER" "$@"
+}
+
+fds_of() { # PID
+    find "/proc/$1/fd" -mindepth 1 | wc -l
+}
+
+fds_are() { # PID COUNT
+    [[ $(fds_of "$1") -le $2 ]]
+}
+
+memory_of() { # PID: what it has open or mapped
+    find "/proc/$1/fd" -lname '*memfd:*' | wc -l
+    grep -c memfd: "/proc/$1/maps" || true
+}
+
+used_is() { # BYTES
+    [[ $(device_get .used_bytes) -eq $1 ]]
+}
+
+@test "1000 cycles of attaching leave nothing in client, worker and keeper" {
+    start_mount granularity=64K
+    worker=$(worker_of "$KEEPER")
+    sharer load "$M/weights" 20 1000
+    sharer cycle "$M/weights" 20
+    keeper_fds=$(fds_of "$KEEPER")
+    worker_fds=$(fds_of "$worker")
+    sharer cycle "$M/weights" 1000
+    wait_until 5 fds_are "$KEEPER" "$keeper_fds"
+    wait_until 5 fds_are "$worker" "$worker_fds"
+    assert_state weights COMMITTED
+}
+
+@test "200 loads leave nothing but the last one" {
+    start_mount granularity=64K,size=16M
+    worker=$(worker_of "$KEEPER")
+    keeper_fds='' worker_fds=''
+    for ((i = 0; i < 200; i++)); do
+        timeout 20 "$SHARER" load "$M/weights" 1 1000
+        (
+            exec 5<>"$M/weights/lock"
+            rm "$M/weights/allocations/"*
+            echo 1 >"$M/weights/commit"
+        )
+        if ((i == 5)); then
+            wait_until 5 used_is 0
+            keeper_fds=$(fds_of "$KEEPER")
+            worker_fds=$(fds_of "$worker")
+        fi
+    done
+    wait_until 5 used_is 0
+    wait_until 5 fds_are "$KEEPER" "$keeper_fds"
+    wait_until 5 fds_are "$worker" "$worker_fds"
+    assert_eq "$(jq .generation "$M/weights/info")" 400 generation
+}
+
+@test "3000 allocations under a limit of 1024 descriptors" {
+    start_mount granularity=64K
+    (
+        ulimit -n 1024
+        sharer load "$M/weights" 3000 1000
+        sharer attach "$M/weights" 3000
+        assert_eq "$output" 3000
+        # Barely any room: batches become small, and it works.
+        ulimit -n 24
+        sharer attach "$M/weights" 3000
+    )
+    assert_eq "$(device_get .used_bytes)" $((3000 * 65536)) 'used bytes'
+    assert_state weights COMMITTED
+}
+
+@test "a sleeper holds no mapping and no descriptor, and wakes up to the same bytes" {
+    start_mount granularity=64K
+    sharer load "$M/weights" 50 100000
+    mkfifo "$T/in"
+    spawn bash -c 'exec "$1" sleep "$2" <"$3"' _ "$SHARER" "$M/weights" "$T/in"
+    sleeper=$SPAWNED
+    exec 6>"$T/in"
+    wait_until 10 grep -qx asleep "$T/spawn-$sleeper"
+    assert_eq "$(memory_of "$sleeper" | xargs)" '0 0' 'descriptors and mappings of memory'
+    assert_state weights COMMITTED
+    echo wake >&6
+    wait_exit "$sleeper"
+    assert_eq "$status" 0 "$(output_of "$sleeper")"
+    assert_match "$(output_of "$sleeper")" awake
+    exec 6>&-
+}
+
+@test "memory of a store is given back although a sleeper has mapped it once" {
+    start_mount granularity=64K
+    sharer load "$M/weights" 10 100000
+    mkfifo "$T/in"
+    spawn bash -c 'exec "$1" sleep "$2" <"$3"' _ "$SHARER" "$M/weights" "$T/in"
+    sleeper=$SPAWNED
+    exec 6>"$T/in"
+    wait_until 10 grep -qx asleep "$T/spawn-$sleeper"
+    rmdir "$M/weights"
+    wait_until 5 used_is 0
+    echo wake >&6
+    wait_exit "$sleeper"
+    assert_eq "$status" 1 'exit status of a sleeper whose store is gone'
+    assert_match "$(output_of "$sleeper")" 'Stale file handle'
+    exec 6>&-
+}

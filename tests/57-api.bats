@@ -1,0 +1,49 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The programs of tests/api: libgmsfs against a store that is theirs alone.
+
+load helpers
+
+# Some fill the device, and want to hear of it soon.
+api() { # NAME
+    start_mount alloc_timeout=0.5
+    export GMSFS_TEST_STORE=$M/weights
+    api_test "$1"
+}
+
+@test "every program of tests/api is run here" {
+    local source name
+    for source in "$ROOT"/tests/api/test_*.c; do
+        name=$(basename "$source" .c)
+        grep -qE "^ +api ${name#test_}( |\$)" "$BATS_TEST_FILENAME" || fail "$source is not run"
+    done
+}
+
+@test "api: lock" {
+    api lock
+}
+
+@test "api: many" {
+    api many
+}
+
+@test "api: memory" {
+    api memory
+}
+
+@test "api: metadata" {
+    api metadata
+}
+
+@test "api: sleep" {
+    api sleep
+}
+
+@test "api: store" {
+    api store
+}
+
+@test "api: user" {
+    api user
+}

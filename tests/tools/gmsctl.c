@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsctl - system calls, ioctls and `.fds` messages from a shell, for the tests
+ *
+ *   gmsctl OP [ARGUMENT...] OP [ARGUMENT...] ...
+ *
+ * Does one operation after the other, prints a line for those that answer something, and at the
+ * first that fails prints the NAME of its errno as a line of its own and exits with 1. `try OP`
+ * goes on after a failure, `repeat N` does everything that follows N times, `gmsctl help` lists the
+ * operations. Bytes are given literally, as hex:FF00, or as fill:N (N times the letter v).
+ * Uses nothing of gmsfs but the ABI header: what it sends is not filtered by the client library.
+ */
+#include "gmsctl_fds.h"
+#include "gmsctl_files.h"
+#include "gmsctl_ioctls.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/time.h>
+
+/* ---- time and processes ---- */
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+static int set_alarm(uint64_t ms, bool again, int flags)
+{
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
+    struct timeval time = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
+    struct itimerval timer = {.it_value = time};
+    if (again)
+        timer.it_interval = time;
+    sigaction(SIGALRM, &action, NULL);
+    return result(setitimer(ITIMER_REAL, &timer, NULL));
+}
+
+static int op_alarm(char **arg)
+{
+    return set_alarm(number(arg[0]), false, 0);
+}
+
+static int op_alarms(char **arg)
+{
+    return set_alarm(number(arg[0]), true, SA_RESTART);
+}
+
+static int op_fork(char **arg)
+{
+    (void)arg;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child > 0)
+        _exit(0);
+    return result(child);
+}
+
+/* The parent stays until FILE is there. */
+static int op_fork_until(char **arg)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child <= 0)
+        return result(child);
+    while (access(arg[0], F_OK) != 0)
+        usleep(5000);
+    _exit(0);
+}
+
+/* Files are O_CLOEXEC: the kernel closes them in the middle of it. */
+static int op_exec(char **arg)
+{
+    fflush(stdout);
+    return result(execl("/bin/sh", "sh", "-c", arg[0], (char *)NULL));
+}
+
+static int op_pause(char **arg)
+{
+    (void)arg;
+    for (;;)
+        pause();
+    return 0;
+}
+
+static int op_hold(char **arg)
+{
+    char byte;
+    (void)arg;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    return 0;
+}
+
+static int op_until(char **arg)
+{
+    while (access(arg[0], F_OK) != 0)
+        usleep(5000);
+    return 0;
+}
+
+static int op_say(char **arg)
+{
+    puts(arg[0]);
+    return 0;
+}
+
+static int op_poll(char **arg)
+{
+    struct pollfd p = {.fd = s.fd, .events = strcmp(arg[0], "pri") == 0 ? POLLPRI : POLLIN};
+    int got = poll(&p, 1, (int)number(arg[1]));
+    if (got > 0)
+        printf("%s%s%s\n", p.revents & POLLIN ? "in " : "", p.revents & POLLPRI ? "pri " : "",
+               p.revents & (POLLERR | POLLHUP) ? "err" : "");
+    return got == 0 ? -ETIMEDOUT : result(got);
+}
+
+/* ---- all of them ---- */
+
+static const struct op {
+    const char *name;
+    int (*run)(char **arg);
+    const char *arguments; /* their number is that of the words */
+} OPS[] = {
+    {"open", op_open, "PATH FLAGS"}, /* letters of rwntacxdp; `r` if none */
+    {"open-retry", op_open_retry, "PATH FLAGS"},
+    {"fd", op_fd, "NUMBER"},
+    {"use", op_use, "INDEX"},
+    {"close", op_close, ""},
+    {"dupclose", op_dupclose, ""},
+    {"read", op_read, "BYTES"},
+    {"pread", op_pread, "OFFSET BYTES"},
+    {"write", op_write, "DATA"},
+    {"pwrite", op_pwrite, "OFFSET DATA"},
+    {"fill", op_fill, "BYTES"},
+    {"writefile", op_writefile, "FILE"},
+    {"seek", op_seek, "OFFSET"},
+    {"fsync", op_fsync, ""},
+    {"ftruncate", op_ftruncate, "SIZE"},
+    {"fallocate", op_fallocate, "MODE OFFSET LENGTH"},
+    {"truncate", op_truncate, "PATH SIZE"},
+    {"mkdir", op_mkdir, "PATH"},
+    {"rmdir", op_rmdir, "PATH"},
+    {"unlink", op_unlink, "PATH"},
+    {"rename", op_rename, "FROM TO"},
+    {"exchange", op_exchange, "ONE OTHER"},
+    {"noreplace", op_noreplace, "FROM TO"},
+    {"link", op_link, "FROM TO"},
+    {"symlink", op_symlink, "TEXT PATH"},
+    {"mkfifo", op_mkfifo, "PATH"},
+    {"mknod", op_mknod, "PATH"},
+    {"bind", op_bind, "PATH"},
+    {"chmod", op_chmod, "PATH MODE"},
+    {"stat", op_stat, "PATH"},
+    {"setxattr", op_setxattr, "PATH NAME DATA"},
+    {"getxattr", op_getxattr, "PATH NAME"},
+    {"removexattr", op_removexattr, "PATH NAME"},
+    {"acquire", op_acquire, "MODE TIMEOUT_MS"},
+    {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
+    {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
+    {"join", op_join, "TOKEN"},
+    {"release", op_release, ""},
+    {"alloc", op_alloc, "SIZE COUNT NAME TAG"},
+    {"alloc-nowait", op_alloc_nowait, "SIZE COUNT NAME TAG"},
+    {"alloc-as", op_alloc_as, "SIZE FLAGS CLASS HANDLE_TYPES"},
+    {"free", op_free, "SLOT"},
+    {"clear", op_clear, ""},
+    {"export", op_export, "FIRST COUNT"},
+    {"export-rw", op_export_rw, "FIRST COUNT"},
+    {"put", op_put, "KEY DATA SLOT OFFSET"},
+    {"get", op_get, "KEY"},
+    {"delete", op_delete, "KEY"},
+    {"commit", op_commit, ""},
+    {"commit-stay", op_commit_stay, ""},
+    {"commit-group", op_commit_group, "GROUP"},
+    {"abort", op_abort, ""},
+    {"apply", op_apply, ""},
+    {"info", op_info, ""},
+    {"raw", op_raw, "NR SIZE DATA LAST_BYTE"},
+    {"command", op_command, "NUMBER"},
+    {"connect", op_connect, "MOUNTPOINT"},
+    {"disconnect", op_disconnect, ""},
+    {"send", op_send, "DATA"},
+    {"request", op_request, "TICKET BATCH"},
+    {"receive", op_receive, ""},
+    {"redeem", op_redeem, "TICKET BATCH"},
+    {"poke", op_poke, "INDEX OFFSET DATA"},
+    {"peek", op_peek, "INDEX OFFSET BYTES"},
+    {"alarm", op_alarm, "MS"},
+    {"alarms", op_alarms, "MS"},
+    {"fork", op_fork, ""},
+    {"fork-until", op_fork_until, "FILE"},
+    {"exec", op_exec, "SCRIPT"},
+    {"pause", op_pause, ""},
+    {"hold", op_hold, ""},
+    {"until", op_until, "FILE"},
+    {"say", op_say, "TEXT"},
+    {"poll", op_poll, "in|pri TIMEOUT_MS"},
+};
+
+static int count_words(const char *text)
+{
+    int words = *text != '\0';
+    for (; *text; text++)
+        words += *text == ' ';
+    return words;
+}
+
+static const struct op *find_op(const char *name)
+{
+    for (size_t i = 0; i < sizeof OPS / sizeof *OPS; i++)
+        if (strcmp(OPS[i].name, name) == 0)
+            return &OPS[i];
+    die("no such operation", name);
+    return NULL;
+}
+
+static bool run_all(int count, char **word)
+{
+    for (int i = 0; i < count;) {
+        if (strcmp(word[i], "repeat") == 0 && i + 1 < count) {
+            for (uint64_t n = number(word[i + 1]); n > 0; n--)
+                if (!run_all(count - i - 2, word + i + 2))
+                    return false;
+            return true;
+        }
+        bool tries = strcmp(word[i], "try") == 0;
+        i += tries;
+        const struct op *op = i < count ? find_op(word[i]) : NULL;
+        if (!op || i + count_words(op->arguments) >= count)
+            die("arguments missing", op ? op->name : "try");
+        int error = op->run(word + i + 1);
+        if (error)
+            puts(strerrorname_np(-error));
+        if (error && !tries)
+            return false;
+        i += 1 + count_words(op->arguments);
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 2 || strcmp(argv[1], "help") == 0) {
+        for (size_t i = 0; i < sizeof OPS / sizeof *OPS; i++)
+            printf("%s %s\n", OPS[i].name, OPS[i].arguments);
+        return argc < 2 ? 2 : 0;
+    }
+    return run_all(argc - 1, argv + 1) ? 0 : 1;
+}

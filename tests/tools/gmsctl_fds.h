@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsctl_fds - operations of gmsctl on `.fds` and on the descriptors that come from it
+ *
+ * For gmsctl.c alone. Each returns 0 or a negative errno.
+ */
+#ifndef TOOLS_GMSCTL_FDS_H
+#define TOOLS_GMSCTL_FDS_H
+
+#include "gmsctl_arguments.h"
+
+#include "gmsctl_files.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* An earlier connection stays open: so are floods made. */
+static int op_connect(char **arg)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int directory = open(arg[0], O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return -errno;
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", directory);
+    s.socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int error = s.socket < 0 ? -errno : 0;
+    if (!error)
+        error = result(connect(s.socket, (struct sockaddr *)&address, sizeof address));
+    close(directory);
+    return error;
+}
+
+static int op_disconnect(char **arg)
+{
+    (void)arg;
+    return result(close(s.socket));
+}
+
+static int op_send(char **arg)
+{
+    struct bytes from = bytes_of(arg[0]);
+    ssize_t sent = send(s.socket, from.data, from.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    free(from.data);
+    return result(sent);
+}
+
+static int send_request(const char *ticket, uint64_t batch)
+{
+    struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = (uint32_t)batch};
+    id_of(ticket, s.ticket, request.ticket);
+    return result(send(s.socket, &request, sizeof request, MSG_NOSIGNAL));
+}
+
+static int op_request(char **arg)
+{
+    return send_request(arg[0], number(arg[1]));
+}
+
+static const char *name_of_result(long value)
+{
+    return value < 0 ? strerrorname_np(errno) : "ok";
+}
+
+/* What the holder of this descriptor can do with the memory behind it. */
+static void print_powers(int fd)
+{
+    char path[64];
+    struct stat stat;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int flags = fcntl(fd, F_GETFL) & O_ACCMODE;
+    fstat(fd, &stat);
+    printf(" access=%s mode=%o seals=%x",
+           flags == O_RDWR     ? "rw"
+           : flags == O_RDONLY ? "r"
+                               : "w",
+           stat.st_mode & 07777, (unsigned)fcntl(fd, F_GET_SEALS));
+    printf(" shrink=%s", name_of_result(ftruncate(fd, stat.st_size / 2)));
+    int again = open(path, O_RDWR | O_CLOEXEC);
+    printf(" reopen=%s ino=%llu", name_of_result(again), (unsigned long long)stat.st_ino);
+    if (again >= 0)
+        close(again);
+}
+
+struct fds_message {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+};
+
+/* One message; prints its items. Returns the descriptors that came, or a negative errno. */
+static int receive(struct fds_message *message)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * GMSFS_BATCH_MAX)];
+    struct iovec room = {message, sizeof *message};
+    struct msghdr header = {.msg_iov = &room,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof control};
+    int fds[GMSFS_BATCH_MAX], count = 0;
+    memset(message, 0, sizeof *message);
+    ssize_t got = recvmsg(s.socket, &header, MSG_CMSG_CLOEXEC);
+    if (got <= 0)
+        return got < 0 ? -errno : -ECONNRESET;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&header);
+    if (c && c->cmsg_type == SCM_RIGHTS) {
+        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
+    }
+    for (int i = 0; i < count && s.memory_count < MAX_DESCRIPTORS; i++) {
+        const struct gmsfs_fds_item *item = &message->items[i];
+        s.memory[s.memory_count++] = fds[i];
+        printf("item rank=%llu slot=%llu size=%llu aligned=%llu", (unsigned long long)item->rank,
+               (unsigned long long)item->slot, (unsigned long long)item->size_bytes,
+               (unsigned long long)item->aligned_bytes);
+        print_powers(fds[i]);
+        putchar('\n');
+    }
+    printf("message count=%u descriptors=%d remaining=%llu truncated=%d\n", message->header.count,
+           count, (unsigned long long)message->header.remaining,
+           (header.msg_flags & MSG_CTRUNC) != 0);
+    return message->header.error ? message->header.error : count;
+}
+
+static int op_receive(char **arg)
+{
+    static struct fds_message message;
+    (void)arg;
+    int count = receive(&message);
+    return count < 0 ? count : 0;
+}
+
+static int op_redeem(char **arg)
+{
+    static struct fds_message message;
+    int count = send_request(arg[0], number(arg[1]));
+    do {
+        if (count >= 0)
+            count = receive(&message);
+    } while (count >= 0 && message.header.remaining > 0);
+    return count < 0 ? count : 0;
+}
+
+static int memory_of(const char *index)
+{
+    uint64_t i = number(index);
+    if (i >= (uint64_t)s.memory_count)
+        die("no such descriptor", index);
+    return s.memory[i];
+}
+
+static int op_poke(char **arg)
+{
+    struct bytes from = bytes_of(arg[2]);
+    ssize_t wrote = pwrite(memory_of(arg[0]), from.data, from.size, (off_t)number(arg[1]));
+    free(from.data);
+    return result(wrote);
+}
+
+static int op_peek(char **arg)
+{
+    struct bytes room = {.size = number(arg[2])};
+    room.data = calloc(1, room.size + 1);
+    return print_read(pread(memory_of(arg[0]), room.data, room.size, (off_t)number(arg[1])),
+                      room.data);
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_content - what the clients of random_ops put into a store, and how it is recognised
+ *
+ * Content is made from a random number, its cid: allocations c0, c1, ..., their bytes, entries
+ * e0, e1, ... bound to them, and an entry "cid" that tells the number. Included by random_ops.c
+ * alone, of which it is a part: it sets what mount, store, log and random numbers are.
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_CONTENT_H
+#define GMSFS_TESTS_TOOLS_RANDOM_CONTENT_H
+
+#include "gmsfs.h"
+#include "tool.h"
+
+#include <inttypes.h>
+#include <sys/ioctl.h>
+
+#define MAX_ALLOCATIONS 4
+#define MAX_BYTES       200000u
+#define CID_BYTES       17 /* 16 hex digits and NUL */
+
+struct content {
+    uint64_t cid;
+    int count;
+    uint64_t size_bytes[MAX_ALLOCATIONS];
+};
+
+static const char *mount_dir;
+static struct tool_path store;
+static uint64_t random_state;
+static int log_fd;
+
+static uint64_t below(uint64_t bound)
+{
+    return tool_below(&random_state, bound);
+}
+
+static bool chance(unsigned percent)
+{
+    return below(100) < percent;
+}
+
+static void check(int result, const char *what)
+{
+    if (result < 0)
+        tool_die("%s: %s", what, strerror(-result));
+}
+
+__attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    if (write(log_fd, line, (size_t)n) != n)
+        tool_die("the log cannot be written: %s", strerror(errno));
+}
+
+static struct tool_path in_store(const char *name)
+{
+    return tool_path("%s/%s", store.text, name);
+}
+
+static int open_in(const char *name, int flags)
+{
+    int fd = open(in_store(name).text, flags | O_CLOEXEC, 0644);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static struct content make_content(uint64_t cid)
+{
+    struct content content = {.cid = cid};
+    uint64_t state = cid | 1;
+
+    content.count = 1 + (int)tool_below(&state, MAX_ALLOCATIONS);
+    for (int i = 0; i < content.count; i++)
+        content.size_bytes[i] = 1 + tool_below(&state, MAX_BYTES);
+    return content;
+}
+
+static void make_bytes(const struct content *content, int index, uint8_t *bytes)
+{
+    uint64_t state = (content->cid ^ ((uint64_t)index << 56)) | 1;
+
+    for (uint64_t i = 0; i < content->size_bytes[index]; i++) {
+        if (i % 4096 == 0)
+            tool_random(&state);
+        bytes[i] = (uint8_t)(state >> (i % 8 * 8));
+    }
+}
+
+static void compare_bytes(const struct content *content, int index, const uint8_t *bytes)
+{
+    static uint8_t want[MAX_BYTES];
+
+    make_bytes(content, index, want);
+    if (memcmp(bytes, want, content->size_bytes[index]) != 0)
+        tool_die("bytes of c%d are not those of content %016" PRIx64, index, content->cid);
+}
+
+static uint64_t generation_of(int fd, const char *what)
+{
+    struct gmsfs_ioc_info info = {0};
+
+    if (ioctl(fd, GMSFS_IOC_INFO, &info) != 0)
+        tool_die("INFO on %s: %s", what, strerror(errno));
+    return info.generation;
+}
+
+/* The cid of what is to be seen in the tree; 0: nothing. */
+static uint64_t see_in_tree(void)
+{
+    char text[CID_BYTES + 1];
+    ssize_t n = tool_read_text(in_store("metadata/cid").text, text, sizeof(text));
+
+    if (n == -ENOENT)
+        return 0;
+    if (n != CID_BYTES - 1)
+        tool_die("metadata/cid: %s", n < 0 ? strerror((int)-n) : text);
+    return strtoull(text, NULL, 16);
+}
+
+static uint64_t see_by_library(gmsfs_t *handle)
+{
+    void *value;
+    uint64_t cid;
+    int result = gmsfs_metadata_get(handle, "cid", NULL, NULL, &value, NULL);
+
+    if (result == -ENOENT)
+        return 0;
+    check(result, "gmsfs_metadata_get");
+    cid = strtoull(value, NULL, 16);
+    free(value);
+    return cid;
+}
+
+static void compare_in_tree(uint64_t cid)
+{
+    static uint8_t bytes[MAX_BYTES + 1];
+    struct content content = make_content(cid);
+
+    for (int i = 0; i < content.count; i++) {
+        struct tool_path name = tool_path("allocations/c%d", i);
+        uint64_t done = 0;
+        ssize_t n = 0;
+        int fd = open_in(name.text, O_RDONLY);
+
+        check(fd, name.text);
+        while ((n = pread(fd, bytes + done, sizeof(bytes) - done, (off_t)done)) > 0)
+            done += (uint64_t)n;
+        if (n < 0 || done != content.size_bytes[i])
+            tool_die("%s: %s", name.text, n < 0 ? strerror(errno) : "wrong size");
+        compare_bytes(&content, i, bytes);
+        close(fd);
+    }
+}
+
+static void compare_by_library(gmsfs_t *handle, uint64_t cid)
+{
+    struct content content = make_content(cid);
+    struct gmsfs_mapping *list;
+    size_t count;
+
+    check(gmsfs_attach_all(handle, GMSFS_ACCESS_READ, &list, &count), "gmsfs_attach_all");
+    if (count != (size_t)content.count)
+        tool_die("%zu allocations, expected %d", count, content.count);
+    for (int i = 0; i < content.count; i++)
+        compare_bytes(&content, i, list[i].ptr);
+    free(list);
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_model - what a store must hold after random operations, told from a log
+ *
+ * Every client of random_ops appends a line to the log, with one write(2), before and after what
+ * it does under the lock. So lines of different sessions stand in the order of the lock, and a
+ * process that is killed leaves open only what lies between two of its own lines. Replaying the log
+ * gives the set of contents that are possible; what the next one sees must be among them.
+ *
+ *   R pid cid gen   a reader sees this content (0: none) and generation
+ *   W pid cid gen   a writer begins, and sees this
+ *   T pid, t pid    it is about to write committed bytes in place; it has done so
+ *   B pid cid       it is about to commit this content
+ *   A pid gen       it has committed, as this generation
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
+#define GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
+
+#include "tool.h"
+
+#include <inttypes.h>
+
+#define MODEL_MAX_POSSIBLE 4
+#define MODEL_MAX_COMMITS  65536
+
+struct model {
+    uint64_t possible[MODEL_MAX_POSSIBLE];
+    int possible_count;
+    uint64_t generation;                 /* the last one that was seen */
+    uint64_t content[MODEL_MAX_COMMITS]; /* by generation; 0: not known */
+    uint64_t pending[MODEL_MAX_COMMITS]; /* contents of B lines without their A */
+    pid_t pending_pid[MODEL_MAX_COMMITS];
+    int pending_count;
+    /* the writer that was seen last */
+    pid_t writer;
+    uint64_t before, wished;
+    bool maybe_touched, touched, maybe_committed, committed;
+    uint64_t commits, reads, aborts, lines;
+};
+
+static inline void model_allow(struct model *model, uint64_t cid)
+{
+    for (int i = 0; i < model->possible_count; i++)
+        if (model->possible[i] == cid)
+            return;
+    model->possible[model->possible_count++] = cid;
+}
+
+/* The last writer's session is over: what can it have left? */
+static inline void model_end_writer(struct model *model)
+{
+    if (!model->writer)
+        return;
+    model->possible_count = 0;
+    if (model->committed || model->maybe_committed)
+        model_allow(model, model->wished);
+    if (!model->committed) {
+        if (model->touched || model->maybe_touched)
+            model_allow(model, 0);
+        if (!model->touched)
+            model_allow(model, model->before);
+    }
+    model->aborts += !model->committed;
+    model->writer = 0;
+}
+
+static inline void model_see(struct model *model, uint64_t cid, uint64_t generation,
+                             const char *line)
+{
+    bool fits = false;
+
+    model_end_writer(model);
+    for (int i = 0; i < model->possible_count; i++)
+        fits |= model->possible[i] == cid;
+    if (!fits) {
+        for (int i = 0; i < model->possible_count; i++)
+            fprintf(stderr, "possible: %016" PRIx64 "\n", model->possible[i]);
+        tool_die("line %" PRIu64 ": content is not possible: %s", model->lines, line);
+    }
+    model->possible[0] = cid;
+    model->possible_count = 1;
+    if (generation < model->generation)
+        tool_die("the generation went back from %" PRIu64 ": %s", model->generation, line);
+    model->generation = generation;
+    if (generation >= MODEL_MAX_COMMITS)
+        tool_die("too many commits for the model");
+    if (cid == 0)
+        return;
+    if (model->content[generation] != 0 && model->content[generation] != cid)
+        tool_die("generation %" PRIu64 " was content %016" PRIx64 ": %s", generation,
+                 model->content[generation], line);
+    model->content[generation] = cid;
+}
+
+/* Its session may be over already, and the next one have begun. */
+static inline void model_committed(struct model *model, pid_t pid, uint64_t generation)
+{
+    for (int i = 0; i < model->pending_count; i++) {
+        if (model->pending_pid[i] != pid)
+            continue;
+        if (generation >= MODEL_MAX_COMMITS)
+            tool_die("too many commits for the model");
+        if (model->content[generation] != 0 && model->content[generation] != model->pending[i])
+            tool_die("generation %" PRIu64 " is not what %d committed", generation, (int)pid);
+        model->content[generation] = model->pending[i];
+        model->pending[i] = model->pending[model->pending_count - 1];
+        model->pending_pid[i] = model->pending_pid[--model->pending_count];
+        model->commits++;
+        break;
+    }
+    if (model->writer == pid)
+        model->committed = true;
+}
+
+static inline void model_own(const struct model *model, pid_t pid, const char *line)
+{
+    if (model->writer != pid)
+        tool_die("line %" PRIu64 ": %d writes while %d is the writer: %s", model->lines, (int)pid,
+                 (int)model->writer, line);
+}
+
+static inline void model_apply(struct model *model, const char *line)
+{
+    uint64_t cid = 0, generation = 0;
+    int number = 0;
+    char type = 0;
+
+    model->lines++;
+    if (sscanf(line, "%c %d %" SCNx64 " %" SCNu64, &type, &number, &cid, &generation) < 2)
+        tool_die("not understood: %s", line);
+    pid_t pid = (pid_t)number;
+    switch (type) {
+    case 'R':
+        model_see(model, cid, generation, line);
+        model->reads++;
+        break;
+    case 'W':
+        model_see(model, cid, generation, line);
+        model->writer = pid;
+        model->before = cid;
+        model->touched = model->maybe_touched = model->committed = model->maybe_committed = false;
+        break;
+    case 'T':
+    case 't':
+        model_own(model, pid, line);
+        model->maybe_touched = true;
+        model->touched |= type == 't';
+        break;
+    case 'B':
+        model_own(model, pid, line);
+        model->maybe_committed = true;
+        model->wished = cid;
+        if (model->pending_count == MODEL_MAX_COMMITS)
+            tool_die("too many commits for the model");
+        model->pending[model->pending_count] = cid;
+        model->pending_pid[model->pending_count++] = pid;
+        break;
+    case 'A':
+        model_committed(model, pid, generation);
+        break;
+    default:
+        tool_die("not understood: %s", line);
+    }
+}
+
+/* Replays the log and empties it. */
+static inline void model_replay(struct model *model, int from_fd)
+{
+    FILE *log;
+    char line[256];
+    int fd = dup(from_fd);
+
+    if (fd < 0 || lseek(fd, 0, SEEK_SET) != 0 || !(log = fdopen(fd, "r")))
+        tool_die("the log cannot be read: %s", strerror(errno));
+    while (fgets(line, sizeof(line), log)) {
+        line[strcspn(line, "\n")] = '\0';
+        model_apply(model, line);
+    }
+    fclose(log);
+    if (ftruncate(from_fd, 0) != 0)
+        tool_die("ftruncate: %s", strerror(errno));
+    model->pending_count = 0;
+}
+
+#endif
