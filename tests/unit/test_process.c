@@ -173,7 +173,7 @@ TAP_TEST(lines_of_mountinfo)
     check_int(mountinfo_parse_line("41 27 0:45 / /mnt rw shared:7", &mount), -EINVAL);
     check_int(mountinfo_parse_line("41 27", &mount), -EINVAL);
     check_int(mountinfo_parse_line("", &mount), -EINVAL);
-    check_int(mountinfo_find_path("/", &mount), 0);
+    check_int(mountinfo_find_path("/proc", &mount), 0);
     check(mountinfo_has(&mount));
     mount.id = -1;
     check(!mountinfo_has(&mount));
