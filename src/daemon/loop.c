@@ -12,13 +12,12 @@
 
 #define LOOP_EVENTS_PER_TURN 64
 #define LOOP_TICK_MS         1000u
-#define LOOP_TICKING_MS      60000u /* after the last event; beyond it there is nothing to time out */
 
 struct loop {
     struct loop_calls calls;
     int epoll_fd, event_fd;
     bool stopping, idle_wanted;
-    uint64_t timer_ms, tick_ms, tick_until_ms;
+    uint64_t timer_ms, tick_ms;
     /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
@@ -194,7 +193,6 @@ static void note_events(struct loop *loop)
 {
     uint64_t now_ms = loop_now_ms();
 
-    loop->tick_until_ms = now_ms + LOOP_TICKING_MS;
     if (loop->tick_ms == UINT64_MAX) {
         loop->tick_ms = now_ms + LOOP_TICK_MS;
         loop->calls.on_tick(loop->calls.context, now_ms);
@@ -210,8 +208,9 @@ static void serve_times(struct loop *loop)
         loop->calls.on_timer(loop->calls.context);
     }
     if (loop->tick_ms <= now_ms) {
-        loop->tick_ms = now_ms < loop->tick_until_ms ? now_ms + LOOP_TICK_MS : UINT64_MAX;
-        loop->calls.on_tick(loop->calls.context, now_ms);
+        loop->tick_ms = UINT64_MAX; /* at rest nothing wakes us up: the next event sets it again */
+        if (loop->calls.on_tick(loop->calls.context, now_ms))
+            loop->tick_ms = now_ms + LOOP_TICK_MS;
     }
 }
 

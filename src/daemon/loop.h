@@ -21,8 +21,8 @@ struct loop_calls {
     void *context;
     void (*on_timer)(void *context);
     void (*on_idle)(void *context);
-    /* A second or so after something happened, and on for a while; not at rest. */
-    void (*on_tick)(void *context, uint64_t now_ms);
+    /* A second or so after something happened, and on as long as it returns true; not at rest. */
+    bool (*on_tick)(void *context, uint64_t now_ms);
 };
 
 int loop_new(const struct loop_calls *calls, struct loop **loop);

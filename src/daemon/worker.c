@@ -15,10 +15,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +29,9 @@
 #endif
 
 #define WORKER_ENDING_MS 5000u /* for jobs that are under way */
+/* Descriptors that memory leaves over: without them no caller could be looked up in /proc, no
+ * ticket redeemed. A quarter of them all where they are few. */
+#define WORKER_SPARE_DESCRIPTORS 64u
 
 struct worker {
     const struct worker_setup *setup;
@@ -111,10 +116,33 @@ static void host_unwatch_process(void *context, uint64_t session)
     exits_unwatch(&worker->exits, session);
 }
 
+/* New descriptors take the lowest free number, so this one tells how many there are. */
+static int check_descriptors(int fd)
+{
+    static atomic_bool told;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    rlim_t spare = limit.rlim_cur / 4;
+    if (spare > WORKER_SPARE_DESCRIPTORS)
+        spare = WORKER_SPARE_DESCRIPTORS;
+    if ((rlim_t)fd < limit.rlim_cur - spare)
+        return 0;
+    if (!atomic_exchange(&told, true))
+        log_warning("no more allocations: the limit of %llu open files is reached; raise it before "
+                    "the mount (ulimit -Hn, LimitNOFILE=)",
+                    (unsigned long long)limit.rlim_cur);
+    return -ENOSPC;
+}
+
 static int host_keep(void *context, uint64_t memory, int fd)
 {
     struct worker *worker = context;
+    int error = check_descriptors(fd);
 
+    if (error)
+        return error;
     return keep_add(&worker->keep, memory, fd);
 }
 
@@ -218,12 +246,11 @@ static void on_idle(void *context)
     service_on_idle(worker->service);
 }
 
-static void on_tick(void *context, uint64_t now_ms)
+static bool on_tick(void *context, uint64_t now_ms)
 {
     struct worker *worker = context;
 
-    if (worker->fs)
-        fs_on_tick(worker->fs, now_ms);
+    return worker->fs && fs_on_tick(worker->fs, now_ms);
 }
 
 static void on_exit_of(void *context, uint64_t session)

@@ -323,6 +323,17 @@ static int add_connection(struct fs *fs, int fd)
     return 0;
 }
 
+/* Without a descriptor left the listener would go on being ready: either a connection gives way, or
+ * it rests until the next tick. */
+static void rest_or_make_place(struct fs *fs)
+{
+    if (fs->connections && fs->connections->count > 0) {
+        make_place(fs);
+        return;
+    }
+    fs->listener_rests = fs->host.watch(fs->host.context, &fs->listener, 0) == 0;
+}
+
 static void on_connect(struct fs_watch *watch, uint32_t events)
 {
     struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, listener));
@@ -330,8 +341,11 @@ static void on_connect(struct fs_watch *watch, uint32_t events)
     for (unsigned i = 0; i < FS_ACCEPTS_PER_TURN; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && fs_may_warn(fs))
-                log_warning("%s/.fds: cannot accept: %s", fs->options.mountpoint, strerror(errno));
+            int error = errno;
+            if (error != EAGAIN && error != EINTR && error != ECONNABORTED && fs_may_warn(fs))
+                log_warning("%s/.fds: cannot accept: %s", fs->options.mountpoint, strerror(error));
+            if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+                rest_or_make_place(fs);
             return;
         }
         int error = add_connection(fs, fd);
@@ -351,6 +365,7 @@ int fs_set_listener(struct fs *fs, int listen_fd)
         close(fs->listener.fd);
     }
     fs->listener = (struct fs_watch){.fd = listen_fd, .ready = on_connect};
+    fs->listener_rests = false;
     /* Its node goes with it: otherwise it could not be bound again after a refused unmount. */
     fs->top.has_socket = listen_fd >= 0;
     if (listen_fd < 0)
@@ -366,8 +381,13 @@ int fs_set_listener(struct fs *fs, int listen_fd)
 
 /* A connection that waits for its client makes no progress; one that is starved has a second try.
  */
-void fs_fds_tick(struct fs *fs)
+bool fs_fds_tick(struct fs *fs)
 {
+    bool busy = false;
+    if (fs->listener_rests) {
+        fs->listener_rests = false;
+        fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
+    }
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {
@@ -376,7 +396,9 @@ void fs_fds_tick(struct fs *fs)
         } else if (connection->sending && connection->starved && !go_on(connection)) {
             continue;
         } else {
+            busy |= connection->sending;
             i++;
         }
     }
+    return busy;
 }

@@ -78,7 +78,8 @@ void fs_on_event(struct fs *fs);
 int fs_set_listener(struct fs *fs, int listen_fd);
 /* The mount is no longer in the tree (umount, umount -l): drop connections once no file is open. */
 void fs_on_detached(struct fs *fs);
-/* Once a second or so is enough: connections whose client never reads are dropped. */
-void fs_on_tick(struct fs *fs, uint64_t now_ms);
+/* Once a second or so is enough: connections whose client never reads are dropped. True: something
+ * waits for the next one. */
+bool fs_on_tick(struct fs *fs, uint64_t now_ms);
 
 #endif

@@ -74,6 +74,7 @@ struct fs {
     uint64_t now_ms; /* of the last tick */
     bool detached;
     struct fs_watch listener;
+    bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
 };
 
@@ -248,7 +249,8 @@ void fs_text_uuid(const uint8_t uuid[16], char out[37]);
 void fs_text_hex(const uint8_t bytes[16], char out[33]);
 
 /* fds.c */
-void fs_fds_tick(struct fs *fs);
+/* Whether something there still waits for time to pass. */
+bool fs_fds_tick(struct fs *fs);
 void fs_fds_drop_all(struct fs *fs);
 
 #endif

@@ -193,14 +193,14 @@ void fs_free(struct fs *fs)
     free(fs);
 }
 
-void fs_on_tick(struct fs *fs, uint64_t now_ms)
+bool fs_on_tick(struct fs *fs, uint64_t now_ms)
 {
     fs->now_ms = now_ms;
     if (fs->warnings_suppressed)
         log_warning("%s: %u more warnings of this kind were left out", fs->options.mountpoint,
                     fs->warnings_suppressed);
     fs->warnings = fs->warnings_suppressed = 0;
-    fs_fds_tick(fs);
+    return fs_fds_tick(fs);
 }
 
 /* While the socket's connections live, they hold the mount: they go with the last open file. */

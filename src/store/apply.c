@@ -66,13 +66,14 @@ static void note_changes(struct core *core, const struct shown *before, size_t c
         struct core_store *store = core_store(core, before[i].store);
         struct shown now;
 
-        if (!store)
-            continue;
-        now = show(store);
-        if (now.state == before[i].state && now.generation == before[i].generation)
-            continue;
-        store->version++;
-        core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = store->id});
+        if (store) {
+            now = show(store);
+            if (now.state == before[i].state && now.generation == before[i].generation)
+                continue;
+            store->version++;
+        }
+        /* Who polls the state of a store that is removed has to hear of it as well. */
+        core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = before[i].store});
     }
 }
 

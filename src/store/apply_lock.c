@@ -232,11 +232,12 @@ static struct core_waiter *find_kept_place(const struct core *core, const struct
     return NULL;
 }
 
-/* Would the process wait for itself? A release under way (GRACE) may be its own. */
+/* Would the process wait for itself? A release under way (GRACE) may be its own, one that has come
+ * and waits for transfers (LEAVING) is. */
 static bool waits_for_itself(const struct core *core, const struct record *record,
                              const struct core_store *store)
 {
-    if (record->flags & CORE_OPEN_GRACE)
+    if (record->flags & (CORE_OPEN_GRACE | CORE_OPEN_LEAVING))
         return false;
     return core_find_membership(core, store->id, &record->process, 1) &&
            lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==

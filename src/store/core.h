@@ -58,6 +58,7 @@ struct core_process {
 #define CORE_OPEN_NONBLOCK (1u << 2)
 #define CORE_OPEN_GRACE    (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
 #define CORE_OPEN_KEEP     (1u << 4) /* ACQUIRE: the deadline is the kernel's: keep the place then */
+#define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -173,11 +174,11 @@ enum record_type {
                          bytes16 = token, deadline_ms → out.file + out.session, or out.waiter.
                          -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without GRACE; or the
                          deadline has come). -EDEADLK if it would wait and the process is itself a
-                         member, or wishes RW of a session it reads in. ALLOCATION: serial 0 is one
-                         yet to be made (then FILE_BIND); -ENOENT one that is not there.
-                         A kept place of the same process for the same store, kind, serial and
-                         wish is resumed. At its deadline: GRACE -EAGAIN, else -ETIMEDOUT and the
-                         place is kept. */
+                         member (without GRACE or LEAVING), or wishes RW of a session it reads in.
+                         ALLOCATION: serial 0 is one yet to be made (then FILE_BIND); -ENOENT one
+                         that is not there. A kept place of the same process for the same store,
+                         kind, serial and wish is resumed. At its deadline: GRACE -EAGAIN, else
+                         -ETIMEDOUT and the place is kept. */
     RECORD_ACQUIRE,   /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                          out.session or out.waiter. -EDEADLK if the file has a live session,
                          -EBUSY if it waits already, -EBADF if its direction does not fit the

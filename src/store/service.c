@@ -44,15 +44,17 @@ void service_free(struct service *s)
     if (!s)
         return;
     s->ending = true;
+    service_drop_parked(s);
+    service_drop_allocs(s);
+    service_drop_spools(s);
+    service_drop_bulks(s);
     for (size_t i = 0; i < s->pieces.count; i++) {
         struct piece *piece = s->pieces.items[i];
         vmm_destroy(s->vmm, &piece->memory);
         free(piece);
     }
     for (size_t i = 0; i < s->runs.count; i++)
-        free(s->runs.items[i]);
-    for (size_t i = 0; i < s->parked.count; i++)
-        free(s->parked.items[i]);
+        service_drop_run(s->runs.items[i]);
     idvec_free(&s->pieces);
     idvec_free(&s->runs);
     idvec_free(&s->parked);

@@ -62,6 +62,7 @@ static void finish_free(struct service *s, struct piece *piece)
     vmm_unreserve(s->vmm, piece->reserved_bytes);
     s->numbers.freeing_bytes -= piece->reserved_bytes;
     free(piece);
+    service_retry_spools(s);
     service_retry_allocs(s);
 }
 
@@ -115,9 +116,12 @@ struct alloc_op {
     uint64_t session;
     uint64_t serial; /* resize: of this allocation; 0: new ones */
     uint64_t size_bytes, aligned_bytes;
-    uint64_t deadline_ms; /* of waiting; 0: only for memory that is being freed already */
+    uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
+    uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint32_t count;
-    bool complained; /* the event was written */
+    bool complained;  /* the event was written */
+    bool running;     /* the job has it: it cannot be answered yet */
+    bool interrupted; /* meanwhile: it must not wait again */
     char name[256], tag[256];
     struct piece **pieces; /* `count` of them while the job runs */
     uint32_t made;
@@ -249,15 +253,19 @@ static void done_create(struct service_job *job)
     struct service_answer answer = {0};
     uint64_t session = op->session, now_ms = service_now(s);
     s->numbers.jobs_in_flight--;
+    op->running = false;
     int error = op->error;
     if (!error)
         error = op_publish(s, op, &answer);
     if (error)
         op_give_back(s, op);
+    if (error && op->interrupted)
+        error = -EINTR;
     if (error == -ENOMEM && op->deadline_ms > now_ms) { /* the machine lacks it: try again later */
         op->error = 0;
+        op->not_before_ms = now_ms + RETRY_MS;
         op_queue(s, op);
-        s->alloc_retry_ms = now_ms + RETRY_MS;
+        s->alloc_retry_ms = op->not_before_ms;
         service_arm_timer(s);
     } else {
         op_answer(op, error, &answer);
@@ -273,6 +281,11 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes)
         return -ENOMEM;
     if (vmm_reserve(s->vmm, bytes) == 0)
         return 0;
+    /* What is on its way back may do; a layout that could be rolled back to is not given up for it.
+     */
+    uint64_t staying_bytes = info.used_bytes - s->numbers.freeing_bytes;
+    if (bytes <= info.total_bytes - staying_bytes)
+        return -EAGAIN;
     const struct core_session *held = core_find_session(s->core, session);
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
     if (store && core_count_given_up_bytes(s->core, store) > 0) {
@@ -312,8 +325,11 @@ static int op_try(struct service *s, struct alloc_op *op)
         goto give_back;
     op->job = (struct service_job){.run = run_create, .done = done_create};
     error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
-    if (!error)
+    if (!error) {
+        op->running = true;
+        op->request->pending = op;
         return 0;
+    }
     service_end_use(s, op->session);
 give_back:
     op_give_back(s, op);
@@ -377,6 +393,13 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
     return op;
 }
 
+/* A request that stays unanswered beyond the kernel's bound would end the mount. */
+static uint64_t alloc_timeout_ms(const struct service *s)
+{
+    return s->options.alloc_timeout_ms < s->options.parking_max_ms ? s->options.alloc_timeout_ms
+                                                                   : s->options.parking_max_ms;
+}
+
 int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
                   struct service_request *request)
 {
@@ -403,7 +426,7 @@ int service_alloc(struct service *s, uint64_t session, const struct service_allo
     memcpy(op->name, alloc->name, strlen(alloc->name));
     memcpy(op->tag, alloc->tag, strlen(alloc->tag));
     if (alloc->wait)
-        op->deadline_ms = service_now(s) + s->options.alloc_timeout_ms;
+        op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
     op_start(s, op);
     return 0;
 }
@@ -455,6 +478,10 @@ static void unqueue(struct service *s, struct alloc_op *op)
 
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
+    if (op->running) { /* done_create answers: the kernel says only once that the client is gone */
+        op->interrupted = true;
+        return;
+    }
     unqueue(s, op);
     op_answer(op, error, NULL);
 }
@@ -471,6 +498,12 @@ void service_cancel_session_allocs(struct service *s, uint64_t session)
     }
 }
 
+void service_drop_allocs(struct service *s)
+{
+    while (s->alloc_queue)
+        service_cancel_alloc(s, s->alloc_queue, -ENOTCONN);
+}
+
 /* Every waiter is tried, in order: one store's big wish does not hold up the others. */
 void service_retry_allocs(struct service *s)
 {
@@ -481,7 +514,8 @@ void service_retry_allocs(struct service *s)
         op->next = NULL;
         op->request->pending = NULL;
         s->numbers.allocs_waiting--;
-        int error = op_try(s, op);
+        /* What a failed try gives back would start the next one at once, and so on without rest. */
+        int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op->deadline_ms > service_now(s));
         if (later)
             op_queue(s, op);

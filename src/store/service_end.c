@@ -82,7 +82,9 @@ static bool seal_before_commit(struct service *s, struct run *run, struct ending
     if (ending->type != ENDING_COMMIT || ending->sealing)
         return false;
     ending->sealing = true;
+    run->running++; /* a spool that ends at once must not come back here in the middle */
     service_seal_spools(s, run->id, 0, 0);
+    run->running--;
     return run->running > 0;
 }
 
@@ -143,6 +145,18 @@ void service_on_session_over(struct service *s, uint64_t session)
         execute_ending(s, endings);
         endings = next;
     }
+}
+
+void service_drop_run(struct run *run)
+{
+    while (run->endings) {
+        struct ending *ending = run->endings;
+        struct service_request *request = ending->request;
+        run->endings = ending->next;
+        free(ending);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+    free(run);
 }
 
 void service_on_exit(struct service *s, uint64_t session)
@@ -257,9 +271,16 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
     else if (ctl->session == 0)
         error = -ENOLCK;
     else {
+        const struct core_session *session = core_find_session(s->core, ctl->session);
         struct ending ending = {
             .type = ENDING_DETACH, .session = ctl->session, .file = file, .request = request};
-        error = core_find_session(s->core, ctl->session) ? service_end(s, &ending) : -ESTALE;
+        if (session && !ends_session(ctl, session)) { /* a member leaves: the others go on */
+            struct record record = {.type = RECORD_DETACH, .file = file};
+            error = service_apply_record(s, &record, NULL);
+            service_answer(request, error, NULL);
+            return 0;
+        }
+        error = session ? service_end(s, &ending) : -ESTALE;
     }
     if (error)
         service_answer(request, error, NULL);

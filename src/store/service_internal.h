@@ -78,12 +78,20 @@ struct service {
     struct service_host host;
     uint64_t next_memory;
     struct idvec pieces, runs, parked;
-    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
-    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
+    struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct service_numbers numbers;
     bool ending; /* service_free: effects are dropped */
 };
+
+/* service_free: whoever still waits is answered -ENOTCONN. */
+void service_drop_parked(struct service *s);
+void service_drop_allocs(struct service *s);
+void service_drop_spools(struct service *s);
+void service_drop_bulks(struct service *s);
+void service_drop_run(struct run *run);
 
 /* service.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
@@ -130,6 +138,7 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes);
  * use while it ends. Returns how many were started, or a negative errno. */
 int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);
 void service_seal_file(struct service *s, const struct core_file *file);
+void service_retry_spools(struct service *s);
 
 /* service_metadata.c */
 void service_apply_slices(struct service *s);

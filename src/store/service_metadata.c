@@ -66,17 +66,31 @@ struct bulk_op {
     struct bulk_op *next;
 };
 
-static void bulk_finish(struct service *s, struct bulk_op *op, int error)
+static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
-    uint64_t session = op->session;
     layout_document_free(op->document);
     free(op->bytes);
     free(op->slots);
     free(op);
     service_answer(request, error, &answer);
+}
+
+static void bulk_finish(struct service *s, struct bulk_op *op, int error)
+{
+    uint64_t session = op->session;
+    bulk_answer(op, error);
     service_end_use(s, session);
+}
+
+void service_drop_bulks(struct service *s)
+{
+    while (s->bulk_queue) {
+        struct bulk_op *op = s->bulk_queue;
+        s->bulk_queue = op->next;
+        bulk_answer(op, -ENOTCONN);
+    }
 }
 
 static void run_decode(struct service_job *job)

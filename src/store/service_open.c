@@ -189,6 +189,17 @@ void service_on_granted(struct service *s, const struct effect *effect)
     service_answer(request, error, &answer);
 }
 
+void service_drop_parked(struct service *s)
+{
+    while (s->parked.count > 0) {
+        struct parked *parked = s->parked.items[s->parked.count - 1];
+        struct service_request *request = parked->request;
+        idvec_remove(&s->parked, parked->id);
+        parked_free(parked);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+}
+
 void service_expire_parked(struct service *s, uint64_t now_ms)
 {
     for (size_t i = 0; i < s->parked.count;) {
@@ -244,11 +255,20 @@ static bool release_may_be_under_way(const struct service *s, uint64_t store)
     for (size_t i = 0; i < s->runs.count; i++) {
         const struct run *run = s->runs.items[i];
         const struct core_session *session = core_find_session(s->core, run->id);
-        if (session && session->store == store && run->flushed &&
-            now_ms - run->flushed_ms <= FLUSH_RECENT_MS)
+        if (session && session->store == store &&
+            (run->closing || (run->flushed && now_ms - run->flushed_ms <= FLUSH_RECENT_MS)))
             return true;
     }
     return false;
+}
+
+/* Its own session was closed, and ends when the last transfer has: that is nothing to wait for in
+ * vain. */
+static bool is_leaving(const struct service *s, uint64_t store, const struct service_caller *caller)
+{
+    const struct core_session *session =
+        core_find_membership(s->core, store, caller->processes, caller->process_count);
+    return session && is_closing(s, session->id);
 }
 
 static int open_plain(struct service *s, const struct service_open *open, uint64_t session,
@@ -288,6 +308,8 @@ static int open_locking(struct service *s, const struct service_open *open, enum
         flags |= CORE_OPEN_GRACE;
         deadline_ms = service_now(s) + SERVICE_GRACE_MS;
     }
+    if (is_leaving(s, open->store, caller))
+        flags |= CORE_OPEN_LEAVING;
     struct record record = {
         .type = RECORD_LOCK_OPEN,
         .store = open->store,

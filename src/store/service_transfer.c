@@ -298,7 +298,8 @@ static void spool_queue(struct piece *piece, struct spool_op *op)
     *last = op;
 }
 
-/* Charges what a write needs; a full device shortens it to what there is room for. */
+/* Charges what a write needs; a full device shortens it to what there is room for. -EAGAIN: memory
+ * is coming back just now. */
 static int spool_reserve(struct service *s, struct piece *piece, struct spool_op *op)
 {
     uint64_t end = op->offset + op->bytes;
@@ -313,6 +314,8 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
         piece->reserved_bytes = need;
         return 0;
     }
+    if (error == -EAGAIN)
+        return error;
     if (piece->reserved_bytes <= op->offset)
         return -ENOMEM;
     op->bytes = piece->reserved_bytes - op->offset;
@@ -368,6 +371,39 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
     return error;
 }
 
+/* Until the next piece is free: a matter of milliseconds, and it holds the session in use. */
+static void spool_wait(struct service *s, struct spool_op *op)
+{
+    struct spool_op **last = &s->spool_waiting;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+}
+
+void service_drop_spools(struct service *s)
+{
+    while (s->spool_waiting) {
+        struct spool_op *op = s->spool_waiting;
+        struct service_request *request = op->request;
+        s->spool_waiting = op->next;
+        free(op);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+}
+
+void service_retry_spools(struct service *s)
+{
+    struct spool_op *op = s->spool_waiting;
+    s->spool_waiting = NULL;
+    while (op) {
+        struct spool_op *next = op->next;
+        op->next = NULL;
+        spool_start(s, op);
+        op = next;
+    }
+}
+
 /* Runs an operation, or queues it behind the one that has the spool. The session is in use. */
 static void spool_start(struct service *s, struct spool_op *op)
 {
@@ -392,6 +428,10 @@ static void spool_start(struct service *s, struct spool_op *op)
             error = spool_prepare_write(s, allocation, op);
         else if (op->piece)
             op->size_bytes = allocation->size_bytes;
+    }
+    if (error == -EAGAIN) { /* what was freed or given up for it is not yet back */
+        spool_wait(s, op);
+        return;
     }
     if (error || !op->piece) {
         spool_answer(s, op, error);

@@ -244,6 +244,20 @@ TAP_TEST(a_wait_for_oneself_is_edeadlk)
     check_int(open_file(store, CORE_KIND_LOCK, 0, RW, mine->id, P2), -EDEADLK);
 }
 
+TAP_TEST(waiting_for_the_end_of_ones_own_session_is_no_deadlock)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1);
+    struct record record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
+    record.flags |= CORE_OPEN_LEAVING;
+    check_int(apply(record), 0);
+    uint64_t waiter = out.waiter;
+    require(waiter != 0);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(granted(waiter));
+}
+
 /* ---- membership ----------------------------------------------------------------------------- */
 
 TAP_TEST(owner_descendants_and_openers_are_members_and_others_are_not)

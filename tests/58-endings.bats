@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What happens while something else is still ending: memory that is being freed, spools that are
+# being sealed, descriptors that have run out, a daemon with nothing to do.
+
+load helpers
+load gmsctl
+
+@test "a spool that needs given-up memory gets it, and the writer is not told ENOMEM" {
+    start_mount size=64M
+    W=$M/weights
+    head -c 48M /dev/zero >"$T/model"
+    ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate $((48 << 20)) \
+        open "$W/commit" w write 1
+    for _ in 1 2 3; do
+        exec 5<>"$W/lock"
+        cp "$T/model" "$W/allocations/a"
+        echo 1 >"$W/commit"
+        exec 5>&-
+        cmp "$W/allocations/a" "$T/model"
+    done
+    assert_eq "$(device_get .used_bytes)" $((48 << 20)) 'used bytes'
+}
+
+@test "a process that closed its lock asks again while its spool is being sealed" {
+    start_mount
+    W=$M/weights
+    for _ in 1 2 3; do
+        ctl repeat 100 open "$W/lock" rw open "$W/allocations/s" rwc write fill:1000001 close \
+            use 0 close open "$W/lock" rw close
+    done
+}
+
+@test "without a free descriptor memory is ENOSPC, and the daemon neither spins nor dies" {
+    # shellcheck disable=SC2016 # for the inner shell
+    MOUNT_VIA=(bash -c 'ulimit -n 64; exec "$@"' -)
+    start_mount
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=()
+    W=$M/weights
+    expect ENOSPC open "$W/ctl" rw acquire rw 1000 repeat 100 alloc-nowait 4096 1 '' ''
+    assert_match "$(cat "$LOG")" 'the limit of 64 open files is reached'
+    spawn "$GMSCTL" open "$W/ctl" rw acquire rw 1000 repeat 100 try connect "$M"
+    wait_exit "$SPAWNED" 20
+    ctl open "$W/lock" rw # its process can still be told
+}
+
+@test "at rest the worker does not wake up" {
+    start_mount
+    ls -lR "$M" >/dev/null
+    worker=$(pgrep -P "$KEEPER")
+    sleep 4
+    before=$(awk '/^voluntary/ { print $2 }' "/proc/$worker/status")
+    sleep 3
+    assert_eq "$(awk '/^voluntary/ { print $2 }' "/proc/$worker/status")" "$before" 'switches'
+}
