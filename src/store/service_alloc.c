@@ -43,6 +43,15 @@ void piece_end(struct service *s, struct piece *piece)
     }
 }
 
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
+{
+    uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
+    if (piece->counted)
+        s->numbers.freeing_bytes -= excess_bytes;
+    vmm_unreserve(s->vmm, excess_bytes);
+    piece->reserved_bytes = reserved_bytes;
+}
+
 struct free_job {
     struct service_job job;
     struct service *service;
@@ -75,10 +84,18 @@ static void done_free(struct service_job *job)
     free(freeing);
 }
 
+/* From when it is certain that it goes: who waits for memory may count on it. */
+static void count_freeing(struct service *s, struct piece *piece)
+{
+    if (!piece->counted)
+        s->numbers.freeing_bytes += piece->reserved_bytes;
+    piece->counted = true;
+}
+
 void piece_free(struct service *s, struct piece *piece)
 {
     struct free_job *freeing = calloc(1, sizeof *freeing);
-    s->numbers.freeing_bytes += piece->reserved_bytes;
+    count_freeing(s, piece);
     if (freeing) {
         *freeing = (struct free_job){
             .job = {.run = run_free, .done = done_free}, .service = s, .piece = piece};
@@ -98,6 +115,7 @@ void service_on_free_memory(struct service *s, uint64_t memory)
     if (!piece || s->ending)
         return;
     piece->doomed = true;
+    count_freeing(s, piece);
     if (piece->running > 0)
         return; /* piece_end frees it */
     idvec_remove(&s->pieces, memory);
@@ -288,7 +306,9 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes)
         return -EAGAIN;
     const struct core_session *held = core_find_session(s->core, session);
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
-    if (store && core_count_given_up_bytes(s->core, store) > 0) {
+    uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
+    /* Not for nothing: only if it is enough. */
+    if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes) {
         struct record record = {.type = RECORD_GIVE_UP, .session = session};
         service_apply_record(s, &record, NULL);
     }

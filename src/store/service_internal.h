@@ -24,6 +24,7 @@ struct piece {
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
+    bool counted;        /* in numbers.freeing_bytes */
     struct spool_op *queue; /* waiting for `exclusive`, first come first served */
 };
 
@@ -122,6 +123,8 @@ void service_on_session_over(struct service *s, uint64_t session);
 struct piece *piece_new(struct service *s, uint64_t reserved_bytes); /* not yet in s->pieces */
 void piece_begin(struct piece *piece);
 void piece_end(struct service *s, struct piece *piece);
+/* Gives back what it is charged with beyond this. */
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 void piece_free(struct service *s, struct piece *piece); /* by a job; gives the account back */
 void service_on_free_memory(struct service *s, uint64_t memory);
 void service_retry_allocs(struct service *s);

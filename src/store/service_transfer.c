@@ -229,19 +229,14 @@ static void undo_spool(struct service *s, struct spool_op *op)
     /* Memory that was committed beyond the account stays charged: it goes with the spool. */
     uint64_t committed = piece->memory.aligned_bytes;
     uint64_t keep = committed > op->reserved_bytes ? committed : op->reserved_bytes;
-    vmm_unreserve(s->vmm, piece->reserved_bytes - keep);
-    piece->reserved_bytes = keep;
+    piece_shrink(s, piece, keep);
 }
 
 /* The end of a spool frees what was committed beyond its size. */
 static void give_back_excess(struct service *s, struct piece *piece)
 {
-    uint64_t aligned_bytes = piece->memory.aligned_bytes;
-    if (aligned_bytes >= piece->reserved_bytes)
-        return;
-    vmm_unreserve(s->vmm, piece->reserved_bytes - aligned_bytes);
-    piece->reserved_bytes = aligned_bytes;
-    service_retry_allocs(s);
+    if (piece->memory.aligned_bytes < piece->reserved_bytes)
+        piece_shrink(s, piece, piece->memory.aligned_bytes);
 }
 
 static void done_spool(struct service_job *job)
@@ -270,6 +265,8 @@ static void done_spool(struct service_job *job)
     piece->exclusive = false;
     piece_end(s, piece);
     spool_answer(s, op, error);
+    if (error) /* what it had charged is there again */
+        service_retry_allocs(s);
     while (queue) { /* the first takes the next piece for itself, the others queue there again */
         struct spool_op *next = queue->next;
         queue->next = NULL;
