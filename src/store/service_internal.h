@@ -119,7 +119,7 @@ int service_end(struct service *s, const struct ending *ending);
 void service_run_endings(struct service *s, struct run *run);
 void service_on_session_over(struct service *s, uint64_t session);
 
-/* service_alloc.c */
+/* service_piece.c */
 struct piece *piece_new(struct service *s, uint64_t reserved_bytes); /* not yet in s->pieces */
 void piece_begin(struct piece *piece);
 void piece_end(struct service *s, struct piece *piece);
@@ -127,6 +127,8 @@ void piece_end(struct service *s, struct piece *piece);
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 void piece_free(struct service *s, struct piece *piece); /* by a job; gives the account back */
 void service_on_free_memory(struct service *s, uint64_t memory);
+
+/* service_alloc.c */
 void service_retry_allocs(struct service *s);
 void service_expire_allocs(struct service *s, uint64_t now_ms);
 uint64_t service_alloc_moment(const struct service *s);

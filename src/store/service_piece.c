@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service_piece - the descriptors behind a memory handle: who uses them, and giving them back
+ *
+ * A piece that nothing refers to any more is freed by a job, when the last transfer that uses it is
+ * done. Its bytes stay charged until then, but count as coming back from the start.
+ */
+#include "store/service_internal.h"
+
+#include <stdlib.h>
+
+struct piece *piece_new(struct service *s, uint64_t reserved_bytes)
+{
+    struct piece *piece = calloc(1, sizeof *piece);
+    if (!piece)
+        return NULL;
+    piece->id = s->next_memory++;
+    piece->memory.fd = -1;
+    piece->memory.fd_readonly = -1;
+    piece->reserved_bytes = reserved_bytes;
+    return piece;
+}
+
+void piece_begin(struct piece *piece)
+{
+    piece->running++;
+}
+
+void piece_end(struct service *s, struct piece *piece)
+{
+    piece->running--;
+    if (piece->running == 0 && piece->doomed) {
+        idvec_remove(&s->pieces, piece->id);
+        piece_free(s, piece);
+    }
+}
+
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
+{
+    uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
+    if (piece->counted)
+        s->numbers.freeing_bytes -= excess_bytes;
+    vmm_unreserve(s->vmm, excess_bytes);
+    piece->reserved_bytes = reserved_bytes;
+}
+
+struct free_job {
+    struct service_job job;
+    struct service *service;
+    struct piece *piece;
+};
+
+static void run_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    const struct service_host *host = &freeing->service->host;
+    host->drop(host->context, freeing->piece->id);
+    vmm_destroy(freeing->service->vmm, &freeing->piece->memory);
+}
+
+static void finish_free(struct service *s, struct piece *piece)
+{
+    vmm_unreserve(s->vmm, piece->reserved_bytes);
+    s->numbers.freeing_bytes -= piece->reserved_bytes;
+    free(piece);
+    service_retry_spools(s);
+    service_retry_allocs(s);
+}
+
+static void done_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    struct service *s = freeing->service;
+    s->numbers.jobs_in_flight--;
+    finish_free(s, freeing->piece);
+    free(freeing);
+}
+
+/* From when it is certain that it goes: who waits for memory may count on it. */
+static void count_freeing(struct service *s, struct piece *piece)
+{
+    if (!piece->counted)
+        s->numbers.freeing_bytes += piece->reserved_bytes;
+    piece->counted = true;
+}
+
+void piece_free(struct service *s, struct piece *piece)
+{
+    struct free_job *freeing = calloc(1, sizeof *freeing);
+    count_freeing(s, piece);
+    if (freeing) {
+        *freeing = (struct free_job){
+            .job = {.run = run_free, .done = done_free}, .service = s, .piece = piece};
+        if (service_submit(s, SERVICE_POOL_MEMORY, &freeing->job) == 0)
+            return;
+        free(freeing);
+    }
+    /* No thread to be had: better late than never. */
+    s->host.drop(s->host.context, piece->id);
+    vmm_destroy(s->vmm, &piece->memory);
+    finish_free(s, piece);
+}
+
+void service_on_free_memory(struct service *s, uint64_t memory)
+{
+    struct piece *piece = idvec_find(&s->pieces, memory);
+    if (!piece || s->ending)
+        return;
+    piece->doomed = true;
+    count_freeing(s, piece);
+    if (piece->running > 0)
+        return; /* piece_end frees it */
+    idvec_remove(&s->pieces, memory);
+    piece_free(s, piece);
+}
