@@ -184,6 +184,7 @@ static const struct op {
     {"request", op_request, "TICKET BATCH"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
+    {"forget", op_forget, ""},
     {"poke", op_poke, "INDEX OFFSET DATA"},
     {"peek", op_peek, "INDEX OFFSET BYTES"},
     {"alarm", op_alarm, "MS"},

@@ -151,6 +151,14 @@ static int memory_of(const char *index)
     return s.memory[i];
 }
 
+static int op_forget(char **arg)
+{
+    (void)arg;
+    while (s.memory_count > 0)
+        close(s.memory[--s.memory_count]);
+    return 0;
+}
+
 static int op_poke(char **arg)
 {
     struct bytes from = bytes_of(arg[2]);
@@ -163,8 +171,10 @@ static int op_peek(char **arg)
 {
     struct bytes room = {.size = number(arg[2])};
     room.data = calloc(1, room.size + 1);
-    return print_read(pread(memory_of(arg[0]), room.data, room.size, (off_t)number(arg[1])),
-                      room.data);
+    int error = print_read(pread(memory_of(arg[0]), room.data, room.size, (off_t)number(arg[1])),
+                           room.data);
+    free(room.data);
+    return error;
 }
 
 #endif

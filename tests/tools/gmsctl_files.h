@@ -108,14 +108,18 @@ static int op_read(char **arg)
 {
     struct bytes room = {.size = number(arg[0])};
     room.data = calloc(1, room.size + 1);
-    return print_read(read(s.fd, room.data, room.size), room.data);
+    int error = print_read(read(s.fd, room.data, room.size), room.data);
+    free(room.data);
+    return error;
 }
 
 static int op_pread(char **arg)
 {
     struct bytes room = {.size = number(arg[1])};
     room.data = calloc(1, room.size + 1);
-    return print_read(pread(s.fd, room.data, room.size, (off_t)number(arg[0])), room.data);
+    int error = print_read(pread(s.fd, room.data, room.size, (off_t)number(arg[0])), room.data);
+    free(room.data);
+    return error;
 }
 
 static int op_write(char **arg)

@@ -1,0 +1,540 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What clients get wrong, by accident or on purpose: an errno for them, nothing for anybody else.
+#
+# shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    start_mount size=64M,granularity=4K,alloc_timeout=1
+    W=$M/weights
+}
+
+# one_of "ERRNO ERRNO" OP...: fails with one of them.
+one_of() {
+    local wanted=$1
+    shift
+    run_logged -1 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+    case " $wanted " in
+    *" ${lines[-1]} "*) ;;
+    *) fail "errno is ${lines[-1]}, expected one of $wanted" ;;
+    esac
+}
+
+# The mount goes on: looking, locking, committing, descriptors.
+still_works() {
+    ctl open "$W/ctl" rw acquire rw 5000 clear alloc 4096 1 fine '' put k v none 0 commit-stay \
+        export 0 0 connect "$M" redeem last 253
+    assert_match "$output" 'item rank=0 '
+}
+
+open_files_of_worker() {
+    find "/proc/$(worker_of "$KEEPER")/fd" -mindepth 1 | wc -l
+}
+
+# ---- documents, in msgpack -------------------------------------------------------------------
+
+hex() {
+    printf %s "$1" | od -An -v -tx1 | tr -d ' \n'
+}
+
+str() { # of less than 32 bytes
+    printf '%02x%s' $((0xa0 + ${#1})) "$(hex "$1")"
+}
+
+row() { # KEY RANK|nil OFFSET VALUE
+    local rank=c0
+    [[ $2 == nil ]] || rank=$(printf %02x "$2")
+    printf '94%s%s%02xc4%02x%s' "$(str "$1")" "$rank" "$3" ${#4} "$(hex "$4")"
+}
+
+document() { # ROW...: of less than 16 rows
+    printf '82%s01%s%02x' "$(str v)" "$(str metadata)" $((0x90 + $#))
+    printf %s "$@"
+}
+
+apply() { # HEX OP...: on a fresh session with two allocations
+    local bytes=$1
+    shift
+    timeout 30 "$GMSCTL" open "$W/ctl" rw acquire rw 5000 alloc 4096 2 a0 '' \
+        write "hex:$bytes" apply "$@"
+}
+
+@test "a document is applied whole, by rank" {
+    run_logged -0 apply "$(document "$(row one 0 5 first)" "$(row two 1 0 2nd)" "$(row free nil 0 x)")" \
+        get one get two get free commit
+    assert_match "$output" 'applied=3'
+    assert_match "$output" 'slot=0 rank=0 offset=5 value=first'
+    assert_match "$output" 'slot=1 rank=1 offset=0 value=2nd'
+    assert_match "$output" 'slot=-1 rank=-1 offset=0 value=x'
+}
+
+@test "a document comes in any pieces, and a close without APPLY discards it" {
+    whole=$(document "$(row one 0 5 first)" "$(row two 1 0 2nd)")
+    words=()
+    for ((i = 0; i < ${#whole}; i += 2)); do
+        words+=(write "hex:${whole:i:2}")
+    done
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 2 a0 '' "${words[@]}" apply get two
+    ctl open "$W/ctl" rw acquire rw 5000 alloc 4096 2 a0 '' "${words[@]}" commit
+    assert_eq "$(names "$W/metadata")" ''
+}
+
+@test "a document with one bad row changes nothing and names the row" {
+    good=$(row good 0 5 first)
+    # a rank that is not there; an offset that is none; too few fields; no key; a value of text
+    for bad in "$(row bad 2 0 x)" "94$(str bad)00ffc40178" "93$(str bad)0000" "$(row '' 0 0 x)" \
+        "94$(str bad)0000$(str x)"; do
+        run_logged -1 apply "$(document "$good" "$bad" "$(row last nil 0 x)")"
+        assert_match "$output" $'applied=0 culprit=1\nEINVAL$'
+    done
+    assert_state weights EMPTY
+}
+
+@test "malformed documents are EINVAL and change nothing" {
+    ok=$(document "$(row one 0 5 first)")
+    for bytes in 00 80 c0 90 ff "${ok:0:-2}" "${ok}00" "81$(str v)01" "82$(str v)02${ok:8}" \
+        "82$(str metadata)90$(str v)01$(str more)" "dfffffffff" "dbffffffff" "${ok:0:8}dfffffffff" \
+        "83$(str v)01$(str metadata)90$(str metadata)90" "83$(str v)01$(str metadata)90$(str x)00" \
+        "82$(str v)01$(str metadata)ddffffffff"; do
+        run_logged -1 apply "$bytes"
+        assert_match "$output" $'applied=0 culprit=(-1|0)\nEINVAL$'
+    done
+    run_logged -1 apply ''
+    still_works
+}
+
+@test "a nested document does not cost the daemon its stack" {
+    printf '91%.0s' {1..300000} | sed 's/../\\x&/g' >"$T/escaped"
+    printf '%b' "$(cat "$T/escaped")" >"$T/document"
+    expect EINVAL open "$W/ctl" rw acquire rw 0 writefile "$T/document" apply
+    still_works
+}
+
+@test "a document with allocations is EINVAL: memory is not made by it" {
+    run_logged -1 apply "83$(str v)01$(str allocations)90$(str metadata)90"
+    assert_eq "${lines[-1]}" EINVAL
+}
+
+@test "random bytes as a document never harm" {
+    for _ in {1..40}; do
+        head -c $((RANDOM % 3000 + 1)) /dev/urandom >"$T/document"
+        run_logged -1 "$GMSCTL" open "$W/ctl" rw acquire rw 5000 writefile "$T/document" apply
+    done
+    still_works
+}
+
+@test "gathering for a document is for writers only" {
+    expect ENOLCK open "$W/ctl" rw write x
+    expect EBADF open "$W/ctl" r acquire ro 0 write x || expect EAGAIN open "$W/ctl" r acquire ro 0
+}
+
+# ---- ioctls ----------------------------------------------------------------------------------
+
+@test "unknown ioctls are ENOTTY, of any number, size and type" {
+    for nr in 0 15 16 63 64 127 128 254 255; do
+        for size in 0 1 8 160 16383; do
+            expect ENOTTY open "$W/ctl" rw raw "$nr" "$size" '' 0
+        done
+    done
+    for file in "$W/ctl" "$M/device" "$W/state" "$M" "$W"; do
+        expect ENOTTY open "$file" r command 0x5401 # TCGETS
+        expect ENOTTY open "$file" r command 0xc0a05801
+    done
+    expect ENOTTY open "$W/lock" rw command 0x5401
+}
+
+@test "a short ioctl is extended by zeros" {
+    ctl open "$W/ctl" rw raw 2 4 hex:02000000 0 info # ACQUIRE RW, tried once
+    assert_match "$output" 'mode=RW state=RW'
+    ctl open "$W/ctl" rw acquire rw 5000 raw 12 4 '' 0 info # COMMIT
+    assert_match "$output" 'state=COMMITTED'
+    ctl open "$W/ctl" rw raw 1 0 '' 0 raw 1 8 '' 0 raw 1 1 '' 0
+    expect EINVAL open "$W/ctl" rw raw 2 0 '' 0 # mode NONE
+}
+
+@test "a long ioctl that ends in zeros is accepted, one that does not is E2BIG" {
+    ctl open "$W/ctl" rw raw 1 161 '' 0 raw 1 16383 '' 0 raw 2 16383 hex:02000000 0 info
+    assert_match "$output" 'mode=RW'
+    for nr in 1 2 3 5 6 8 12 13 14; do
+        expect E2BIG open "$W/ctl" rw raw "$nr" 16383 '' 1
+    done
+    for nr in 4 7; do
+        expect E2BIG open "$W/ctl" rw raw "$nr" 1 '' 1
+    done
+    for nr in 9 10 11; do
+        expect E2BIG open "$W/ctl" rw raw "$nr" 15393 '' 1
+    done
+    still_works
+}
+
+@test "every ioctl of every size answers, on every kind of file, with and without a session" {
+    words=()
+    for nr in {1..14}; do
+        for size in 0 1 7 16 111 552 16383; do
+            words+=(try raw "$nr" "$size" '' 0 try raw "$nr" "$size" "fill:$size" 0)
+        done
+    done
+    for file in ctl lock auto; do
+        run_logged -0 timeout 60 "$GMSCTL" open "$W/$file" rwn "${words[@]}"
+        assert_state weights EMPTY 5 || assert_state weights COMMITTED 5
+    done
+    for file in state info layout sessions; do
+        run_logged -0 timeout 60 "$GMSCTL" open "$W/$file" r "${words[@]}"
+    done
+    run_logged -0 timeout 60 "$GMSCTL" open "$M/device" r "${words[@]}"
+    run_logged '!' grep -q answer= <<<"$output"
+    still_works
+}
+
+@test "names and tags of ALLOC that are not terminated are EINVAL" {
+    # size 1, count 1, a tag of 256 bytes, no name
+    payload=0100000000000000$(printf '%032d' 0)0100000000000000$(printf '%016d' 0)
+    expect EINVAL open "$W/ctl" rw acquire rw 0 raw 5 552 "hex:$payload$(printf '74%.0s' {1..256})" 0
+    still_works
+}
+
+@test "METADATA with sizes that lie is refused" {
+    # key_bytes and value_bytes are at 24 and 28
+    zeros=$(printf '%048d' 0)
+    for sizes in ffffffff00000000 01000000ffffffff 0000000001000000 013c000001000000 \
+        ffffff7fffffff7f 01000000003c0000; do
+        for nr in 9 10 11; do
+            run_logged -1 "$GMSCTL" open "$W/ctl" rw acquire rw 5000 raw "$nr" 15392 "hex:$zeros${sizes}61" 0
+            assert_match "${lines[-1]}" '^(EINVAL|ENAMETOOLONG|ENOENT)$'
+        done
+    done
+    still_works
+}
+
+# ---- tickets ---------------------------------------------------------------------------------
+
+@test "a ticket is good once" {
+    expect ESTALE open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export 0 0 connect "$M" \
+        redeem last 253 redeem last 253
+    assert_eq "$(grep -c '^item' <<<"$output")" 1
+}
+
+@test "a ticket that nobody made is ESTALE" {
+    expect ESTALE connect "$M" redeem 00000000000000000000000000000000 1
+    expect ESTALE connect "$M" redeem ffffffffffffffffffffffffffffffff 253
+}
+
+@test "a ticket of another user is EACCES, and stays good for its owner" {
+    requires root
+    spawn "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export 0 0 say held \
+        until "$T/go" connect "$M" redeem last 1
+    wait_until 5 said "$SPAWNED" held
+    output=$(output_of "$SPAWNED")
+    run_logged -1 as_user "$GMSCTL" connect "$M" redeem "$(field ticket)" 1
+    assert_eq "${lines[-1]}" EACCES
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'item rank=0'
+}
+
+@test "a ticket ends with its session" {
+    spawn "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export 0 0 say held
+    wait_exit "$SPAWNED"
+    output=$(output_of "$SPAWNED")
+    expect ESTALE connect "$M" redeem "$(field ticket)" 1
+}
+
+@test "a ticket expires" {
+    hold open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export 0 0
+    run output_of "$HOLDER"
+    sleep 31 # CORE_TICKET_MS; nothing tells from outside
+    expect ESTALE connect "$M" redeem "$(field ticket)" 1
+}
+
+@test "a ticket of freed memory is ESTALE" {
+    expect ESTALE open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export 0 0 free 0 connect "$M" \
+        redeem last 1
+}
+
+@test "tickets that nobody redeems are bounded" {
+    run_logged -1 timeout 60 "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' \
+        repeat 5000 export 0 0
+    assert_eq "${lines[-1]}" ENOSPC
+    still_works
+}
+
+@test "a batch takes as many descriptors as it says, in rank order" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 600 a0 '' export 0 0 connect "$M" redeem last 253
+    assert_eq "$(grep -c '^item' <<<"$output")" 600
+    assert_eq "$(sed -n 's/^item rank=\([0-9]*\) .*/\1/p' <<<"$output" | sort -cn && echo sorted)" sorted
+    assert_eq "$(grep -o '^message count=[0-9]*' <<<"$output" | tr '\n' ' ')" \
+        'message count=253 message count=253 message count=94 '
+    ctl open "$W/ctl" rw acquire rw 5000 alloc 4096 5 a0 '' export 1 3 connect "$M" redeem last 2
+    assert_eq "$(sed -n 's/^item rank=\([0-9]*\) .*/\1/p' <<<"$output" | tr '\n' ' ')" '1 2 3 '
+}
+
+@test "readers get read-only descriptors of sealed memory without mode bits" {
+    requires root
+    chmod 777 "$W"
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' export-rw 0 0 connect "$M" redeem last 1 commit
+    # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW, and F_SEAL_EXEC where there is one
+    assert_match "$output" 'access=rw mode=0 seals=2?7 shrink=EPERM reopen=ok'
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" r acquire-export ro 5000 connect "$M" redeem last 1
+    assert_match "$output" 'access=r mode=0 seals=2?7 shrink=E[A-Z]+ reopen=EACCES'
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" rw acquire rw 5000 export 0 0 connect "$M" redeem last 1
+    assert_match "$output" 'access=r mode=0'
+}
+
+# ---- .fds ------------------------------------------------------------------------------------
+
+@test "messages on .fds that are no requests are answered or dropped" {
+    request=0100000001000000fd00000000000000
+    id=$(printf '%032d' 0)
+    for bytes in 00 "$request" "${request}00" 02000000"${request:8}$id" "${request:0:8}09000000${request:16}$id" \
+        "${request:0:16}00000000${request:24}$id" "${request:0:16}fe000000${request:24}$id" \
+        "${request:0:24}01000000$id" "$request${id}01" "$request$id$request$id$request$id"; do
+        run_logged -1 timeout 5 "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
+        assert_match "${lines[-1]}" '^(EINVAL|ECONNRESET)$'
+    done
+    run_logged '!' timeout 5 "$GMSCTL" connect "$M" send fill:60000 receive
+    ctl connect "$M" disconnect
+    still_works
+}
+
+@test "a request that ends in zeros is one of a later version and accepted" {
+    ticket=$(printf '%032d' 0)
+    expect ESTALE connect "$M" send "hex:0100000001000000fd00000000000000${ticket}0000000000000000" receive
+}
+
+@test "a client that never reads its descriptors harms nobody, and does not pin them" {
+    before=$(open_files_of_worker)
+    hold open "$W/ctl" rw acquire rw 0 alloc 4096 4000 a0 '' connect "$M" export 0 0 request last 1
+    hold connect "$M"
+    run_logged -0 timeout 5 cat "$W/state"
+    output=$(output_of "${SPAWNS[0]}")
+    token=$(field token)
+    ctl open "$W/ctl" rw join "$token" export 0 2 connect "$M" redeem last 253
+    let_go "${SPAWNS[@]}"
+    assert_state weights EMPTY 5
+    wait_until 5 used_is 0
+    wait_until 5 eval "[[ \$(open_files_of_worker) -le $((before + 2)) ]]"
+    still_works
+}
+
+@test "a flood of connections is bounded and lets others in" {
+    for _ in 1 2 3; do
+        spawn "$GMSCTL" repeat 600 try connect "$M"
+        wait_exit "$SPAWNED"
+    done
+    spawn bash -c 'ulimit -n 4096; exec "$@"' - "$GMSCTL" repeat 1500 try connect "$M"
+    flood=$SPAWNED
+    run_logged -0 timeout 20 cat "$W/state"
+    wait_exit "$flood" 30
+    still_works
+}
+
+@test "a flood of messages without reading the answers is bounded" {
+    spawn "$GMSCTL" connect "$M" repeat 20000 try send fill:32
+    flood=$SPAWNED
+    still_works
+    kill -KILL "$flood" 2>/dev/null || true
+    still_works
+}
+
+@test "a client in a hurry: killed at any moment of attaching" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 500 a0 '' commit
+    for i in {1..20}; do
+        spawn "$GMSCTL" repeat 1000 open "$W/ctl" r acquire-export ro 1000 connect "$M" \
+            redeem last 100 disconnect forget close
+        sleep "0.0$((i % 10))"
+        kill -KILL "$SPAWNED"
+    done
+    assert_state weights COMMITTED 5
+    still_works
+}
+
+# ---- names -----------------------------------------------------------------------------------
+
+@test "allocation names of every length" {
+    long=$(printf 'n%.0s' {1..255})
+    words=()
+    for length in 1 2 100 254 255; do
+        words+=(open "$W/allocations/${long:0:length}" wc ftruncate 1 close)
+    done
+    ctl open "$W/lock" rw "${words[@]}" use 0 commit
+    assert_eq "$(find "$W/allocations" -type f | wc -l)" 5
+    expect ENAMETOOLONG open "$W/lock" rw open "$W/allocations/${long}n" wc
+    expect ENAMETOOLONG open "$W/lock" rw rename "$W/allocations/$long" "$W/allocations/${long}n"
+}
+
+@test "allocation names of every byte" {
+    words=()
+    for i in {1..255}; do
+        [[ $i -ne 47 ]] || continue
+        printf -v name '%b' "a\\x$(printf %02x "$i")"
+        words+=(try open "$W/allocations/$name" wc)
+    done
+    run_logged -0 "$GMSCTL" open "$W/lock" rw "${words[@]}"
+    assert_eq "$(sort -u <<<"$output")" EINVAL
+    jq . "$M/device" >/dev/null
+    still_works
+}
+
+@test "ALLOC's names: taken, counted up, too long, given by slot" {
+    exec 5<>"$W/lock"
+    ctl fd 5 alloc 1 1 '' '' alloc 1 3 x08 '' alloc 1 1 '' ''
+    assert_eq "$(names "$W/allocations")" 'a000000 a000004 x08 x09 x10'
+    expect EEXIST fd 5 alloc 1 1 x09 ''
+    expect EEXIST fd 5 alloc 1 5 x06 ''
+    assert_eq "$(names "$W/allocations")" 'a000000 a000004 x08 x09 x10'
+    one_of 'EINVAL ENAMETOOLONG' fd 5 alloc 1 2 "$(printf '9%.0s' {1..255})" ''
+    expect EINVAL fd 5 alloc 1 1 .. ''
+    exec 5>&-
+}
+
+# ---- sizes -----------------------------------------------------------------------------------
+
+@test "sizes by truncate: 0 is nothing, negative EINVAL, beyond the device ENOMEM" {
+    exec 5<>"$W/lock"
+    ctl open "$W/allocations/a" rwc ftruncate 0
+    assert_eq "$(stat -c '%s %b' "$W/allocations/a")" '0 0'
+    expect EINVAL open "$W/allocations/a" rw ftruncate -1
+    expect EINVAL truncate "$W/allocations/a" -9223372036854775808
+    expect ENOMEM open "$W/allocations/a" rw ftruncate $(((64 << 20) + 1))
+    one_of 'ENOMEM EINVAL EFBIG' open "$W/allocations/a" rw ftruncate 0x7fffffffffffffff
+    one_of 'ENOMEM EINVAL EFBIG' open "$W/allocations/a" rw ftruncate 0x7ffffffffffff000
+    one_of 'ENOMEM EINVAL EFBIG' open "$W/allocations/a" rw fallocate 0 0 0x7fffffffffffffff
+    one_of 'ENOMEM EINVAL EFBIG' open "$W/allocations/a" rw fallocate 0 0x7ffffffffffffffe 1
+    expect EINVAL open "$W/allocations/a" rw fallocate 0 0 0
+    ctl open "$W/allocations/a" rw ftruncate $((64 << 20))
+    assert_eq "$(device_get .used_bytes)" $((64 << 20))
+    exec 5>&-
+    wait_until 5 used_is 0
+}
+
+@test "sizes of ALLOC: 0 EINVAL, beyond the device ENOMEM, 2^63, 2^64-1, a count that overflows" {
+    exec 5<>"$W/lock"
+    expect EINVAL fd 5 alloc-nowait 0 1 '' ''
+    expect ENOMEM fd 5 alloc-nowait $(((64 << 20) + 1)) 1 '' ''
+    one_of 'ENOMEM EINVAL' fd 5 alloc-nowait 0x8000000000000000 1 '' ''
+    one_of 'ENOMEM EINVAL' fd 5 alloc-nowait 0xffffffffffffffff 1 '' ''
+    one_of 'ENOMEM EINVAL' fd 5 alloc-nowait 0x4000000000000000 4 '' ''
+    one_of 'ENOMEM EINVAL ENOSPC' fd 5 alloc-nowait 0x100000000 0xffffffff '' ''
+    one_of 'ENOMEM EINVAL ENOSPC' fd 5 alloc-nowait 1 0xffffffff '' ''
+    assert_eq "$(device_get .used_bytes)" 0
+    ctl fd 5 alloc-nowait $((64 << 20)) 1 '' ''
+    exec 5>&-
+}
+
+@test "ALLOC of several is all or nothing" {
+    expect ENOMEM open "$W/ctl" rw acquire rw 0 alloc-nowait $((10 << 20)) 7 a0 ''
+    assert_state weights EMPTY
+    hold open "$W/ctl" rw acquire rw 5000 try alloc-nowait $((10 << 20)) 7 a0 '' \
+        alloc-nowait $((10 << 20)) 6 a0 ''
+    assert_eq "$(names "$W/allocations")" 'a0 a1 a2 a3 a4 a5'
+    assert_match "$(output_of "$HOLDER")" 'name=a0 slot=0 rank=0'
+    assert_eq "$(device_get .used_bytes)" $((60 << 20))
+}
+
+@test "offsets at the end of the world" {
+    exec 5<>"$W/lock"
+    ctl open "$W/allocations/a" rwc ftruncate 4096
+    expect ENOSPC open "$W/allocations/a" rw pwrite 0x7ffffffffffff000 x
+    ctl open "$W/allocations/a" rw pread 0x7ffffffffffff000 10
+    assert_eq "$output" ''
+    one_of 'EINVAL EFBIG' open "$W/metadata/k" wc pwrite 0x7ffffffffffff000 x
+    one_of 'EINVAL EFBIG' open "$W/allocations/b" wc pwrite 0x7ffffffffffff000 x
+    ctl open "$W/ctl" rw fd 5 put k v 0 0xffffffffffffffff
+    expect EINVAL fd 5 commit
+    exec 5>&-
+}
+
+@test "metadata values at their bound" {
+    exec 5<>"$W/lock"
+    head -c 1048576 /dev/urandom >"$T/value"
+    cp "$T/value" "$W/metadata/k"
+    cmp "$T/value" "$W/metadata/k"
+    expect_message EFBIG cp /dev/zero "$W/metadata/k2"
+    expect_message EFBIG dd if=/dev/zero of="$W/metadata/k3" bs=1 seek=1048576 count=1
+    one_of 'EFBIG EINVAL' truncate "$W/metadata/k" 1048577
+    ctl fd 5 put k2 fill:15358 none 0 get k2
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$T/value" "$W/metadata/k"
+}
+
+# ---- a full device ---------------------------------------------------------------------------
+
+@test "a device that fills up under cp: the writer hears of it" {
+    truncate -s 80M "$T/big"
+    expect_message ENOMEM cp "$T/big" "$W/allocations/a"
+    assert_state weights EMPTY
+    exec 5<>"$W/lock"
+    expect_message ENOMEM cp --sparse=never "$T/big" "$W/allocations/a"
+    exec 5>&-
+    wait_until 5 used_is 0
+}
+
+@test "a device that fills up under dd: the writer hears of it" {
+    exec 5<>"$W/lock"
+    expect_message ENOMEM dd if=/dev/zero of="$W/allocations/a" bs=7M count=10
+    expect_message ENOMEM dd if=/dev/zero of="$W/allocations/b" bs=4k count=1
+    truncate -s 0 "$W/allocations/a"
+    wait_until 5 used_is 0
+    dd if=/dev/zero of="$W/allocations/b" bs=4k count=1
+    exec 5>&-
+}
+
+@test "a device that fills up under a shell's { ...; } > file: the writer hears of it" {
+    exec 5<>"$W/lock"
+    head -c 40M /dev/zero >"$T/half"
+    # shellcheck disable=SC2016 # a script
+    run_logged '!' bash -c '{ cat "$1"; cat "$1"; } >"$2"' - "$T/half" "$W/allocations/a"
+    assert_match "$output" 'Cannot allocate memory'
+    exec 5>&-
+}
+
+@test "a full device serves again when memory was given back" {
+    hold open "$W/ctl" rw acquire rw 0 alloc $((60 << 20)) 1 a ''
+    mkdir "$M/other"
+    start_waiting=$(now_ms)
+    expect ENOMEM open "$M/other/ctl" rw acquire rw 0 alloc $((8 << 20)) 1 b ''
+    [[ $(($(now_ms) - start_waiting)) -ge 900 ]]
+    spawn "$GMSCTL" open "$M/other/ctl" rw acquire rw 1000 try alloc $((8 << 20)) 1 b '' \
+        try alloc $((8 << 20)) 1 b '' try alloc $((8 << 20)) 1 b '' say finished
+    kill "$HOLDER"
+    wait_until 10 said "$SPAWNED" finished
+    assert_match "$(output_of "$SPAWNED")" 'name=b '
+}
+
+# ---- many ------------------------------------------------------------------------------------
+
+@test "too many stores are ENOSPC, and the others go on" {
+    for i in {1..63}; do
+        mkdir "$M/s$i"
+    done
+    expect ENOSPC mkdir "$M/s64"
+    still_works
+    rmdir "$M/s63"
+    mkdir "$M/s64"
+}
+
+@test "many waiters come and go" {
+    hold open "$W/lock" rw
+    holder=$HOLDER
+    for _ in {1..60}; do
+        spawn "$GMSCTL" open "$W/lock" rw
+    done
+    wait_for_waiters weights 60
+    for pid in "${SPAWNS[@]:1:30}"; do
+        kill -KILL "$pid"
+    done
+    wait_for_waiters weights 30
+    let_go "$holder"
+    for pid in "${SPAWNS[@]:31}"; do
+        wait_exit "$pid"
+        assert_eq "$status" 0
+    done
+    assert_state weights EMPTY
+    still_works
+}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # output, lines and status are set by bats' run
+#
+# For tests that speak to a mount in system calls: gmsctl (tests/tools/gmsctl.c), processes that
+# hold or wait for a lock, and short ways to a store with something in it.
+#
+# A process that is started while the test's own shell holds a lock is its descendant and joins
+# it. So where processes compete, all of them are started by `hold` or `spawn`.
+
+GMSCTL=${GMSCTL:-$BUILD/tests/tools/gmsctl}
+
+ctl() { # OP...
+    run_logged -0 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+}
+
+# expect ERRNO OP...: the last of the operations fails with this errno.
+expect() {
+    local want=$1
+    shift
+    run_logged -1 timeout $((30 * SLOW)) "$GMSCTL" "$@"
+    assert_eq "${lines[-1]-}" "$want" errno
+}
+
+# expect_message ERRNO COMMAND...: a command fails and says so in the words of this errno.
+expect_message() {
+    local want=$1
+    shift
+    run_logged '!' "$@"
+    assert_match "$output" "$(message_of "$want")"
+}
+
+message_of() {
+    case $1 in
+    EACCES) echo 'Permission denied' ;;
+    EAGAIN) echo 'Resource temporarily unavailable' ;;
+    EBUSY) echo 'Device or resource busy' ;;
+    ECANCELED) echo 'Operation canceled' ;;
+    EINVAL) echo 'Invalid argument' ;;
+    ENOLCK) echo 'No locks available' ;;
+    ENOMEM) echo 'Cannot allocate memory' ;;
+    ENOSPC) echo 'No space left on device' ;;
+    EPERM) echo 'Operation not permitted' ;;
+    EFBIG) echo 'File too large' ;;
+    *) fail "no message for $1" ;;
+    esac
+}
+
+# hold OP...: does the operations in the background, says "held" and stays; sets HOLDER.
+hold() {
+    spawn "$GMSCTL" "$@" say held pause
+    HOLDER=$SPAWNED
+    wait_until 10 said "$HOLDER" held || {
+        output_of "$HOLDER"
+        return 1
+    }
+}
+
+said() { # PID LINE
+    grep -qxF -e "$2" "$T/spawn-$1"
+}
+
+let_go() { # PID...
+    local pid
+    for pid in "$@"; do
+        kill "$pid"
+        wait_exit "$pid"
+    done
+}
+
+# wait_for_waiters STORE COUNT: that many wait for the lock.
+wait_for_waiters() {
+    wait_until 5 waiters_are "$1" "$2"
+}
+
+waiters_are() {
+    [[ $(grep -c ' waiting ' "$(store_path "$1")/sessions") -eq $2 ]]
+}
+
+sessions_are() { # STORE MODE COUNT
+    [[ $(grep -c "^[0-9]* $2 held " "$(store_path "$1")/sessions") -eq $3 ]]
+}
+
+field() { # NAME: of the last line that has NAME=VALUE, in $output
+    sed -n "s/.*\\b$1=\\([^ ]*\\).*/\\1/p" <<<"$output" | tail -n 1
+}
+
+info_of() { # STORE FILTER
+    jq -r "$2" "$(store_path "$1")/info"
+}
+
+# names DIRECTORY: of its entries, sorted bytewise, on one line.
+names() {
+    find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | LC_ALL=C sort | paste -sd ' '
+}
+
+used_is() { # BYTES
+    [[ $(device_get .used_bytes) -eq $1 ]]
+}
+
+# last_event FILTER: of the newest line of events.
+last_event() {
+    tail -n 1 "$M/events" | jq -r "$1"
+}
+
+# commit_store [STORE]: commits an allocation `a` of 1 MiB that begins with "committed" and an entry
+# `key` of value "value" bound to it; nobody holds the store afterwards.
+commit_store() {
+    local path
+    path=$(store_path "${1-weights}")
+    ctl open "$path/lock" rw \
+        open "$path/allocations/a" rwc ftruncate 1048576 pwrite 0 committed \
+        use 0 put key value 0 16 commit
+    wait_until 5 state_is "$path" COMMITTED
+}
+
+write_byte() { # FILE: so that an open file of a shell's is not needed
+    dd if=/dev/zero of="$1" bs=1 count=1 conv=notrunc status=none
+}
