@@ -441,7 +441,8 @@ GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, 
  *
  * Afterwards the process holds no mapping and no descriptor of the memory, so it pins none; its
  * pointers must not be used until gmsfs_remap_all_vas or gmsfs_reallocate_all_handles.
- * A writer that has not committed aborts, as by gmsfs_disconnect.
+ * A writer that has not committed aborts, as by gmsfs_disconnect. On a dead mount everything is
+ * unmapped too, and the answer -ENOTCONN.
  * flags: GMSFS_UNMAP_KEEP_LOCK: leave the lock as it is.
  */
 GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
@@ -455,6 +456,7 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
  *   points at the same tensor, but a writer may have published new bytes (see gmsfs_generation).
  *   1: it must also be the same store and generation, so the bytes are the same.
  *   A layout unmapped before its first commit has no hash: then the sizes by rank must agree.
+ *   Under an RW lock the hash is not known: then there must have been no other commit.
  * All or nothing: on failure nothing is mapped, the addresses stay reserved, and the lock is as
  * before. Mappings made since gmsfs_unmap_all_vas are left alone.
  * Errors: -ESTALE (the layout changed; strict: the generation or the store), -EINVAL (not
@@ -469,8 +471,8 @@ GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int stri
  * mapped for writing at the same addresses; several mappings of one allocation share the new one.
  * What is in the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
  * All or nothing, as gmsfs_remap_all_vas.
- * Errors: -ENOLCK (not the writer), -ENODATA (the tags are not known: the store was gone when the
- *   memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.
+ * Errors: -ENOLCK (not the writer), -ENODATA (the tags are not known: the handle was not connected
+ *   when the memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
 

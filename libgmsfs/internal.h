@@ -141,5 +141,7 @@ int gfs_va_map(uintptr_t va, uint64_t aligned_bytes, enum gmsfs_access access, i
 int gfs_va_unmap(uintptr_t va, uint64_t aligned_bytes);
 /* Brings ranks and unknown tags of this epoch's mappings up to date; for a writer. */
 int gfs_mapping_refresh(struct gmsfs *handle);
+/* The unknown tags of this epoch's mappings; for a reader. */
+int gfs_mapping_learn_tags(struct gmsfs *handle);
 
 #endif

@@ -184,6 +184,15 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     return r;
 }
 
+int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
+{
+    int r = -EAGAIN;
+
+    for (int i = 0; i < LAYOUT_TRIES && r == -EAGAIN; i++)
+        r = layout_read_once(handle, layout);
+    return r == -EAGAIN ? -ENODATA : r;
+}
+
 int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
 {
     int r;
@@ -193,9 +202,7 @@ int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
     r = gfs_enter(handle);
     if (r)
         return r;
-    r = -EAGAIN;
-    for (int i = 0; i < LAYOUT_TRIES && r == -EAGAIN; i++)
-        r = layout_read_once(handle, layout);
+    r = gfs_layout_read(handle, layout);
     gfs_leave(handle);
-    return r == -EAGAIN ? -ENODATA : r;
+    return r;
 }

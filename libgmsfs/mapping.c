@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "internal.h"
+#include "layout.h"
 
 #define MAPPING_RESERVE_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
@@ -533,5 +534,31 @@ int gfs_mapping_refresh(struct gmsfs *handle)
     }
     gfs_state_unlock(handle);
     free(list);
+    return r;
+}
+
+/* By one read: the directory takes some calls for each allocation. While a reader holds the lock
+ * the layout is the one that it attached, so ranks are those of its mappings. */
+int gfs_mapping_learn_tags(struct gmsfs *handle)
+{
+    struct gmsfs_layout *layout = NULL;
+    int r = 0, missing = 0;
+
+    for (size_t i = 0; i < handle->map.mapping_count; i++)
+        missing |= !handle->map.mappings[i].tag;
+    if (!missing)
+        return 0;
+    r = gfs_layout_read(handle, &layout);
+    if (r)
+        return r;
+    gfs_state_lock(handle);
+    for (size_t i = 0; i < handle->map.mapping_count && !r; i++) {
+        struct gfs_mapping *mapping = handle->map.mappings + i;
+        if (!mapping->tag && mapping->ident.epoch == handle->ident.epoch &&
+            mapping->rank < layout->allocation_count)
+            r = mapping_set_tag(mapping, layout->allocations[mapping->rank].tag);
+    }
+    gfs_state_unlock(handle);
+    gmsfs_free_layout(layout);
     return r;
 }

@@ -165,6 +165,8 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
      * on to its memory. */
     if (handle->mode == GMSFS_MODE_RW)
         gfs_mapping_refresh(handle);
+    else if (handle->mode == GMSFS_MODE_RO)
+        gfs_mapping_learn_tags(handle);
     r = remap_unmap_all(handle);
     if (!r) {
         gfs_fds_close(handle);
@@ -180,16 +182,17 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
 /* ---- remap -------------------------------------------------------------------------------- */
 
-/* Does the layout that is there now hold what the mapping showed, and where? */
+/* Does the layout that is there now hold what the mapping showed, and where? A writer is not told
+ * the hash of what is there, so it cannot tell that another commit left the structure as it was. */
 static int remap_check(const struct gmsfs *handle, struct remap_item *item, int strict)
 {
     const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
-    int hashes = !gfs_is_zero(now->layout_hash) && !gfs_is_zero(then->layout_hash);
-    int same_hash = hashes && memcmp(now->layout_hash, then->layout_hash, 16) == 0;
+    int had_hash = !gfs_is_zero(then->layout_hash);
+    int same_hash = had_hash && memcmp(now->layout_hash, then->layout_hash, 16) == 0;
     int same = now->epoch == then->epoch || (same_hash && now->generation == then->generation &&
                                              memcmp(now->store_id, then->store_id, 16) == 0);
 
-    if (!same && (strict || (hashes && !same_hash)))
+    if (!same && (strict || (had_hash && !same_hash)))
         return -ESTALE;
     item->by_slot = same;
     item->key = same ? item->mapping->slot : item->mapping->rank;

@@ -46,6 +46,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     done < <(awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' <<<"$output")
     cli -2
     cli -2 help no-such-command
+    cli help --help
     cli version
     assert_match "$output" '^gmsfs [0-9]'
 }
@@ -354,6 +355,18 @@ dead_in_status() {
     expect_death
     wait_exit "$KEEPER"
     assert_eq "$status" 0 status
+}
+
+@test "umount of root's mount refuses at once where somebody only works in it" {
+    start_mount
+    cd "$M/weights"
+    cli -1 umount "$M"
+    assert_match "$output" "busy.*working directory"
+    assert_match "$output" "fuser -m $M"
+    run_logged -1 grep 'asked for the unmount' "$LOG"
+    cd "$T"
+    cli umount "$M"
+    expect_death
 }
 
 @test "umount -l detaches a mount in use" {

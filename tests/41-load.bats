@@ -172,6 +172,24 @@ nothing_committed() { # STORE
     assert_state weights COMMITTED
 }
 
+@test "load and verify do not wait for the run around them" {
+    start_mount
+    make_model 1M
+    local mode
+    cli load "$M/weights" "$MODEL"
+    for mode in -w -r; do
+        cli -1 run "$mode" "$M/weights" -- "$GMSFS" load "$M/weights" "$MODEL"
+        assert_match "$output" "the 'gmsfs run' around this command holds it"
+    done
+    cli -1 run -w "$M/weights" -- "$GMSFS" verify "$M/weights" "$MODEL"
+    assert_match "$output" "call it without 'gmsfs run'"
+    cli run -r "$M/weights" -- "$GMSFS" verify "$M/weights" "$MODEL"
+    # The attempt does not end the session of the run.
+    cli run -w "$M/weights" -- sh -c '"$1" load "$2" "$3"; "$1" metadata put "$2" k v' \
+        _ "$GMSFS" "$M/weights" "$MODEL"
+    assert_eq "$("$GMSFS" metadata get "$M/weights" k)" v
+}
+
 @test "a signal while waiting for the lock ends load at once, and is said" {
     start_mount
     make_model 1M

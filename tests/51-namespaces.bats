@@ -11,11 +11,17 @@ load gmsctl
 
 SHARER=$BUILD/tests/tools/sharer
 
+# A new mount namespace has copies of the mounts of other tests, which could not end before it does.
+LEAVE_OTHERS='
+    while read -r _ _ _ _ at _; do
+        [[ $at == "$1" ]] || umount -l "$at"
+    done < <(grep " - fuse.gmsfs " /proc/self/mountinfo)'
+
 # contained COMMAND...: without privilege, in a mount, pid and network namespace of its own, where
 # the mount is to be seen at $T/inside.
 contained() {
     mkdir -p "$T/inside"
-    unshare --mount --pid --net --fork --mount-proc bash -c '
+    unshare --mount --pid --net --fork --mount-proc bash -c "$LEAVE_OTHERS"'
         mount --bind "$1" "$2" && shift 2 && exec "$@"' _ "$M" "$T/inside" "${AS_USER[@]}" "$@"
 }
 

@@ -117,3 +117,35 @@ commit_store() {
 write_byte() { # FILE: so that an open file of a shell's is not needed
     dd if=/dev/zero of="$1" bs=1 count=1 conv=notrunc status=none
 }
+
+# ---- waiting for the lock of $W ----------------------------------------------------------------
+
+# wait_for_lock OP...: a process that waits; sets WAITER and waits until `sessions` shows it.
+wait_for_lock() {
+    local before
+    before=$(grep -c ' waiting ' "$W/sessions" || true)
+    spawn "$GMSCTL" "$@" say granted pause
+    WAITER=$SPAWNED
+    wait_for_waiters weights $((before + 1))
+}
+
+granted() { # PID
+    said "$1" granted
+}
+
+not_granted() {
+    ! said "$1" granted
+}
+
+waiter_id() { # PID
+    awk -v pid="$1" '$4 == pid { print $1 }' "$W/sessions"
+}
+
+# unchanged: what commit_store made is all there, and nobody holds it.
+unchanged() {
+    assert_state weights COMMITTED
+    assert_eq "$(names "$W/allocations")" a allocations
+    assert_eq "$(head -c 9 "$W/allocations/a")" committed bytes
+    assert_eq "$(cat "$W/metadata/key")" value
+    assert_eq "$(info_of weights .generation)" 1 generation
+}

@@ -124,8 +124,12 @@ static int umount_busy(const struct mount *mount)
 {
     char *holders = mount_look_holders(mount);
 
-    cli_error("%s is busy: clients hold files of it%s%s", mount->path,
-              holders && *holders ? ":" : "", holders && *holders ? "" : "; 'fuser -m' names them");
+    if (holders && *holders)
+        cli_error("%s is busy: clients hold files of it:", mount->path);
+    else
+        cli_error("%s is busy: somebody has a file or a working directory in it; 'fuser -m %s' "
+                  "names them",
+                  mount->path, mount->path);
     if (holders && *holders)
         fputs(holders, stderr);
     fprintf(stderr, "End them, or use 'gmsfs umount -l %s'.\n", mount->path);
@@ -133,14 +137,15 @@ static int umount_busy(const struct mount *mount)
     return CLI_FAILURE;
 }
 
-/* The daemon is asked first where the kernel would say busy only because of its socket. */
+/* The daemon is asked where the kernel may say busy only because of the daemon's own files, as it
+ * does where an ordinary user mounted. */
 static int umount_gently(const struct mount *mount)
 {
     int r = -EPERM;
 
     if (geteuid() == 0)
         r = umount_by_kernel(mount, false);
-    if (r == -EPERM || r == -EBUSY)
+    if (r == -EPERM || (r == -EBUSY && !mount->by_root))
         r = umount_by_daemon(mount);
     if (r == 0 || r == -EBUSY || r == -ETIMEDOUT)
         return r;
@@ -173,9 +178,9 @@ static int umount_one(const struct mounts *mounts, const char *path, bool lazy)
     if (r == -EBUSY)
         return umount_busy(mount);
     if (r == -ETIMEDOUT)
-        cli_error("%s: the daemon was asked and agreed, but the mount is still there; "
-                  "'gmsfs umount -l' detaches it",
-                  mount->path);
+        cli_error("%s: the daemon tried, but the mount is still there: somebody may have a working "
+                  "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
+                  mount->path, mount->path);
     else if (r)
         cli_error("%s: cannot unmount: %s", mount->path, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;

@@ -85,7 +85,7 @@ static int main_dispatch(int argc, char **argv)
     if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0 ||
         strcmp(argv[1], "-V") == 0)
         return main_version();
-    if (strcmp(argv[1], "help") == 0 && argc > 2)
+    if (strcmp(argv[1], "help") == 0 && argc > 2 && argv[2][0] != '-')
         return main_help_of(argv[2]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)

@@ -26,19 +26,6 @@ static char *metadata_path(const char *store, const char *key)
 
 /* ---- by token ------------------------------------------------------------------------------ */
 
-/* -ENOENT: there is no token, or none of a session of this store. */
-static int metadata_join(gmsfs_t *handle)
-{
-    const char *text = getenv("GMSFS_SESSION");
-    uint8_t token[GMSFS_TOKEN_BYTES];
-    int r;
-
-    if (!text || gmsfs_token_parse(text, token) != 0)
-        return -ENOENT;
-    r = gmsfs_join(handle, token);
-    return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
-}
-
 static int metadata_change_joined(gmsfs_t *handle, const struct metadata_entry *entry)
 {
     if (gmsfs_granted_lock(handle) != GMSFS_MODE_RW)
@@ -113,7 +100,7 @@ static int metadata_change_file(const char *store, const struct metadata_entry *
 
 int metadata_change(const char *store, gmsfs_t *handle, const struct metadata_entry *entry)
 {
-    int r = metadata_join(handle);
+    int r = store_join(handle);
 
     if (r == 0)
         return metadata_change_joined(handle, entry);

@@ -21,6 +21,7 @@
 #define FIELD_PATH    4
 #define FIELD_OPTIONS 5
 #define FIELDS        6
+#define OPTION_OWNER  "user_id=" /* of FUSE: who mounted */
 
 /* \040 and the like, as the kernel writes blanks and backslashes; in place. */
 static void mounts_unescape(char *text)
@@ -46,6 +47,13 @@ static char *mounts_copy(const char *text)
     if (copy)
         mounts_unescape(copy);
     return copy;
+}
+
+static bool mounts_is_by_root(const char *options)
+{
+    const char *owner = options ? strstr(options, OPTION_OWNER) : NULL;
+
+    return owner && strtoul(owner + strlen(OPTION_OWNER), NULL, 10) == 0;
 }
 
 /* 1: a gmsfs mount was added; 0: the line is about something else. */
@@ -75,7 +83,8 @@ static int mounts_add(struct mounts *mounts, char *line)
                            .root = mounts_copy(fields[FIELD_ROOT]),
                            .path = mounts_copy(fields[FIELD_PATH]),
                            .source = mounts_copy(source),
-                           .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0};
+                           .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0,
+                           .by_root = mounts_is_by_root(rest)};
     grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
     if (grown)
         mounts->list = grown;

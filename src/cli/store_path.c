@@ -225,6 +225,30 @@ int store_encode_key(const char *key, char name[STORE_ENCODED_BYTES])
     return used ? 0 : -EINVAL;
 }
 
+int store_join(gmsfs_t *handle)
+{
+    const char *text = getenv("GMSFS_SESSION");
+    uint8_t token[GMSFS_TOKEN_BYTES];
+    int r;
+
+    if (!text || gmsfs_token_parse(text, token) != 0)
+        return -ENOENT;
+    r = gmsfs_join(handle, token);
+    return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
+}
+
+/* Would the wait be for the session that this process belongs to, by its token? */
+static bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
+{
+    bool own = false;
+
+    if (store_join(handle) == 0) {
+        own = mode != GMSFS_MODE_RO || gmsfs_granted_lock(handle) == GMSFS_MODE_RW;
+        gmsfs_disconnect(handle);
+    }
+    return own;
+}
+
 /* What the wait is for, as far as the store tells. */
 static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *handle)
 {
@@ -247,6 +271,12 @@ int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint6
     const char *doing = mode == GMSFS_MODE_RO ? "take the RO lock" : "take the RW lock";
     int r = gmsfs_connect(handle, mode, 0);
 
+    if (r == -EAGAIN && store_is_own(handle, mode)) {
+        cli_error("cannot %s: %s: the 'gmsfs run' around this command holds it; this command takes "
+                  "the lock by itself, so call it without 'gmsfs run'",
+                  doing, path);
+        return CLI_FAILURE;
+    }
     if (r == -EAGAIN && timeout_ms > 0) {
         if (!quiet)
             store_say_waiting(path, mode, handle);

@@ -54,9 +54,14 @@ int store_state_parse(const char *text, enum gmsfs_state *state);
  */
 int store_encode_key(const char *key, char name[STORE_ENCODED_BYTES]);
 
+/* Joins the session whose token is in GMSFS_SESSION. -ENOENT: there is no token, or none of a
+ * session of this store. */
+int store_join(gmsfs_t *handle);
+
 /*
  * Connects with a timeout. When the lock is not free at once, a line on stderr says what it waits
- * for (unless quiet). CLI_OK, CLI_TIMEOUT or CLI_FAILURE, the latter two explained.
+ * for (unless quiet). It does not wait for a `gmsfs run` that waits for this process.
+ * CLI_OK, CLI_TIMEOUT or CLI_FAILURE, the latter two explained.
  */
 int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint64_t timeout_ms,
                   bool quiet);

@@ -241,6 +241,61 @@ TAP_TEST(reader_sleeping_over_an_uncommitted_layout_goes_by_size)
     gmsfs_close(store);
 }
 
+/* Its tags are gone from the store by then. */
+TAP_TEST(reader_reallocates_what_it_attached)
+{
+    struct gmsfs_handle_info *list = NULL;
+    unsigned char *first, *second;
+    gmsfs_t *store;
+    size_t count = 0;
+
+    publish_two(200, 1);
+    store = open_attached(&first, &second);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    check_int(gmsfs_clear_all_handles(store), 0);
+    check_int(gmsfs_reallocate_all_handles(store), 0);
+    check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
+    require(count == 2);
+    check_str(list[0].tag, "first");
+    check_str(list[1].tag, "second");
+    free(list);
+    check_str(rights_at(second), "rw-s");
+    check_int(second[0], 0);
+    gmsfs_close(store);
+}
+
+/* Sizes that agree are not enough: the pointers would be at other tensors. */
+TAP_TEST(writer_does_not_wake_on_another_structure_of_the_same_sizes)
+{
+    unsigned char *first, *second;
+    gmsfs_t *store;
+
+    publish_two(100, 1);
+    store = open_attached(&first, &second);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    publish(100, "other", 3);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    check_int(gmsfs_allocate_handle(store, 100, "another", NULL, NULL), 0);
+    check_int(gmsfs_remap_all_vas(store, 0, 0), -ESTALE);
+    check_int(count_memory(), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(writer_wakes_on_the_layout_that_it_slept_over)
+{
+    unsigned char *first, *second;
+    gmsfs_t *store;
+
+    publish_two(200, 1);
+    store = open_attached(&first, &second);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    check_int(gmsfs_remap_all_vas(store, 0, 1), 0);
+    check_int(second[0], 2);
+    gmsfs_close(store);
+}
+
 TAP_TEST(reopen_needs_an_idle_handle)
 {
     unsigned char *first, *second;

@@ -154,7 +154,8 @@ TAP_TEST(states_are_parsed_in_any_case)
 static const char mountinfo[] =
     "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n"
     "40 22 0:30 / /mnt/a rw,nosuid - fuse.gmsfs host rw,user_id=0\n"
-    "41 22 0:31 / /mnt/with\\040space ro,nosuid shared:3 master:1 - fuse.gmsfs GPU\\0400 rw\n"
+    "41 22 0:31 / /mnt/with\\040space ro,nosuid shared:3 master:1 - fuse.gmsfs GPU\\0400 "
+    "rw,user_id=10\n"
     "42 22 0:32 / /mnt/other rw - fuse.sshfs x rw\n"
     "43 40 0:33 / /mnt/a/deep rw - fuse.gmsfs host rw\n"
     "44 40 0:34 / /mnt/a rw - fuse.gmsfs host2 rw\n"
@@ -172,6 +173,9 @@ TAP_TEST(mounts_are_found_in_mountinfo)
     check_str(mounts.list[1].source, "GPU 0");
     check(mounts.list[1].read_only);
     check(!mounts.list[0].read_only);
+    check(mounts.list[0].by_root);
+    check(!mounts.list[1].by_root);
+    check(!mounts.list[2].by_root);
     mounts_free(&mounts);
     check_int(mounts_parse("", &mounts), 0);
     check_int(mounts.count, 0);
