@@ -54,7 +54,7 @@ enum gmsfs_state {
 /* INFO: on any open file of a store. Looks, never waits. */
 struct gmsfs_ioc_info {
     uint8_t store_id[16];
-    uint8_t layout_hash[16]; /* zeros when `committed` is 0 */
+    uint8_t layout_hash[16]; /* zeros when nothing is committed, and while a writer works */
     uint8_t device_uuid[16];
     uint8_t group[16]; /* of the last commit; zeros if none */
     uint64_t generation;
