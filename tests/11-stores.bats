@@ -170,12 +170,13 @@ mode_of() {
     run_logged '!' as_user mkdir "$M/other"
 }
 
-@test "a mkdir by another user makes their store, with the mode that they ask for" {
+@test "mkdir makes a store with the mode that it asks for; others may not make any" {
     requires root
     mkdir -m 700 "$M/private"
     assert_eq "$(mode_of "$M/private")" 700
     assert_eq "$(mode_of "$M/private/lock") $(mode_of "$M/private/state")" '600 400'
     run_logged '!' as_user ls "$M/private"
+    expect_message EACCES as_user mkdir "$M/theirs"
 }
 
 # ---- sizes -----------------------------------------------------------------------------------
@@ -344,6 +345,18 @@ mode_of() {
     wait_until 5 said "$SPAWNED" held
     assert_eq "$(cat "$W/state")" COMMITTED
     ctl open "$W/lock" rwn
+}
+
+@test "METADATA_GET shows what the directory does, to outsiders too" {
+    commit_store
+    hold open "$W/ctl" rw acquire rw 0 put key changed none 0 put fresh new none 0
+    assert_eq "$(names "$W/metadata") $(cat "$W/metadata/key")" 'fresh key changed'
+    ctl open "$W/ctl" r get key get fresh
+    assert_match "$output" 'value=changed'
+    assert_match "$output" 'value=new'
+    let_go "$HOLDER"
+    ctl open "$W/ctl" r get key
+    assert_match "$output" 'value=value'
 }
 
 @test "directories list every name once, however many there are" {

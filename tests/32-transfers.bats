@@ -219,6 +219,11 @@ random_file() { # NAME BYTES
     exec 5>&-
 }
 
+@test "a spool that is truncated while it is being sealed stays truncated" {
+    ctl open "$W/lock" rw repeat 100 open "$W/allocations/a" rwc write fill:1000001 close \
+        open "$W/allocations/a" wt ftruncate 4096 pwrite 4095 x close unlink "$W/allocations/a" use 0
+}
+
 @test "cp over an allocation replaces it" {
     random_file old 3000000
     random_file new 500
@@ -229,6 +234,21 @@ random_file() { # NAME BYTES
     echo 1 >"$W/commit"
     exec 5>&-
     cmp "$T/new" "$W/allocations/a"
+}
+
+@test "cp -p and tar may set the owner and mode that the store gives anyhow" {
+    requires root
+    chmod 755 "$W"
+    random_file new 5000
+    chmod 644 "$T/new"
+    exec 5<>"$W/lock"
+    cp -p "$T/new" "$W/allocations/copied"
+    tar c -C "$T" new | tar x -C "$W/allocations"
+    for name in copied new; do
+        cmp "$T/new" "$W/allocations/$name"
+    done
+    expect EPERM chmod "$W/allocations/copied" 0600
+    exec 5>&-
 }
 
 @test "mv and rm of allocations, also of open ones" {

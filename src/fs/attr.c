@@ -12,12 +12,25 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
     fs_reply_attr(req, node);
 }
 
+/* Owner and mode are the store's; who asks for what they are already, as `cp -p` may, has it. */
+static int check_ownership(const struct fs *fs, const struct node *node, const struct stat *attr,
+                           int which)
+{
+    struct stat has;
+    node_stat(fs->core, &fs->top, node, &has);
+    bool same =
+        (!(which & FUSE_SET_ATTR_MODE) || (attr->st_mode & 07777u) == (has.st_mode & 07777u)) &&
+        (!(which & FUSE_SET_ATTR_UID) || attr->st_uid == has.st_uid) &&
+        (!(which & FUSE_SET_ATTR_GID) || attr->st_gid == has.st_gid);
+    return same ? 0 : -EPERM;
+}
+
 /* The kernel has checked that the caller may (default_permissions). */
 static int set_ownership(struct fs *fs, const struct node *node, const struct stat *attr, int which)
 {
     uint32_t set = 0;
     if (node->kind != NODE_STORE)
-        return -EPERM;
+        return check_ownership(fs, node, attr, which);
     if (which & FUSE_SET_ATTR_MODE)
         set |= CORE_ATTR_MODE;
     if (which & FUSE_SET_ATTR_UID)

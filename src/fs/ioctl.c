@@ -195,9 +195,9 @@ static int get_entry(struct fs_request *request, const struct core_file *file, s
         return error;
     if (!store || (file->session && !session))
         return -ESTALE;
-    const struct layout *seen = get_seen(fs, store, session);
-    const struct layout_entry *entry =
-        seen ? layout_find_entry(seen, data->data, data->key_bytes) : NULL;
+    /* As the directory shows it, to everybody: a list and what it names then agree. */
+    const struct layout *seen = core_get_layout(fs->core, store);
+    const struct layout_entry *entry = layout_find_entry(seen, data->data, data->key_bytes);
     if (!entry)
         return -ENOENT;
     *size = head + data->key_bytes + entry->value_bytes;

@@ -251,7 +251,8 @@ static void done_spool(struct service_job *job)
     int error = op->error;
     if (!error && op->kind == SPOOL_SEAL)
         give_back_excess(s, piece);
-    if (!error)
+    /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
+    if (!error && !piece->doomed)
         error = record_spool(s, op);
     if (error)
         undo_spool(s, op);
@@ -503,7 +504,8 @@ int service_sync(struct service *s, uint64_t file, struct service_request *reque
     const struct layout_allocation *allocation;
     const struct core_store *store;
     int error = find_open_allocation(s, file, &opened, &allocation, &store);
-    if (!error && allocation->spool) {
+    /* A handle that cannot write does not end what others write. */
+    if (!error && allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
         struct spool_op op = {
             .kind = SPOOL_SEAL,
             .request = request,
