@@ -9,6 +9,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
+#include "fs/fds_request.h"
 #include "gmsfs_abi.h"
 
 #include <errno.h>
@@ -219,24 +220,13 @@ static void unmount(struct connection *connection)
  */
 static int receive(int fd, struct gmsfs_fds_request *request)
 {
-    uint8_t bytes[sizeof *request * 2] = {0};
+    uint8_t bytes[FDS_REQUEST_MAX_BYTES] = {0};
     ssize_t size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
     if (size == 0)
         return -ECONNRESET;
-    if ((size_t)size < sizeof *request || (size_t)size > sizeof bytes)
-        return -EINVAL;
-    for (size_t i = sizeof *request; i < (size_t)size; i++) {
-        if (bytes[i])
-            return -EINVAL;
-    }
-    memcpy(request, bytes, sizeof *request);
-    if (request->version != GMSFS_ABI_VERSION || request->pad)
-        return -EINVAL;
-    if (request->op == GMSFS_FDS_REDEEM)
-        return request->batch >= 1 && request->batch <= GMSFS_BATCH_MAX ? 0 : -EINVAL;
-    return request->op == GMSFS_FDS_UNMOUNT ? 0 : -EINVAL;
+    return fds_request_decode(bytes, (size_t)size, request);
 }
 
 static void on_ready(struct fs_watch *watch, uint32_t events)

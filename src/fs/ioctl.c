@@ -145,24 +145,13 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
 /* ---- metadata ---------------------------------------------------------------------------------
  */
 
-static int check_sizes(const struct gmsfs_ioc_metadata *data, bool has_value)
-{
-    if (data->key_bytes == 0 || data->key_bytes > sizeof data->data)
-        return -EINVAL;
-    if (data->key_bytes > GMSFS_KEY_MAX)
-        return -ENAMETOOLONG;
-    if (has_value && data->value_bytes > sizeof data->data - data->key_bytes)
-        return -EINVAL;
-    return 0;
-}
-
 static void do_put(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
     uint64_t session;
     int error = service_file_writer(request->fs->service, file->id, &session);
     if (!error)
-        error = check_sizes(data, true);
+        error = payload_check_metadata(data, true);
     if (!error)
         error = service_entry_put(request->fs->service, session, data->data, data->key_bytes,
                                   data->slot, data->offset, data->data + data->key_bytes,
@@ -176,7 +165,7 @@ static void do_delete(struct fs_request *request, const struct core_file *file)
     uint64_t session;
     int error = service_file_writer(request->fs->service, file->id, &session);
     if (!error)
-        error = check_sizes(data, false);
+        error = payload_check_metadata(data, false);
     if (!error)
         error = service_entry_delete(request->fs->service, session, data->data, data->key_bytes);
     finish_now(request, error, 0);
@@ -190,7 +179,7 @@ static int get_entry(struct fs_request *request, const struct core_file *file, s
     const struct core_session *session =
         file->session ? core_find_session(fs->core, file->session) : NULL;
     size_t head = offsetof(struct gmsfs_ioc_metadata, data), rank = 0;
-    int error = check_sizes(data, false);
+    int error = payload_check_metadata(data, false);
     if (error)
         return error;
     if (!store || (file->session && !session))

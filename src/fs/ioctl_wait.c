@@ -2,6 +2,7 @@
 /* ioctl_wait - ACQUIRE, ALLOC, EXPORT, COMMIT, ABORT, APPLY: answered when the service is done */
 #include "fs/ioctl.h"
 
+#include "fs/payload.h"
 #include "gmsfs_abi.h"
 
 #include <errno.h>
@@ -66,23 +67,6 @@ static void on_acquired(struct fs_request *request, int error, const struct serv
         reply_acquired(request);
 }
 
-static int check_acquire(const struct gmsfs_ioc_acquire *acquire, const struct core_file *file)
-{
-    if (acquire->flags & ~GMSFS_ACQUIRE_EXPORT)
-        return -EINVAL;
-    if (acquire->reserve_bytes)
-        return -EOPNOTSUPP;
-    switch (acquire->mode) {
-    case GMSFS_MODE_RO:
-        return file->flags & CORE_OPEN_READ ? 0 : -EBADF;
-    case GMSFS_MODE_RW:
-    case GMSFS_MODE_RW_OR_RO:
-        return file->flags & CORE_OPEN_WRITE ? 0 : -EBADF;
-    default:
-        return -EINVAL;
-    }
-}
-
 static enum lock_wish get_wish(uint32_t mode)
 {
     if (mode == GMSFS_MODE_RO)
@@ -104,7 +88,8 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
     struct fs *fs = request->fs;
     struct gmsfs_ioc_acquire *argument = (struct gmsfs_ioc_acquire *)request->payload;
     struct service_caller caller;
-    int error = check_acquire(argument, file);
+    int error = payload_check_acquire(argument, (file->flags & CORE_OPEN_READ) != 0,
+                                      (file->flags & CORE_OPEN_WRITE) != 0);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;
@@ -141,18 +126,6 @@ static void on_allocated(struct fs_request *request, int error, const struct ser
     ioctl_answer(request, sizeof *alloc);
 }
 
-static int check_alloc(const struct gmsfs_ioc_alloc *alloc)
-{
-    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
-        return -EINVAL;
-    if (alloc->mem_class || alloc->handle_types)
-        return -EOPNOTSUPP;
-    if (!memchr(alloc->tag, '\0', sizeof alloc->tag) ||
-        !memchr(alloc->name, '\0', sizeof alloc->name))
-        return -EINVAL;
-    return 0;
-}
-
 void ioctl_alloc(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
@@ -160,7 +133,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     uint64_t session;
     int error = service_file_writer(fs->service, file->id, &session);
     if (!error)
-        error = check_alloc(argument);
+        error = payload_check_alloc(argument);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/payload.h"
 
-#include "gmsfs_abi.h"
-
 #include <errno.h>
 #include <string.h>
 
@@ -24,4 +22,44 @@ int payload_decode(const void *in, size_t in_bytes, void *out, size_t known)
 unsigned payload_get_number(unsigned command)
 {
     return _IOC_TYPE(command) == _IOC_TYPE(GMSFS_IOC_INFO) ? _IOC_NR(command) : 0;
+}
+
+int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable)
+{
+    if (acquire->flags & ~GMSFS_ACQUIRE_EXPORT)
+        return -EINVAL;
+    if (acquire->reserve_bytes)
+        return -EOPNOTSUPP;
+    switch (acquire->mode) {
+    case GMSFS_MODE_RO:
+        return readable ? 0 : -EBADF;
+    case GMSFS_MODE_RW:
+    case GMSFS_MODE_RW_OR_RO:
+        return writable ? 0 : -EBADF;
+    default:
+        return -EINVAL;
+    }
+}
+
+int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
+{
+    if (alloc->size_bytes == 0 || alloc->count == 0 || (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
+        return -EINVAL;
+    if (alloc->mem_class || alloc->handle_types)
+        return -EOPNOTSUPP;
+    if (!memchr(alloc->tag, '\0', sizeof alloc->tag) ||
+        !memchr(alloc->name, '\0', sizeof alloc->name))
+        return -EINVAL;
+    return 0;
+}
+
+int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value)
+{
+    if (metadata->key_bytes == 0 || metadata->key_bytes > sizeof metadata->data)
+        return -EINVAL;
+    if (metadata->key_bytes > GMSFS_KEY_MAX)
+        return -ENAMETOOLONG;
+    if (has_value && metadata->value_bytes > sizeof metadata->data - metadata->key_bytes)
+        return -EINVAL;
+    return 0;
 }

@@ -4,11 +4,15 @@
  *
  * Pure; called by ioctl.c and its test. A shorter argument than this daemon knows is extended by
  * zeros, a longer one must end in zeros. A command is found by its number alone: its direction and
- * size bits may differ between versions.
+ * size bits may differ between versions. The checks are of what an argument says by itself; whether
+ * the session may is for others.
  */
 #ifndef GMSFS_FS_PAYLOAD_H
 #define GMSFS_FS_PAYLOAD_H
 
+#include "gmsfs_abi.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,5 +22,12 @@
 int payload_decode(const void *in, size_t in_bytes, void *out, size_t known);
 /* The number of a command of type 'G'; 0: it is none. */
 unsigned payload_get_number(unsigned command);
+
+/* -EINVAL, -EOPNOTSUPP; -EBADF: the handle is not open that way */
+int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable);
+/* -EINVAL, -EOPNOTSUPP. After 0 tag and name are terminated. */
+int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc);
+/* -EINVAL, -ENAMETOOLONG. After 0 the key, and the value if there is one, lie within `data`. */
+int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value);
 
 #endif

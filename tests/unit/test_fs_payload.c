@@ -65,3 +65,55 @@ TAP_TEST(every_payload_fits_into_what_fuse_passes_on)
     check(sizeof(struct gmsfs_ioc_info) <= PAYLOAD_MAX_BYTES);
     check(sizeof(struct gmsfs_ioc_alloc) <= PAYLOAD_MAX_BYTES);
 }
+
+TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
+{
+    struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT};
+    check_int(payload_check_acquire(&acquire, true, false), 0);
+    check_int(payload_check_acquire(&acquire, false, true), -EBADF);
+    acquire.mode = GMSFS_MODE_RW_OR_RO;
+    check_int(payload_check_acquire(&acquire, false, true), 0);
+    check_int(payload_check_acquire(&acquire, true, false), -EBADF);
+    acquire.reserve_bytes = 1;
+    check_int(payload_check_acquire(&acquire, true, true), -EOPNOTSUPP);
+    acquire.flags = 2;
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+    acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+}
+
+TAP_TEST(an_alloc_has_a_size_a_count_and_terminated_texts)
+{
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = 1, .count = 1, .flags = GMSFS_ALLOC_NOWAIT};
+    check_int(payload_check_alloc(&alloc), 0);
+    memset(alloc.tag, 'x', sizeof alloc.tag - 1);
+    check_int(payload_check_alloc(&alloc), 0);
+    alloc.tag[sizeof alloc.tag - 1] = 'x';
+    check_int(payload_check_alloc(&alloc), -EINVAL);
+    alloc.tag[0] = '\0';
+    memset(alloc.name, 'x', sizeof alloc.name);
+    check_int(payload_check_alloc(&alloc), -EINVAL);
+    alloc.name[0] = '\0';
+    alloc.mem_class = 1;
+    check_int(payload_check_alloc(&alloc), -EOPNOTSUPP);
+    alloc.count = 0;
+    check_int(payload_check_alloc(&alloc), -EINVAL);
+}
+
+TAP_TEST(key_and_value_lie_within_the_data)
+{
+    struct gmsfs_ioc_metadata metadata = {.key_bytes = GMSFS_KEY_MAX};
+    metadata.value_bytes = GMSFS_PUT_DATA_MAX - GMSFS_KEY_MAX;
+    check_int(payload_check_metadata(&metadata, true), 0);
+    metadata.value_bytes++;
+    check_int(payload_check_metadata(&metadata, true), -EINVAL);
+    check_int(payload_check_metadata(&metadata, false), 0);
+    metadata.value_bytes = UINT32_MAX;
+    check_int(payload_check_metadata(&metadata, true), -EINVAL);
+    metadata.key_bytes = GMSFS_KEY_MAX + 1;
+    check_int(payload_check_metadata(&metadata, false), -ENAMETOOLONG);
+    metadata.key_bytes = UINT32_MAX;
+    check_int(payload_check_metadata(&metadata, false), -EINVAL);
+    metadata.key_bytes = 0;
+    check_int(payload_check_metadata(&metadata, false), -EINVAL);
+}

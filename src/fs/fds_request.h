@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fds_request - what a client may say on the ticket socket
+ *
+ * Pure; called by fds.c, its unit test and its fuzz target. Looks at bytes only: whether the ticket
+ * is good and who may unmount is for others.
+ */
+#ifndef GMSFS_FS_FDS_REQUEST_H
+#define GMSFS_FS_FDS_REQUEST_H
+
+#include "gmsfs_abi.h"
+
+#include <stddef.h>
+
+/* What a newer client may append, zeros only, is taken up to here. */
+#define FDS_REQUEST_MAX_BYTES (2 * sizeof(struct gmsfs_fds_request))
+
+/* `size` is the message's own, also where that is more than the maximum: then it is only refused,
+ * and no byte is read. 0, -EINVAL */
+int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request *request);
+
+#endif
