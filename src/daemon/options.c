@@ -67,6 +67,16 @@ static const char *const IGNORED[] = {
     "nostrictatime",
 };
 
+/* One line, and nothing that a terminal obeys, whatever the arguments hold. */
+static int finish_error(const struct parser *parser)
+{
+    for (char *at = parser->error; *at; at++) {
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
+    }
+    return -EINVAL;
+}
+
 /* The option as it was written, the cause, the way out. */
 __attribute__((format(printf, 3, 4))) static int
 refuse(const struct parser *parser, const struct option *option, const char *format, ...)
@@ -79,7 +89,7 @@ refuse(const struct parser *parser, const struct option *option, const char *for
     va_end(arguments);
     snprintf(parser->error, parser->error_bytes, "option %s%s%s: %s", option->name,
              option->has_value ? "=" : "", option->has_value ? option->value : "", what);
-    return -EINVAL;
+    return finish_error(parser);
 }
 
 static int parse_size(const struct parser *parser, const struct option *option, uint64_t min_bytes,
@@ -338,7 +348,7 @@ static int parse_list(struct parser *parser, const char *list)
 static int say(const struct parser *parser, const char *what, const char *argument)
 {
     snprintf(parser->error, parser->error_bytes, "%s%s", what, argument);
-    return -EINVAL;
+    return finish_error(parser);
 }
 
 /* -f, -d, -o LIST, -oLIST and the long ones. *i goes on when the value is the next argument. */

@@ -223,3 +223,14 @@ TAP_TEST(long_words_and_wrong_flags_are_refused)
     check_int(parse(NULL), -EINVAL);
     check(strstr(error_text, "mount point is missing") != NULL);
 }
+
+TAP_TEST(an_error_is_one_line_whatever_the_arguments_hold)
+{
+    refused("size=1\n\033[2J", "option size=1??[2J: expected");
+    check_int(parse("-o", "a\nb", "/mnt", NULL), -EINVAL);
+    check(strstr(error_text, "option a?b: ") == error_text);
+    check_int(parse("--a\rb\177", "/mnt", NULL), -EINVAL);
+    check(strstr(error_text, "--a?b?") != NULL);
+    check_int(parse("/mnt", "/a", "/b\n", NULL), -EINVAL);
+    check(strchr(error_text, '\n') == NULL);
+}
