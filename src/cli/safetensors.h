@@ -136,7 +136,8 @@ char *safetensors_value_json(const struct model_tensor *tensor);
 
 /*
  * The __metadata__ of all files as one JSON object with sorted keys, free(3) by the caller. Where
- * files differ about a key, the first file's value has the key and that of file N (from 1) `key@N`.
+ * files differ about a key, the first file's value has the key and that of file N (from 1) `key@N`;
+ * where a file has that very key with another value, `key@N@N`, and so on.
  * 0 with *json NULL when no file has any; -ENOMEM.
  */
 int safetensors_metadata_json(const struct model *model, char **json);

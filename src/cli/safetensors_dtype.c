@@ -148,45 +148,43 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     return text;
 }
 
-/* A key that the files disagree about: told apart by the number of the file, from 1. */
-static int set_distinct(json_t *object, const struct model_pair *pair, json_t *value)
+/* Under its key; where that has another value already, a key of a file's own that looks so
+ * included, with the number of the file, from 1, behind it, as often as it takes: nothing is lost.
+ */
+static int add_pair(json_t *object, const struct model_pair *pair)
 {
-    json_t *name = json_sprintf("%s@%u", pair->key, pair->file + 1);
-    int failed = name == NULL || json_object_set(object, json_string_value(name), value) != 0;
+    json_t *value = json_string(pair->value);
+    json_t *name = json_string(pair->key);
+    json_t *known, *longer;
+    int err = -ENOMEM;
 
+    while (name != NULL && value != NULL &&
+           (known = json_object_get(object, json_string_value(name))) != NULL &&
+           !json_equal(known, value)) {
+        longer = json_sprintf("%s@%u", json_string_value(name), pair->file + 1);
+        json_decref(name);
+        name = longer;
+    }
+    if (name != NULL && value != NULL &&
+        json_object_set(object, json_string_value(name), value) == 0)
+        err = 0;
     json_decref(name);
-    return failed ? -ENOMEM : 0;
+    json_decref(value);
+    return err;
 }
 
 int safetensors_metadata_json(const struct model *model, char **json)
 {
     json_t *object = json_object();
-    int err = -ENOMEM;
+    int err = object == NULL ? -ENOMEM : 0;
 
     *json = NULL;
-    if (object == NULL)
-        return -ENOMEM;
-    for (size_t i = 0; i < model->pair_count; i++) {
-        const struct model_pair *pair = &model->pairs[i];
-        json_t *value = json_string(pair->value);
-        json_t *known = json_object_get(object, pair->key);
-
-        if (value == NULL)
-            goto out;
-        if (known == NULL)
-            err = json_object_set(object, pair->key, value) == 0 ? 0 : -ENOMEM;
-        else if (!json_equal(known, value))
-            err = set_distinct(object, pair, value);
-        else
-            err = 0;
-        json_decref(value);
-        if (err != 0)
-            goto out;
-    }
-    if (model->pair_count > 0)
+    for (size_t i = 0; i < model->pair_count && err == 0; i++)
+        err = add_pair(object, &model->pairs[i]);
+    if (err == 0 && model->pair_count > 0) {
         *json = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-    err = model->pair_count > 0 && *json == NULL ? -ENOMEM : 0;
-out:
+        err = *json == NULL ? -ENOMEM : 0;
+    }
     json_decref(object);
     return err;
 }

@@ -188,6 +188,27 @@ TAP_TEST(several_files_make_one_model)
     directory_close(model_names);
 }
 
+TAP_TEST(a_key_that_looks_numbered_loses_nothing)
+{
+    struct model *model = NULL;
+    char *json = NULL;
+
+    write_shards();
+    write_tensor_file(
+        "1.safetensors",
+        "{\"__metadata__\":{\"n\":\"1\",\"n@2\":\"mine\"}," TENSOR("b", "U8", "[1]", "[0,1]") "}",
+        1);
+    write_tensor_file("2.safetensors",
+                      "{\"__metadata__\":{\"n\":\"2\"}," TENSOR("a", "U8", "[1]", "[0,1]") "}", 1);
+    const char *paths[] = {in_directory("1.safetensors"), in_directory("2.safetensors")};
+    require(safetensors_open(paths, 2, &model, &error) == 0);
+    check_int(safetensors_metadata_json(model, &json), 0);
+    check_str(json, "{\"n\":\"1\",\"n@2\":\"mine\",\"n@2@2\":\"2\"}");
+    free(json);
+    safetensors_close(model);
+    directory_close(model_names);
+}
+
 TAP_TEST(a_name_in_two_files_is_refused_and_both_are_named)
 {
     struct model *model = NULL;
