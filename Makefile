@@ -25,6 +25,7 @@ UNITDIR    ?= $(PREFIX)/lib/systemd/system
 AR         ?= ar
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
+FUZZ_CC    ?= clang
 CFLAGS     ?= -O2 -g
 CPPFLAGS   ?=
 LDFLAGS    ?=
@@ -40,6 +41,7 @@ LIB_SRC    := $(sort $(wildcard libgmsfs/*.c))
 EXAMPLES   := $(sort $(patsubst examples/%.c,%,$(wildcard examples/*.c)))
 UNIT_TESTS := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c)))
 API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
+FUZZERS    := $(sort $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
@@ -193,6 +195,12 @@ $(O)/tests/tools/%: tests/tools/%.c $(CORE_A) $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
 		$(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
+# libFuzzer brings main. Built by `make fuzz` with the compiler and the flags that it needs.
+$(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) -fsanitize=fuzzer \
+		$(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
+
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/tests/*/*.d)
 
@@ -222,7 +230,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test check-asan lint
+.PHONY: demo test check-asan fuzz fuzzers lint
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -240,6 +248,22 @@ check-asan:
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
 		CFLAGS='-O1 -g' tests
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
+
+# FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).
+fuzz:
+	@scripts/deps fuzz
+	@mkdir -p $(O)/fuzz
+	@echo 'int LLVMFuzzerTestOneInput(const char *, long);' \
+		'int LLVMFuzzerTestOneInput(const char *p, long n) { return n && !p; }' | \
+		$(FUZZ_CC) -fsanitize=fuzzer,address,undefined -x c -o $(O)/fuzz/.probe - || { \
+		echo 'make fuzz: $(FUZZ_CC) cannot build for libFuzzer (above: why); install clang and' \
+			'its runtime (Debian: clang, libclang-rt-dev), or name another with FUZZ_CC=' >&2; \
+		exit 1; }
+	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/fuzz CC=$(FUZZ_CC) \
+		SANITIZE=fuzzer-no-link,address,undefined CFLAGS='-O1 -g' fuzzers
+	@O=$(O)/fuzz tests/fuzz/run $(FUZZ)
+
+fuzzers: $(FUZZERS:%=$(O)/tests/fuzz/%)
 
 lint:
 	@scripts/deps lint
@@ -260,6 +284,8 @@ help:
 	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
 	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
+	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
+	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \
 	  'make format       clang-format over everything' \
 	  'make clean        removes build/' '' \
