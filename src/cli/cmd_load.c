@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "cli/store_path.h"
 #include "cli/work.h"
 
@@ -196,8 +197,8 @@ static int load_commit(struct load *load)
     char why[LAST_ERROR_BYTES];
     int r;
 
-    if (load_signals_get())
-        return CLI_SIGNALED + load_signals_get();
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
     r = gmsfs_commit(load->handle, 0, NULL);
     if (r == -EINVAL) {
         store_last_error(load->store, why, sizeof(why));
@@ -213,7 +214,7 @@ static int load_fill(struct load *load)
 {
     int status = load_allocate(load);
 
-    load_signals_defer(true);
+    signals_defer(true);
     if (status == CLI_OK)
         status = load_copy(load);
     if (status == CLI_OK)
@@ -277,7 +278,7 @@ static int load_do(struct load *load)
 {
     int status;
 
-    load_signals_install();
+    signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
     status = load_plan(load);
     if (status == CLI_OK)
         status = load_into_store(load);

@@ -52,12 +52,4 @@ void load_plan_free(struct load *load);
 /* load_copy.c: moves the bytes. CLI_OK, CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *load);
 
-/*
- * load_signal.c: SIGINT, SIGTERM and SIGHUP. Until load_signals_defer() they end the process at
- * once, saying so on stderr, for a wait cannot be left otherwise; afterwards they are only noted.
- */
-void load_signals_install(void);
-void load_signals_defer(bool deferred);
-int load_signals_get(void); /* the signal noted, or 0 */
-
 #endif

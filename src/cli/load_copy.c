@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static int copy_tick(void *context, uint64_t done_bytes)
     if (!copy->has_said)
         progress_show(&copy->progress, done_bytes);
     pthread_mutex_unlock(&copy->said);
-    return load_signals_get() ? -ECANCELED : 0;
+    return signals_get() ? -ECANCELED : 0;
 }
 
 static void copy_advise(const struct model *model)
@@ -124,8 +125,8 @@ int load_copy(struct load *load)
         r = work_run(&work);
     load->copied_ms = progress_end(&copy.progress);
     free(sizes);
-    if (load_signals_get())
-        return CLI_SIGNALED + load_signals_get();
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
     if (r && !copy.has_said)
         cli_error("cannot copy: %s", strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/load.h"
+#include "cli/signals.h"
+
+#include "cli/cli.h"
 
 #include <signal.h>
 #include <string.h>
@@ -7,25 +9,26 @@
 
 static volatile sig_atomic_t deferred_now;
 static volatile sig_atomic_t noted;
+static const char *last_words;
 
-static void load_on_signal(int number)
+static void signals_on(int number)
 {
-    static const char text[] = "\ngmsfs load: stopped by a signal; nothing was committed\n";
     ssize_t ignored;
 
     noted = number;
     if (deferred_now)
         return;
-    ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+    ignored = write(STDERR_FILENO, last_words, strlen(last_words));
     (void)ignored;
     _exit(CLI_SIGNALED + number);
 }
 
-void load_signals_install(void)
+void signals_install(const char *text)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = load_on_signal}, before;
+    struct sigaction action = {.sa_handler = signals_on}, before;
 
+    last_words = text;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         /* nohup(1) and the like stay in force. */
@@ -34,12 +37,12 @@ void load_signals_install(void)
     }
 }
 
-void load_signals_defer(bool deferred)
+void signals_defer(bool deferred)
 {
     deferred_now = deferred;
 }
 
-int load_signals_get(void)
+int signals_get(void)
 {
     return noted;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * signals - SIGINT, SIGTERM and SIGHUP of a command that has something to clear away
+ *
+ * For `gmsfs load` and `gmsfs save`. Until signals_defer(true) they end the process at once with
+ * 128 + their number, for a wait cannot be left otherwise; afterwards they are only noted, and the
+ * command looks with signals_get(). What was ignored before (nohup) stays ignored.
+ */
+#ifndef GMSFS_CLI_SIGNALS_H
+#define GMSFS_CLI_SIGNALS_H
+
+#include <stdbool.h>
+
+/* text: what is said on stderr when they end the process; a constant. */
+void signals_install(const char *text);
+void signals_defer(bool deferred);
+int signals_get(void); /* the signal noted, or 0 */
+
+#endif
