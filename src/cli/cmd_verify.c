@@ -3,8 +3,8 @@
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/reader.h"
 #include "cli/safetensors.h"
-#include "cli/store_path.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -49,10 +49,7 @@ struct verify {
     bool quiet;
 
     struct model *model;
-    gmsfs_t *handle;
-    struct gmsfs_layout *layout;
-    struct gmsfs_mapping *mappings; /* by rank */
-    size_t mapping_count;
+    struct reader reader;
     struct verify_tensor *tensors; /* as those of the model */
     struct progress progress;
     atomic_int read_error; /* errno, of read_error_tensor */
@@ -61,28 +58,6 @@ struct verify {
 };
 
 /* ---- what stands in the layout ------------------------------------------------------------- */
-
-static const struct gmsfs_layout_entry *verify_find(const struct gmsfs_layout *layout,
-                                                    const char *key)
-{
-    size_t low = 0, high = layout->entry_count, key_bytes = strlen(key);
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct gmsfs_layout_entry *entry = &layout->entries[middle];
-        size_t common = key_bytes < entry->key_bytes ? key_bytes : entry->key_bytes;
-        int order = memcmp(key, entry->key, common);
-        if (order == 0)
-            order = (key_bytes > entry->key_bytes) - (key_bytes < entry->key_bytes);
-        if (order == 0)
-            return entry;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
-}
 
 static void verify_say(struct verify *verify, const struct model_tensor *tensor, const char *what)
 {
@@ -95,7 +70,7 @@ static void verify_say(struct verify *verify, const struct model_tensor *tensor,
 static int verify_prepare_tensor(struct verify *verify, size_t index)
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];
-    const struct gmsfs_layout_entry *entry = verify_find(verify->layout, tensor->name);
+    const struct gmsfs_layout_entry *entry = reader_find(&verify->reader, tensor->name);
     char *value = safetensors_value_json(tensor);
     const struct gmsfs_mapping *mapping;
 
@@ -107,10 +82,10 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
     else if (entry->value_bytes != strlen(value) ||
              memcmp(entry->value, value, entry->value_bytes) != 0)
         verify_say(verify, tensor, "the store has another dtype or shape ('gmsfs ls' shows it)");
-    else if (entry->rank >= verify->mapping_count)
+    else if (entry->rank >= verify->reader.mapping_count)
         verify_say(verify, tensor, "bound to no allocation");
     else {
-        mapping = &verify->mappings[entry->rank];
+        mapping = &verify->reader.mappings[entry->rank];
         if (entry->offset > mapping->aligned_bytes ||
             tensor->size_bytes > mapping->aligned_bytes - entry->offset)
             verify_say(verify, tensor, "reaches beyond its allocation");
@@ -123,7 +98,7 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
 
 static void verify_metadata(struct verify *verify)
 {
-    const struct gmsfs_layout_entry *entry = verify_find(verify->layout, SAFETENSORS_METADATA_KEY);
+    const struct gmsfs_layout_entry *entry = reader_find(&verify->reader, SAFETENSORS_METADATA_KEY);
     char *json;
 
     if (safetensors_metadata_json(verify->model, &json) != 0 || !json)
@@ -254,9 +229,9 @@ static size_t verify_count_more(const struct verify *verify)
 {
     size_t more = 0;
 
-    for (size_t i = 0; i < verify->layout->entry_count; i++)
-        more += verify->layout->entries[i].rank != GMSFS_SLOT_NONE &&
-                !safetensors_find(verify->model, verify->layout->entries[i].key);
+    for (size_t i = 0; i < verify->reader.layout->entry_count; i++)
+        more += verify->reader.layout->entries[i].rank != GMSFS_SLOT_NONE &&
+                !safetensors_find(verify->model, verify->reader.layout->entries[i].key);
     return more;
 }
 
@@ -301,43 +276,6 @@ static int verify_compare(struct verify *verify)
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
 }
 
-/* The lock is held: the layout cannot change any more. */
-static int verify_attach(struct verify *verify)
-{
-    int r = gmsfs_read_layout(verify->handle, &verify->layout);
-
-    if (r) {
-        store_explain(verify->store, "read the layout", r);
-        return CLI_FAILURE;
-    }
-    r = gmsfs_attach_all(verify->handle, GMSFS_ACCESS_READ, &verify->mappings,
-                         &verify->mapping_count);
-    if (r) {
-        store_explain(verify->store, "map the memory", r);
-        return CLI_FAILURE;
-    }
-    return CLI_OK;
-}
-
-static int verify_store(struct verify *verify)
-{
-    struct gmsfs_info info;
-    int status, r = store_open(verify->store, &verify->handle);
-
-    if (r)
-        return CLI_FAILURE;
-    r = gmsfs_get_info(verify->handle, &info);
-    if (!r && info.state == GMSFS_STATE_EMPTY) {
-        cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", verify->store);
-        return CLI_FAILURE;
-    }
-    status = store_connect(verify->handle, verify->store, GMSFS_MODE_RO, verify->timeout_ms,
-                           verify->quiet);
-    if (status == CLI_OK)
-        status = verify_attach(verify);
-    return status == CLI_OK ? verify_compare(verify) : status;
-}
-
 static int verify_do(struct verify *verify)
 {
     struct safetensors_error error;
@@ -346,11 +284,11 @@ static int verify_do(struct verify *verify)
     if (safetensors_open(verify->files, verify->file_count, &verify->model, &error) != 0)
         cli_error("%s", error.text);
     else
-        status = verify_store(verify);
+        status = reader_open(&verify->reader, verify->store, verify->timeout_ms, verify->quiet);
+    if (status == CLI_OK)
+        status = verify_compare(verify);
     free(verify->tensors);
-    free(verify->mappings);
-    gmsfs_free_layout(verify->layout);
-    gmsfs_close(verify->handle);
+    reader_close(&verify->reader);
     safetensors_close(verify->model);
     return status;
 }

@@ -2,8 +2,9 @@
 /*
  * progress - how far a long copy has come, on stderr
  *
- * For `gmsfs load` and `gmsfs verify`. On a terminal a bar with rate and time left, drawn over
- * itself; elsewhere a plain line every few seconds, so that a log stays readable. For one thread.
+ * For the commands that touch every byte of a store. On a terminal a bar with rate and time left,
+ * drawn over itself; elsewhere a plain line every few seconds, so that a log stays readable. For
+ * one thread.
  */
 #ifndef GMSFS_CLI_PROGRESS_H
 #define GMSFS_CLI_PROGRESS_H

@@ -22,12 +22,19 @@ unsigned work_default_threads(void)
     return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
 }
 
+static size_t work_count(const struct work *work, uint64_t size_bytes)
+{
+    if (work->whole)
+        return size_bytes > 0;
+    return (size_t)((size_bytes + WORK_PIECE_BYTES - 1) / WORK_PIECE_BYTES);
+}
+
 static int work_split(struct work *work)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < work->item_count; i++)
-        count += (size_t)((work->item_bytes[i] + WORK_PIECE_BYTES - 1) / WORK_PIECE_BYTES);
+        count += work_count(work, work->item_bytes[i]);
     work->pieces = calloc(count ? count : 1, sizeof(*work->pieces));
     if (!work->pieces)
         return -ENOMEM;
@@ -35,7 +42,7 @@ static int work_split(struct work *work)
         size_t item = work->order ? work->order[i] : i;
         uint64_t offset = 0, left = work->item_bytes[item];
         while (left > 0) {
-            size_t size = left < WORK_PIECE_BYTES ? (size_t)left : WORK_PIECE_BYTES;
+            size_t size = work->whole || left < WORK_PIECE_BYTES ? (size_t)left : WORK_PIECE_BYTES;
             work->pieces[work->piece_count++] = (struct work_piece){item, offset, size};
             offset += size;
             left -= size;

@@ -2,15 +2,16 @@
 /*
  * work - much data in pieces, done by several threads
  *
- * For `gmsfs load` and `gmsfs verify`: items (tensors) of any size are cut into pieces, which
- * threads take in order. The calling thread only waits and ticks, for a progress bar. Knows nothing
- * of what is done to a piece. Signals are left to the calling thread.
+ * For the commands that touch every byte of a store: items (tensors) of any size are cut into
+ * pieces, which threads take in order. The calling thread only waits and ticks, for a progress bar.
+ * Knows nothing of what is done to a piece. Signals are left to the calling thread.
  */
 #ifndef GMSFS_CLI_WORK_H
 #define GMSFS_CLI_WORK_H
 
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,7 @@
 struct work_piece {
     size_t item;
     uint64_t offset_bytes; /* in the item */
-    size_t size_bytes;     /* 1..WORK_PIECE_BYTES */
+    size_t size_bytes;     /* 1..WORK_PIECE_BYTES, or the whole item */
 };
 
 struct work {
@@ -30,6 +31,7 @@ struct work {
     const size_t *order;        /* items in the order to be taken; NULL: as they are */
     size_t item_count;
     unsigned threads;
+    bool whole;          /* an item is one piece, whatever its size */
     size_t buffer_bytes; /* each thread gets a buffer of its own; 0: none */
     void *context;
     /* On any thread. A negative errno stops everything and is what work_run returns. */

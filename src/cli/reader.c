@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/reader.h"
+
+#include "cli/cli.h"
+#include "cli/safetensors_write.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The lock is held: the layout cannot change any more. */
+static int reader_attach(struct reader *reader)
+{
+    int r = gmsfs_read_layout(reader->handle, &reader->layout);
+
+    if (r) {
+        store_explain(reader->store, "read the layout", r);
+        return CLI_FAILURE;
+    }
+    r = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
+                         &reader->mapping_count);
+    if (r) {
+        store_explain(reader->store, "map the memory", r);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, bool quiet)
+{
+    struct gmsfs_info info;
+    int status, r;
+
+    reader->store = store;
+    if (store_open(store, &reader->handle) != 0)
+        return CLI_FAILURE;
+    r = gmsfs_get_info(reader->handle, &info);
+    if (!r && info.state == GMSFS_STATE_EMPTY) {
+        cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
+        return CLI_FAILURE;
+    }
+    status = store_connect(reader->handle, store, GMSFS_MODE_RO, timeout_ms, quiet);
+    return status == CLI_OK ? reader_attach(reader) : status;
+}
+
+void reader_close(struct reader *reader)
+{
+    free(reader->mappings);
+    gmsfs_free_layout(reader->layout);
+    gmsfs_close(reader->handle);
+    memset(reader, 0, sizeof(*reader));
+}
+
+const struct gmsfs_layout_entry *reader_find(const struct reader *reader, const char *key)
+{
+    const struct gmsfs_layout *layout = reader->layout;
+    size_t low = 0, high = layout->entry_count, key_bytes = strlen(key);
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct gmsfs_layout_entry *entry = &layout->entries[middle];
+        size_t common = key_bytes < entry->key_bytes ? key_bytes : entry->key_bytes;
+        int order = memcmp(key, entry->key, common);
+        if (order == 0)
+            order = (key_bytes > entry->key_bytes) - (key_bytes < entry->key_bytes);
+        if (order == 0)
+            return entry;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+/* -ENOENT: the entry is no tensor in memory; -EINVAL with `why`; -ENOMEM. */
+static int reader_take(const struct reader *reader, const struct gmsfs_layout_entry *entry,
+                       struct reader_tensor *taken, const char **why)
+{
+    const struct gmsfs_mapping *mapping;
+    int r;
+
+    if (entry->rank >= reader->mapping_count)
+        return -ENOENT;
+    r = safetensors_from_value(entry->value, entry->value_bytes, &taken->tensor, why);
+    if (r)
+        return r;
+    mapping = &reader->mappings[entry->rank];
+    if (entry->offset > mapping->aligned_bytes ||
+        taken->tensor.size_bytes > mapping->aligned_bytes - entry->offset) {
+        *why = "it reaches beyond its allocation";
+        free(taken->tensor.shape);
+        return -EINVAL;
+    }
+    taken->tensor.name = (char *)entry->key;
+    taken->bytes = (const uint8_t *)mapping->ptr + entry->offset;
+    taken->rank = entry->rank;
+    taken->offset_bytes = entry->offset;
+    return 0;
+}
+
+static int reader_compare(const void *left, const void *right)
+{
+    const struct reader_tensor *a = left, *b = right;
+
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->offset_bytes != b->offset_bytes)
+        return a->offset_bytes < b->offset_bytes ? -1 : 1;
+    return strcmp(a->tensor.name, b->tensor.name);
+}
+
+static int reader_add(const struct reader *reader, const struct gmsfs_layout_entry *entry,
+                      const char *way_out, struct reader_tensors *tensors)
+{
+    struct reader_tensor *next = &tensors->list[tensors->count];
+    const char *why = NULL;
+    int r = reader_take(reader, entry, next, &why);
+
+    if (r == -ENOMEM)
+        return cli_out_of_memory();
+    if (r == -ENOENT) {
+        tensors->others += strcmp(entry->key, SAFETENSORS_METADATA_KEY) != 0;
+        return CLI_OK;
+    }
+    if (!r) {
+        tensors->count++;
+        if (strlen(entry->key) != entry->key_bytes)
+            why = "its name holds a NUL";
+        else if (__builtin_add_overflow(tensors->size_bytes, next->tensor.size_bytes,
+                                        &tensors->size_bytes))
+            why = "all tensors together have more bytes than can be counted";
+    }
+    if (!why)
+        return CLI_OK;
+    cli_error("%s: tensor '%s': %s; %s", reader->store, entry->key, why, way_out);
+    return CLI_FAILURE;
+}
+
+int reader_get_tensors(const struct reader *reader, const char *way_out,
+                       struct reader_tensors *tensors)
+{
+    size_t count = reader->layout->entry_count;
+    int status = CLI_OK;
+
+    memset(tensors, 0, sizeof(*tensors));
+    tensors->list = calloc(count ? count : 1, sizeof(*tensors->list));
+    if (!tensors->list)
+        return cli_out_of_memory();
+    for (size_t i = 0; status == CLI_OK && i < count; i++)
+        status = reader_add(reader, &reader->layout->entries[i], way_out, tensors);
+    if (status == CLI_OK && tensors->count)
+        qsort(tensors->list, tensors->count, sizeof(*tensors->list), reader_compare);
+    return status;
+}
+
+void reader_tensors_free(struct reader_tensors *tensors)
+{
+    for (size_t i = 0; i < tensors->count; i++)
+        free(tensors->list[i].tensor.shape);
+    free(tensors->list);
+    memset(tensors, 0, sizeof(*tensors));
+}
