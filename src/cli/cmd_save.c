@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs save - the tensors of a store into safetensors files */
+#include "base/size.h"
+#include "cli/safetensors_write.h"
+#include "cli/save.h"
+#include "cli/signals.h"
+#include "cli/work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MS_PER_S 1000.0
+
+static const char usage[] =
+    "Usage: gmsfs save [OPTION...] STORE FILE.safetensors\n"
+    "\n"
+    "Holds the reader's lock and writes the tensors of a store, byte for byte, into a file that\n"
+    "'gmsfs load' and others read. The file appears, or replaces an older one, when all is on\n"
+    "disk; on any error, or Ctrl-C, nothing is left of it.\n"
+    "\n"
+    "      --shard-size SIZE   files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
+    "                          and so on, and FILE.safetensors.index.json that names them\n"
+    "      --threads N         threads that write (default: one for each CPU, at most 16)\n"
+    "      --timeout S         give up when the lock is not free within S seconds; 0: at once\n"
+    "                          (default: wait for it)\n"
+    "  -q, --quiet             print errors only\n"
+    "      --help              this text\n"
+    "\n"
+    "Exit status: 0 saved; 1 failure; 2 usage; 3 the lock was not free in time; 128 + N stopped\n"
+    "by signal N.\n";
+
+static void save_print_result(const struct save *save, uint64_t start_ms)
+{
+    const struct save_file *last = &save->files[save->file_count - 1];
+    size_t files = save->file_count - save->has_index;
+    char size[SIZE_TEXT_BYTES];
+
+    if (save->tensors.others)
+        fprintf(stderr, "%zu entries that describe no tensor in memory were not saved\n",
+                save->tensors.others);
+    if (save->quiet)
+        return;
+    printf("saved %s: %zu tensors in %zu %s, %s\n", save->store, save->tensors.count, files,
+           files == 1 ? "file" : "files", last->path);
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", save->tensors.size_bytes,
+           size_format(save->tensors.size_bytes, size),
+           (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           progress_rate(save->tensors.size_bytes, save->copied_ms));
+}
+
+static int save_tensors(struct save *save)
+{
+    uint64_t start_ms = cli_now_ms();
+    int status = reader_get_tensors(
+        &save->reader, "no safetensors file can hold it, so nothing was saved", &save->tensors);
+
+    if (status != CLI_OK)
+        return status;
+    if (save->tensors.count == 0) {
+        cli_error("%s: no tensors are in it ('gmsfs ls' shows what is)", save->store);
+        return CLI_FAILURE;
+    }
+    status = save_plan(save);
+    if (status == CLI_OK)
+        status = save_write(save);
+    if (status == CLI_OK)
+        save_print_result(save, start_ms);
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s); nothing was saved", strsignal(status - CLI_SIGNALED));
+    return status;
+}
+
+static int save_do(struct save *save)
+{
+    int status;
+
+    signals_install("\ngmsfs save: stopped by a signal; nothing was saved\n");
+    status = reader_open(&save->reader, save->store, save->timeout_ms, save->quiet);
+    if (status == CLI_OK)
+        status = save_tensors(save);
+    save_plan_free(save);
+    reader_tensors_free(&save->tensors);
+    reader_close(&save->reader);
+    return status;
+}
+
+static int save_check_path(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name), ending = strlen(SAFETENSORS_SUFFIX);
+
+    if (length > ending && strcmp(name + length - ending, SAFETENSORS_SUFFIX) == 0)
+        return CLI_OK;
+    return cli_usage_error("'%s': a file name that ends in " SAFETENSORS_SUFFIX " is needed", path);
+}
+
+static int save_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"shard-size", required_argument, NULL, 's'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct save save = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 's')
+            status = cli_parse_size("--shard-size", optarg, &save.shard_bytes);
+        else if (option == 't')
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &save.threads);
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &save.timeout_ms);
+        else if (option == 'q')
+            save.quiet = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind != 2)
+        return cli_usage_error("a STORE and a FILE.safetensors are needed");
+    save.store = argv[optind];
+    save.path = argv[optind + 1];
+    status = save_check_path(save.path);
+    return status == CLI_OK ? save_do(&save) : status;
+}
+
+const struct cli_command cmd_save = {
+    .name = "save",
+    .summary = "write the tensors of a store into safetensors files",
+    .usage = usage,
+    .run = save_run,
+};

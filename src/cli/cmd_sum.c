@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs sum - a checksum of every tensor or allocation, as xxhsum -H2 gives it for a file */
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/reader.h"
+#include "cli/store_path.h"
+#include "cli/ui.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#define MS_PER_S         1000.0
+#define SUM_TEXT_BYTES   33
+#define SUM_UPDATE_BYTES (1u << 20)
+
+static const char usage[] =
+    "Usage: gmsfs sum [OPTION...] STORE\n"
+    "\n"
+    "Holds the reader's lock and prints the XXH3-128 of every tensor in a store, or of every\n"
+    "allocation where the store has no tensors: HASH, two spaces and the name, as xxhsum -H2 "
+    "prints\n"
+    "for a file of the same bytes.\n"
+    "\n"
+    "      --allocations    of every allocation\n"
+    "      --json           the same as JSON, with bytes, layout hash and generation\n"
+    "      --threads N      threads that read (default: one for each CPU, at most 16)\n"
+    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
+    "                       (default: wait for it)\n"
+    "  -q, --quiet          no progress and no total on a terminal\n"
+    "      --help           this text\n"
+    "\n"
+    "Exit status: 0 done; 1 failure; 2 usage; 3 the lock was not free in time.\n";
+
+struct sum_item {
+    const char *name;
+    const uint8_t *bytes;
+    XXH128_hash_t hash;
+};
+
+struct sum {
+    const char *store;
+    uint64_t timeout_ms;
+    uint64_t threads;
+    bool of_allocations;
+    bool as_json;
+    bool quiet;
+
+    struct reader reader;
+    struct reader_tensors tensors;
+    struct gmsfs_handle_info *allocations;
+    struct sum_item *items;
+    uint64_t *sizes; /* bytes of each item */
+    size_t *order;   /* the largest first, so that the threads end together */
+    size_t count;
+    uint64_t whole_bytes;
+    atomic_ullong done_bytes;
+    struct progress progress;
+};
+
+/* ---- what to sum --------------------------------------------------------------------------- */
+
+static int sum_make_room(struct sum *sum, size_t count)
+{
+    size_t room = count ? count : 1;
+
+    sum->count = count;
+    sum->items = calloc(room, sizeof(*sum->items));
+    sum->sizes = calloc(room, sizeof(*sum->sizes));
+    sum->order = calloc(room, sizeof(*sum->order));
+    return sum->items && sum->sizes && sum->order ? CLI_OK : cli_out_of_memory();
+}
+
+static void sum_set(struct sum *sum, size_t index, const char *name, const void *bytes,
+                    uint64_t size_bytes)
+{
+    sum->items[index] =
+        (struct sum_item){.name = name, .bytes = bytes, .hash = XXH3_128bits("", 0)};
+    sum->sizes[index] = size_bytes;
+    sum->order[index] = index;
+    sum->whole_bytes += size_bytes;
+}
+
+static int sum_take_tensors(struct sum *sum)
+{
+    int status = sum_make_room(sum, sum->tensors.count);
+
+    for (size_t i = 0; status == CLI_OK && i < sum->count; i++) {
+        const struct reader_tensor *taken = &sum->tensors.list[i];
+        sum_set(sum, i, taken->tensor.name, taken->bytes, taken->tensor.size_bytes);
+    }
+    return status;
+}
+
+static int sum_take_allocations(struct sum *sum)
+{
+    size_t count;
+    int status, r = gmsfs_list_handles(sum->reader.handle, NULL, &sum->allocations, &count);
+
+    if (!r && count != sum->reader.mapping_count)
+        r = -ESTALE;
+    if (r) {
+        store_explain(sum->store, "list the allocations", r);
+        return CLI_FAILURE;
+    }
+    status = sum_make_room(sum, count);
+    for (size_t i = 0; status == CLI_OK && i < count; i++) {
+        const struct gmsfs_handle_info *allocation = &sum->allocations[i];
+        sum_set(sum, i, allocation->name, sum->reader.mappings[i].ptr, allocation->size_bytes);
+    }
+    return status;
+}
+
+static int sum_take(struct sum *sum)
+{
+    int status = CLI_OK;
+
+    if (!sum->of_allocations)
+        status = reader_get_tensors(&sum->reader, "'gmsfs sum --allocations' sums all bytes",
+                                    &sum->tensors);
+    if (status != CLI_OK)
+        return status;
+    sum->of_allocations = sum->tensors.count == 0;
+    return sum->of_allocations ? sum_take_allocations(sum) : sum_take_tensors(sum);
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+static int sum_piece(void *context, const struct work_piece *piece, void *buffer)
+{
+    struct sum *sum = context;
+    struct sum_item *item = &sum->items[piece->item];
+    XXH3_state_t *state = XXH3_createState();
+
+    (void)buffer;
+    if (!state)
+        return -ENOMEM;
+    XXH3_128bits_reset(state);
+    for (size_t at = 0; at < piece->size_bytes; at += SUM_UPDATE_BYTES) {
+        size_t left = piece->size_bytes - at;
+        size_t step = left < SUM_UPDATE_BYTES ? left : SUM_UPDATE_BYTES;
+        XXH3_128bits_update(state, item->bytes + at, step);
+        atomic_fetch_add(&sum->done_bytes, step);
+    }
+    item->hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    return 0;
+}
+
+static int sum_tick(void *context, uint64_t done_bytes)
+{
+    struct sum *sum = context;
+
+    (void)done_bytes; /* counts whole items only */
+    progress_show(&sum->progress, atomic_load(&sum->done_bytes));
+    return 0;
+}
+
+static int sum_compare(const void *left, const void *right, void *context)
+{
+    const uint64_t *sizes = context;
+    size_t a = *(const size_t *)left, b = *(const size_t *)right;
+
+    if (sizes[a] != sizes[b])
+        return sizes[a] > sizes[b] ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+static int sum_bytes(struct sum *sum)
+{
+    struct work work = {.item_bytes = sum->sizes,
+                        .order = sum->order,
+                        .item_count = sum->count,
+                        .threads = (unsigned)sum->threads,
+                        .whole = true,
+                        .context = sum,
+                        .piece = sum_piece,
+                        .tick = sum_tick};
+    int r;
+
+    qsort_r(sum->order, sum->count, sizeof(*sum->order), sum_compare, sum->sizes);
+    progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
+    r = work_run(&work);
+    progress_end(&sum->progress);
+    if (r)
+        cli_error("%s: cannot sum: %s", sum->store, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+/* ---- output -------------------------------------------------------------------------------- */
+
+static void sum_format(XXH128_hash_t hash, char text[SUM_TEXT_BYTES])
+{
+    snprintf(text, SUM_TEXT_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64,
+             (uint64_t)hash.low64);
+}
+
+/* As xxhsum and sha256sum do: a line with such a name begins with a backslash. */
+static void sum_print_escaped(const char *hash, const char *name)
+{
+    printf("\\%s  ", hash);
+    for (; *name; name++) {
+        if (*name == '\\')
+            fputs("\\\\", stdout);
+        else if (*name == '\n')
+            fputs("\\n", stdout);
+        else if (*name == '\r')
+            fputs("\\r", stdout);
+        else
+            putchar((unsigned char)*name < ' ' ? '?' : *name);
+    }
+    putchar('\n');
+}
+
+static int sum_print_line(const struct sum_item *item)
+{
+    char hash[SUM_TEXT_BYTES], *name;
+
+    sum_format(item->hash, hash);
+    if (strpbrk(item->name, "\\\n\r")) {
+        sum_print_escaped(hash, item->name);
+        return CLI_OK;
+    }
+    name = strdup(item->name);
+    if (!name)
+        return cli_out_of_memory();
+    ui_clean(name);
+    printf("%s  %s\n", hash, name);
+    free(name);
+    return CLI_OK;
+}
+
+static int sum_print_json(const struct sum *sum)
+{
+    json_t *array = json_array();
+    char hash[SUM_TEXT_BYTES];
+    int failed = !array;
+
+    for (size_t i = 0; !failed && i < sum->count; i++) {
+        sum_format(sum->items[i].hash, hash);
+        failed = json_array_append_new(array, json_pack("{s:o,s:I,s:s}", "name",
+                                                        ui_json_text(sum->items[i].name), "bytes",
+                                                        (json_int_t)sum->sizes[i], "hash", hash));
+    }
+    if (failed) {
+        json_decref(array);
+        return cli_out_of_memory();
+    }
+    failed =
+        ui_json_print(json_pack("{s:o,s:s,s:s,s:I,s:o}", "store", ui_json_text(sum->store),
+                                "algorithm", "XXH3-128", "layout_hash", sum->reader.layout->hash,
+                                "generation", (json_int_t)gmsfs_generation(sum->reader.handle),
+                                sum->of_allocations ? "allocations" : "tensors", array));
+    return failed ? cli_out_of_memory() : CLI_OK;
+}
+
+static int sum_print(const struct sum *sum)
+{
+    int status = CLI_OK;
+
+    if (sum->as_json)
+        return sum_print_json(sum);
+    for (size_t i = 0; status == CLI_OK && i < sum->count; i++)
+        status = sum_print_line(&sum->items[i]);
+    return status;
+}
+
+static void sum_print_total(const struct sum *sum, uint64_t passed_ms)
+{
+    char size[SIZE_TEXT_BYTES];
+
+    if (sum->quiet || !isatty(STDERR_FILENO))
+        return;
+    fflush(stdout);
+    fprintf(stderr, "%zu %s, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", sum->count,
+            sum->of_allocations ? "allocations" : "tensors", sum->whole_bytes,
+            size_format(sum->whole_bytes, size), (double)passed_ms / MS_PER_S,
+            progress_rate(sum->whole_bytes, passed_ms));
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int sum_do(struct sum *sum)
+{
+    int status = reader_open(&sum->reader, sum->store, sum->timeout_ms, sum->quiet);
+    uint64_t start_ms = cli_now_ms();
+
+    if (status == CLI_OK)
+        status = sum_take(sum);
+    if (status == CLI_OK)
+        status = sum_bytes(sum);
+    if (status == CLI_OK)
+        status = sum_print(sum);
+    if (status == CLI_OK)
+        sum_print_total(sum, cli_now_ms() - start_ms);
+    free(sum->items);
+    free(sum->sizes);
+    free(sum->order);
+    free(sum->allocations);
+    reader_tensors_free(&sum->tensors);
+    reader_close(&sum->reader);
+    return status;
+}
+
+static int sum_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"allocations", no_argument, NULL, 'a'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct sum sum = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 'a')
+            sum.of_allocations = true;
+        else if (option == 'j')
+            sum.as_json = true;
+        else if (option == 't')
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &sum.threads);
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &sum.timeout_ms);
+        else if (option == 'q')
+            sum.quiet = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind != 1)
+        return cli_usage_error("one STORE is needed");
+    sum.store = argv[optind];
+    return sum_do(&sum);
+}
+
+const struct cli_command cmd_sum = {
+    .name = "sum",
+    .summary = "print a checksum of every tensor in a store",
+    .usage = usage,
+    .run = sum_run,
+};

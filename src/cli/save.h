@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * save - the parts of `gmsfs save`
+ *
+ * For cmd_save.c and save_*.c. One save goes: lock and map - plan (which tensors in which file) -
+ * write, under other names - put in place. Each step prints its error and returns an exit status;
+ * whatever fails before the last step, no file is left behind and none was replaced.
+ */
+#ifndef GMSFS_CLI_SAVE_H
+#define GMSFS_CLI_SAVE_H
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/reader.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct save_file {
+    char *path;
+    char *temporary; /* where it is written; NULL: is not there */
+    char *head;      /* the header, or all of an index */
+    size_t head_bytes;
+    size_t first, count; /* tensors */
+    uint64_t size_bytes;
+};
+
+struct save {
+    /* As asked for. */
+    const char *store;
+    const char *path;
+    uint64_t shard_bytes; /* 0: one file */
+    uint64_t timeout_ms;
+    uint64_t threads;
+    bool quiet;
+
+    /* Of the store. */
+    struct reader reader;
+    struct reader_tensors tensors;
+
+    /* Planned. */
+    const struct model_tensor **models; /* those of the tensors */
+    uint64_t *sizes;                    /* of each tensor */
+    uint64_t *offsets;                  /* of each tensor, in its file */
+    struct save_file *files;            /* an index is the last */
+    size_t file_count;
+    bool has_index;
+    uint64_t size_bytes; /* of all files */
+
+    /* Being written. */
+    struct progress progress;
+    uint64_t copied_bytes;
+    uint64_t copied_ms;
+};
+
+/* save_plan.c: names, headers and places. */
+int save_plan(struct save *save);
+void save_plan_free(struct save *save);
+
+/* save_write.c: writes the files and puts them in place. CLI_OK, CLI_FAILURE, or 128 + the signal
+ * that stopped it. */
+int save_write(struct save *save);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files will be called and say, before the first of them is made. */
+#include "cli/save.h"
+
+#include "cli/safetensors_write.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_SUFFIX ".index.json"
+
+/* The length of FILE without its ending, directory included. */
+static int save_stem_length(const struct save *save)
+{
+    return (int)(strlen(save->path) - strlen(SAFETENSORS_SUFFIX));
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+/* *metadata: an object of strings, or NULL where the store has none. */
+static int save_get_metadata(const struct save *save, json_t **metadata)
+{
+    const struct gmsfs_layout_entry *entry = reader_find(&save->reader, SAFETENSORS_METADATA_KEY);
+    const char *key;
+    json_t *value;
+
+    *metadata = NULL;
+    if (!entry)
+        return CLI_OK;
+    *metadata = json_loadb(entry->value, entry->value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(*metadata)) {
+        cli_error("%s: the entry %s is not a JSON object, so no safetensors file can hold it; "
+                  "change or remove it with 'gmsfs metadata'",
+                  save->store, SAFETENSORS_METADATA_KEY);
+        return CLI_FAILURE;
+    }
+    json_object_foreach (*metadata, key, value) {
+        if (json_is_string(value))
+            continue;
+        cli_error("%s: '%s' in the entry %s is not a string, so no safetensors file can hold it; "
+                  "change it with 'gmsfs metadata put'",
+                  save->store, key, SAFETENSORS_METADATA_KEY);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static int save_plan_head(struct save *save, struct save_file *file, json_t *metadata)
+{
+    uint64_t at;
+    int r = safetensors_make_header(save->models + file->first, file->count, metadata, &file->head,
+                                    &file->head_bytes);
+
+    if (r == -EFBIG) {
+        cli_error("%s: the header would have more than the %u bytes that readers accept; choose a "
+                  "smaller --shard-size",
+                  file->path, SAFETENSORS_MAX_HEADER_BYTES);
+        return CLI_FAILURE;
+    }
+    if (r)
+        return cli_out_of_memory();
+    at = file->head_bytes;
+    for (size_t i = file->first; i < file->first + file->count; i++) {
+        save->offsets[i] = at;
+        at += save->sizes[i];
+    }
+    file->size_bytes = at;
+    save->size_bytes += at;
+    return CLI_OK;
+}
+
+/* Room for one file more, the index. */
+static int save_plan_shards(struct save *save)
+{
+    size_t count = save->tensors.count, shards = 0, first = 0;
+
+    do {
+        first += safetensors_shard_count(save->models, count, first, save->shard_bytes);
+        shards++;
+    } while (first < count);
+    if (shards > SAFETENSORS_MAX_FILES) {
+        cli_error("%s: %zu files would be made, and a model has at most %u; choose a larger "
+                  "--shard-size",
+                  save->path, shards, SAFETENSORS_MAX_FILES);
+        return CLI_FAILURE;
+    }
+    save->files = calloc(shards + 1, sizeof(*save->files));
+    if (!save->files)
+        return cli_out_of_memory();
+    first = 0;
+    for (size_t i = 0; i < shards; i++) {
+        struct save_file *file = &save->files[i];
+        file->first = first;
+        file->count = safetensors_shard_count(save->models, count, first, save->shard_bytes);
+        first += file->count;
+    }
+    save->file_count = shards;
+    return CLI_OK;
+}
+
+static int save_plan_names(struct save *save)
+{
+    for (size_t i = 0; i < save->file_count; i++) {
+        int length = save->shard_bytes
+                         ? asprintf(&save->files[i].path, "%.*s-%05zu-of-%05zu" SAFETENSORS_SUFFIX,
+                                    save_stem_length(save), save->path, i + 1, save->file_count)
+                         : asprintf(&save->files[i].path, "%s", save->path);
+        if (length < 0) {
+            save->files[i].path = NULL;
+            return cli_out_of_memory();
+        }
+    }
+    return CLI_OK;
+}
+
+/* ---- index --------------------------------------------------------------------------------- */
+
+static json_t *save_make_map(const struct save *save)
+{
+    json_t *map = json_object();
+
+    for (size_t i = 0; i < save->file_count; i++) {
+        const struct save_file *file = &save->files[i];
+        const char *slash = strrchr(file->path, '/');
+        const char *name = slash ? slash + 1 : file->path;
+        for (size_t j = file->first; j < file->first + file->count; j++) {
+            /* Setting in NULL, or NULL, fails. */
+            if (json_object_set_new(map, save->models[j]->name, json_string(name)) != 0) {
+                json_decref(map);
+                return NULL;
+            }
+        }
+    }
+    return map;
+}
+
+/* A file name that is no UTF-8 has no place in JSON. */
+static int save_plan_index(struct save *save)
+{
+    struct save_file *index = &save->files[save->file_count];
+    json_t *map = save_make_map(save);
+    json_t *json = map ? json_pack("{s:{s:I},s:o}", "metadata", "total_size",
+                                   (json_int_t)save->tensors.size_bytes, "weight_map", map)
+                       : NULL;
+
+    if (json)
+        index->head = json_dumps(json, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(json);
+    if (!index->head) {
+        cli_error("%s: cannot make the index: out of memory, or the name is not UTF-8", save->path);
+        return CLI_FAILURE;
+    }
+    if (asprintf(&index->path, "%s" INDEX_SUFFIX, save->path) < 0) {
+        index->path = NULL;
+        return cli_out_of_memory();
+    }
+    index->head_bytes = strlen(index->head);
+    index->size_bytes = index->head_bytes;
+    save->size_bytes += index->size_bytes;
+    save->has_index = true;
+    save->file_count++;
+    return CLI_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int save_plan_tensors(struct save *save)
+{
+    size_t count = save->tensors.count, room = count ? count : 1;
+
+    save->models = calloc(room, sizeof(struct model_tensor *));
+    save->sizes = calloc(room, sizeof(*save->sizes));
+    save->offsets = calloc(room, sizeof(*save->offsets));
+    if (!save->models || !save->sizes || !save->offsets)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        save->models[i] = &save->tensors.list[i].tensor;
+        save->sizes[i] = save->models[i]->size_bytes;
+        if (strcmp(save->models[i]->name, SAFETENSORS_METADATA_KEY) == 0) {
+            cli_error("%s: a tensor is called %s, which means something else in a safetensors "
+                      "file; give it another key",
+                      save->store, SAFETENSORS_METADATA_KEY);
+            return CLI_FAILURE;
+        }
+    }
+    return CLI_OK;
+}
+
+int save_plan(struct save *save)
+{
+    json_t *metadata = NULL;
+    int status = save_plan_tensors(save);
+
+    if (status == CLI_OK)
+        status = save_get_metadata(save, &metadata);
+    if (status == CLI_OK)
+        status = save_plan_shards(save);
+    if (status == CLI_OK)
+        status = save_plan_names(save);
+    for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
+        status = save_plan_head(save, &save->files[i], metadata);
+    if (status == CLI_OK && save->shard_bytes)
+        status = save_plan_index(save);
+    json_decref(metadata);
+    return status;
+}
+
+void save_plan_free(struct save *save)
+{
+    for (size_t i = 0; save->files && i < save->file_count; i++) {
+        free(save->files[i].path);
+        free(save->files[i].head);
+    }
+    /* An index that was not finished stands behind the files that count. */
+    if (save->files && !save->has_index)
+        free(save->files[save->file_count].head);
+    free(save->files);
+    free(save->models);
+    free(save->sizes);
+    free(save->offsets);
+}
