@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/status.h"
 #include "cli/store_path.h"
 #include "cli/ui.h"
 
@@ -20,27 +21,35 @@
 #define INDENT        2
 
 static const char usage[] =
-    "Usage: gmsfs status [--json] [MOUNT...]\n"
+    "Usage: gmsfs status [--json] [--watch[=SECONDS]] [MOUNT...]\n"
     "\n"
     "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
     "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
     "is DEAD, one that does not answer within 3 seconds SILENT.\n"
     "\n"
-    "      --json   the same as JSON\n"
-    "      --help   this text\n"
+    "      --json              the same as JSON\n"
+    "      --watch[=SECONDS]   go on showing it until Ctrl-C: on a terminal painted anew, "
+    "elsewhere\n"
+    "                          a line for each store that changed (with --json a line of JSON for\n"
+    "                          each change); looks at every event, and after SECONDS (default 2)\n"
+    "      --help              this text\n"
     "\n"
-    "Exit status: 0 all of them answered; 1 one did not, or failure; 2 usage.\n";
+    "Exit status: 0 all of them answered; 1 one did not, or failure; 2 usage.\n"
+    "--watch ends with 0 at Ctrl-C.\n";
+
+#define WATCH_DEFAULT_MS 2000u
+#define WATCH_MIN_MS     100u
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void status_print_memory(const json_t *device)
+static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
 {
     uint64_t total = store_json_number(device, "total_bytes");
     uint64_t used = store_json_number(device, "used_bytes");
     uint64_t reserved = store_json_number(device, "reserved_bytes");
     char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], reserved_text[SIZE_TEXT_BYTES];
     char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
-    unsigned screen = ui_width(STDOUT_FILENO), width;
+    unsigned width;
     size_t taken;
 
     snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s", ui_percent(used, total),
@@ -52,11 +61,11 @@ static void status_print_memory(const json_t *device)
         width = BAR_MAX_WIDTH;
     if (width >= BAR_MIN_WIDTH)
         ui_bar(bar, sizeof(bar), width, used, total);
-    printf("%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
+    fprintf(to, "%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
 }
 
-/* "RO 1234 python, waiting RW 1300 trainer"; the pid is 0 where the daemon cannot see it. */
-static char *status_format_holders(const json_t *store)
+/* The pid is 0 where the daemon cannot see it. */
+char *status_format_holders(const json_t *store)
 {
     json_t *session;
     char *text = NULL;
@@ -90,7 +99,7 @@ static void status_add_store(const json_t *store, struct ui_table *table)
     free(holders);
 }
 
-static void status_print_stores(const json_t *stores)
+static void status_print_stores(const json_t *stores, FILE *to)
 {
     struct ui_table table;
     json_t *store;
@@ -102,11 +111,11 @@ static void status_print_stores(const json_t *stores)
     json_array_foreach (stores, i, store) {
         status_add_store(store, &table);
     }
-    if (ui_table_end(&table, stdout, INDENT) != 0)
+    if (ui_table_end(&table, to, INDENT) != 0)
         cli_out_of_memory();
 }
 
-static void status_print_mount(const json_t *look)
+static void status_print_mount(const json_t *look, FILE *to, unsigned width)
 {
     const char *health = store_json_text(look, "health");
     json_t *device = json_object_get(look, "device");
@@ -115,59 +124,47 @@ static void status_print_mount(const json_t *look)
     snprintf(path, sizeof(path), "%s", store_json_text(look, "mount"));
     ui_clean(path);
     if (json_is_object(device)) {
-        printf("%s  %s  %s\n", path, store_json_text(device, "name"), health);
-        status_print_memory(device);
-        status_print_stores(json_object_get(look, "stores"));
+        fprintf(to, "%s  %s  %s\n", path, store_json_text(device, "name"), health);
+        status_print_memory(device, to, width);
+        status_print_stores(json_object_get(look, "stores"), to);
         return;
     }
     if (strcmp(health, "dead") == 0)
-        printf("%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'\n", path,
-               path);
+        fprintf(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'\n",
+                path, path);
     else if (strcmp(health, "silent") == 0)
-        printf("%s  SILENT: no answer within %u s; its daemon is stopped or stuck\n", path,
-               MOUNT_LOOK_TIMEOUT_MS / 1000);
+        fprintf(to, "%s  SILENT: no answer within %u s; its daemon is stopped or stuck\n", path,
+                MOUNT_LOOK_TIMEOUT_MS / 1000);
     else
-        printf("%s  NO ACCESS: another user's mount, without -o allow_other\n", path);
+        fprintf(to, "%s  NO ACCESS: another user's mount, without -o allow_other\n", path);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static int status_print(const struct mounts *mounts, json_t **looks, bool as_json)
+int status_print(const struct status_look *look, FILE *to, unsigned width)
 {
-    json_t *array = json_array();
     int status = CLI_OK;
 
-    for (size_t i = 0; i < mounts->count; i++) {
-        if (!json_is_object(json_object_get(looks[i], "device")))
+    for (size_t i = 0; i < look->mounts.count; i++) {
+        if (!json_is_object(json_object_get(look->looks[i], "device")))
             status = CLI_FAILURE;
-        if (as_json) {
-            json_array_append(array, looks[i]);
-            continue;
-        }
         if (i > 0)
-            putchar('\n');
-        status_print_mount(looks[i]);
+            fputc('\n', to);
+        status_print_mount(look->looks[i], to, width);
     }
-    if (!as_json) {
-        json_decref(array);
-        return status;
-    }
-    return ui_json_print(array) ? cli_out_of_memory() : status;
-}
-
-static int status_show(const struct mounts *mounts, bool as_json)
-{
-    json_t **looks;
-    int status, r = mount_look(mounts, &looks);
-
-    if (r)
-        return cli_out_of_memory();
-    status = status_print(mounts, looks, as_json);
-    for (size_t i = 0; i < mounts->count; i++)
-        json_decref(looks[i]);
-    free(looks);
     return status;
 }
+
+json_t *status_make_json(const struct status_look *look)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < look->mounts.count; i++)
+        json_array_append(array, look->looks[i]);
+    return array;
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
 
 /* Those that were named, in that order; their texts stay those of `all`. */
 static int status_select(const struct mounts *all, char **paths, size_t count,
@@ -182,6 +179,7 @@ static int status_select(const struct mounts *all, char **paths, size_t count,
         if (!mount) {
             cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists those there are", paths[i]);
             free(selected->list);
+            selected->list = NULL;
             return CLI_FAILURE;
         }
         selected->list[selected->count++] = *mount;
@@ -189,44 +187,92 @@ static int status_select(const struct mounts *all, char **paths, size_t count,
     return CLI_OK;
 }
 
-static int status_mounts(char **paths, size_t count, bool as_json)
+int status_look(struct status_look *look)
 {
-    struct mounts all, selected;
-    int status, r = mounts_read(&all);
+    int status = CLI_OK, r = mounts_read(&look->all);
 
     if (r) {
         cli_error("cannot read the table of mounts: %s", strerror(-r));
         return CLI_FAILURE;
     }
-    if (count > 0) {
-        status = status_select(&all, paths, count, &selected);
-        if (status == CLI_OK) {
-            status = status_show(&selected, as_json);
-            free(selected.list);
-        }
-    } else {
-        if (all.count == 0 && !as_json)
-            fputs("no gmsfs mount is there; 'gmsfs mount' makes one\n", stderr);
-        status = status_show(&all, as_json);
+    look->mounts = look->all;
+    if (look->path_count) {
+        memset(&look->mounts, 0, sizeof(look->mounts));
+        status = status_select(&look->all, look->paths, look->path_count, &look->mounts);
     }
-    mounts_free(&all);
+    if (status == CLI_OK && mount_look(&look->mounts, &look->looks) != 0)
+        status = cli_out_of_memory();
+    return status;
+}
+
+void status_look_free(struct status_look *look)
+{
+    for (size_t i = 0; look->looks && i < look->mounts.count; i++)
+        json_decref(look->looks[i]);
+    free(look->looks);
+    if (look->mounts.list != look->all.list)
+        free(look->mounts.list);
+    mounts_free(&look->all);
+    look->looks = NULL;
+    memset(&look->all, 0, sizeof(look->all));
+    memset(&look->mounts, 0, sizeof(look->mounts));
+}
+
+static int status_once(struct status_look *look, bool as_json)
+{
+    int status = status_look(look);
+
+    if (status == CLI_OK && look->mounts.count == 0 && !as_json)
+        fputs("no gmsfs mount is there; 'gmsfs mount' makes one\n", stderr);
+    if (status == CLI_OK && as_json && ui_json_print(status_make_json(look)) != 0)
+        status = cli_out_of_memory();
+    for (size_t i = 0; as_json && status == CLI_OK && i < look->mounts.count; i++)
+        if (!json_is_object(json_object_get(look->looks[i], "device")))
+            status = CLI_FAILURE;
+    if (status == CLI_OK && !as_json)
+        status = status_print(look, stdout, ui_width(STDOUT_FILENO));
+    status_look_free(look);
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int status_parse_interval(const char *text, uint64_t *interval_ms)
+{
+    int status = CLI_OK;
+
+    *interval_ms = WATCH_DEFAULT_MS;
+    if (text)
+        status = cli_parse_timeout("--watch", text, interval_ms);
+    if (*interval_ms < WATCH_MIN_MS)
+        *interval_ms = WATCH_MIN_MS;
     return status;
 }
 
 static int status_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"watch", optional_argument, NULL, 'w'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct status_look look = {0};
+    uint64_t interval_ms = 0;
     bool as_json = false;
-    int option;
+    int option, status = CLI_OK;
 
-    while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
         if (option == 'j')
             as_json = true;
+        else if (option == 'w')
+            status = status_parse_interval(optarg, &interval_ms);
         else
             return option == 'h' ? cli_help() : CLI_USAGE;
     }
-    return status_mounts(argv + optind, (size_t)(argc - optind), as_json);
+    if (status != CLI_OK)
+        return status;
+    look.paths = argv + optind;
+    look.path_count = (size_t)(argc - optind);
+    return interval_ms ? status_watch(&look, interval_ms, as_json) : status_once(&look, as_json);
 }
 
 const struct cli_command cmd_status = {

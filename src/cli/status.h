@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status - the parts of `gmsfs status`
+ *
+ * For cmd_status.c and status_watch.c. One look is taken of all mounts that were asked for, by
+ * mount_look, and printed; --watch does so again and again. Takes no lock.
+ */
+#ifndef GMSFS_CLI_STATUS_H
+#define GMSFS_CLI_STATUS_H
+
+#include "cli/mounts.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+struct status_look {
+    char **paths; /* as asked for; none: all mounts */
+    size_t path_count;
+
+    struct mounts all, mounts; /* those there are; those looked at, with the texts of `all` */
+    json_t **looks;            /* of each */
+};
+
+/* Looks anew. CLI_OK, or CLI_FAILURE after the error; status_look_free() in any case. */
+int status_look(struct status_look *look);
+void status_look_free(struct status_look *look);
+
+/* What --json prints: a new array, NULL when out of memory. */
+json_t *status_make_json(const struct status_look *look);
+
+/* As on a screen of `width` columns (0: none). CLI_FAILURE when a mount did not answer. */
+int status_print(const struct status_look *look, FILE *to, unsigned width);
+
+/* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */
+char *status_format_holders(const json_t *store);
+
+/* status_watch.c: until SIGINT, SIGTERM or SIGHUP, which are its proper end. Exit status. */
+int status_watch(struct status_look *look, uint64_t interval_ms, bool as_json);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs status --watch: looks whenever a mount has an event, and at an interval. */
+#include "cli/cli.h"
+#include "cli/status.h"
+#include "cli/store_path.h"
+#include "cli/ui.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOUNTINFO      "/proc/self/mountinfo"
+#define QUIET_MS       100 /* between two looks, however many events there are */
+#define DEFAULT_ROWS   24u
+#define TIME_BYTES     32
+#define EVENTS_BYTES   4096
+#define FIRST_WATCHERS 2u /* poll entries: signals, mounts */
+
+/* A child waits for the events of a mount: waiting in one that is stuck cannot be left. */
+struct watcher {
+    uint64_t mount;
+    pid_t child;
+    int fd; /* a byte for each event; -1: it has ended, for the daemon has */
+    bool seen;
+};
+
+struct watch {
+    struct status_look *look;
+    uint64_t interval_ms;
+    bool as_json;
+    bool on_terminal;
+    int signals, mountinfo;
+    struct watcher *watchers;
+    size_t watcher_count;
+    char *last_text; /* --json: what was printed last */
+    json_t *lines;   /* plain: {path: line} as printed last */
+};
+
+/* ---- in the child -------------------------------------------------------------------------- */
+
+static void watch_child(const char *mount, int to)
+{
+    char *file = store_file_path(mount, "events"), bytes[EVENTS_BYTES];
+    struct pollfd events = {.events = POLLIN};
+    ssize_t got = -1;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    events.fd = file ? open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    while (events.fd >= 0) {
+        do
+            got = read(events.fd, bytes, sizeof(bytes));
+        while (got > 0);
+        if ((got < 0 && errno != EAGAIN) || write(to, "", 1) != 1)
+            break;
+        if (poll(&events, 1, -1) < 0 || events.revents & (POLLERR | POLLNVAL))
+            break;
+    }
+    _exit(0);
+}
+
+/* ---- watchers ------------------------------------------------------------------------------ */
+
+static void watch_start(struct watch *watch, const struct mount *mount)
+{
+    struct watcher *grown =
+        realloc(watch->watchers, (watch->watcher_count + 1) * sizeof(*watch->watchers));
+    struct watcher *next;
+    int ends[2];
+
+    if (!grown)
+        return;
+    watch->watchers = grown;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return;
+    next = &grown[watch->watcher_count];
+    *next = (struct watcher){.mount = mount->id, .fd = ends[0], .seen = true};
+    fflush(stdout);
+    next->child = fork();
+    if (next->child == 0) {
+        close(ends[0]);
+        watch_child(mount->path, ends[1]);
+    }
+    close(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    watch->watcher_count++;
+}
+
+/* One that hangs in its mount cannot always be killed: it is not waited for. */
+static void watch_end(struct watcher *watcher)
+{
+    if (watcher->fd >= 0)
+        close(watcher->fd);
+    if (watcher->child > 0) {
+        kill(watcher->child, SIGKILL);
+        waitpid(watcher->child, NULL, WNOHANG);
+    }
+}
+
+/* A watcher for each mount that is looked at, and none for others. Without one (no memory, no
+ * process) the interval remains. */
+static void watch_match(struct watch *watch)
+{
+    const struct mounts *mounts = &watch->look->mounts;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < watch->watcher_count; i++)
+        watch->watchers[i].seen = false;
+    for (size_t i = 0; i < mounts->count; i++) {
+        bool known = false;
+        for (size_t j = 0; j < watch->watcher_count; j++)
+            if (watch->watchers[j].mount == mounts->list[i].id)
+                known = watch->watchers[j].seen = true;
+        if (!known)
+            watch_start(watch, &mounts->list[i]);
+    }
+    for (size_t i = 0; i < watch->watcher_count; i++) {
+        if (watch->watchers[i].seen)
+            watch->watchers[kept++] = watch->watchers[i];
+        else
+            watch_end(&watch->watchers[i]);
+    }
+    watch->watcher_count = kept;
+}
+
+static void watch_drain(struct watcher *watcher)
+{
+    char bytes[64];
+    ssize_t got;
+
+    do
+        got = read(watcher->fd, bytes, sizeof(bytes));
+    while (got > 0 || (got < 0 && errno == EINTR));
+    if (got == 0) {
+        close(watcher->fd);
+        watcher->fd = -1;
+        waitpid(watcher->child, NULL, WNOHANG);
+    }
+}
+
+/* ---- output -------------------------------------------------------------------------------- */
+
+static unsigned watch_rows(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0)
+        return DEFAULT_ROWS;
+    return size.ws_row;
+}
+
+/* From the top left, each line erasing what stood behind it; what does not fit is cut. */
+static void watch_paint(const char *text)
+{
+    unsigned rows = watch_rows();
+
+    fputs("\033[?7l\033[H", stdout);
+    for (unsigned row = 0; *text && row < rows; row++) {
+        size_t length = strcspn(text, "\n");
+        printf("%s%.*s\033[K", row ? "\r\n" : "", (int)length, text);
+        text += length;
+        text += *text == '\n';
+    }
+    fputs("\033[J\033[?7h", stdout);
+    fflush(stdout);
+}
+
+static int watch_show_screen(struct watch *watch)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+
+    if (!to)
+        return cli_out_of_memory();
+    if (watch->look->mounts.count == 0)
+        fputs("no gmsfs mount is there\n", to);
+    status_print(watch->look, to, ui_width(STDOUT_FILENO));
+    fclose(to);
+    watch_paint(text);
+    free(text);
+    return CLI_OK;
+}
+
+static int watch_show_json(struct watch *watch)
+{
+    json_t *array = status_make_json(watch->look);
+    char *text = array ? json_dumps(array, JSON_COMPACT) : NULL;
+
+    json_decref(array);
+    if (!text)
+        return cli_out_of_memory();
+    if (!watch->last_text || strcmp(watch->last_text, text) != 0) {
+        puts(text);
+        fflush(stdout);
+    }
+    free(watch->last_text);
+    watch->last_text = text;
+    return CLI_OK;
+}
+
+static void watch_format_time(char text[TIME_BYTES])
+{
+    time_t now = time(NULL);
+    struct tm parts;
+
+    if (!gmtime_r(&now, &parts) || strftime(text, TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        strcpy(text, "-");
+}
+
+static json_t *watch_store_line(const json_t *store)
+{
+    char bytes[SIZE_TEXT_BYTES], *holders = status_format_holders(store);
+    json_t *line = json_sprintf(
+        "%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64 "  %s",
+        store_json_text(store, "state"), size_format(store_json_number(store, "bytes"), bytes),
+        store_json_number(store, "allocations"), store_json_number(store, "entries"),
+        store_json_number(store, "generation"), holders && *holders ? holders : "-");
+
+    free(holders);
+    return line;
+}
+
+/* {path: line} of every mount and store that is there. */
+static json_t *watch_make_lines(const struct watch *watch)
+{
+    json_t *lines = json_object(), *store;
+    size_t j;
+
+    for (size_t i = 0; i < watch->look->mounts.count; i++) {
+        const json_t *look = watch->look->looks[i];
+        const char *mount = store_json_text(look, "mount");
+        json_object_set_new(lines, mount, json_string(store_json_text(look, "health")));
+        json_array_foreach (json_object_get(look, "stores"), j, store) {
+            char path[2 * PATH_MAX];
+            snprintf(path, sizeof(path), "%s/%s", mount, store_json_text(store, "name"));
+            json_object_set_new(lines, path, watch_store_line(store));
+        }
+    }
+    return lines;
+}
+
+static void watch_print_line(const char *path, const char *line)
+{
+    char stamp[TIME_BYTES], *text;
+
+    watch_format_time(stamp);
+    if (asprintf(&text, "%s  %s  %s", stamp, path, line) < 0)
+        return;
+    ui_clean(text);
+    puts(text);
+    free(text);
+}
+
+static int watch_show_lines(struct watch *watch)
+{
+    json_t *lines = watch_make_lines(watch), *line;
+    const char *path;
+
+    if (!lines)
+        return cli_out_of_memory();
+    json_object_foreach (lines, path, line) {
+        if (!json_equal(line, json_object_get(watch->lines, path)))
+            watch_print_line(path, json_string_value(line));
+    }
+    json_object_foreach (watch->lines, path, line) {
+        if (!json_object_get(lines, path))
+            watch_print_line(path, "gone");
+    }
+    fflush(stdout);
+    json_decref(watch->lines);
+    watch->lines = lines;
+    return CLI_OK;
+}
+
+static int watch_show(struct watch *watch)
+{
+    if (watch->as_json)
+        return watch_show_json(watch);
+    return watch->on_terminal ? watch_show_screen(watch) : watch_show_lines(watch);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Those that were ignored before (nohup) stay so. */
+static int watch_open_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction before;
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGWINCH);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaddset(&set, ends[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* True when one of the signals says that it is enough. */
+static bool watch_read_signals(const struct watch *watch)
+{
+    struct signalfd_siginfo info;
+
+    while (read(watch->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        if (info.ssi_signo != SIGWINCH)
+            return true;
+    return false;
+}
+
+/* Until something may have changed. True when it is enough. */
+static bool watch_wait(struct watch *watch)
+{
+    struct pollfd *polls = calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls));
+    struct pollfd signals = {.fd = watch->signals, .events = POLLIN};
+
+    /* Many events at once are one change; and nothing here may spin. */
+    if (poll(&signals, 1, QUIET_MS) > 0 && watch_read_signals(watch)) {
+        free(polls);
+        return true;
+    }
+    if (!polls)
+        return false;
+    polls[0] = signals;
+    polls[1] = (struct pollfd){.fd = watch->mountinfo, .events = POLLPRI};
+    for (size_t i = 0; i < watch->watcher_count; i++)
+        polls[FIRST_WATCHERS + i] = (struct pollfd){.fd = watch->watchers[i].fd, .events = POLLIN};
+    poll(polls, FIRST_WATCHERS + watch->watcher_count, (int)watch->interval_ms);
+    for (size_t i = 0; i < watch->watcher_count; i++)
+        if (polls[FIRST_WATCHERS + i].revents)
+            watch_drain(&watch->watchers[i]);
+    free(polls);
+    return watch_read_signals(watch);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+int status_watch(struct status_look *look, uint64_t interval_ms, bool as_json)
+{
+    struct watch watch = {.look = look,
+                          .interval_ms = interval_ms < INT_MAX ? interval_ms : INT_MAX,
+                          .as_json = as_json,
+                          .on_terminal = !as_json && isatty(STDOUT_FILENO)};
+    bool enough = false;
+    int status = CLI_OK;
+
+    watch.signals = watch_open_signals();
+    watch.mountinfo = open(MOUNTINFO, O_RDONLY | O_CLOEXEC);
+    if (watch.on_terminal)
+        fputs("\033[2J", stdout);
+    while (!enough && status == CLI_OK && !ferror(stdout)) {
+        status = status_look(look);
+        if (status == CLI_OK)
+            status = watch_show(&watch);
+        if (status == CLI_OK)
+            watch_match(&watch);
+        status_look_free(look);
+        enough = status != CLI_OK || watch_wait(&watch);
+    }
+    if (watch.on_terminal)
+        putchar('\n');
+    for (size_t i = 0; i < watch.watcher_count; i++)
+        watch_end(&watch.watchers[i]);
+    free(watch.watchers);
+    free(watch.last_text);
+    json_decref(watch.lines);
+    close(watch.signals);
+    close(watch.mountinfo);
+    return status;
+}
