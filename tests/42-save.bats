@@ -1,0 +1,352 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs save and gmsfs sum, against files and against xxhsum; gmsfs status --watch.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+cli() { # [-STATUS] ARGUMENT...
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
+make_model() { # SIZE [SHARDS]: sets MODEL
+    requires python3 || return 1
+    MODEL=$("$ROOT/scripts/make-model" --out "$T/model-$1-${2:-2}" --size "$1" \
+        --shards "${2:-2}" --seed 0 | tail -n 1)
+    [[ -e $MODEL ]]
+}
+
+# write_file PATH HEADER DATA_BYTES: a safetensors file whose bytes are all different.
+write_file() {
+    python3 - "$@" <<'EOF'
+import struct, sys
+path, header, size = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])
+data = bytes(i * 7 % 251 for i in range(size))
+open(path, "wb").write(struct.pack("<Q", len(header)) + header + data)
+EOF
+}
+
+# split_file FILE DIR: the bytes of each tensor as a file of its name.
+split_file() {
+    python3 - "$@" <<'EOF'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+length, = struct.unpack("<Q", raw[:8])
+for name, tensor in json.loads(raw[8:8 + length]).items():
+    if name != "__metadata__":
+        begin, end = tensor["data_offsets"]
+        open(sys.argv[2] + "/" + name, "wb").write(raw[8 + length + begin:8 + length + end])
+EOF
+}
+
+sums() { # STORE
+    timeout $((60 * SLOW)) "$GMSFS" sum "$M/$1"
+}
+
+# same_as FILE: loading it gives the layout and the bytes that the store `weights` has.
+same_as() {
+    mkdir -p "$M/again"
+    cli load -q "$M/again" "$1"
+    assert_eq "$(cat "$M/again/layout_hash")" "$(cat "$M/weights/layout_hash")" hash
+    assert_eq "$(sums again)" "$(sums weights)" sums
+}
+
+only_files() { # DIR NAME...: those and nothing else, hidden ones included
+    local dir=$1
+    shift
+    assert_eq "$(find "$dir" -mindepth 1 -printf '%f\n' | sort | tr '\n' ' ')" "$*${*:+ }" files
+}
+
+# ---- sum -------------------------------------------------------------------------------------
+
+@test "sum gives what xxhsum gives for the bytes of each tensor" {
+    requires xxhsum jq
+    start_mount size=64M
+    make_model 4M 1
+    local file=$MODEL
+    [[ $file != *.json ]] || file=$(find "${MODEL%/*}" -name '*.safetensors')
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/split"
+    split_file "$file" "$T/split"
+    assert_eq "$(sums weights | sort)" "$(cd "$T/split" && xxhsum -q -H2 -- * | sort)" sums
+    assert_eq "$("$GMSFS" sum --threads 1 "$M/weights")" "$(sums weights)" 'sums by one thread'
+    cli sum --json "$M/weights"
+    assert_eq "$(jq -r '.tensors[] | .hash + "  " + .name' <<<"$output")" "$(sums weights)" JSON
+    assert_eq "$(jq -r .layout_hash <<<"$output")" "$(cat "$M/weights/layout_hash")" hash
+    assert_eq "$(jq '[.tensors[].bytes] | add' <<<"$output")" \
+        "$(find "$T/split" -type f -printf '%s\n' | jq -s add)" bytes
+    assert_state weights COMMITTED
+}
+
+@test "sum of allocations, asked for or where there are no tensors" {
+    requires xxhsum
+    start_mount
+    cli -1 sum "$M/weights"
+    assert_match "$output" 'EMPTY'
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE"
+        head -c 3000001 /dev/urandom >allocations/a; truncate -s 5M allocations/b
+        echo hello >metadata/note'
+    local want
+    want=$(cd "$M/weights/allocations" && xxhsum -q -H2 a b)
+    assert_eq "$(sums weights)" "$want" sums
+    cli sum --allocations "$M/weights"
+    assert_eq "$output" "$want" sums
+}
+
+@test "sum waits for the lock, gives up in time, and shares it with readers" {
+    start_mount
+    make_model 1M
+    cli load -q "$M/weights" "$MODEL"
+    exec 5<"$M/weights/lock"
+    cli sum -q --timeout 0 "$M/weights"
+    exec 5<&-
+    exec 5<>"$M/weights/lock"
+    cli -3 sum --timeout 0.2 "$M/weights"
+    cli -3 save --timeout 0 "$M/weights" "$T/x.safetensors"
+    exec 5>&-
+    cli -2 sum
+    cli -2 sum a b
+}
+
+@test "a tensor that is no contiguous piece of memory is named" {
+    requires setfattr
+    start_mount
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE"
+        truncate -s 2M allocations/a
+        gmsfs=$1; shift
+        "$gmsfs" metadata put . t "{\"dtype\":\"torch.int8\",\"shape\":[2,3],\"stride\":[1,2]}" \
+            --allocation a --offset 0' _ "$GMSFS"
+    cli -1 sum "$M/weights"
+    assert_match "$output" "tensor 't': its strides .*--allocations"
+    cli -1 save "$M/weights" "$T/x.safetensors"
+    assert_match "$output" "tensor 't': its strides .*nothing was saved"
+    cli sum --allocations "$M/weights"
+    [[ ! -e $T/x.safetensors ]]
+}
+
+# ---- save ------------------------------------------------------------------------------------
+
+@test "what is saved is loaded again, whole or in shards" {
+    requires jq
+    start_mount size=64M
+    make_model 12M 3
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out"
+    cli save "$M/weights" "$T/out/one.safetensors"
+    assert_match "$output" 'saved .*: [0-9]+ tensors in 1 file, .*one.safetensors'
+    only_files "$T/out" one.safetensors
+    same_as "$T/out/one.safetensors"
+    cli verify "$M/again" "$MODEL"
+    assert_eq "$(stat -c %a "$T/out/one.safetensors")" "$(printf '%o' $((0666 & ~$(umask))))" mode
+
+    cli save -q --threads 3 --shard-size 5M "$M/weights" "$T/out/m.safetensors"
+    assert_eq "$output" '' output
+    same_as "$T/out/m.safetensors.index.json"
+    assert_eq "$(jq .metadata.total_size "$T/out/m.safetensors.index.json")" \
+        "$("$GMSFS" sum --json "$M/weights" | jq '[.tensors[].bytes] | add')" total_size
+    (($(find "$T/out" -name 'm-0000?-of-0000?.safetensors' | wc -l) > 2)) || fail 'no shards'
+    (cd "$T" && cli save --shard-size 1 "$M/weights" here.safetensors && [[ -e here.safetensors.index.json ]])
+    same_as "$T/here.safetensors.index.json"
+}
+
+@test "tensors of every kind, and __metadata__, are the same after save and load" {
+    requires python3
+    start_mount
+    write_file "$T/x.safetensors" '{"__metadata__":{"format":"pt","é":"a\"\\\n"},
+        "scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},
+        "none":{"dtype":"I8","shape":[0,4],"data_offsets":[8,8]},
+        "none4":{"dtype":"F4","shape":[0,3],"data_offsets":[8,8]},
+        "f8":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},
+        "f4":{"dtype":"F4","shape":[2,4],"data_offsets":[11,15]},
+        "f4flat":{"dtype":"F4","shape":[4,3],"data_offsets":[15,21]},
+        "f6":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[21,24]},
+        "f6b":{"dtype":"F6_E3M2","shape":[2,2],"data_offsets":[24,27]},
+        "e8":{"dtype":"F8_E8M0","shape":[1],"data_offsets":[27,28]},
+        "c64":{"dtype":"C64","shape":[1],"data_offsets":[28,36]},
+        "a/b%.c\\\u001b":{"dtype":"BOOL","shape":[1],"data_offsets":[36,37]},
+        ".dot":{"dtype":"BF16","shape":[1,1],"data_offsets":[37,39]}}' 39
+    cli load "$M/weights" "$T/x.safetensors"
+    cli save "$M/weights" "$T/y.safetensors"
+    same_as "$T/y.safetensors"
+    assert_eq "$("$GMSFS" metadata get "$M/again" __metadata__)" \
+        "$("$GMSFS" metadata get "$M/weights" __metadata__)" metadata
+    cli save --shard-size 4 "$M/weights" "$T/z.safetensors"
+    same_as "$T/z.safetensors.index.json"
+    cli load --chunk 2M "$M/weights" "$T/z.safetensors.index.json"
+    cli save "$M/weights" "$T/y.safetensors" # and replaces
+    same_as "$T/y.safetensors"
+    [[ $(sums weights) != *$'\e'* ]] || fail 'control characters'
+}
+
+@test "the reference implementation reads what was saved" {
+    python3 -c 'import safetensors' 2>/dev/null || skip 'no safetensors for Python here'
+    start_mount size=64M
+    make_model 2M
+    cli load -q "$M/weights" "$MODEL"
+    cli save "$M/weights" "$T/y.safetensors"
+    run_logged -0 python3 - "$T/y.safetensors" "$(dirname "$MODEL")" <<'EOF'
+import glob, safetensors, sys
+def read(path):
+    return dict(safetensors.deserialize(open(path, "rb").read()))
+want = {}
+for path in glob.glob(sys.argv[2] + "/*.safetensors"):
+    want.update(read(path))
+assert read(sys.argv[1]) == want
+EOF
+}
+
+@test "entries that are no tensors are counted, and a store without tensors is not saved" {
+    start_mount
+    make_model 1M
+    cli load -q "$M/weights" "$MODEL"
+    cli run -w "$M/weights" -- "$GMSFS" metadata put "$M/weights" note hello
+    cli save "$M/weights" "$T/x.safetensors"
+    assert_match "$output" '1 entries that describe no tensor'
+    cli run -w "$M/weights" -- "$GMSFS" metadata put "$M/weights" __metadata__ '{"a":1}'
+    cli -1 save "$M/weights" "$T/y.safetensors"
+    assert_match "$output" "'a' in the entry __metadata__ is not a string"
+    mkdir "$M/other"
+    "$GMSFS" run -w "$M/other" -- truncate -s 2M "$M/other/allocations/a"
+    cli -1 save "$M/other" "$T/y.safetensors"
+    assert_match "$output" 'no tensors'
+    [[ ! -e $T/y.safetensors ]]
+}
+
+@test "what cannot be written is refused at once, and nothing is left or replaced" {
+    start_mount
+    make_model 1M
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out" "$T/out/dir.safetensors"
+    cli -2 save "$M/weights" "$T/out/x.bin"
+    cli -2 save "$M/weights" "$T/out/.safetensors"
+    cli -2 save "$M/weights"
+    cli -1 save "$M/weights" "$T/out/dir.safetensors"
+    assert_match "$output" 'not a regular file'
+    cli -1 save "$M/weights" "$T/nowhere/x.safetensors"
+    assert_match "$output" 'No such file or directory'
+    echo old >"$T/out/x.safetensors"
+    run_logged -1 bash -c 'ulimit -f 100; exec "$@"' _ "$GMSFS" save "$M/weights" "$T/out/x.safetensors"
+    assert_match "$output" 'x.safetensors: larger than a file may be here'
+    assert_eq "$(cat "$T/out/x.safetensors")" old 'the older file'
+    only_files "$T/out" dir.safetensors x.safetensors
+    cli -1 save "$M/weights" "$M/weights/allocations/x.safetensors"
+}
+
+@test "a full disk is said with numbers before anything is copied" {
+    requires root mountns
+    start_mount
+    make_model 4M
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/disk"
+    run_logged -1 unshare --mount --propagation private bash -c '
+        mount -t tmpfs -o size=3M tmpfs "$1" && "$2" save --shard-size 1M "$3" "$1/x.safetensors"
+        status=$?; find "$1" -mindepth 1; exit "$status"' _ "$T/disk" "$GMSFS" "$M/weights"
+    assert_match "$output" 'the disk is full, .*: [45].[0-9] MiB needed for all files, 3.0 MiB free'
+    [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
+}
+
+@test "a signal in the midst of saving leaves nothing behind" {
+    start_mount size=128M
+    make_model 64M 1
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out"
+    local i signalled=0
+    for i in 1 2 3 4 5 6 7 8; do
+        spawn "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
+        wait_until 5 eval '[[ -n $(find "$T/out" -mindepth 1) ]]'
+        kill -TERM "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED"
+        if [[ $status -eq 143 ]]; then
+            signalled=1
+            assert_match "$(output_of "$SPAWNED")" 'nothing was saved'
+            only_files "$T/out"
+            break
+        fi
+        assert_eq "$status" 0 "status of try $i"
+        rm "$T/out/x.safetensors"
+    done
+    [[ $signalled -eq 1 ]] || skip "every save was faster than the signal"
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "save shows a bar on a terminal" {
+    requires script
+    start_mount size=64M
+    make_model 32M 1
+    cli load -q "$M/weights" "$MODEL"
+    run_logged -0 script -qec "stty cols 100; '$GMSFS' save '$M/weights' '$T/x.safetensors'" /dev/null
+    assert_match "$output" 'saving  \[#+-*\] +[0-9]+%'
+    run_logged -0 script -qec "'$GMSFS' sum '$M/weights' >/dev/null" /dev/null
+    assert_match "$output" '[0-9]+ tensors, [0-9]+ bytes'
+}
+
+# ---- status --watch --------------------------------------------------------------------------
+
+# watched REGEX: what was printed so far matches.
+watched() {
+    [[ $(output_of "$WATCH") =~ $1 ]]
+}
+
+@test "status --watch prints a line for each change, by events and not by time" {
+    start_mount
+    spawn "$GMSFS" status --watch=3600 "$M"
+    WATCH=$SPAWNED
+    wait_until 5 watched "Z  $M/weights  EMPTY  "
+    sleep 0.5
+    exec 5<>"$M/weights/lock"
+    wait_until 5 watched "Z  $M/weights  RW  .*RW [0-9]+ "
+    exec 5>&-
+    mkdir "$M/other"
+    wait_until 5 watched "Z  $M/other  EMPTY  "
+    rmdir "$M/other"
+    wait_until 5 watched "Z  $M/other  gone"
+    [[ $(output_of "$WATCH") != *$'\e'* ]] || fail 'control characters in a log'
+    kill -TERM "$WATCH"
+    wait_exit "$WATCH"
+    assert_eq "$status" 0 status
+}
+
+@test "status --watch --json prints a line of JSON for each change" {
+    requires jq
+    start_mount
+    spawn "$GMSFS" status --watch=0.2 --json "$M"
+    WATCH=$SPAWNED
+    wait_until 5 watched '"EMPTY"'
+    exec 5<>"$M/weights/lock"
+    wait_until 5 watched '"RW"'
+    exec 5>&-
+    kill -HUP "$WATCH"
+    wait_exit "$WATCH"
+    assert_eq "$status" 0 status
+    assert_eq "$(output_of "$WATCH" | jq -r '.[0].stores[0].state' | head -n 2 | tr '\n' ' ')" 'EMPTY RW '
+    cli -2 status --watch=soon
+}
+
+@test "status --watch paints a terminal anew, outlives a daemon, and ends with its mount" {
+    requires script
+    start_mount
+    local worker
+    spawn script -qefc "stty cols 100; exec '$GMSFS' status --watch=0.3 '$M'" /dev/null
+    WATCH=$SPAWNED
+    wait_until 5 watched $'\e\\[H.* EMPTY '
+    exec 5<>"$M/weights/lock"
+    wait_until 5 watched $'\e\\[H.* RW '
+    exec 5>&-
+    kill -STOP "$KEEPER" # or it would take the mount away
+    worker=$(worker_of "$KEEPER")
+    expect_death
+    kill -KILL "$worker"
+    wait_until 8 watched 'DEAD|SILENT'
+    kill -CONT "$KEEPER"
+    wait_until 10 watched 'not in a gmsfs mount'
+    wait_exit "$WATCH"
+    assert_eq "$status" 1 status
+}
