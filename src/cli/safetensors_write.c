@@ -130,6 +130,7 @@ int safetensors_from_value(const void *value, size_t value_bytes, struct model_t
 
 static json_t *write_describe(const struct model_tensor *tensor, uint64_t begin)
 {
+    uint64_t end = begin + tensor->size_bytes;
     json_t *shape = json_array();
 
     /* A NULL array or number makes the append fail, and NULL makes the pack fail. */
@@ -139,8 +140,7 @@ static json_t *write_describe(const struct model_tensor *tensor, uint64_t begin)
             return NULL;
         }
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", safetensors_dtype_name(tensor->dtype), "shape",
-                     shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + tensor->size_bytes));
+                     shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 static json_t *write_header_json(const struct model_tensor *const *tensors, size_t count,
