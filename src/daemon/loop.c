@@ -191,9 +191,8 @@ static void serve_events(struct loop *loop)
 /* After a rest the first tick comes before the event, so that nobody measures from long ago. */
 static void note_events(struct loop *loop)
 {
-    uint64_t now_ms = loop_now_ms();
-
     if (loop->tick_ms == UINT64_MAX) {
+        uint64_t now_ms = loop_now_ms();
         loop->tick_ms = now_ms + LOOP_TICK_MS;
         loop->calls.on_tick(loop->calls.context, now_ms);
     }

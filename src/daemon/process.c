@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -127,13 +128,23 @@ int process_open(uint64_t pid, int *pidfd)
     return 0;
 }
 
+/* Asked once: it is the kernel's. */
+static bool has_pidfs(int pidfd)
+{
+    static int known; /* 1: yes, -1: no */
+    struct statfs fs;
+
+    if (!known)
+        known = fstatfs(pidfd, &fs) == 0 && fs.f_type == PROCESS_PIDFS_MAGIC ? 1 : -1;
+    return known > 0;
+}
+
 int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
 {
     char text[PROCESS_TEXT_BYTES];
-    struct statfs fs;
     struct stat stat;
 
-    if (fstatfs(pidfd, &fs) == 0 && fs.f_type == PROCESS_PIDFS_MAGIC && fstat(pidfd, &stat) == 0) {
+    if (has_pidfs(pidfd) && fstat(pidfd, &stat) == 0) {
         *start = stat.st_ino;
         return 0;
     }
@@ -141,7 +152,34 @@ int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
     return bytes < 0 ? (int)bytes : process_parse_start(text, (size_t)bytes, start);
 }
 
-/* The process `pid`, and who its parent is. */
+/* struct pidfd_info of linux/pidfd.h as Linux 6.13 has it; older headers do not. */
+struct process_info {
+    uint64_t mask, cgroup;
+    uint32_t pid, tgid, ppid;
+    uint32_t ids[8];
+    int32_t exit_code;
+};
+
+_Static_assert(sizeof(struct process_info) == 64, "PIDFD_INFO_SIZE_VER0");
+
+#define PROCESS_GET_INFO _IOWR(0xff, 11, struct process_info)
+#define PROCESS_INFO_PID 1u
+
+/* Pid and parent, by a pidfd of the process. -ENOTTY: this kernel cannot say. */
+static int read_info(int pidfd, struct process_status *status)
+{
+    struct process_info info = {.mask = PROCESS_INFO_PID};
+
+    if (ioctl(pidfd, PROCESS_GET_INFO, &info) != 0)
+        return -errno;
+    if (!(info.mask & PROCESS_INFO_PID) || info.tgid == 0)
+        return -ENOTTY;
+    status->pid = info.tgid;
+    status->parent = info.ppid;
+    return 0;
+}
+
+/* The process `pid`, and who its parent is; -ENOENT or -EINVAL: `pid` is a thread of another. */
 static int identify(uint64_t pid, struct core_process *process, struct process_status *status)
 {
     int fd = -1;
@@ -151,33 +189,113 @@ static int identify(uint64_t pid, struct core_process *process, struct process_s
         return error;
     process->pid = pid;
     error = process_read_start(pid, fd, &process->start);
-    if (!error)
+    if (!error && read_info(fd, status))
         error = read_status(pid, status);
     close(fd);
     return error;
 }
 
-void process_resolve(uint32_t tid, struct service_caller *caller)
+/* The process that `tid` belongs to: mostly `tid` is its number. */
+static int identify_caller(uint32_t tid, struct core_process *process,
+                           struct process_status *status)
+{
+    int error = identify(tid, process, status);
+
+    if (error != -EINVAL && error != -ENOENT)
+        return error;
+    error = read_status(tid, status);
+    return error ? error : identify(status->pid, process, status);
+}
+
+static void copy_comm(const char *text, ssize_t bytes, char comm[CORE_COMM_BYTES])
+{
+    if (bytes <= 0)
+        return;
+    bytes -= text[bytes - 1] == '\n';
+    memcpy(comm, text, bytes < (ssize_t)CORE_COMM_BYTES ? (size_t)bytes : CORE_COMM_BYTES - 1);
+}
+
+/* The process that asked last asks again, as a rule. As long as its pidfd tells a pid, it has not
+ * been reaped, and the number is nobody else's; its name may change, and is read each time. */
+static struct {
+    uint32_t tid; /* 0: nobody */
+    int pidfd, comm_fd;
+    struct core_process process;
+} last_caller;
+
+static bool recall_caller(uint32_t tid, struct service_caller *caller,
+                          struct process_status *status)
+{
+    char text[PROCESS_TEXT_BYTES];
+
+    if (last_caller.tid != tid || read_info(last_caller.pidfd, status) || status->pid != tid)
+        return false;
+    ssize_t bytes = pread(last_caller.comm_fd, text, sizeof text, 0);
+    if (bytes <= 0)
+        return false;
+    copy_comm(text, bytes, caller->comm);
+    caller->processes[0] = last_caller.process;
+    return true;
+}
+
+static void remember_caller(uint32_t tid, const struct service_caller *caller)
+{
+    struct process_status status;
+    char path[64];
+
+    if (last_caller.tid) {
+        close(last_caller.pidfd);
+        close(last_caller.comm_fd);
+        last_caller.tid = 0;
+    }
+    if (caller->processes[0].pid != tid || process_open(tid, &last_caller.pidfd))
+        return;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/comm", tid);
+    last_caller.comm_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (last_caller.comm_fd < 0 || read_info(last_caller.pidfd, &status)) {
+        if (last_caller.comm_fd >= 0)
+            close(last_caller.comm_fd);
+        close(last_caller.pidfd);
+        return;
+    }
+    last_caller.process = caller->processes[0];
+    last_caller.tid = tid;
+}
+
+static bool find_caller(uint32_t tid, struct service_caller *caller, struct process_status *status)
+{
+    char text[PROCESS_TEXT_BYTES];
+    static uint32_t before; /* worth remembering is who comes twice */
+
+    if (recall_caller(tid, caller, status))
+        return true;
+    if (identify_caller(tid, &caller->processes[0], status))
+        return false;
+    copy_comm(text, read_proc(status->pid, "comm", text), caller->comm);
+    if (before == tid)
+        remember_caller(tid, caller);
+    before = tid;
+    return true;
+}
+
+void process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
 {
     struct process_status status;
     size_t count = 0;
 
     caller->process_count = 0;
     memset(caller->comm, 0, sizeof caller->comm);
-    if (tid == 0 || read_status(tid, &status))
+    if (tid == 0 || max == 0 || !find_caller(tid, caller, &status))
         return;
-    uint64_t pid = status.pid;
+    if (max > SERVICE_MAX_ANCESTORS)
+        max = SERVICE_MAX_ANCESTORS;
     /* The caller is blocked; its ancestors may die meanwhile, and their numbers pass to others. But
      * those are younger, and both kinds of `start` grow. */
-    while (count < SERVICE_MAX_ANCESTORS && (pid > 1 || (count == 0 && pid == 1))) {
+    for (count = 1; count < max && status.parent > 1; count++) {
         struct core_process *process = &caller->processes[count];
-        if (identify(pid, process, &status))
+        if (identify(status.parent, process, &status) ||
+            process->start > caller->processes[count - 1].start)
             break;
-        if (count > 0 && process->start > caller->processes[count - 1].start)
-            break;
-        if (count++ == 0)
-            memcpy(caller->comm, status.comm, sizeof caller->comm);
-        pid = status.parent;
     }
     caller->process_count = count;
 }

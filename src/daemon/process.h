@@ -5,9 +5,11 @@
  * A caller is blocked while it is looked at, and one in the middle of execve(2), which closes its
  * O_CLOEXEC files, holds its exec_update_lock: newer kernels make /proc/PID/stat (and environ, mem,
  * ...) wait for that lock, so reading it would hang both (seen on 6.18.44). So only
- * /proc/TID/status is read, which does not wait, and a process is told from a later one with the
- * same number by the inode of its pidfd, which is never used again (Linux 6.9). On older kernels it
- * is the start time in `stat`.
+ * PIDFD_GET_INFO (Linux 6.13), /proc/TID/status and comm are asked, which do not wait, and a
+ * process is told from a later one with the same number by the inode of its pidfd, which is never
+ * used again (Linux 6.9). On older kernels it is the start time in `stat`. The ioctl is there
+ * because it takes a microsecond and the text of `status` ten, for each ancestor, at each open of a
+ * lock.
  *
  * The parsers are pure (and tested as such). A client chooses its own name, so nothing here trusts
  * what it looks like. Loop's thread.
@@ -35,8 +37,8 @@ int process_parse_start(const char *text, size_t bytes, uint64_t *start);
 int process_read_start(uint64_t pid, int pidfd, uint64_t *start);
 /* -ESRCH: no such process */
 int process_open(uint64_t pid, int *pidfd);
-/* Fills processes (itself, then its ancestors, pid 1 excluded) and comm; process_count 0 if `tid`
- * is 0, gone or not visible. uid and gid stay as they are. */
-void process_resolve(uint32_t tid, struct service_caller *caller);
+/* Fills processes (itself, then its ancestors, pid 1 excluded, `max` in all) and comm;
+ * process_count 0 if `tid` is 0, gone or not visible. uid and gid stay as they are. */
+void process_resolve(uint32_t tid, size_t max, struct service_caller *caller);
 
 #endif

@@ -47,7 +47,7 @@ void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     uint64_t id;
     int error = node_get_kind(parent) == NODE_ROOT ? check_store_name(name) : -EPERM;
     if (!error) {
-        fs_get_caller(req, false, &caller);
+        fs_get_caller(req, 0, &caller);
         error = service_store_create(fs->service, name, &caller, mode & 0777u, &id);
     }
     if (!error) {

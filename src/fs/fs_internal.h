@@ -17,6 +17,7 @@
 
 /* Requests taken from the kernel before the loop looks at anything else. */
 #define FS_REQUESTS_PER_TURN 64u
+#define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     8u
 /* Texts that are being read and documents that are being gathered, of all files; beyond: ENOMEM */
 #define FS_MAX_TEXT_BYTES     (4ull << 30)
@@ -62,6 +63,8 @@ struct fs {
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct fs_watch watch;
+    bool is_crowded; /* the last look for another request found one */
+    unsigned quiet_turns;
     bool initialized, ready, over;
     struct node_top top;
     struct idvec files, dirs; /* struct fs_handle */
@@ -152,8 +155,11 @@ void fs_reply_attr(fuse_req_t req, uint64_t node);
  * no memory */
 const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes);
 
-/* Who asks; `resolve`: its process and ancestors too. */
-void fs_get_caller(fuse_req_t req, bool resolve, struct service_caller *caller);
+/* How many processes a request on `store` has to be resolved to: looking at an ancestor takes
+ * microseconds, and nobody asks for it where no session can be joined. */
+size_t fs_count_callers(fuse_req_t req, uint64_t store);
+/* Who asks; max 0: its user only; 1: its process too; more: ancestors too. */
+void fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller);
 /* The writer's session of `store` through which this request may change it. 0, -ENOLCK */
 int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
 

@@ -216,13 +216,19 @@ const void *fs_request_keep_bytes(struct fs_request *request, const void *from, 
     return request->buffer;
 }
 
-void fs_get_caller(fuse_req_t req, bool resolve, struct service_caller *caller)
+size_t fs_count_callers(fuse_req_t req, uint64_t store)
+{
+    return service_has_joinable(fs_of(req)->service, store) ? SERVICE_MAX_ANCESTORS : 1;
+}
+
+void fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
 {
     struct fs *fs = fs_of(req);
     const struct fuse_ctx *context = fuse_req_ctx(req);
-    memset(caller, 0, sizeof *caller);
-    if (resolve)
-        fs->host.resolve(fs->host.context, (uint32_t)context->pid, caller);
+    caller->process_count = 0;
+    memset(caller->comm, 0, sizeof caller->comm);
+    if (max)
+        fs->host.resolve(fs->host.context, (uint32_t)context->pid, max, caller);
     caller->uid = context->uid;
     caller->gid = context->gid;
 }
@@ -230,7 +236,9 @@ void fs_get_caller(fuse_req_t req, bool resolve, struct service_caller *caller)
 int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session)
 {
     struct service_caller caller;
-    fs_get_caller(req, true, &caller);
+    if (!service_has_joinable(fs_of(req)->service, store))
+        return -ENOLCK;
+    fs_get_caller(req, SERVICE_MAX_ANCESTORS, &caller);
     return service_find_writer(fs_of(req)->service, store, &caller, session);
 }
 

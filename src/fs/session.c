@@ -93,8 +93,15 @@ static void on_readable(struct fs_watch *watch, uint32_t events)
 {
     struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, watch));
     (void)events;
-    for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over; i++) {
+    /* One client asks, is answered, and asks again: looking for its next request before it can have
+     * sent one is in vain. Where the last look found one, others ask at the same time. */
+    unsigned turns = fs->is_crowded ? FS_REQUESTS_PER_TURN : 1;
+    if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS == 0)
+        turns = 2;
+    for (unsigned i = 0; i < turns && !fs->over; i++) {
         int size = fuse_session_receive_buf(fs->session, &fs->buffer);
+        if (i > 0)
+            fs->is_crowded = size > 0;
         if (size == -EAGAIN || size == -EINTR)
             return;
         if (size <= 0) {

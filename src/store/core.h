@@ -338,6 +338,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+/* Is there a non-exclusive session of `store`? */
+bool core_has_joinable(const struct core *core, uint64_t store);
 /* The non-exclusive session of `store` of which processes[0], or else one of its ancestors
  * processes[1..], is a member (owner, or opener of a live file). NULL: none. */
 const struct core_session *core_find_membership(const struct core *core, uint64_t store,

@@ -158,6 +158,16 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
     return nearest;
 }
 
+bool core_has_joinable(const struct core *core, uint64_t store)
+{
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+        if (session->store == store && !session->exclusive)
+            return true;
+    }
+    return false;
+}
+
 bool core_is_committed_memory(const struct core *core, const struct core_store *store,
                               uint64_t memory)
 {

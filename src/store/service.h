@@ -153,6 +153,8 @@ void service_undo_open(struct service *s, uint64_t file);
 /* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR.
  */
 void service_interrupt(struct service *s, struct service_request *request);
+/* How many processes of the caller service_flush looks at: 1 or 0. */
+size_t service_flush_asks(const struct service *s, uint64_t file);
 /* close(2) of one duplicate by `caller`: -ECANCELED for the implicit writer's last file; ends
  * spools' doubts (the memory of what was written is there). */
 int service_flush(struct service *s, uint64_t file, const struct service_caller *caller);
@@ -178,6 +180,8 @@ int service_abort(struct service *s, uint64_t session, struct service_request *r
  * leading w). */
 int service_revoke(struct service *s, uint64_t store, uint64_t number, bool waiter);
 
+/* Is there a session of `store` that a process could belong to by its ancestors? */
+bool service_has_joinable(const struct service *s, uint64_t store);
 /* The RW session through which this caller may change `store` by path. 0, -ENOLCK */
 int service_find_writer(struct service *s, uint64_t store, const struct service_caller *caller,
                         uint64_t *session);

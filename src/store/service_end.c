@@ -172,14 +172,26 @@ void service_on_exit(struct service *s, uint64_t session)
 
 /* The file by which an implicit writer wrote is being closed by the process that opened it, nothing
  * was committed, and nobody else has the session open: what it wrote will not be kept. */
+static bool may_be_lost_write(const struct core_file *file, const struct core_session *session)
+{
+    return session->implicit && session->mode == LOCK_MODE_RW && session->opener == file->id &&
+           session->files == 1;
+}
+
 static bool is_lost_write(const struct core_file *file, const struct core_session *session,
                           const struct service_caller *caller)
 {
-    if (!session->implicit || session->mode != LOCK_MODE_RW || session->opener != file->id ||
-        session->files != 1)
-        return false;
-    return caller->process_count > 0 && caller->processes[0].pid == file->opener.pid &&
+    return may_be_lost_write(file, session) && caller->process_count > 0 &&
+           caller->processes[0].pid == file->opener.pid &&
            caller->processes[0].start == file->opener.start;
+}
+
+size_t service_flush_asks(const struct service *s, uint64_t file)
+{
+    const struct core_file *closed = core_find_file(s->core, file);
+    const struct core_session *session =
+        closed && closed->session ? core_find_session(s->core, closed->session) : NULL;
+    return session && may_be_lost_write(closed, session) ? 1 : 0;
 }
 
 int service_flush(struct service *s, uint64_t file, const struct service_caller *caller)

@@ -41,6 +41,11 @@ static const struct core_session *find_membership(const struct service *s, uint6
     return session && !is_closing(s, session->id) ? session : NULL;
 }
 
+bool service_has_joinable(const struct service *s, uint64_t store)
+{
+    return core_has_joinable(s->core, store);
+}
+
 int service_find_writer(struct service *s, uint64_t store, const struct service_caller *caller,
                         uint64_t *session)
 {

@@ -87,7 +87,7 @@ TAP_TEST(this_process_and_its_ancestors_are_found)
 {
     struct service_caller caller = {.uid = 5};
 
-    process_resolve((uint32_t)getpid(), &caller);
+    process_resolve((uint32_t)getpid(), SERVICE_MAX_ANCESTORS, &caller);
     check(caller.process_count >= 1);
     check_int(caller.processes[0].pid, getpid());
     if (caller.process_count > 1)
@@ -101,7 +101,7 @@ TAP_TEST(this_process_and_its_ancestors_are_found)
 
 static void *resolve_thread(void *argument)
 {
-    process_resolve((uint32_t)syscall(SYS_gettid), argument);
+    process_resolve((uint32_t)syscall(SYS_gettid), SERVICE_MAX_ANCESTORS, argument);
     return NULL;
 }
 
@@ -126,9 +126,9 @@ TAP_TEST(who_is_not_there_is_nobody)
         _exit(0);
     require(child > 0);
     waitpid(child, NULL, 0);
-    process_resolve((uint32_t)child, &caller);
+    process_resolve((uint32_t)child, SERVICE_MAX_ANCESTORS, &caller);
     check_int(caller.process_count, 0);
-    process_resolve(0, &caller);
+    process_resolve(0, SERVICE_MAX_ANCESTORS, &caller);
     check_int(caller.process_count, 0);
     check_int(process_open(0, &fd), -ESRCH);
     check_int(process_open(UINT64_MAX, &fd), -ESRCH);
@@ -145,8 +145,8 @@ TAP_TEST(two_processes_have_different_starts)
         _exit(0);
     }
     require(child > 0);
-    process_resolve((uint32_t)child, &caller);
-    process_resolve((uint32_t)child, &again);
+    process_resolve((uint32_t)child, SERVICE_MAX_ANCESTORS, &caller);
+    process_resolve((uint32_t)child, SERVICE_MAX_ANCESTORS, &again);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     require(caller.process_count >= 2 && again.process_count >= 2);
