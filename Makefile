@@ -43,6 +43,7 @@ UNIT_TESTS := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c)
 API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
 FUZZERS    := $(sort $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
+BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
 
@@ -110,7 +111,7 @@ endif
 
 # ---- building ------------------------------------------------------------------------------
 
-.PHONY: all lib examples units tests
+.PHONY: all lib examples units benches tests
 all: $(BIN) lib examples
 
 lib: $(LIB_SO) $(LIB_LINK) $(LIB_A) $(PC)
@@ -119,7 +120,9 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-tests: all units $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
+benches: $(BENCHES:%=$(O)/bench/%)
+
+tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%)
 
 # Says what is missing before the compiler does, and never installs by itself.
@@ -201,8 +204,14 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) -fsanitize=fuzzer \
 		$(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
+# The library is static here: the floors use its msgpack reader, which it does not export.
+$(O)/bench/%: bench/%.c $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
+		$(LIB_A) $(PKG_LIBS)
+
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
--include $(wildcard $(O)/examples/*.d $(O)/tests/*/*.d)
+-include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
 
 # ---- installing ----------------------------------------------------------------------------
 
@@ -230,7 +239,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test check-asan fuzz fuzzers lint
+.PHONY: demo test bench check-asan fuzz fuzzers lint
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -242,6 +251,12 @@ test:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) tests/run $(TESTS)
+
+# Needs 8 GiB of free memory; PIECE and MODEL make it smaller, BENCH picks some.
+bench:
+	@scripts/deps build
+	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
+	@O=$(O) bench/run $(BENCH)
 
 check-asan:
 	@scripts/deps test
@@ -271,7 +286,7 @@ lint:
 
 .PHONY: format clean help
 format:
-	clang-format -i $(wildcard src/*/*.[ch] libgmsfs/*.[ch] examples/*.[ch] tests/*/*.[ch])
+	clang-format -i $(wildcard src/*/*.[ch] libgmsfs/*.[ch] examples/*.[ch] bench/*.[ch] tests/*/*.[ch])
 
 clean:
 	rm -rf $(O)
@@ -283,6 +298,7 @@ help:
 	  'make uninstall    removes what install put there' \
 	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
+	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \

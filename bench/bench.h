@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bench - what the programs of `make bench` share: a clock, medians, and a row of the table
+ *
+ * Each program measures ours and the floor in turn, BENCH_ROUNDS times, and prints rows; bench/run
+ * prints the head of the table and counts what was missed.
+ */
+#ifndef GMSFS_BENCH_H
+#define GMSFS_BENCH_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BENCH_ROUNDS 5
+#define BENCH_UNUSED __attribute__((unused))
+
+enum bench_sense {
+    BENCH_AT_MOST,
+    BENCH_AT_LEAST
+};
+
+BENCH_UNUSED static _Noreturn void bench_die(const char *what, int error)
+{
+    fprintf(stderr, "bench: %s: %s\n", what, strerror(error < 0 ? -error : error));
+    exit(2);
+}
+
+/* Passes on what is not negative. `system_call`: the error is in errno. */
+BENCH_UNUSED static int bench_call(const char *what, int result)
+{
+    if (result < 0)
+        bench_die(what, errno);
+    return result;
+}
+
+BENCH_UNUSED static void bench_check(const char *what, int result)
+{
+    if (result < 0)
+        bench_die(what, result);
+}
+
+BENCH_UNUSED static double bench_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static int bench_compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+BENCH_UNUSED static double bench_median(const double rounds[BENCH_ROUNDS])
+{
+    double sorted[BENCH_ROUNDS];
+
+    memcpy(sorted, rounds, sizeof sorted);
+    qsort(sorted, BENCH_ROUNDS, sizeof *sorted, bench_compare);
+    return sorted[BENCH_ROUNDS / 2];
+}
+
+BENCH_UNUSED static void bench_time_text(char *text, size_t bytes, double us)
+{
+    if (us >= 1e6)
+        snprintf(text, bytes, "%.2f s", us / 1e6);
+    else if (us >= 1e3)
+        snprintf(text, bytes, "%.2f ms", us / 1e3);
+    else
+        snprintf(text, bytes, "%.1f us", us);
+}
+
+BENCH_UNUSED static void bench_print(const char *what, const char *ours, const char *floor,
+                                     const char *value, const char *limit, int ok)
+{
+    printf("%-58s %10s %10s %8s %8s  %s\n", what, ours, floor, value, limit, ok ? "ok" : "MISSED");
+    fflush(stdout);
+}
+
+/* The ratio as the limit is said: of times (at most), or of speeds (at least). */
+BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floor_us, double limit,
+                                   enum bench_sense sense)
+{
+    double ratio = sense == BENCH_AT_MOST ? ours_us / floor_us : floor_us / ours_us;
+    char ours[32], floor[32], value[32], bound[32];
+
+    bench_time_text(ours, sizeof ours, ours_us);
+    bench_time_text(floor, sizeof floor, floor_us);
+    snprintf(value, sizeof value, "%.2f", ratio);
+    snprintf(bound, sizeof bound, "%s %.1f", sense == BENCH_AT_MOST ? "<=" : ">=", limit);
+    bench_print(what, ours, floor, value, bound,
+                sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
+}
+
+/* Thousands of descriptors are in the hands of those who give, and of a floor. */
+BENCH_UNUSED static void bench_raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+BENCH_UNUSED static uint64_t bench_number(const char *text)
+{
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+
+    if (end == text || *end)
+        bench_die(text, EINVAL);
+    return number;
+}
+
+#endif

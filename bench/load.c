@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * load - `gmsfs load` of a file in the page cache, against a bare copy of it into memfds
+ *
+ *   load GMSFS MOUNT MODEL
+ *
+ * Ours is the command from start to exit. The floor, with 1 to 16 threads: pieces of 16 MiB, each a
+ * memfd of its own, filled by pread(2) into its mapping or by write(2) from a mapping of the file,
+ * whichever is faster.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "bench.h"
+
+#define PIECE_BYTES  ((size_t)16 << 20)
+#define PIECES_MAX   4096
+#define THREADS_MAX  16
+#define THREAD_KINDS 5 /* 1, 2, 4, 8, 16 */
+
+struct copy {
+    int fd;
+    const char *file;
+    size_t bytes;
+    int by_write;
+    atomic_size_t next;
+    int memfds[PIECES_MAX];
+};
+
+static void copy_piece(struct copy *copy, size_t piece)
+{
+    size_t at = piece * PIECE_BYTES, done = 0;
+    size_t bytes = copy->bytes - at < PIECE_BYTES ? copy->bytes - at : PIECE_BYTES;
+    int fd = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
+    char *to = NULL;
+
+    bench_call("ftruncate", ftruncate(fd, (off_t)bytes));
+    if (!copy->by_write) {
+        to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (to == MAP_FAILED)
+            bench_die("mmap", errno);
+    }
+    while (done < bytes) {
+        ssize_t got = to ? pread(copy->fd, to + done, bytes - done, (off_t)(at + done))
+                         : pwrite(fd, copy->file + at + done, bytes - done, (off_t)done);
+        if (got <= 0)
+            bench_die("copy", errno);
+        done += (size_t)got;
+    }
+    if (to)
+        munmap(to, bytes);
+    copy->memfds[piece] = fd;
+}
+
+static void *copy_some(void *context)
+{
+    struct copy *copy = context;
+    size_t piece;
+
+    while ((piece = atomic_fetch_add(&copy->next, 1)) * PIECE_BYTES < copy->bytes)
+        copy_piece(copy, piece);
+    return NULL;
+}
+
+static double time_floor(struct copy *copy, int threads, int by_write)
+{
+    pthread_t ids[THREADS_MAX];
+    double start_us = bench_now_us(), took_us;
+
+    atomic_store(&copy->next, 0);
+    copy->by_write = by_write;
+    for (int i = 0; i < threads; i++) {
+        int error = pthread_create(&ids[i], NULL, copy_some, copy);
+        if (error)
+            bench_die("thread", error);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    took_us = bench_now_us() - start_us;
+    for (size_t i = 0; i * PIECE_BYTES < copy->bytes; i++)
+        close(copy->memfds[i]);
+    return took_us;
+}
+
+static double time_ours(const char *gmsfs, const char *mount, const char *model)
+{
+    char store[4096];
+    double start_us, took_us;
+    int status = 0;
+    pid_t child;
+
+    snprintf(store, sizeof store, "%s/load", mount);
+    bench_call(store, mkdir(store, 0755));
+    start_us = bench_now_us();
+    child = bench_call("fork", fork());
+    if (child == 0) {
+        int quiet = open("/dev/null", O_WRONLY);
+        dup2(quiet, STDOUT_FILENO);
+        execl(gmsfs, "gmsfs", "load", store, model, (char *)NULL);
+        _exit(127);
+    }
+    bench_call("wait", waitpid(child, &status, 0));
+    took_us = bench_now_us() - start_us;
+    if (status)
+        bench_die("gmsfs load failed", EIO);
+    bench_call(store, rmdir(store));
+    return took_us;
+}
+
+static void open_model(const char *path, struct copy *copy)
+{
+    struct stat status;
+    char *sums = malloc(PIECE_BYTES);
+
+    copy->fd = bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
+    bench_call(path, fstat(copy->fd, &status));
+    copy->bytes = (size_t)status.st_size;
+    copy->file = mmap(NULL, copy->bytes, PROT_READ, MAP_SHARED, copy->fd, 0);
+    if (!sums || copy->file == MAP_FAILED || copy->bytes > PIECES_MAX * PIECE_BYTES)
+        bench_die(path, EFBIG);
+    while (read(copy->fd, sums, PIECE_BYTES) > 0) /* into the page cache */
+        ;
+    free(sums);
+}
+
+int main(int argc, char **argv)
+{
+    double ours_us[BENCH_ROUNDS], floor_us[2][THREAD_KINDS][BENCH_ROUNDS], best_us = 0;
+    static struct copy copy;
+    char what[96];
+    int best = 0;
+
+    if (argc != 4) {
+        fputs("usage: load GMSFS MOUNT MODEL\n", stderr);
+        return 2;
+    }
+    open_model(argv[3], &copy);
+    time_ours(argv[1], argv[2], argv[3]);
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        ours_us[round] = time_ours(argv[1], argv[2], argv[3]);
+        for (int i = 0; i < 2 * THREAD_KINDS; i++)
+            floor_us[i % 2][i / 2][round] = time_floor(&copy, 1 << i / 2, i % 2);
+    }
+    for (int i = 0; i < 2 * THREAD_KINDS; i++) {
+        double median = bench_median(floor_us[i % 2][i / 2]);
+        fprintf(stderr, "bench: bare copy, %d threads, by %s: %.0f ms\n", 1 << i / 2,
+                i % 2 ? "write" : "pread", median / 1e3);
+        if (i == 0 || median < best_us) {
+            best_us = median;
+            best = 1 << i / 2;
+        }
+    }
+    snprintf(what, sizeof what, "load %zu MiB, page cache / bare copy, %d threads (speed)",
+             copy.bytes >> 20, best);
+    bench_row(what, bench_median(ours_us), best_us, 0.8, BENCH_AT_LEAST);
+    return 0;
+}
