@@ -28,11 +28,6 @@ void log_set_level(enum log_level level)
     atomic_store(&current_level, (int)level);
 }
 
-enum log_level log_get_level(void)
-{
-    return (enum log_level)atomic_load(&current_level);
-}
-
 int log_parse_level(const char *text, enum log_level *level)
 {
     for (size_t i = 0; i < sizeof LEVELS / sizeof LEVELS[0]; i++) {

@@ -19,7 +19,6 @@ enum log_level {
 };
 
 void log_set_level(enum log_level level);
-enum log_level log_get_level(void);
 /* "error", "warning", "info", "debug". 0 or -EINVAL */
 int log_parse_level(const char *text, enum log_level *level);
 

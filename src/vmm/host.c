@@ -425,50 +425,42 @@ static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8
     return 0;
 }
 
-static int host_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
-                     size_t bytes, uint64_t offset)
+/* Ordinary files. One of `to` and `from` is given. */
+static int move_plain(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
-    const struct host *host = device->state;
-    uint8_t *at = to;
+    size_t done = 0;
 
-    if (host->hugepage_bytes)
-        return move_mapped(host, piece->fd, at, NULL, bytes, offset);
-    while (bytes) {
-        size_t part = bytes < TRANSFER_MAX_BYTES ? bytes : TRANSFER_MAX_BYTES;
-        ssize_t moved = pread(piece->fd, at, part, (off_t)offset);
+    while (done < bytes) {
+        size_t part = bytes - done < TRANSFER_MAX_BYTES ? bytes - done : TRANSFER_MAX_BYTES;
+        off_t at = (off_t)(offset + done);
+        ssize_t moved = to ? pread(fd, to + done, part, at) : pwrite(fd, from + done, part, at);
 
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
             return moved < 0 ? -errno : -EIO;
-        at += moved;
-        offset += (uint64_t)moved;
-        bytes -= (size_t)moved;
+        done += (size_t)moved;
     }
     return 0;
+}
+
+static int move(const struct host *host, int fd, uint8_t *to, const uint8_t *from, size_t bytes,
+                uint64_t offset)
+{
+    return host->hugepage_bytes ? move_mapped(host, fd, to, from, bytes, offset)
+                                : move_plain(fd, to, from, bytes, offset);
+}
+
+static int host_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
+                     size_t bytes, uint64_t offset)
+{
+    return move(device->state, piece->fd, to, NULL, bytes, offset);
 }
 
 static int host_write(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
                       size_t bytes, uint64_t offset)
 {
-    const struct host *host = device->state;
-    const uint8_t *at = from;
-
-    if (host->hugepage_bytes)
-        return move_mapped(host, piece->fd, NULL, at, bytes, offset);
-    while (bytes) {
-        size_t part = bytes < TRANSFER_MAX_BYTES ? bytes : TRANSFER_MAX_BYTES;
-        ssize_t moved = pwrite(piece->fd, at, part, (off_t)offset);
-
-        if (moved < 0 && errno == EINTR)
-            continue;
-        if (moved <= 0)
-            return moved < 0 ? -errno : -EIO;
-        at += moved;
-        offset += (uint64_t)moved;
-        bytes -= (size_t)moved;
-    }
-    return 0;
+    return move(device->state, piece->fd, NULL, from, bytes, offset);
 }
 
 static int host_seal(struct vmm_device *device, const struct vmm_piece *piece, uint64_t size_bytes,
