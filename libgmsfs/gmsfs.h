@@ -264,8 +264,7 @@ GMSFS_API void gmsfs_token_format(const uint8_t token[GMSFS_TOKEN_BYTES],
                                   char text[GMSFS_TOKEN_TEXT_BYTES]);
 GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES]);
 
-/* ---- Looking: asks the mount, needs no lock, does not wait for locks --------------------------
- */
+/* ---- Looking: asks the mount, needs no lock, does not wait for locks --------------------- */
 
 GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info);
 

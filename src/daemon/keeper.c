@@ -114,8 +114,7 @@ static int begin(struct keeper *keeper)
     return start_worker(keeper);
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------
- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
 static int how_long(const struct keeper *keeper)
 {
@@ -171,8 +170,7 @@ static void take_last_words(struct keeper *keeper)
     }
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------- */
 
 static void describe_end(int status, char *text, size_t room)
 {

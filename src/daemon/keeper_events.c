@@ -57,8 +57,7 @@ static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_f
         log_error("%s: cannot tell the worker anything: %s", keeper_path(keeper), strerror(-error));
 }
 
-/* ---- in order ---------------------------------------------------------------------------------
- */
+/* ---- in order ---------------------------------------------------------------------------- */
 
 static void start_bind(struct keeper *keeper)
 {
@@ -166,8 +165,7 @@ static void on_unmounter_gone(struct keeper *keeper, int status)
     start_bind(keeper);
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ------------------------------------------------------------------------------ */
 
 void keeper_on_control(struct keeper *keeper)
 {

@@ -58,8 +58,7 @@ static void print_help(void)
          "  log_level=LEVEL        error, warning, info (default) or debug");
 }
 
-/* ---- the mount point --------------------------------------------------------------------------
- */
+/* ---- the mount point --------------------------------------------------------------------- */
 
 /* realpath() of something whose last component may be a dead mount, which cannot be looked at. */
 static int resolve_path(const char *path, char resolved[PATH_MAX])
@@ -170,8 +169,7 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
     return 0;
 }
 
-/* ---- who may enter ----------------------------------------------------------------------------
- */
+/* ---- who may enter ----------------------------------------------------------------------- */
 
 static bool fuse_conf_allows_other(void)
 {
@@ -201,8 +199,7 @@ static int decide_allow_other(const struct daemon_options *options, bool *allow_
     return 0;
 }
 
-/* ---- into the background ----------------------------------------------------------------------
- */
+/* ---- into the background ----------------------------------------------------------------- */
 
 /* In the parent: 0 when the child says that the mount answers, else the child's exit status. */
 static int wait_ready(pid_t child, int fd)
@@ -267,8 +264,7 @@ static int run_in_background(struct keeper_setup *setup)
     exit(error ? 1 : keeper_main(setup));
 }
 
-/* ---- entry ------------------------------------------------------------------------------------
- */
+/* ---- entry ------------------------------------------------------------------------------- */
 
 bool daemon_is_mount_helper(int argc, char **argv)
 {

@@ -46,8 +46,7 @@ struct worker {
     int status;
 };
 
-/* ---- struct service_host ----------------------------------------------------------------------
- */
+/* ---- struct service_host ----------------------------------------------------------------- */
 
 static uint64_t host_now_ms(void *context)
 {
@@ -169,8 +168,7 @@ static void host_on_event(void *context)
         fs_on_event(worker->fs);
 }
 
-/* ---- struct fs_host ---------------------------------------------------------------------------
- */
+/* ---- struct fs_host ---------------------------------------------------------------------- */
 
 static int host_watch(void *context, struct fs_watch *watch, uint32_t events)
 {
@@ -229,8 +227,7 @@ static void host_session_ready(void *context)
     tell_keeper(worker, &message);
 }
 
-/* ---- the loop's calls -------------------------------------------------------------------------
- */
+/* ---- the loop's calls -------------------------------------------------------------------- */
 
 static void on_timer(void *context)
 {
@@ -260,8 +257,7 @@ static void on_exit_of(void *context, uint64_t session)
     service_on_exit(worker->service, session);
 }
 
-/* ---- what the keeper says ---------------------------------------------------------------------
- */
+/* ---- what the keeper says ---------------------------------------------------------------- */
 
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
@@ -339,8 +335,7 @@ static void on_control(struct fs_watch *watch, uint32_t events)
     loop_stop(worker->loop);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------
- */
+/* ---- beginning and end ------------------------------------------------------------------- */
 
 static void begin_process(const struct worker_setup *setup)
 {

@@ -26,8 +26,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         fs_reply_entry(req, &node);
 }
 
-/* ---- making -----------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------ */
 
 static int check_store_name(const char *name)
 {
@@ -95,8 +94,7 @@ void fs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *
     fs_reply_error(req, -EPERM);
 }
 
-/* ---- removing ---------------------------------------------------------------------------------
- */
+/* ---- removing ---------------------------------------------------------------------------- */
 
 void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -134,8 +132,7 @@ void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
     fs_reply_error(req, error);
 }
 
-/* ---- renaming ---------------------------------------------------------------------------------
- */
+/* ---- renaming ---------------------------------------------------------------------------- */
 
 static int rename_store(struct fs *fs, const struct node *node, const char *name, unsigned flags)
 {
@@ -189,8 +186,7 @@ void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
     fs_reply_error(req, error);
 }
 
-/* ---- the device as df sees it -----------------------------------------------------------------
- */
+/* ---- the device as df sees it ------------------------------------------------------------ */
 
 void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
 {

@@ -69,8 +69,7 @@ static void warn(struct connection *connection, const char *what)
                     connection->fs->options.mountpoint, connection->pid, connection->uid, what);
 }
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending ----------------------------------------------------------------------------- */
 
 struct message {
     struct gmsfs_fds_header header;
@@ -175,8 +174,7 @@ static bool go_on(struct connection *connection)
     return true;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---------------------------------------------------------------------------- */
 
 static void redeem(struct connection *connection, const struct gmsfs_fds_request *request)
 {
@@ -257,8 +255,7 @@ static void on_ready(struct fs_watch *watch, uint32_t events)
         redeem(connection, &request);
 }
 
-/* ---- connections ------------------------------------------------------------------------------
- */
+/* ---- connections ------------------------------------------------------------------------- */
 
 /* All places are taken: the user with the most connections gives up the one idle for longest. */
 static void make_place(struct fs *fs)

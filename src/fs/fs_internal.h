@@ -29,8 +29,7 @@
 #define FS_MESSAGES_PER_TURN  16u
 #define FS_ACCEPTS_PER_TURN   16u
 
-/* ---- handles (handle.c) -----------------------------------------------------------------------
- */
+/* ---- handles (handle.c) ------------------------------------------------------------------ */
 
 struct fs_handle {
     uint64_t id;   /* fh; first for idvec */
@@ -95,8 +94,7 @@ uint8_t *fs_handle_take_gathered(struct fs *fs, struct fs_handle *handle, size_t
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
 void fs_handles_free(struct fs *fs);
 
-/* ---- requests (request.c) ---------------------------------------------------------------------
- */
+/* ---- requests (request.c) ---------------------------------------------------------------- */
 
 /* The one way in which a request is answered later: the service calls done, done calls `reply` with
  * the request still there, and frees it. `reply` answers in any case. */
@@ -166,8 +164,7 @@ int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);
 
-/* ---- operations -------------------------------------------------------------------------------
- */
+/* ---- operations -------------------------------------------------------------------------- */
 
 /* dir.c, rename.c */
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -218,8 +215,7 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argume
 void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll);
 
-/* ---- files of one kind ------------------------------------------------------------------------
- */
+/* ---- files of one kind ------------------------------------------------------------------- */
 
 /* entry.c: the value of a metadata entry that is open */
 void fs_entry_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);

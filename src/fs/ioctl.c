@@ -142,8 +142,7 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
     finish_now(request, error, 0);
 }
 
-/* ---- metadata ---------------------------------------------------------------------------------
- */
+/* ---- metadata ---------------------------------------------------------------------------- */
 
 static void do_put(struct fs_request *request, const struct core_file *file)
 {
@@ -210,8 +209,7 @@ static void do_get(struct fs_request *request, const struct core_file *file)
     finish_now(request, error, size);
 }
 
-/* ---- dispatch ---------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------- */
 
 /* Kinds of files that a command is known on. */
 #define ON(kind)   (1u << (kind))

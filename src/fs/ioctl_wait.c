@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ACQUIRE ----------------------------------------------------------------------------------
- */
+/* ---- ACQUIRE ----------------------------------------------------------------------------- */
 
 /* The grant could not be delivered: the client was interrupted and will ask again. */
 static void undo_acquire(struct fs *fs, uint64_t file)
@@ -108,8 +107,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         request, service_acquire(fs->service, file->id, &acquire, &caller, &request->service));
 }
 
-/* ---- ALLOC ------------------------------------------------------------------------------------
- */
+/* ---- ALLOC ------------------------------------------------------------------------------- */
 
 static void on_allocated(struct fs_request *request, int error, const struct service_answer *answer)
 {
@@ -149,8 +147,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     fs_request_submitted(request, service_alloc(fs->service, session, &alloc, &request->service));
 }
 
-/* ---- EXPORT -----------------------------------------------------------------------------------
- */
+/* ---- EXPORT ------------------------------------------------------------------------------ */
 
 static void on_exported(struct fs_request *request, int error, const struct service_answer *answer)
 {
@@ -185,8 +182,7 @@ void ioctl_export(struct fs_request *request, const struct core_file *file)
                                                  &request->export, &request->service));
 }
 
-/* ---- COMMIT, ABORT, APPLY ---------------------------------------------------------------------
- */
+/* ---- COMMIT, ABORT, APPLY ---------------------------------------------------------------- */
 
 static void on_committed(struct fs_request *request, int error, const struct service_answer *answer)
 {

@@ -105,8 +105,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
         fs_request_submitted(request, service_open(fs->service, &open, &caller, &request->service));
 }
 
-/* ---- creating ---------------------------------------------------------------------------------
- */
+/* ---- creating ---------------------------------------------------------------------------- */
 
 static void reply_created(struct fs_request *request, int error,
                           const struct service_answer *answer)
@@ -192,8 +191,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     fs_request_submitted(request, error);
 }
 
-/* ---- closing ----------------------------------------------------------------------------------
- */
+/* ---- closing ----------------------------------------------------------------------------- */
 
 void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 {

@@ -17,8 +17,7 @@
 /* A write of less is copied: a buffer of a megabyte is not worth keeping for it. */
 #define STEAL_FROM_BYTES (64u << 10)
 
-/* ---- the ledger -------------------------------------------------------------------------------
- */
+/* ---- the ledger -------------------------------------------------------------------------- */
 
 void fs_ledger_serve(struct fs *fs, uint64_t unique)
 {
@@ -47,8 +46,7 @@ static void leave_ledger(struct fs *fs, const struct fs_request *request)
     fs->ledger_used--;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---------------------------------------------------------------------------- */
 
 static void free_request(struct fs_request *request)
 {

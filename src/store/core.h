@@ -318,8 +318,7 @@ const char *record_type_name(enum record_type type);
 /* Rows for RECORD_ENTRY_PUT_MANY: builds `value` from puts (key, slot, offset, value). */
 int record_rows_encode(const struct layout_put *puts, size_t count, uint8_t **bytes, size_t *size);
 
-/* ---- views (never change anything) ------------------------------------------------------------
- */
+/* ---- views (never change anything) ------------------------------------------------------- */
 
 const struct core_store *core_find_store(const struct core *core, uint64_t id);
 const struct core_store *core_find_store_name(const struct core *core, const char *name);

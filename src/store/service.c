@@ -82,7 +82,8 @@ void service_answer(struct service_request *request, int error, const struct ser
     static const struct service_answer nothing;
     if (!request)
         return;
-    request->pending = NULL;
+    request->parked = NULL;
+    request->alloc = NULL;
     request->done(request, error, answer ? answer : &nothing);
 }
 
@@ -214,8 +215,7 @@ void service_end_use(struct service *s, uint64_t session)
         service_run_endings(s, run);
 }
 
-/* ---- stores ------------------------------------------------------------------------------------
- */
+/* ---- stores ------------------------------------------------------------------------------ */
 
 int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
                          uint32_t mode, uint64_t *id)
@@ -263,8 +263,7 @@ int service_store_set_attr(struct service *s, uint64_t store, uint32_t which, ui
     return service_apply_record(s, &record, NULL);
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------- */
 
 void service_get_numbers(const struct service *s, struct service_numbers *numbers)
 {

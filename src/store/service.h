@@ -103,9 +103,14 @@ struct service_answer {
     size_t bytes;
 };
 
+struct parked;
+struct alloc_op;
+
 struct service_request {
     void (*done)(struct service_request *request, int error, const struct service_answer *answer);
-    void *pending; /* the service's; NULL when nothing is pending */
+    /* The service's: what the request waits in, so that it can be interrupted; NULL: not there. */
+    struct parked *parked;
+    struct alloc_op *alloc;
 };
 
 int service_new(struct vmm *vmm, const struct service_options *options,
@@ -120,8 +125,7 @@ void service_on_timer(struct service *service);
 void service_on_idle(struct service *service);
 void service_on_exit(struct service *service, uint64_t session);
 
-/* ---- stores: answer at once
- * ---------------------------------------------------------------------- */
+/* ---- stores: answer at once -------------------------------------------------------------- */
 int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
                          uint32_t mode, uint64_t *id);
 int service_store_remove(struct service *s, uint64_t store);
@@ -129,8 +133,7 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
 int service_store_set_attr(struct service *s, uint64_t store, uint32_t which, uint32_t uid,
                            uint32_t gid, uint32_t mode);
 
-/* ---- opening and closing
- * -------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------- */
 
 struct service_open {
     uint64_t store; /* 0: a file at the top */
@@ -161,8 +164,7 @@ int service_flush(struct service *s, uint64_t file, const struct service_caller 
 /* The last one is closed: never fails. */
 void service_close(struct service *s, uint64_t file);
 
-/* ---- handles
- * ---------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------- */
 
 struct service_acquire {
     enum lock_wish wish;
@@ -188,8 +190,7 @@ int service_find_writer(struct service *s, uint64_t store, const struct service_
 /* The RW session of a handle that is open for writing. 0, -EBADF, -ENOLCK, -ESTALE */
 int service_file_writer(struct service *s, uint64_t file, uint64_t *session);
 
-/* ---- allocations
- * -------------------------------------------------------------------------------------- */
+/* ---- allocations ------------------------------------------------------------------------- */
 
 struct service_alloc {
     uint64_t size_bytes;
@@ -218,8 +219,7 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
 /* fsync: a spool becomes memory. */
 int service_sync(struct service *s, uint64_t file, struct service_request *request);
 
-/* ---- metadata
- * -------------------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------- */
 int service_entry_put(struct service *s, uint64_t session, const void *key, size_t key_bytes,
                       uint64_t slot, uint64_t offset, const void *value, size_t value_bytes);
 int service_entry_delete(struct service *s, uint64_t session, const void *key, size_t key_bytes);
@@ -230,8 +230,7 @@ int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, c
 int service_apply(struct service *s, uint64_t session, uint8_t *document, size_t bytes,
                   struct service_request *request);
 
-/* ---- descriptors
- * ------------------------------------------------------------------------------------------ */
+/* ---- descriptors ------------------------------------------------------------------------- */
 
 struct service_export {
     uint64_t first, count; /* ranks; count 0: all from first */
@@ -264,9 +263,7 @@ struct service_descriptor {
 int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
                            struct service_descriptor *descriptor);
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------- */
 
 struct service_numbers {
     uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;

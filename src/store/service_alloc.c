@@ -14,13 +14,10 @@
 /* When the machine (not the account) lacked memory, nobody tells us that it has some again. */
 #define RETRY_MS 200u
 
-/* ---- ALLOC and resize
- * ------------------------------------------------------------------------------- */
+/* ---- ALLOC and resize -------------------------------------------------------------------- */
 
 struct alloc_op {
-    uint64_t unused_id; /* keeps `kind` where struct parked has it */
-    enum pending_kind kind;
-    struct service_job job;
+    struct service_job job; /* first */
     struct service *service;
     struct service_request *request;
     uint64_t session;
@@ -34,12 +31,9 @@ struct alloc_op {
     bool interrupted; /* meanwhile: it must not wait again */
     char name[256], tag[256];
     struct piece **pieces; /* `count` of them while the job runs */
-    uint32_t made;
-    int error; /* the job's */
+    int error;             /* the job's */
     struct alloc_op *next;
 };
-_Static_assert(offsetof(struct alloc_op, kind) == offsetof(struct parked, kind),
-               "a pending request is told by its kind");
 
 static void op_free(struct alloc_op *op)
 {
@@ -66,7 +60,7 @@ static void op_give_back(struct service *s, struct alloc_op *op)
 
 static void run_create(struct service_job *job)
 {
-    struct alloc_op *op = (struct alloc_op *)((char *)job - offsetof(struct alloc_op, job));
+    struct alloc_op *op = (struct alloc_op *)job;
     const struct service_host *host = &op->service->host;
     for (uint32_t i = 0; i < op->count && !op->error; i++) {
         struct piece *piece = op->pieces[i];
@@ -152,13 +146,13 @@ static void op_queue(struct service *s, struct alloc_op *op)
         last = &(*last)->next;
     op->next = NULL;
     *last = op;
-    op->request->pending = op;
+    op->request->alloc = op;
     s->numbers.allocs_waiting++;
 }
 
 static void done_create(struct service_job *job)
 {
-    struct alloc_op *op = (struct alloc_op *)((char *)job - offsetof(struct alloc_op, job));
+    struct alloc_op *op = (struct alloc_op *)job;
     struct service *s = op->service;
     struct service_answer answer = {0};
     uint64_t session = op->session, now_ms = service_now(s);
@@ -239,7 +233,7 @@ static int op_try(struct service *s, struct alloc_op *op)
     error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
     if (!error) {
         op->running = true;
-        op->request->pending = op;
+        op->request->alloc = op;
         return 0;
     }
     service_end_use(s, op->session);
@@ -295,7 +289,6 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
         free(op);
         return NULL;
     }
-    op->kind = PENDING_ALLOC;
     op->service = s;
     op->request = request;
     op->session = session;
@@ -372,8 +365,7 @@ int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_
     return 0;
 }
 
-/* ---- waiting for memory
- * -------------------------------------------------------------------------------- */
+/* ---- waiting for memory ------------------------------------------------------------------ */
 
 static void unqueue(struct service *s, struct alloc_op *op)
 {
@@ -384,7 +376,7 @@ static void unqueue(struct service *s, struct alloc_op *op)
         return;
     *link = op->next;
     op->next = NULL;
-    op->request->pending = NULL;
+    op->request->alloc = NULL;
     s->numbers.allocs_waiting--;
 }
 
@@ -424,7 +416,7 @@ void service_retry_allocs(struct service *s)
     while (op) {
         struct alloc_op *next = op->next;
         op->next = NULL;
-        op->request->pending = NULL;
+        op->request->alloc = NULL;
         s->numbers.allocs_waiting--;
         /* What a failed try gives back would start the next one at once, and so on without rest. */
         int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
@@ -462,8 +454,7 @@ uint64_t service_alloc_moment(const struct service *s)
     return at;
 }
 
-/* ---- the rest of what a writer does to allocations
- * ------------------------------------------------------- */
+/* ---- the rest of what a writer does to allocations --------------------------------------- */
 
 int service_remove(struct service *s, uint64_t session, uint64_t serial)
 {

@@ -167,8 +167,7 @@ void service_on_exit(struct service *s, uint64_t session)
     service_end(s, &ending);
 }
 
-/* ---- flush and close
- * -------------------------------------------------------------------------------- */
+/* ---- flush and close --------------------------------------------------------------------- */
 
 /* The file by which an implicit writer wrote is being closed by the process that opened it, nothing
  * was committed, and nobody else has the session open: what it wrote will not be kept. */
@@ -238,8 +237,7 @@ void service_undo_open(struct service *s, uint64_t file)
     service_close(s, file);
 }
 
-/* ---- what users ask for
- * --------------------------------------------------------------------------------- */
+/* ---- what users ask for ------------------------------------------------------------------ */
 
 static int end_writer(struct service *s, struct ending *ending, struct service_request *request)
 {

@@ -99,8 +99,7 @@ static int make_ticket(struct service *s, uint64_t file, uint32_t uid,
     return 0;
 }
 
-/* ---- spools first
- * ------------------------------------------------------------------------------------- */
+/* ---- spools first ------------------------------------------------------------------------ */
 
 struct export_wait { /* a sync of one spool after the other, then the ticket */
     struct service_request sync;
@@ -158,8 +157,7 @@ int service_export(struct service *s, uint64_t file, uint32_t uid, struct servic
     return 0;
 }
 
-/* ---- redeeming
- * ------------------------------------------------------------------------------------------- */
+/* ---- redeeming --------------------------------------------------------------------------- */
 
 int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
                    struct service_redeemed *out)

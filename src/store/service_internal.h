@@ -5,7 +5,7 @@
  * Three kinds of runtime objects stand beside the core's state, none of them part of it:
  *   piece    the descriptors behind a memory handle, by the handle
  *   run      what a session has in flight, by the session's id; made when first needed
- *   pending  a request that is not answered yet and can be interrupted (parked or out of memory)
+ *   parked   a waiter's request, which can be interrupted, as a waiting ALLOC can
  */
 #ifndef GMSFS_STORE_SERVICE_INTERNAL_H
 #define GMSFS_STORE_SERVICE_INTERNAL_H
@@ -38,14 +38,8 @@ struct run {
     struct ending *endings; /* first come first served */
 };
 
-enum pending_kind {
-    PENDING_PARKED,
-    PENDING_ALLOC,
-};
-
 struct parked {  /* a waiter of the core that somebody waits behind */
     uint64_t id; /* the waiter */
-    enum pending_kind kind;
     struct service_request *request;
     uint64_t park_until_ms; /* the kernel's bound */
     bool acquire;

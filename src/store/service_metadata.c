@@ -42,8 +42,7 @@ int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, c
     return service_apply_record(s, &record, NULL);
 }
 
-/* ---- bulk
- * ------------------------------------------------------------------------------------------- */
+/* ---- bulk -------------------------------------------------------------------------------- */
 
 /*
  * Decoding runs on a helper thread, the check against the layout and the slices on the loop. Once

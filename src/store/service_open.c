@@ -72,8 +72,7 @@ int service_file_writer(struct service *s, uint64_t file, uint64_t *session)
     return 0;
 }
 
-/* ---- parking ------------------------------------------------------------------------------------
- */
+/* ---- parking ----------------------------------------------------------------------------- */
 
 static void parked_free(struct parked *parked)
 {
@@ -90,7 +89,6 @@ static int park(struct service *s, uint64_t waiter, struct service_request *requ
         return -ENOMEM;
     *parked = *how;
     parked->id = waiter;
-    parked->kind = PENDING_PARKED;
     parked->request = request;
     parked->park_until_ms = add_saturated(service_now(s), s->options.parking_max_ms);
     parked->create = how->create ? strdup(how->create) : NULL;
@@ -98,7 +96,7 @@ static int park(struct service *s, uint64_t waiter, struct service_request *requ
         parked_free(parked);
         return -ENOMEM;
     }
-    request->pending = parked;
+    request->parked = parked;
     service_arm_timer(s);
     return 0;
 }
@@ -235,22 +233,20 @@ uint64_t service_parked_moment(const struct service *s)
 
 void service_interrupt(struct service *s, struct service_request *request)
 {
-    if (!request->pending)
-        return;
-    if (*(enum pending_kind *)((char *)request->pending + offsetof(struct parked, kind)) ==
-        PENDING_ALLOC) {
-        service_cancel_alloc(s, request->pending, -EINTR);
+    if (request->alloc) {
+        service_cancel_alloc(s, request->alloc, -EINTR);
         return;
     }
-    const struct parked *parked = request->pending;
+    const struct parked *parked = request->parked;
+    if (!parked)
+        return;
     const struct core_waiter *waiter = core_find_waiter(s->core, parked->id);
     /* A grace period is too short to be worth a place. */
     uint32_t keep = waiter && (waiter->flags & CORE_OPEN_GRACE) ? 0 : CORE_WAIT_KEEP;
     end_wait(s, parked->id, -EINTR, keep);
 }
 
-/* ---- opening
- * -------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 /* close() is answered before its RELEASE arrives, so a process that closes and asks again without
  * waiting may meet its own stale lock. */
@@ -405,8 +401,7 @@ int service_open(struct service *s, const struct service_open *open,
     return 0;
 }
 
-/* ---- creating
- * --------------------------------------------------------------------------------------- */
+/* ---- creating ---------------------------------------------------------------------------- */
 
 static int create_in_session(struct service *s, const char *name, const struct service_open *open,
                              uint64_t session, const struct service_caller *caller,
@@ -465,8 +460,7 @@ int service_create(struct service *s, uint64_t store, const char *name,
     return 0;
 }
 
-/* ---- ACQUIRE and JOIN
- * ---------------------------------------------------------------------------------- */
+/* ---- ACQUIRE and JOIN -------------------------------------------------------------------- */
 
 void service_watch_owner(struct service *s, uint64_t session)
 {

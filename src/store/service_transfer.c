@@ -47,8 +47,7 @@ struct transfer {
     int error;
 };
 
-/* ---- transfers of memory whose size is final
- * -------------------------------------------------------- */
+/* ---- transfers of memory whose size is final --------------------------------------------- */
 
 static void run_transfer(struct service_job *job)
 {
@@ -166,8 +165,7 @@ static int touch(struct service *s, const struct core_store *store, uint64_t ses
     return service_apply_record(s, &record, NULL);
 }
 
-/* ---- spools
- * --------------------------------------------------------------------------------------------- */
+/* ---- spools ------------------------------------------------------------------------------ */
 
 static void spool_start(struct service *s, struct spool_op *op);
 

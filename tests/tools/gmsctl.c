@@ -18,7 +18,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-/* ---- time and processes ---- */
+/* ---- time and processes ------------------------------------------------------------------ */
 
 static void on_alarm(int signal)
 {
@@ -115,7 +115,7 @@ static int op_poll(char **arg)
     return got == 0 ? -ETIMEDOUT : result(got);
 }
 
-/* ---- all of them ---- */
+/* ---- all of them ------------------------------------------------------------------------- */
 
 static const struct op {
     const char *name;
