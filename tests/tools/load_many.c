@@ -36,7 +36,7 @@ static void open_gate(void)
 
 static int open_or_die(struct tool_path path, int flags)
 {
-    int fd = open(path.text, flags | O_CLOEXEC);
+    int fd = open(path.text, flags | O_CLOEXEC, 0600);
 
     if (fd < 0)
         tool_die("open %s: %s", path.text, strerror(errno));
