@@ -97,7 +97,7 @@ machine_has() {
     mountns) unshare --mount true 2>/dev/null ;;
     netns) unshare --net true 2>/dev/null ;;
     pidns) unshare --pid --fork true 2>/dev/null ;;
-    user-fuse) [[ $EUID -eq 0 && -n $(type -P fusermount3 setpriv) ]] &&
+    user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
     *) type -P "$1" >/dev/null ;;
     esac
