@@ -21,6 +21,7 @@ LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
+COMPDIR    ?= $(PREFIX)/share/bash-completion/completions
 
 AR         ?= ar
 INSTALL    ?= install
@@ -45,6 +46,7 @@ FUZZERS    := $(sort $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c)
 TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
+UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
 
 # The one file with main(); everything else of src/ is what unit programs link.
@@ -218,14 +220,16 @@ $(O)/bench/%: bench/%.c $(LIB_A)
 .PHONY: install uninstall
 install: all
 	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) \
-		$(DESTDIR)$(UNITDIR)
+		$(DESTDIR)$(UNITDIR) $(DESTDIR)$(COMPDIR)
 	$(INSTALL) -m 755 $(BIN) $(DESTDIR)$(BINDIR)/gmsfs
 	$(INSTALL) -m 755 $(LIB_SO) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgmsfs.so
 	$(INSTALL) -m 644 $(LIB_A) $(DESTDIR)$(LIBDIR)/libgmsfs.a
 	$(FILL_PC) libgmsfs/gmsfs.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc
 	$(INSTALL) -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
-	sed 's|@BINDIR@|$(BINDIR)|' scripts/gmsfs@.service > $(DESTDIR)$(UNITDIR)/gmsfs@.service
+	$(INSTALL) -m 644 packaging/completion/gmsfs $(DESTDIR)$(COMPDIR)
+	@set -e; for unit in $(UNITS); do \
+		sed 's|@BINDIR@|$(BINDIR)|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	@set -e; for page in $(MAN); do dir=$(DESTDIR)$(MANDIR)/man$${page##*.}; \
 		$(INSTALL) -d "$$dir"; $(INSTALL) -m 644 "$$page" "$$dir"; done
 
@@ -234,12 +238,12 @@ uninstall:
 		$(DESTDIR)$(LIBDIR)/libgmsfs.so $(DESTDIR)$(LIBDIR)/libgmsfs.a \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc \
 		$(HEADERS:libgmsfs/%=$(DESTDIR)$(INCLUDEDIR)/%) \
-		$(DESTDIR)$(UNITDIR)/gmsfs@.service
+		$(UNITS:packaging/systemd/%=$(DESTDIR)$(UNITDIR)/%) $(DESTDIR)$(COMPDIR)/gmsfs
 	@for page in $(MAN); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan fuzz fuzzers lint
+.PHONY: demo test bench check-asan fuzz fuzzers lint deb check-deb
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -280,6 +284,13 @@ fuzz:
 
 fuzzers: $(FUZZERS:%=$(O)/tests/fuzz/%)
 
+deb:
+	@scripts/deps deb
+	@O=$(O) scripts/make-deb $(VERSION)
+
+check-deb: deb
+	@O=$(O) scripts/check-deb
+
 lint:
 	@scripts/deps lint
 	@O=$(O) scripts/lint
@@ -303,6 +314,7 @@ help:
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \
+	  'make deb          Debian packages, in build/deb; make check-deb installs them in a clean Debian' \
 	  'make format       clang-format over everything' \
 	  'make clean        removes build/' '' \
 	  'O=DIR builds elsewhere, V=1 shows commands, WERROR=1 makes warnings errors,' \

@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What comes beside the program: completion, systemd's units, the container's entry point.
+
+# shellcheck disable=SC2016 # for inner shells
+
+load helpers
+
+# complete_words WORD...: what bash offers for the last word, sorted, a line each
+complete_words() {
+    run_logged -0 env GMSFS="$GMSFS" timeout $((20 * SLOW)) bash -euc '
+        PATH=$(dirname "$GMSFS"):$PATH
+        source packaging/completion/gmsfs
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _gmsfs
+        [[ ${#COMPREPLY[@]} -eq 0 ]] || printf "%s\n" "${COMPREPLY[@]}" | sort' complete "$@"
+}
+
+@test "completion offers every command that help lists" {
+    local name
+    cd "$ROOT"
+    complete_words gmsfs ''
+    for name in mount umount status load save verify sum ls run wait metadata; do
+        grep -qx "$name" <<<"$output" || fail "$name is not offered"
+    done
+    complete_words gmsfs um
+    assert_eq "$output" umount
+}
+
+@test "completion offers the options of a command's own help" {
+    cd "$ROOT"
+    complete_words gmsfs save --sh
+    assert_eq "$output" --shard-size
+    complete_words gmsfs run --t
+    assert_eq "$output" --timeout
+}
+
+@test "completion offers stores and mounts, and no command's words where there is no such command" {
+    cd "$ROOT"
+    start_mount
+    complete_words gmsfs ls "$M/w"
+    assert_eq "$output" "$M/weights"
+    complete_words gmsfs umount "$M"
+    assert_eq "$output" "$M"
+    complete_words gmsfs no-such-command --
+    assert_eq "$output" ''
+}
+
+@test "systemd accepts every unit" {
+    requires systemd-analyze
+    local unit
+    mkdir "$T/units"
+    for unit in "$ROOT"/packaging/systemd/gmsfs*; do
+        sed "s|@BINDIR@/gmsfs|$GMSFS|" "$unit" >"$T/units/${unit##*/}"
+    done
+    cd "$T/units"
+    for unit in gmsfs.target gmsfs-gpu@0.service gmsfs@mnt-gms-host.service; do
+        [[ $unit != *@* ]] || cp "${unit%%@*}@.service" "$unit"
+        # The manual's pages are not installed where this runs, and systemd would look for them.
+        run_logged -0 systemd-analyze verify --man=no "./$unit"
+    done
+}
+
+# Becomes the entry point: for `run` and `spawn`, which fork.
+entrypoint() {
+    exec env PATH="${GMSFS%/*}:$PATH" GMSFS_ROOT="$T/root" GMSFS_MOUNTS="$MOUNT_LINES" \
+        "$ROOT/packaging/container/entrypoint" "$@"
+}
+
+entry_answers() { # NAME
+    [[ -n $(timeout 5 cat "$T/root/$1/device" 2>/dev/null) ]]
+}
+
+entry_keeper_changed() { # NAME OLD
+    local now
+    now=$(keeper_of "$T/root/$1")
+    [[ -n $now && $now != "$2" ]] && entry_answers "$1"
+}
+
+# start_entrypoint NAME...: mounts of host memory, one for each name; sets ENTRY, its pid
+start_entrypoint() {
+    local name
+    requires fuse || return 1
+    MOUNT_LINES=$(printf '%s backend=host,size=64M\n' "$@")
+    mkdir "$T/root"
+    spawn entrypoint
+    ENTRY=$SPAWNED
+    for name in "$@"; do
+        wait_until 10 entry_answers "$name" || {
+            output_of "$ENTRY" >&2
+            return 1
+        }
+    done
+}
+
+end_entrypoint() {
+    kill "$ENTRY"
+    wait_exit "$ENTRY" 20
+    assert_eq "$status" 0 "the entry point's exit status"
+}
+
+@test "the container's entry point serves every mount, and SIGTERM unmounts them all" {
+    start_entrypoint one two
+    run_logged -0 entrypoint check
+    end_entrypoint
+    not_mounted "$T/root/one"
+    not_mounted "$T/root/two"
+    run_logged ! entrypoint check
+    assert_match "$output" "no mount answers at $T/root/one"
+}
+
+@test "the container's entry point starts a daemon that died again, and leaves the others alone" {
+    start_entrypoint one two
+    local one two
+    one=$(keeper_of "$T/root/one")
+    two=$(keeper_of "$T/root/two")
+    mkdir "$T/root/two/mine"
+    kill -KILL "$one"
+    wait_until 20 entry_keeper_changed one "$one"
+    assert_eq "$(keeper_of "$T/root/two")" "$two" "the keeper of the other mount"
+    [[ -d $T/root/two/mine ]]
+    end_entrypoint
+}
+
+@test "the container's entry point says what it lacks to find GPUs" {
+    MOUNT_LINES=''
+    type nvidia-smi >/dev/null 2>&1 && skip "there is an nvidia-smi here"
+    run_logged ! entrypoint
+    assert_match "$output" "name the mounts in GMSFS_MOUNTS"
+}
