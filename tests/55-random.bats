@@ -57,3 +57,24 @@ random_run() { # CLIENTS ROUNDS MS
 @test "many clients, few long rounds" {
     random_run 12 3 4000
 }
+
+fail_one_client_of() { # DRIVER
+    local clients=()
+    read -ra clients <"/proc/$1/task/$1/children" || true
+    [[ ${#clients[@]} -eq 0 ]] || kill -TERM "${clients[0]}" || true
+    process_gone "$1"
+}
+
+no_client_is_left() {
+    ! pgrep -f "random_ops $M " >/dev/null
+}
+
+@test "a client that fails ends the run at once, and all others with it" {
+    start_mount granularity=64K,writer_patience=0.05
+    spawn "$BUILD/tests/tools/random_ops" "$M" 1 4 1 600000
+    wait_until 20 fail_one_client_of "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$SPAWNED")" 'client [0-9]+ ended with status 0xf'
+    wait_until 5 no_client_is_left
+}

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -409,15 +410,19 @@ static void on_timer(int number)
     (void)number;
 }
 
+/* A client never outlives the driver: one that went on would hold the mount and the output open, and
+ * whoever waits for them would hear of what went wrong only when its own patience ends. */
 static pid_t start_client(uint64_t seed)
 {
     struct sigaction action = {.sa_handler = on_timer};
-    pid_t pid = fork();
+    pid_t driver = getpid(), pid = fork();
 
     if (pid < 0)
         tool_die("fork: %s", strerror(errno));
     if (pid > 0)
         return pid;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != driver)
+        _exit(1);
     sigaction(SIGALRM, &action, NULL);
     random_state = seed | 1;
     while (!atomic_load(&shared->stop)) {
