@@ -280,8 +280,10 @@ start_mount() {
     }
 }
 
+# The tree can be seen a moment before `.fds` takes connections; the daemon says when both are so.
 mount_answers() {
-    [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
+    grep -q ': mounted (' "${LOG_OF[$1]}" &&
+        [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
 }
 
 is_mounted() {
