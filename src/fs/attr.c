@@ -8,8 +8,7 @@
 
 void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
-    (void)info;
-    fs_reply_attr(req, node);
+    fs_reply_attr(req, node, info);
 }
 
 /* Owner and mode are the store's; who asks for what they are already, as `cp -p` may, has it. */
@@ -72,7 +71,7 @@ static void reply_resized(struct fs_request *request, int error,
     if (error)
         fs_reply_error(request->req, error);
     else
-        fs_reply_attr(request->req, request->node);
+        fs_reply_attr(request->req, request->node, NULL);
 }
 
 static void resize_allocation(fuse_req_t req, const struct node *node, uint64_t session,
@@ -111,7 +110,7 @@ static void set_size(fuse_req_t req, const struct node *node, uint64_t size,
     if (error)
         fs_reply_error(req, error);
     else
-        fs_reply_attr(req, id);
+        fs_reply_attr(req, id, info);
 }
 
 void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
@@ -119,7 +118,7 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
 {
     struct fs *fs = fs_of(req);
     struct node node;
-    int error = node_find(fs->core, id, &node) ? -ESTALE : 0;
+    int error = node_find(fs->core, id, &node) ? fs_gone(req, info) : 0;
     if (!error && (which & SET_OWNERSHIP))
         error = set_ownership(fs, &node, attr, which);
     else if (!error && (which & FUSE_SET_ATTR_SIZE)) {
@@ -130,7 +129,7 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
     if (error)
         fs_reply_error(req, error);
     else
-        fs_reply_attr(req, id);
+        fs_reply_attr(req, id, info);
 }
 
 void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_t length,
@@ -138,7 +137,7 @@ void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_
 {
     struct node node;
     uint64_t session, end = (uint64_t)offset + (uint64_t)length;
-    int error = node_find(fs_of(req)->core, id, &node) ? -ESTALE : 0;
+    int error = node_find(fs_of(req)->core, id, &node) ? fs_gone(req, info) : 0;
     if (!error && (mode != 0 || node.kind != NODE_ALLOCATION))
         error = -EOPNOTSUPP;
     if (!error)

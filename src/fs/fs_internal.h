@@ -28,6 +28,8 @@
 #define FS_STALL_MS           30000u /* a client that does not read its descriptors is dropped */
 #define FS_MESSAGES_PER_TURN  16u
 #define FS_ACCEPTS_PER_TURN   16u
+#define FS_LOOKS              256u
+#define FS_LOOK_MS            1000u
 
 /* ---- handles (handle.c) ------------------------------------------------------------------ */
 
@@ -52,6 +54,11 @@ struct fs_handle {
 
 struct fs_connections;
 
+struct fs_look { /* a thread that was told to look at a path again; see fs_gone */
+    uint32_t tid;
+    uint64_t until_ms;
+};
+
 struct fs {
     struct service *service;
     const struct core *core;
@@ -73,7 +80,8 @@ struct fs {
     uint32_t ledger_next, ledger_used;
     uint64_t text_bytes, gathered_bytes;
     unsigned warnings, warnings_suppressed;
-    uint64_t now_ms; /* of the last tick */
+    uint64_t now_ms;                /* of the last tick */
+    struct fs_look looks[FS_LOOKS]; /* by thread */
     bool detached;
     struct fs_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
@@ -148,7 +156,13 @@ void fs_reply_error(fuse_req_t req, int error);
 void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer);
 void fs_reply_entry(fuse_req_t req, const struct node *node);
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry);
-void fs_reply_attr(fuse_req_t req, uint64_t node);
+/* `info`: the request came by an open file; NULL: by a path. */
+void fs_reply_attr(fuse_req_t req, uint64_t node, const struct fuse_file_info *info);
+/* The error for a number that is gone. By an open file: ESTALE. By a path, which led here a moment
+ * ago: ESTALE too, for then the kernel follows it once more, and finds what has taken the place;
+ * but who loses this race twice in a row would see the ESTALE, which no open, stat or chmod is to
+ * say, and hears ENOENT. */
+int fs_gone(fuse_req_t req, const struct fuse_file_info *info);
 /* For the handler of a WRITE: the bytes at `from` where they live until the request is freed. NULL:
  * no memory */
 const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes);

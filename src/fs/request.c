@@ -181,14 +181,34 @@ void fs_reply_entry(fuse_req_t req, const struct node *node)
     fuse_reply_entry(req, &entry);
 }
 
-void fs_reply_attr(fuse_req_t req, uint64_t id)
+/* A place is one thread's for a while: two that took turns in it would be told to look again for
+ * ever. */
+static bool is_looking_again(struct fs *fs, uint32_t tid)
+{
+    struct fs_look *look = &fs->looks[tid % FS_LOOKS];
+    bool is_mine = look->tid == tid, is_free = look->tid == 0 || fs->now_ms > look->until_ms;
+    if (is_mine || !is_free || tid == 0) {
+        if (is_mine)
+            look->tid = 0;
+        return true;
+    }
+    *look = (struct fs_look){.tid = tid, .until_ms = fs->now_ms + FS_LOOK_MS};
+    return false;
+}
+
+int fs_gone(fuse_req_t req, const struct fuse_file_info *info)
+{
+    uint32_t tid = (uint32_t)fuse_req_ctx(req)->pid;
+    return !info && is_looking_again(fs_of(req), tid) ? -ENOENT : -ESTALE;
+}
+
+void fs_reply_attr(fuse_req_t req, uint64_t id, const struct fuse_file_info *info)
 {
     struct fs *fs = fs_of(req);
     struct node node;
     struct stat stat;
-    /* Its directory entry was found a moment ago, or the file is open: the kernel looks again. */
     if (node_find(fs->core, id, &node)) {
-        fs_reply_error(req, -ESTALE);
+        fs_reply_error(req, fs_gone(req, info));
         return;
     }
     node_stat(fs->core, &fs->top, &node, &stat);

@@ -149,7 +149,7 @@ void fs_op_getxattr(fuse_req_t req, fuse_ino_t id, const char *name, size_t size
     struct fs *fs = fs_of(req);
     struct node node;
     char value[256];
-    int error = node_find(fs->core, id, &node) ? -ESTALE : 0;
+    int error = node_find(fs->core, id, &node) ? fs_gone(req, NULL) : 0;
     const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
     if (!error)
         error = attribute ? attribute->get(fs, &node, value) : -ENODATA;
@@ -166,7 +166,7 @@ void fs_op_listxattr(fuse_req_t req, fuse_ino_t id, size_t size)
     char list[ATTRIBUTE_COUNT * 32], value[256];
     size_t used = 0;
     if (node_find(fs->core, id, &node)) {
-        fs_reply_error(req, -ESTALE);
+        fs_reply_error(req, fs_gone(req, NULL));
         return;
     }
     for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
@@ -195,7 +195,7 @@ void fs_op_setxattr(fuse_req_t req, fuse_ino_t id, const char *name, const char 
     struct fs *fs = fs_of(req);
     struct node node;
     char text[256], old[256];
-    int error = node_find(fs->core, id, &node) ? -ESTALE : 0;
+    int error = node_find(fs->core, id, &node) ? fs_gone(req, NULL) : 0;
     const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
     if (!error && !attribute)
         error = -EOPNOTSUPP;
@@ -216,7 +216,7 @@ void fs_op_setxattr(fuse_req_t req, fuse_ino_t id, const char *name, const char 
 void fs_op_removexattr(fuse_req_t req, fuse_ino_t id, const char *name)
 {
     struct node node;
-    int error = node_find(fs_of(req)->core, id, &node) ? -ESTALE : 0;
+    int error = node_find(fs_of(req)->core, id, &node) ? fs_gone(req, NULL) : 0;
     const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
     if (!error && !attribute)
         error = -ENODATA;

@@ -2,7 +2,14 @@
 /* Metadata: one by one, large, many; and the layout read whole. */
 #include "api.h"
 
-#define MANY 3000
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define MANY  3000
+#define LOOKS 2000
 
 static struct gmsfs_metadata text_entry(const char *key, const char *value, uint64_t slot)
 {
@@ -158,5 +165,50 @@ TAP_TEST(commit_refuses_an_offset_outside)
     entry.offset = 9;
     check_int(gmsfs_metadata_put(store, &entry), 0);
     check_int(gmsfs_commit(store, 0, NULL), 0);
+    gmsfs_close(store);
+}
+
+static int try_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 ? 0 : -1;
+}
+
+/* Looks again and again; the exit status is 0, or the errno that must not be. */
+static pid_t start_looking(const char *path)
+{
+    struct stat attributes;
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    for (int i = 0; i < LOOKS; i++) {
+        if ((i % 2 ? try_open(path) : stat(path, &attributes)) != 0 && errno != ENOENT)
+            _exit(errno);
+    }
+    _exit(0);
+}
+
+/* Between finding a name and asking about it the entry goes, and another comes. */
+TAP_TEST(what_comes_and_goes_is_there_or_not_and_never_stale)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);
+    char path[PATH_MAX];
+    int status = 0;
+    pid_t looker;
+
+    snprintf(path, sizeof path, "%s/metadata/k", store_path());
+    looker = start_looking(path);
+    require(looker > 0);
+    while (waitpid(looker, &status, WNOHANG) == 0) {
+        check_int(gmsfs_metadata_put(store, &entry), 0);
+        check_int(gmsfs_metadata_delete(store, "k"), 0);
+    }
+    check(WIFEXITED(status));
+    check_int(WEXITSTATUS(status), 0);
     gmsfs_close(store);
 }

@@ -410,8 +410,8 @@ static void on_timer(int number)
     (void)number;
 }
 
-/* A client never outlives the driver: one that went on would hold the mount and the output open, and
- * whoever waits for them would hear of what went wrong only when its own patience ends. */
+/* A client never outlives the driver: one that went on would hold the mount and the output open,
+ * and whoever waits for them would hear of what went wrong only when its own patience ends. */
 static pid_t start_client(uint64_t seed)
 {
     struct sigaction action = {.sa_handler = on_timer};
