@@ -243,7 +243,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan fuzz fuzzers lint deb check-deb
+.PHONY: demo test bench check-asan soak fuzz fuzzers lint deb check-deb
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -267,6 +267,20 @@ check-asan:
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
 		CFLAGS='-O1 -g' tests
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
+
+# Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
+# told. SANITIZE=address,undefined runs it sanitized.
+SECONDS ?= 60
+STORES  ?= 4
+MOUNTS  ?= 1
+CLIENTS ?= 12
+STALL   ?= 60
+SOAK_O   = $(O)$(if $(SANITIZE),/asan)
+soak:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(SOAK_O) $(if $(SANITIZE),CFLAGS='-O1 -g') tests
+	@O=$(SOAK_O) SANITIZE=$(SANITIZE) tests/soak --seconds $(SECONDS) --stores $(STORES) \
+		--mounts $(MOUNTS) --clients $(CLIENTS) --stall $(STALL) $(if $(SEED),--seed $(SEED))
 
 # FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).
 fuzz:
@@ -311,6 +325,8 @@ help:
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
+	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
+	  '                  MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined' \
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \

@@ -6,42 +6,20 @@
 
 load helpers
 
+RANDOM_OPS=$BUILD/tests/tools/random_ops
+
 nobody_holds_or_waits() {
     [[ -z $(cat "$M/weights/sessions") ]]
 }
 
-fds_of() { # PID
-    find "/proc/$1/fd" -mindepth 1 | wc -l
-}
-
-memory_of() { # PID
-    find "/proc/$1/fd" -lname '*memfd:*' | wc -l
-}
-
-# base_fds PID: without those of memory that is committed.
-base_fds() {
-    echo $(($(fds_of "$1") - $(memory_of "$1")))
-}
-
-back_to() { # PID FDS MEMORY MOST_MEMORY
-    local memory
-    memory=$(memory_of "$1")
-    [[ $(base_fds "$1") -le $2 && $memory -ge $3 && $memory -le $4 ]]
-}
-
 random_run() { # CLIENTS ROUNDS MS
-    local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))} worker allocations fds
+    local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     start_mount granularity=64K,writer_patience=0.05
-    worker=$(worker_of "$KEEPER")
-    # Helper threads and what they open come with the first use.
-    run_logged -0 timeout 20 "$BUILD/tests/tools/random_ops" "$M" 1 2 1 500
-    fds="$(base_fds "$KEEPER") $(base_fds "$worker")"
-    echo "seed $seed"
-    run_logged -0 timeout $((75 * SLOW)) "$BUILD/tests/tools/random_ops" "$M" "$seed" "$@"
-    allocations=$(jq .allocations "$M/weights/info")
-    wait_until 5 back_to "$KEEPER" "${fds% *}" "$allocations" "$allocations"
-    # The worker has a second descriptor, for readers, of what was handed out.
-    wait_until 5 back_to "$worker" "${fds#* }" "$allocations" $((2 * allocations))
+    # Helper threads and what they open come with the first use, and so does what is committed.
+    run_logged -0 timeout 20 "$RANDOM_OPS" -s 1 -c 2 -m 500 -k "$KEEPER" "$M/weights"
+    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c "$1" -r "$2" -m "$3" \
+        -k "$KEEPER" "$M/weights"
+    assert_match "${lines[-1]}" ', 0 losses$'
     [[ $(cat "$M/weights/state") == EMPTY ]] || {
         requires xxhsum
         output=$(xxhsum -q -H2 "$M/weights/layout")
@@ -66,15 +44,35 @@ fail_one_client_of() { # DRIVER
 }
 
 no_client_is_left() {
-    ! pgrep -f "random_ops $M " >/dev/null
+    ! pgrep -f "random_ops .* $M/weights" >/dev/null
 }
 
 @test "a client that fails ends the run at once, and all others with it" {
     start_mount granularity=64K,writer_patience=0.05
-    spawn "$BUILD/tests/tools/random_ops" "$M" 1 4 1 600000
+    spawn "$RANDOM_OPS" -m 600000 "$M/weights"
     wait_until 20 fail_one_client_of "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 1 'exit status'
     assert_match "$(output_of "$SPAWNED")" 'client [0-9]+ ended with status 0xf'
     wait_until 5 no_client_is_left
+}
+
+# A commit of other bytes than the model knows, if there is something committed just now.
+meddle() { # DRIVER
+    ctl_quietly open "$M/weights/lock" rw open "$M/weights/allocations/c0" rw pwrite 0 meddled \
+        use 0 commit || true
+    process_gone "$1"
+}
+
+ctl_quietly() {
+    timeout 10 "$BUILD/tests/tools/gmsctl" "$@" >/dev/null 2>&1
+}
+
+@test "bytes that are not those of the last commit are seen as a loss" {
+    start_mount granularity=64K,writer_patience=0.05
+    spawn "$RANDOM_OPS" -t 600 "$M/weights"
+    wait_until 40 meddle "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$SPAWNED")" ', [1-9][0-9]* losses'
 }

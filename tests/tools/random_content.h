@@ -10,7 +10,7 @@
 #define GMSFS_TESTS_TOOLS_RANDOM_CONTENT_H
 
 #include "gmsfs.h"
-#include "tool.h"
+#include "random_shared.h"
 
 #include <inttypes.h>
 #include <sys/ioctl.h>
@@ -25,10 +25,12 @@ struct content {
     uint64_t size_bytes[MAX_ALLOCATIONS];
 };
 
+/* What the current operation is on. */
 static const char *mount_dir;
 static struct tool_path store;
-static uint64_t random_state;
 static int log_fd;
+
+static uint64_t random_state;
 
 static uint64_t below(uint64_t bound)
 {
@@ -99,7 +101,7 @@ static void compare_bytes(const struct content *content, int index, const uint8_
 
     make_bytes(content, index, want);
     if (memcmp(bytes, want, content->size_bytes[index]) != 0)
-        tool_die("bytes of c%d are not those of content %016" PRIx64, index, content->cid);
+        lost("bytes of c%d are not those of content %016" PRIx64, index, content->cid);
 }
 
 static uint64_t generation_of(int fd, const char *what)
@@ -153,7 +155,7 @@ static void compare_in_tree(uint64_t cid)
         while ((n = pread(fd, bytes + done, sizeof(bytes) - done, (off_t)done)) > 0)
             done += (uint64_t)n;
         if (n < 0 || done != content.size_bytes[i])
-            tool_die("%s: %s", name.text, n < 0 ? strerror(errno) : "wrong size");
+            lost("%s: %s", name.text, n < 0 ? strerror(errno) : "wrong size");
         compare_bytes(&content, i, bytes);
         close(fd);
     }
@@ -167,7 +169,7 @@ static void compare_by_library(gmsfs_t *handle, uint64_t cid)
 
     check(gmsfs_attach_all(handle, GMSFS_ACCESS_READ, &list, &count), "gmsfs_attach_all");
     if (count != (size_t)content.count)
-        tool_die("%zu allocations, expected %d", count, content.count);
+        lost("%zu allocations, expected %d", count, content.count);
     for (int i = 0; i < content.count; i++)
         compare_bytes(&content, i, list[i].ptr);
     free(list);

@@ -16,18 +16,19 @@
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
 #define GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
 
-#include "tool.h"
+#include "random_shared.h"
 
 #include <inttypes.h>
 
 #define MODEL_MAX_POSSIBLE 4
-#define MODEL_MAX_COMMITS  65536
+#define MODEL_MAX_COMMITS  65536 /* in one log */
 
 struct model {
     uint64_t possible[MODEL_MAX_POSSIBLE];
     int possible_count;
     uint64_t generation;                 /* the last one that was seen */
-    uint64_t content[MODEL_MAX_COMMITS]; /* by generation; 0: not known */
+    uint64_t first;                      /* the one when the log began */
+    uint64_t content[MODEL_MAX_COMMITS]; /* by generation from `first` on; 0: not known */
     uint64_t pending[MODEL_MAX_COMMITS]; /* contents of B lines without their A */
     pid_t pending_pid[MODEL_MAX_COMMITS];
     int pending_count;
@@ -64,6 +65,15 @@ static inline void model_end_writer(struct model *model)
     model->writer = 0;
 }
 
+static inline uint64_t *model_content(struct model *model, uint64_t generation)
+{
+    if (generation < model->first)
+        lost("generation %" PRIu64 " was given out anew", generation);
+    if (generation - model->first >= MODEL_MAX_COMMITS)
+        tool_die("too many commits for the model");
+    return &model->content[generation - model->first];
+}
+
 static inline void model_see(struct model *model, uint64_t cid, uint64_t generation,
                              const char *line)
 {
@@ -75,21 +85,19 @@ static inline void model_see(struct model *model, uint64_t cid, uint64_t generat
     if (!fits) {
         for (int i = 0; i < model->possible_count; i++)
             fprintf(stderr, "possible: %016" PRIx64 "\n", model->possible[i]);
-        tool_die("line %" PRIu64 ": content is not possible: %s", model->lines, line);
+        lost("line %" PRIu64 ": content is not possible: %s", model->lines, line);
     }
     model->possible[0] = cid;
     model->possible_count = 1;
     if (generation < model->generation)
-        tool_die("the generation went back from %" PRIu64 ": %s", model->generation, line);
+        lost("the generation went back from %" PRIu64 ": %s", model->generation, line);
     model->generation = generation;
-    if (generation >= MODEL_MAX_COMMITS)
-        tool_die("too many commits for the model");
     if (cid == 0)
         return;
-    if (model->content[generation] != 0 && model->content[generation] != cid)
-        tool_die("generation %" PRIu64 " was content %016" PRIx64 ": %s", generation,
-                 model->content[generation], line);
-    model->content[generation] = cid;
+    uint64_t *content = model_content(model, generation);
+    if (*content != 0 && *content != cid)
+        lost("generation %" PRIu64 " was content %016" PRIx64 ": %s", generation, *content, line);
+    *content = cid;
 }
 
 /* Its session may be over already, and the next one have begun. */
@@ -98,11 +106,10 @@ static inline void model_committed(struct model *model, pid_t pid, uint64_t gene
     for (int i = 0; i < model->pending_count; i++) {
         if (model->pending_pid[i] != pid)
             continue;
-        if (generation >= MODEL_MAX_COMMITS)
-            tool_die("too many commits for the model");
-        if (model->content[generation] != 0 && model->content[generation] != model->pending[i])
-            tool_die("generation %" PRIu64 " is not what %d committed", generation, (int)pid);
-        model->content[generation] = model->pending[i];
+        uint64_t *content = model_content(model, generation);
+        if (*content != 0 && *content != model->pending[i])
+            lost("generation %" PRIu64 " is not what %d committed", generation, (int)pid);
+        *content = model->pending[i];
         model->pending[i] = model->pending[model->pending_count - 1];
         model->pending_pid[i] = model->pending_pid[--model->pending_count];
         model->commits++;
@@ -163,7 +170,8 @@ static inline void model_apply(struct model *model, const char *line)
     }
 }
 
-/* Replays the log and empties it. */
+/* Replays the log and empties it. Everybody has ended, so no line of the next one will speak of a
+ * generation before the last one here. */
 static inline void model_replay(struct model *model, int from_fd)
 {
     FILE *log;
@@ -180,6 +188,8 @@ static inline void model_replay(struct model *model, int from_fd)
     if (ftruncate(from_fd, 0) != 0)
         tool_die("ftruncate: %s", strerror(errno));
     model->pending_count = 0;
+    memset(model->content, 0, sizeof(model->content));
+    model->first = model->generation;
 }
 
 #endif

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_clients - what a client of random_ops does, one random thing after the other
+ *
+ * Included by random_ops.c alone, of which it is a part. Each operation is on the store that
+ * random_content.h was told; a client that meets what must not be ends with tool_die.
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_CLIENTS_H
+#define GMSFS_TESTS_TOOLS_RANDOM_CLIENTS_H
+
+#include "random_content.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/xattr.h>
+
+/* ---- a writer in the tree ------------------------------------------------------------------ */
+
+static void write_file(const char *name, const void *bytes, size_t size, bool sized)
+{
+    int fd = open_in(name, O_RDWR | O_CREAT);
+
+    check(fd, name);
+    if (sized && ftruncate(fd, (off_t)size) != 0)
+        tool_die("ftruncate %s: %s", name, strerror(errno));
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pwrite(fd, (const char *)bytes + done, size - done, (off_t)done);
+
+        if (n <= 0)
+            tool_die("write %s: %s", name, n < 0 ? strerror(errno) : "short");
+        done += (size_t)n;
+    }
+    if (close(fd) != 0)
+        tool_die("close %s: %s", name, strerror(errno));
+}
+
+static void unlink_all(const char *directory)
+{
+    DIR *stream = opendir(in_store(directory).text);
+    struct dirent *entry;
+
+    if (!stream)
+        tool_die("%s: %s", directory, strerror(errno));
+    while ((entry = readdir(stream)) != NULL)
+        if (entry->d_name[0] != '.' && unlinkat(dirfd(stream), entry->d_name, 0) != 0 &&
+            errno != ENOENT)
+            tool_die("unlink %s/%s: %s", directory, entry->d_name, strerror(errno));
+    closedir(stream);
+}
+
+static void build_in_tree(int lock, const struct content *content)
+{
+    static uint8_t bytes[MAX_BYTES];
+    char cid[CID_BYTES];
+
+    if (chance(50)) {
+        if (ioctl(lock, GMSFS_IOC_CLEAR) != 0)
+            tool_die("CLEAR: %s", strerror(errno));
+    } else {
+        unlink_all("allocations");
+        unlink_all("metadata");
+    }
+    for (int i = 0; i < content->count; i++) {
+        struct tool_path entry = tool_path("metadata/e%d", i), name = tool_path("c%d", i);
+
+        make_bytes(content, i, bytes);
+        write_file(tool_path("allocations/c%d", i).text, bytes, content->size_bytes[i], chance(50));
+        write_file(entry.text, "value", 5, false);
+        if (setxattr(in_store(entry.text).text, "user.gmsfs.allocation", name.text,
+                     strlen(name.text), 0) != 0)
+            tool_die("setxattr: %s", strerror(errno));
+        if (chance(10)) {
+            write_file("allocations/extra", bytes, 100, false);
+            if (unlink(in_store("allocations/extra").text) != 0)
+                tool_die("unlink extra: %s", strerror(errno));
+        }
+    }
+    snprintf(cid, sizeof(cid), "%016" PRIx64, content->cid);
+    write_file("metadata/cid", cid, CID_BYTES - 1, false);
+}
+
+static void touch_in_tree(void)
+{
+    int fd = open_in("allocations/c0", O_RDWR);
+
+    check(fd, "allocations/c0");
+    note("T %d\n", (int)getpid());
+    if (pwrite(fd, "touched", 1, 0) != 1)
+        tool_die("write in place: %s", strerror(errno));
+    note("t %d\n", (int)getpid());
+    if (close(fd) != 0)
+        tool_die("close c0: %s", strerror(errno));
+}
+
+static void commit_in_tree(int lock, uint64_t cid)
+{
+    struct gmsfs_ioc_commit commit = {.flags = chance(30) ? GMSFS_COMMIT_STAY : 0};
+
+    note("B %d %016" PRIx64 "\n", (int)getpid(), cid);
+    if (ioctl(lock, GMSFS_IOC_COMMIT, &commit) != 0)
+        tool_die("COMMIT: %s", strerror(errno));
+    note("A %d 0 %" PRIu64 "\n", (int)getpid(), commit.generation);
+    if (commit.flags & GMSFS_COMMIT_STAY)
+        compare_in_tree(cid);
+}
+
+static void write_in_tree(const char *name, int flags)
+{
+    int lock = open_in(name, O_RDWR | flags);
+    char mode[32] = "";
+    uint64_t saw;
+
+    if (lock == -EAGAIN && flags == O_NONBLOCK)
+        return;
+    check(lock, name);
+    if (pread(lock, mode, sizeof(mode) - 1, 0) < 2)
+        tool_die("reading %s: %s", name, strerror(errno));
+    saw = see_in_tree();
+    if (strncmp(mode, "RW", 2) != 0) {
+        note("R %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, generation_of(lock, name));
+        close(lock);
+        return;
+    }
+    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, generation_of(lock, name));
+    if (saw && chance(15))
+        touch_in_tree();
+    if (chance(80)) {
+        struct content content = make_content(tool_random(&random_state));
+
+        build_in_tree(lock, &content);
+        if (chance(70))
+            commit_in_tree(lock, content.cid);
+    }
+    close(lock);
+}
+
+/* ---- a writer by the library --------------------------------------------------------------- */
+
+static void build_by_library(gmsfs_t *handle, const struct content *content)
+{
+    char text[CID_BYTES];
+    struct gmsfs_metadata cid = {
+        .key = "cid", .value = text, .value_bytes = CID_BYTES - 1, .slot = GMSFS_SLOT_NONE};
+
+    check(gmsfs_clear_all_handles(handle), "gmsfs_clear_all_handles");
+    for (int i = 0; i < content->count; i++) {
+        struct tool_path name = tool_path("c%d", i), key = tool_path("e%d", i);
+        struct gmsfs_metadata entry = {.key = key.text, .value = "value", .value_bytes = 5};
+        void *ptr;
+
+        check(gmsfs_allocate_handle(handle, content->size_bytes[i], NULL, name.text, &entry.slot),
+              "gmsfs_allocate_handle");
+        check(gmsfs_attach_mapping(handle, entry.slot, GMSFS_ACCESS_WRITE, &ptr),
+              "gmsfs_attach_mapping");
+        make_bytes(content, i, ptr);
+        check(gmsfs_metadata_put(handle, &entry), "gmsfs_metadata_put");
+        if (chance(10)) {
+            uint64_t extra;
+
+            check(gmsfs_allocate_handle(handle, 1, "extra", "extra", &extra), "extra allocation");
+            check(gmsfs_free_handle(handle, extra), "gmsfs_free_handle");
+        }
+    }
+    snprintf(text, sizeof(text), "%016" PRIx64, content->cid);
+    check(gmsfs_metadata_put(handle, &cid), "gmsfs_metadata_put cid");
+}
+
+static void touch_by_library(gmsfs_t *handle)
+{
+    struct gmsfs_handle_info *list;
+    size_t count;
+    void *ptr;
+
+    check(gmsfs_list_handles(handle, NULL, &list, &count), "gmsfs_list_handles");
+    note("T %d\n", (int)getpid());
+    check(gmsfs_attach_mapping(handle, list[0].slot, GMSFS_ACCESS_WRITE, &ptr),
+          "gmsfs_attach_mapping");
+    *(char *)ptr = 1;
+    note("t %d\n", (int)getpid());
+    free(list);
+}
+
+static void write_by_library(gmsfs_t *handle)
+{
+    uint64_t saw = see_by_library(handle);
+    unsigned flags = chance(30) ? GMSFS_COMMIT_STAY : 0;
+
+    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, gmsfs_generation(handle));
+    if (saw && chance(15))
+        touch_by_library(handle);
+    if (chance(20))
+        return;
+    struct content content = make_content(tool_random(&random_state));
+    build_by_library(handle, &content);
+    if (chance(30)) {
+        if (chance(50))
+            check(gmsfs_abort(handle, NULL), "gmsfs_abort");
+        return;
+    }
+    note("B %d %016" PRIx64 "\n", (int)getpid(), content.cid);
+    check(gmsfs_commit(handle, flags, NULL), "gmsfs_commit");
+    note("A %d 0 %" PRIu64 "\n", (int)getpid(), gmsfs_generation(handle));
+}
+
+static void use_library(enum gmsfs_mode mode)
+{
+    gmsfs_t *handle;
+    int result;
+
+    check(gmsfs_open(store.text, &handle), "gmsfs_open");
+    result = gmsfs_connect(handle, mode, below(4) ? below(50) : 0);
+    if (result == -ETIMEDOUT || result == -EAGAIN) {
+        gmsfs_close(handle);
+        return;
+    }
+    check(result, "gmsfs_connect");
+    if (gmsfs_granted_lock(handle) == GMSFS_MODE_RW) {
+        write_by_library(handle);
+    } else {
+        uint64_t saw = see_by_library(handle);
+
+        note("R %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, gmsfs_generation(handle));
+        compare_by_library(handle, saw);
+    }
+    gmsfs_close(handle);
+}
+
+/* ---- others -------------------------------------------------------------------------------- */
+
+static void read_in_tree(void)
+{
+    int lock = open_in("lock", O_RDONLY | O_NONBLOCK);
+    uint64_t saw;
+
+    if (lock == -EAGAIN)
+        return;
+    check(lock, "lock for reading");
+    saw = see_in_tree();
+    note("R %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, generation_of(lock, "lock"));
+    compare_in_tree(saw);
+    close(lock);
+}
+
+static void look(void)
+{
+    static const char *const names[] = {"state",    "layout_hash", "layout",     "info",
+                                        "sessions", "../device",   "../metrics", "../events"};
+    static char text[1 << 20];
+    const char *name = names[below(sizeof(names) / sizeof(names[0]))];
+    DIR *stream = opendir(in_store(chance(50) ? "allocations" : "metadata").text);
+    ssize_t n = tool_read_text(in_store(name).text, text, sizeof(text));
+    struct dirent *entry;
+
+    if (n < 0)
+        tool_die("%s: %s", name, strerror((int)-n));
+    if (!stream)
+        tool_die("opendir: %s", strerror(errno));
+    while ((entry = readdir(stream)) != NULL) {
+        struct stat attributes;
+
+        if (fstatat(dirfd(stream), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) != 0 &&
+            errno != ENOENT)
+            tool_die("stat %s: %s", entry->d_name, strerror(errno));
+    }
+    closedir(stream);
+}
+
+/* Changes by somebody who has no lock: they fail, or are undone by the close that says so. */
+static void trespass(void)
+{
+    static const char *const targets[] = {"allocations/c0", "metadata/cid", "state", "lock"};
+    int fd = open_in("allocations/stray", O_RDWR | O_CREAT | O_EXCL);
+
+    if (fd >= 0) {
+        if (write(fd, "stray", 5) != 5)
+            tool_die("write to an implicit writer's file: %s", strerror(errno));
+        if (close(fd) == 0 || errno != ECANCELED)
+            tool_die("close of an implicit writer: %s", strerror(errno));
+    } else if (fd != -EAGAIN && fd != -ENOLCK && fd != -EEXIST) { /* another one's stray */
+        tool_die("create outside of a lock: %s", strerror(-fd));
+    }
+    if (unlink(in_store(targets[below(4)]).text) == 0)
+        tool_die("unlink outside of a lock succeeded");
+    if (open_in("metadata/stray", O_WRONLY | O_CREAT) >= 0)
+        tool_die("an entry was made outside of a lock");
+}
+
+/* Waits until a timer's signal ends it; the lock that came instead is given back. */
+static void wait_a_moment(void)
+{
+    struct itimerval timer = {.it_value = {.tv_usec = 500 + (suseconds_t)below(5000)}};
+    struct itimerval off = {0};
+    int fd;
+
+    setitimer(ITIMER_REAL, &timer, NULL);
+    fd = open_in(chance(50) ? "lock" : "auto", chance(70) ? O_RDWR : O_RDONLY);
+    setitimer(ITIMER_REAL, &off, NULL);
+    if (fd < 0 && fd != -EINTR)
+        tool_die("waiting: %s", strerror(-fd));
+    if (fd >= 0)
+        close(fd);
+}
+
+static void leave_tickets(void)
+{
+    struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT};
+    struct gmsfs_ioc_join join = {.token = {1, 2, 3}};
+    int ctl = open_in("ctl", O_RDWR);
+
+    check(ctl, "ctl");
+    if (ioctl(ctl, GMSFS_IOC_JOIN, &join) == 0)
+        tool_die("a token that nobody gave out was taken");
+    if (ioctl(ctl, GMSFS_IOC_ACQUIRE, &acquire) != 0 && errno != EAGAIN)
+        tool_die("ACQUIRE with a ticket: %s", strerror(errno));
+    close(ctl);
+}
+
+static void watch(void)
+{
+    struct pollfd wait = {.fd = open_in("state", O_RDONLY), .events = POLLPRI};
+    char text[32];
+
+    check(wait.fd, "state");
+    if (read(wait.fd, text, sizeof(text)) < 0 || poll(&wait, 1, (int)below(5)) < 0)
+        tool_die("poll on state: %s", strerror(errno));
+    close(wait.fd);
+}
+
+static void make_store(void)
+{
+    struct tool_path path = tool_path("%s/s%d", mount_dir, (int)getpid());
+
+    if (mkdir(path.text, 0755) != 0)
+        tool_die("mkdir %s: %s", path.text, strerror(errno));
+    if (rmdir(path.text) != 0)
+        tool_die("rmdir %s: %s", path.text, strerror(errno));
+}
+
+static void write_or_wait(void)
+{
+    write_in_tree("lock", 0);
+}
+
+static void write_or_leave(void)
+{
+    write_in_tree("lock", O_NONBLOCK);
+}
+
+static void use_auto(void)
+{
+    write_in_tree("auto", chance(50) ? O_NONBLOCK : 0);
+}
+
+static void be_writer(void)
+{
+    use_library(GMSFS_MODE_RW);
+}
+
+static void be_reader(void)
+{
+    use_library(GMSFS_MODE_RO);
+}
+
+static void be_either(void)
+{
+    use_library(GMSFS_MODE_RW_OR_RO);
+}
+
+static void watch_or_make_store(void)
+{
+    if (chance(80))
+        watch();
+    else
+        make_store();
+}
+
+/* What stands twice is done twice as often. */
+static const struct operation {
+    const char *name;
+    void (*run)(void);
+} operations[] = {
+    {"write in the tree", write_or_wait},
+    {"write in the tree", write_or_wait},
+    {"write in the tree if the lock is free", write_or_leave},
+    {"auto in the tree", use_auto},
+    {"write by the library", be_writer},
+    {"write by the library", be_writer},
+    {"read by the library", be_reader},
+    {"write or read by the library", be_either},
+    {"read in the tree", read_in_tree},
+    {"look", look},
+    {"trespass", trespass},
+    {"wait until a signal", wait_a_moment},
+    {"leave tickets", leave_tickets},
+    {"watch, or make a store", watch_or_make_store},
+};
+
+/* `which` is told before it begins. */
+static void do_something(atomic_int *which)
+{
+    int operation = (int)below(sizeof(operations) / sizeof(operations[0]));
+
+    atomic_store(which, operation);
+    operations[operation].run();
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_rest - what must be so after a round of random_ops, when all of its clients have ended
+ *
+ * Nobody holds or waits for a lock; each store holds what its model allows, complete, with the
+ * layout that belongs to it; the devices' used bytes are those of the layouts; the daemons have the
+ * descriptors that this takes, and no more memory than before. Included by random_ops.c alone.
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_REST_H
+#define GMSFS_TESTS_TOOLS_RANDOM_REST_H
+
+#include "random_targets.h"
+
+#define SETTLE_MS 5000u
+
+static inline uint64_t settle_end_ms(void)
+{
+    return tool_now_ms() + SETTLE_MS * tool_slow();
+}
+
+/* ---- stores -------------------------------------------------------------------------------- */
+
+static uint64_t used_bytes(void)
+{
+    static const char name[] = "\"used_bytes\":";
+    char text[4096] = "", *at;
+
+    tool_read_text(tool_path("%s/device", mount_dir).text, text, sizeof(text));
+    at = strstr(text, name);
+    if (!at)
+        tool_die("device has no used_bytes");
+    return strtoull(at + sizeof(name) - 1, NULL, 10);
+}
+
+/* The store that is in use. */
+static bool is_unused(void)
+{
+    char text[64];
+
+    tool_read_text(in_store("state").text, text, sizeof(text));
+    return (strcmp(text, "EMPTY\n") == 0 || strcmp(text, "COMMITTED\n") == 0) &&
+           tool_read_text(in_store("sessions").text, text, sizeof(text)) == 0;
+}
+
+/* The layout that belongs to the content; its bytes on the device. */
+static uint64_t check_layout(gmsfs_t *handle, uint64_t cid)
+{
+    struct content content = make_content(cid);
+    struct gmsfs_layout *layout;
+    uint64_t total_bytes = 0;
+
+    check(gmsfs_read_layout(handle, &layout), "gmsfs_read_layout");
+    if (layout->allocation_count != (size_t)content.count ||
+        layout->entry_count != (size_t)content.count + 1)
+        lost("layout has %zu allocations and %zu entries, expected %d and one more",
+             layout->allocation_count, layout->entry_count, content.count);
+    for (int i = 0; i < content.count; i++) {
+        const struct gmsfs_layout_entry *entry = &layout->entries[i + 1]; /* after "cid" */
+
+        if (layout->allocations[i].size_bytes != content.size_bytes[i])
+            lost("allocation %d has another size", i);
+        if (entry->rank != (uint64_t)i || entry->key[1] != '0' + i)
+            lost("entry %s is bound to rank %" PRIu64, entry->key, entry->rank);
+        total_bytes += layout->allocations[i].aligned_bytes;
+    }
+    gmsfs_free_layout(layout);
+    return total_bytes;
+}
+
+static void remove_other_stores(void)
+{
+    DIR *stream = opendir(mount_dir);
+    struct dirent *entry;
+
+    if (!stream)
+        tool_die("%s: %s", mount_dir, strerror(errno));
+    while ((entry = readdir(stream)) != NULL)
+        if (entry->d_name[0] == 's' && unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR) != 0)
+            tool_die("rmdir %s: %s", entry->d_name, strerror(errno));
+    closedir(stream);
+}
+
+/* What the mount of a store has in all of its layouts. */
+static uint64_t bytes_of_mount(const struct target *of)
+{
+    uint64_t total_bytes = 0;
+
+    for (int i = 0; i < target_count; i++)
+        if (strcmp(targets[i].mount.text, of->mount.text) == 0)
+            total_bytes += targets[i].rest_bytes;
+    return total_bytes;
+}
+
+static void look_at_layout(struct target *target)
+{
+    gmsfs_t *handle;
+    uint64_t cid;
+
+    check(gmsfs_open(store.text, &handle), "gmsfs_open");
+    cid = see_by_library(handle);
+    target->rest_bytes = cid ? check_layout(handle, cid) : 0;
+    gmsfs_close(handle);
+}
+
+/* Releases come after the closes, and freeing after the releases. */
+static void wait_for_rest(void)
+{
+    uint64_t end_ms = settle_end_ms();
+
+    for (int i = 0; i < target_count; i++) {
+        use_target(i);
+        while (!is_unused()) {
+            char text[4096] = "";
+
+            tool_read_text(in_store("sessions").text, text, sizeof(text));
+            if (tool_now_ms() > end_ms)
+                tool_die("%s is not at rest; sessions:\n%s", store.text, text);
+            tool_pause_us(5000);
+        }
+        look_at_layout(&targets[i]);
+    }
+    for (int i = 0; i < target_count; i++) {
+        use_target(i);
+        while (is_first_of_mount(i) && used_bytes() != bytes_of_mount(&targets[i])) {
+            if (tool_now_ms() > end_ms)
+                tool_die("%s: %" PRIu64 " bytes used, %" PRIu64 " in the layouts", mount_dir,
+                         used_bytes(), bytes_of_mount(&targets[i]));
+            tool_pause_us(5000);
+        }
+    }
+}
+
+static void check_store(struct target *target)
+{
+    struct gmsfs_info info;
+    gmsfs_t *handle;
+    uint64_t cid;
+
+    model_replay(target->model, target->log_fd);
+    check(gmsfs_open(store.text, &handle), "gmsfs_open");
+    check(gmsfs_get_info(handle, &info), "gmsfs_get_info");
+    cid = see_by_library(handle);
+    if (info.committed != (cid != 0) || info.total_bytes != target->rest_bytes)
+        lost("info does not agree with the tree");
+    model_see(target->model, cid, info.generation, "at rest");
+    gmsfs_close(handle);
+    if (cid)
+        compare_in_tree(cid);
+}
+
+/* ---- daemons ------------------------------------------------------------------------------- */
+
+struct footprint {
+    int fds; /* without those of memory */
+    uint64_t private_kib;
+};
+
+static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
+
+static struct footprint footprint_of(pid_t pid)
+{
+    char text[8192] = "", *at;
+    struct footprint footprint = {
+        .fds = tool_count_fds(pid, NULL) - tool_count_fds(pid, "memfd:"),
+    };
+
+    tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
+    at = strstr(text, "RssAnon:");
+    if (at)
+        footprint.private_kib = strtoull(at + strlen("RssAnon:"), NULL, 10);
+    return footprint;
+}
+
+static uint64_t allocations_of_mount(const struct target *of)
+{
+    uint64_t count = 0;
+
+    for (int i = 0; i < target_count; i++) {
+        uint64_t cid = targets[i].model->possible[0];
+
+        if (cid && strcmp(targets[i].mount.text, of->mount.text) == 0)
+            count += (uint64_t)make_content(cid).count;
+    }
+    return count;
+}
+
+/* A worker has a second descriptor, for readers, of what was handed out. */
+static bool has_leaked(pid_t pid, const struct footprint *before, uint64_t least, uint64_t most)
+{
+    uint64_t memory = (uint64_t)tool_count_fds(pid, "memfd:");
+
+    return footprint_of(pid).fds > before->fds || memory < least || memory > most;
+}
+
+static void check_process(pid_t pid, struct footprint *before, uint64_t least, uint64_t most)
+{
+    uint64_t end_ms = settle_end_ms();
+    struct footprint now = footprint_of(pid);
+
+    if (!before->fds)
+        *before = now;
+    while (has_leaked(pid, before, least, most)) {
+        if (tool_now_ms() > end_ms)
+            tool_die("process %d of the daemon has %d descriptors and %d of memory, expected %d "
+                     "and %" PRIu64,
+                     (int)pid, footprint_of(pid).fds, tool_count_fds(pid, "memfd:"), before->fds,
+                     least);
+        tool_pause_us(5000);
+    }
+    now = footprint_of(pid);
+    if (now.fds < before->fds) /* something was still being closed when it was counted first */
+        before->fds = now.fds;
+}
+
+/* The n-th keeper serves the n-th mount. `growth_kib` 0: memory is not looked at. */
+static void check_daemons(uint64_t growth_kib)
+{
+    int keeper = 0;
+
+    for (int i = 0; i < target_count && keeper < keeper_count; i++) {
+        if (!is_first_of_mount(i))
+            continue;
+        uint64_t count = allocations_of_mount(&targets[i]), now_kib;
+        struct footprint *before = footprints[keeper];
+        pid_t pid = keepers[keeper++], worker = worker_of(pid);
+
+        if (!worker)
+            tool_die("the daemon of %s has died", targets[i].mount.text);
+        check_process(pid, &before[0], count, count);
+        check_process(worker, &before[1], count, 2 * count);
+        now_kib = footprint_of(worker).private_kib;
+        if (growth_kib && now_kib > before[1].private_kib + growth_kib)
+            tool_die("the worker of %s has grown from %" PRIu64 " to %" PRIu64 " KiB",
+                     targets[i].mount.text, before[1].private_kib, now_kib);
+    }
+}
+
+static void check_rest(uint64_t growth_kib)
+{
+    wait_for_rest();
+    for (int i = 0; i < target_count; i++) {
+        use_target(i);
+        check_store(&targets[i]);
+        if (is_first_of_mount(i))
+            remove_other_stores();
+    }
+    check_daemons(growth_kib);
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_shared - what the driver of random_ops and its clients both see
+ *
+ * A page that all of them map. Each client has a place in it where it says what it is at; the
+ * driver looks there for one that does not come on. Included by random_ops.c and its parts.
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_SHARED_H
+#define GMSFS_TESTS_TOOLS_RANDOM_SHARED_H
+
+#include "tool.h"
+
+#include <stdatomic.h>
+
+#define MAX_CLIENTS 64
+
+struct place {
+    atomic_ullong since_ms; /* 0: between two operations */
+    atomic_int operation, target;
+};
+
+struct shared {
+    atomic_int stop;
+    atomic_ulong operations, losses;
+    struct place places[MAX_CLIENTS];
+};
+
+static struct shared *shared;
+
+/* Something committed is not there as it was committed: counted, and the end. */
+__attribute__((format(printf, 1, 2), noreturn)) static inline void lost(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    atomic_fetch_add(&shared->losses, 1);
+    tool_die("lost: %s", text);
+}
+
+#endif

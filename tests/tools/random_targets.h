@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random_targets - the stores of a run of random_ops, their mounts, and the daemons behind them
+ *
+ * Stores are told by their paths; those in one directory are on one mount. Each has a log, which
+ * its clients write, and a model, which replays it. Included by random_ops.c and its parts.
+ */
+#ifndef GMSFS_TESTS_TOOLS_RANDOM_TARGETS_H
+#define GMSFS_TESTS_TOOLS_RANDOM_TARGETS_H
+
+#include "random_content.h"
+#include "random_model.h"
+
+#define MAX_TARGETS 64
+#define MAX_KEEPERS 16
+
+struct target {
+    struct tool_path mount, path;
+    int log_fd;
+    struct model *model;
+    uint64_t rest_bytes; /* of the layout, at rest */
+};
+
+static struct target targets[MAX_TARGETS];
+static int target_count;
+
+static pid_t keepers[MAX_KEEPERS];
+static int keeper_count;
+
+static inline void use_target(int index)
+{
+    const struct target *target = &targets[index];
+
+    mount_dir = target->mount.text;
+    store = target->path;
+    log_fd = target->log_fd;
+}
+
+static inline void add_target(const char *path)
+{
+    struct target *target = &targets[target_count];
+    char log_name[] = "/tmp/random_ops.XXXXXX", *slash;
+
+    if (target_count == MAX_TARGETS)
+        tool_die("at most %d stores", MAX_TARGETS);
+    target->path = target->mount = tool_path("%s", path);
+    slash = strrchr(target->mount.text, '/');
+    if (!slash)
+        tool_die("%s: not the path of a store", path);
+    *slash = '\0';
+    target->model = calloc(1, sizeof(*target->model));
+    target->log_fd = mkostemp(log_name, O_APPEND | O_CLOEXEC);
+    if (!target->model || target->log_fd < 0 || unlink(log_name) != 0)
+        tool_die("set-up: %s", strerror(errno));
+    use_target(target_count++);
+    target->model->possible[0] = see_in_tree(); /* an earlier run may have left something */
+    target->model->possible_count = 1;
+}
+
+/* The first store of its mount: what is the mount's is looked at once. */
+static inline bool is_first_of_mount(int index)
+{
+    for (int i = 0; i < index; i++)
+        if (strcmp(targets[i].mount.text, targets[index].mount.text) == 0)
+            return false;
+    return true;
+}
+
+/* The process that serves; 0: there is none. */
+static inline pid_t worker_of(pid_t keeper)
+{
+    char text[64] = "";
+
+    tool_read_text(tool_path("/proc/%d/task/%d/children", (int)keeper, (int)keeper).text, text,
+                   sizeof(text));
+    return (pid_t)atoi(text);
+}
+
+#endif
