@@ -62,9 +62,16 @@ static enum lock_mode waiter_mode(const struct lock *lock, const struct lock_wai
     return wish_mode(lock->committed, waiter->wish);
 }
 
+/* Somebody is there to be answered. */
 static bool waiter_is_active(const struct lock_waiter *waiter)
 {
     return waiter->kept_until_ms == 0;
+}
+
+/* It can be granted, and holds others off. */
+static bool waiter_is_ready(const struct lock_waiter *waiter)
+{
+    return waiter_is_active(waiter) && !waiter->asleep;
 }
 
 static uint64_t waiter_patience_end_ms(const struct lock *lock, const struct lock_waiter *waiter)
@@ -96,7 +103,7 @@ static struct view view_at(const struct lock *lock, uint64_t now_ms)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_is_active(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
+        if (waiter_is_ready(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
             view.wanted |= MODE_BIT(waiter_mode(lock, waiter));
     }
     return view;
@@ -122,12 +129,12 @@ static bool mode_fits(const struct view *view, enum lock_mode mode)
     return !(rule->gives_way_to & view->wanted);
 }
 
-/* The first active waiter from `from` on whose mode fits; waiter_count: none. */
+/* The first ready waiter from `from` on whose mode fits; waiter_count: none. */
 static size_t find_fitting(const struct lock *lock, const struct view *view, size_t from)
 {
     size_t i = from;
 
-    while (i < lock->waiter_count && !(waiter_is_active(&lock->waiters[i]) &&
+    while (i < lock->waiter_count && !(waiter_is_ready(&lock->waiters[i]) &&
                                        mode_fits(view, waiter_mode(lock, &lock->waiters[i]))))
         i++;
     return i;
@@ -351,6 +358,7 @@ int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_m
         return -ENOENT;
     /* 0 says "active"; a place kept until the origin of time is over at the next look anyhow. */
     lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
+    lock->waiters[i].asleep = false;
     return 0;
 }
 
@@ -362,7 +370,33 @@ int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_m
         return -ENOENT;
     lock->waiters[i].kept_until_ms = 0;
     lock->waiters[i].deadline_ms = deadline_ms;
+    lock->waiters[i].asleep = false;
     return 0;
+}
+
+int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+
+    if (i == lock->waiter_count)
+        return -ENOENT;
+    assert(waiter_is_active(&lock->waiters[i]));
+    lock->waiters[i].asleep = asleep;
+    return 0;
+}
+
+bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
+{
+    size_t i = find_waiter_index(lock, waiter_id);
+    struct view view = {.held = held_modes(lock), .committed = lock->committed};
+
+    return i < lock->waiter_count && waiter_is_active(&lock->waiters[i]) &&
+           mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));
+}
+
+enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
+{
+    return wish_mode(lock->committed, wish);
 }
 
 const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id)
@@ -413,7 +447,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
             const struct lock_waiter *waiter = &lock->waiters[i];
             uint64_t patience_end_ms = waiter_patience_end_ms(lock, waiter);
 
-            if (!waiter_is_active(waiter))
+            if (!waiter_is_ready(waiter))
                 continue;
             waits |= waiter_mode(lock, waiter) == (enum lock_mode)mode;
             if ((in_the_way & MODE_BIT(waiter_mode(lock, waiter))) && patience_end_ms > end_ms)

@@ -52,6 +52,7 @@ struct lock_waiter {
     uint64_t hold_since_ms; /* start of its present patience: since_ms, or the last release */
     uint64_t deadline_ms;   /* LOCK_FOREVER: none */
     uint64_t kept_until_ms; /* 0: active; else its caller is away, the place kept until then */
+    bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
 struct lock {
@@ -68,7 +69,8 @@ void lock_free(struct lock *lock);
 
 const char *lock_state_name(enum lock_state state);
 enum lock_state lock_get_state(const struct lock *lock);
-/* Active waiters that hold readers off or would if patient: RW, and AUTO while nothing committed */
+/* Active waiters that want to write, those that sleep among them: RW, and AUTO while nothing is
+ * committed */
 size_t lock_count_waiting_writers(const struct lock *lock);
 
 /* What a wish would be granted right now, waiting writers considered; LOCK_MODE_NONE: it must wait.
@@ -106,6 +108,16 @@ void lock_set_committed(struct lock *lock, bool committed);
 int lock_remove_waiter(struct lock *lock, uint64_t waiter_id);                      /* -ENOENT */
 int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms); /* -ENOENT */
 int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_ms); /* -ENOENT */
+
+/* A waiter that lacks something which the lock cannot give sleeps: it is passed over and holds
+ * nobody off, as a kept place, but its deadline runs. Awake, it is where it was in the queue, with
+ * the patience that it has left. Keeping and resuming its place wake it. -ENOENT */
+int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep);
+
+/* Were it awake, could this active waiter be granted now, by what the sessions hold? */
+bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id);
+/* The mode that a wish would be granted in now. */
+enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish);
 
 const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id);
 const struct lock_session *lock_find_session(const struct lock *lock, uint64_t session_id);

@@ -27,7 +27,8 @@ enum role {
     READS,
     WRITES,
     WAITS,
-    AWAY, /* interrupted, its place kept */
+    AWAY,   /* interrupted, its place kept */
+    SLEEPS, /* waits for something that the lock cannot give */
     ROLES,
 };
 
@@ -41,6 +42,9 @@ enum deed {
     STAY,   /* a commit that stays on as a reader */
     LEAVE,  /* a signal came */
     RETURN, /* and the process asked again */
+    DOZE,   /* came in want of something else, and sleeps at once */
+    SLEEP,  /* what it needs besides the lock is gone */
+    WAKE,   /* and there again */
     FORGET, /* killed or revoked while waiting or away */
     EXPIRE, /* its deadline, or its kept place, has passed */
     TICK,
@@ -52,7 +56,8 @@ static const char *const deed_names[] = {
     [ENTER] = "enter",   [REFUSED] = "refused", [QUEUED] = "queued", [RELEASE] = "release",
     [WIPE] = "wipe",     [COMMIT] = "commit",   [STAY] = "stay",     [LEAVE] = "leave",
     [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
-    [RANG] = "rang",     [SETTLE] = "settle",
+    [RANG] = "rang",     [SETTLE] = "settle",   [DOZE] = "doze",     [SLEEP] = "sleep",
+    [WAKE] = "wake",
 };
 
 struct proc {
@@ -125,7 +130,8 @@ static bool has_to_wait(const struct facts *facts, const struct proc *one, uint6
 
 static bool is_overdue(const struct proc *p, uint64_t at)
 {
-    return (p->role == WAITS && p->deadline <= at) || (p->role == AWAY && p->until <= at);
+    return ((p->role == WAITS || p->role == SLEEPS) && p->deadline <= at) ||
+           (p->role == AWAY && p->until <= at);
 }
 
 /* ---- the laws ------------------------------------------------------------------------------ */
@@ -160,6 +166,11 @@ static bool no_reason_against(const struct move *m)
 static bool away_stays_out(const struct move *m)
 {
     return m->deed != ENTER || m->before->procs[m->proc].role != AWAY;
+}
+
+static bool sleepers_are_passed_over(const struct move *m)
+{
+    return m->deed != ENTER || m->before->procs[m->proc].role != SLEEPS;
 }
 
 static bool nobody_waits_in_vain(const struct move *m)
@@ -210,6 +221,9 @@ static bool only_the_doer_changes(const struct move *m)
         [STAY] = 1u << READS,
         [LEAVE] = 1u << AWAY,
         [RETURN] = 1u << WAITS,
+        [DOZE] = 1u << SLEEPS,
+        [SLEEP] = 1u << SLEEPS,
+        [WAKE] = 1u << WAITS,
         [FORGET] = 1u << IDLE,
         [EXPIRE] = 1u << IDLE,
     };
@@ -323,7 +337,7 @@ static bool waiting_writers_are_counted(const struct move *m)
     size_t writers = 0;
 
     FOR_EACH(p, m->after)
-    writers += p->role == WAITS && would_write(m->after, p);
+    writers += (p->role == WAITS || p->role == SLEEPS) && would_write(m->after, p);
     return m->deed != SETTLE || m->writers == writers;
 }
 
@@ -337,6 +351,7 @@ static const struct law {
     {"who enters gets the mode of its wish", mode_as_wished},
     {"nobody enters who has a reason to wait", no_reason_against},
     {"who is away is not granted", away_stays_out},
+    {"who sleeps is not granted", sleepers_are_passed_over},
     {"nobody waits without a reason", nobody_waits_in_vain},
     {"nobody is overtaken", nobody_is_overtaken},
     {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},

@@ -164,6 +164,33 @@ static int resume_at_the_end(struct lock *lock, uint64_t id, uint64_t deadline)
     return lock_add_waiter(lock, id, waiter.wish, waiter.hold_since_ms, deadline);
 }
 
+static bool next_may_sleep(const struct lock *lock, uint64_t now, uint64_t *id,
+                           enum lock_mode *mode)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i].asleep = false;
+    return lock_next_grant(&seen.lock, now, id, mode);
+}
+
+static enum lock_mode grant_as_if_nobody_slept(const struct lock *lock, enum lock_wish wish,
+                                               uint64_t now)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i].asleep = false;
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
+static int never_wake(struct lock *lock, uint64_t id, bool asleep)
+{
+    return asleep ? lock_set_asleep(lock, id, true) : 0;
+}
+
 static bool expire_early(const struct lock *lock, uint64_t now, uint64_t *id, bool *was_kept)
 {
     return lock_next_expired(lock, now + 1, id, was_kept);
@@ -216,6 +243,11 @@ static const struct mutant mutants[] = {
     {"who is away holds readers off",
      nobody_waits_in_vain,
      {.would_grant = grant_as_if_nobody_were_away}},
+    {"who sleeps is granted", sleepers_are_passed_over, {.next_grant = next_may_sleep}},
+    {"who sleeps holds others off",
+     nobody_waits_in_vain,
+     {.would_grant = grant_as_if_nobody_slept}},
+    {"who sleeps is never woken", only_the_doer_changes, {.set_asleep = never_wake}},
     {"the queue is never drained", nobody_waits_in_vain, {.next_grant = next_is_nobody}},
     {"the first in the queue blocks the rest",
      nobody_waits_in_vain,
@@ -250,7 +282,7 @@ static struct rules rules_of(const struct mutant *mutant)
         OR_SOUND(would_grant),    OR_SOUND(next_grant),   OR_SOUND(add_session),
         OR_SOUND(remove_session), OR_SOUND(commit),       OR_SOUND(keep_place),
         OR_SOUND(resume_place),   OR_SOUND(next_expired), OR_SOUND(next_moment),
-        OR_SOUND(count_writers),  OR_SOUND(get_state),
+        OR_SOUND(count_writers),  OR_SOUND(get_state),    OR_SOUND(set_asleep),
     };
 }
 

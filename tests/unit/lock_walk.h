@@ -23,8 +23,8 @@
 #include "tap.h"
 
 #define START      100u
-#define MAX_STATES (1u << 17)
-#define MAX_SLOTS  (1u << 18) /* of the hash table: a power of two */
+#define MAX_STATES (1u << 19)
+#define MAX_SLOTS  (1u << 20) /* of the hash table: a power of two */
 #define MAX_ROUNDS 8          /* of a drain: more than waiters; a broken lock may go on for ever */
 
 /* ---- the lock under test, sound or broken -------------------------------------------------- */
@@ -37,6 +37,7 @@ struct rules {
     int (*commit)(struct lock *, uint64_t, enum lock_mode, uint64_t);
     int (*keep_place)(struct lock *, uint64_t, uint64_t);
     int (*resume_place)(struct lock *, uint64_t, uint64_t);
+    int (*set_asleep)(struct lock *, uint64_t, bool);
     bool (*next_expired)(const struct lock *, uint64_t, uint64_t *, bool *);
     uint64_t (*next_moment)(const struct lock *, uint64_t);
     size_t (*count_writers)(const struct lock *);
@@ -51,6 +52,7 @@ static const struct rules sound = {
     .commit = lock_commit,
     .keep_place = lock_keep_place,
     .resume_place = lock_resume_place,
+    .set_asleep = lock_set_asleep,
     .next_expired = lock_next_expired,
     .next_moment = lock_next_moment,
     .count_writers = lock_count_waiting_writers,
@@ -90,7 +92,7 @@ static void observe(struct walk *walk)
         if (session)
             p->role = session->mode == LOCK_MODE_RW ? WRITES : READS;
         else if (waiter)
-            p->role = waiter->kept_until_ms ? AWAY : WAITS;
+            p->role = waiter->kept_until_ms ? AWAY : waiter->asleep ? SLEEPS : WAITS;
     }
     walk->facts.committed = walk->lock.committed;
     walk->facts.state = walk->rules->get_state(&walk->lock);
@@ -177,6 +179,20 @@ static void request(struct walk *walk, int who, enum lock_wish wish, enum asking
     }
 }
 
+/* A request that lacks more than the lock: it waits, also where the lock is free. */
+static void doze(struct walk *walk, int who, enum lock_wish wish, enum asking how)
+{
+    struct facts before = walk->facts;
+    struct facts *facts = &walk->facts;
+    struct proc *p = &facts->procs[who];
+
+    *p = (struct proc){.wish = wish, .asked = facts->now, .came = ++facts->serial};
+    p->deadline = how == TIMED ? facts->now + TIMEOUT : LOCK_FOREVER;
+    lock_add_waiter(&walk->lock, p->came, wish, facts->now, p->deadline);
+    walk->rules->set_asleep(&walk->lock, p->came, true);
+    judge(walk, (struct move){.deed = DOZE, .proc = who}, &before);
+}
+
 /* The end of a session, in each of its ways. */
 static void end_session(struct walk *walk, int who, enum deed deed)
 {
@@ -204,6 +220,8 @@ static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum aski
     } else if (deed == LEAVE) {
         p->until = walk->facts.now + KEPT;
         walk->rules->keep_place(&walk->lock, p->came, p->until);
+    } else if (deed == SLEEP || deed == WAKE) {
+        walk->rules->set_asleep(&walk->lock, p->came, deed == SLEEP);
     } else {
         p->deadline = how == TIMED ? walk->facts.now + TIMEOUT : LOCK_FOREVER;
         walk->rules->resume_place(&walk->lock, p->came, p->deadline);
@@ -248,6 +266,10 @@ static const struct happening happenings[] = {
     {IDLE, QUEUED, LOCK_WISH_RO, PATIENTLY},
     {IDLE, QUEUED, LOCK_WISH_RW, PATIENTLY},
     {IDLE, QUEUED, LOCK_WISH_AUTO, PATIENTLY},
+    {IDLE, DOZE, LOCK_WISH_RO, PATIENTLY},
+    {IDLE, DOZE, LOCK_WISH_RW, PATIENTLY},
+    {IDLE, DOZE, LOCK_WISH_AUTO, PATIENTLY},
+    {IDLE, DOZE, LOCK_WISH_RW, TIMED},
     {READS, RELEASE, 0, 0},
     {WRITES, RELEASE, 0, 0},
     {WRITES, WIPE, 0, 0},
@@ -255,6 +277,10 @@ static const struct happening happenings[] = {
     {WRITES, STAY, 0, 0},
     {WAITS, LEAVE, 0, 0},
     {WAITS, FORGET, 0, 0},
+    {WAITS, SLEEP, 0, 0},
+    {SLEEPS, WAKE, 0, 0},
+    {SLEEPS, LEAVE, 0, 0},
+    {SLEEPS, FORGET, 0, 0},
     {AWAY, RETURN, 0, TIMED},
     {AWAY, RETURN, 0, PATIENTLY},
     {AWAY, FORGET, 0, 0},
@@ -282,6 +308,8 @@ static bool happen(struct walk *walk, int event)
         ring_timer(walk);
     else if (walk->facts.procs[who].role != what->role)
         return false;
+    else if (what->deed == DOZE)
+        doze(walk, who, what->wish, what->how);
     else if (what->role == IDLE)
         request(walk, who, what->wish, what->how);
     else if (what->role == READS || what->role == WRITES)
@@ -316,16 +344,16 @@ static uint64_t pack_proc(const struct facts *facts, const struct proc *p)
 {
     uint64_t packed = pack(0, p->role), rank = 0;
 
-    if (p->role != WAITS && p->role != AWAY)
+    if (p->role < WAITS)
         return packed;
     for (int i = 0; i < PROCS; i++) {
         const struct proc *other = &facts->procs[i];
 
-        rank += (other->role == WAITS || other->role == AWAY) && other->came < p->came;
+        rank += other->role >= WAITS && other->came < p->came;
     }
     packed = pack(pack(packed, p->wish), rank);
     packed = pack(packed, age(p->asked > facts->released ? p->asked : facts->released, facts->now));
-    return pack(packed, until(p->role == WAITS ? p->deadline : p->until, facts->now));
+    return pack(packed, until(p->role == AWAY ? p->until : p->deadline, facts->now));
 }
 
 struct key {
@@ -352,7 +380,8 @@ static struct key key_of(const struct walk *walk)
     for (size_t i = 0; i < walk->lock.waiter_count; i++) {
         const struct lock_waiter *w = &walk->lock.waiters[i];
 
-        key.lock = pack(pack(key.lock, w->wish), age(w->hold_since_ms, walk->facts.now));
+        key.lock = pack(pack(key.lock, (w->asleep ? 4 : 0) + (uint64_t)w->wish),
+                        age(w->hold_since_ms, walk->facts.now));
         key.lock = pack(key.lock, until(w->deadline_ms, walk->facts.now));
         key.lock = pack(key.lock, w->kept_until_ms ? until(w->kept_until_ms, walk->facts.now) : 0);
     }
