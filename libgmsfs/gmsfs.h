@@ -198,6 +198,22 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
 GMSFS_API int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms);
 
 /*
+ * gmsfs_connect_reserve - take the writer's lock together with memory, or neither
+ *
+ * As gmsfs_connect with GMSFS_MODE_RW or GMSFS_MODE_RW_OR_RO. The grant of RW comes only when
+ * reserve_bytes are set aside for the session: other sessions cannot have them, and two loaders
+ * never hold half a device each. What the session allocates is taken from them first; the rest goes
+ * back when the session ends or commits. While waiting it holds neither lock nor memory.
+ * reserve_bytes: the sum of the aligned sizes; 0: as gmsfs_connect. What the store has committed
+ *   counts as there, for a writer that replaces it frees it (gmsfs_clear_all_handles); one that
+ *   keeps it must not count on that part. RW_OR_RO that becomes RO sets nothing aside.
+ * Errors: as gmsfs_connect; -EINVAL (RO), -ENOMEM: the device has not as much in all, or (timeout
+ *   0) not now.
+ */
+GMSFS_API int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
+                                    uint64_t reserve_bytes);
+
+/*
  * gmsfs_join - become a member of a session by its token (gmsfs_session_token of the other side)
  *
  * For workers of a process that holds the lock. The session lives until its last handle is gone.
@@ -469,6 +485,8 @@ GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int stri
  * Needs the RW lock, and gmsfs_unmap_all_vas before it. In the same order as the old ones, zeroed,
  * mapped for writing at the same addresses; several mappings of one allocation share the new one.
  * What is in the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
+ * All the memory is set aside before any is allocated, as by gmsfs_connect_reserve, waiting for it
+ * as gmsfs_allocate_handle does: -ENOMEM leaves nothing half done.
  * All or nothing, as gmsfs_remap_all_vas.
  * Errors: -ENOLCK (not the writer), -ENODATA (the tags are not known: the handle was not connected
  *   when the memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.

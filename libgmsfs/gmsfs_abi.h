@@ -79,7 +79,8 @@ struct gmsfs_ioc_acquire {
     uint32_t mode;           /* in: enum gmsfs_mode; out: RO or RW as granted */
     uint32_t flags;          /* in: GMSFS_ACQUIRE_* */
     uint64_t timeout_ms;     /* in: 0 tries once (EAGAIN), GMSFS_TIMEOUT_FOREVER never gives up */
-    uint64_t reserve_bytes;  /* in: must be 0 so far, else EOPNOTSUPP */
+    uint64_t reserve_bytes;  /* in: set aside with RW, all or nothing; ENOMEM: the device has not
+                              * as much. Not with RO: EINVAL */
     uint64_t session;        /* out */
     uint64_t generation;     /* out */
     uint64_t count;          /* out: allocations behind the ticket */
@@ -165,6 +166,18 @@ struct gmsfs_ioc_apply {
     uint64_t culprit; /* out: index of the entry at fault, UINT64_MAX: the document itself */
 };
 
+#define GMSFS_RESERVE_AT_LEAST (1u << 0) /* where more is set aside already, leave it so */
+#define GMSFS_RESERVE_NOWAIT   (1u << 1) /* ENOMEM at once instead of waiting for memory */
+
+/* RESERVE: on a writable handle of an RW session: how much is set aside for it from now on, beside
+ * what it has allocated. Less than before gives back. Waits for memory as ALLOC does. */
+struct gmsfs_ioc_reserve {
+    uint64_t bytes;  /* in; out: what is set aside now */
+    uint64_t before; /* out: what was */
+    uint32_t flags;  /* in: GMSFS_RESERVE_* */
+    uint32_t pad;
+};
+
 #define GMSFS_IOC_INFO            _IOWR('G', 1, struct gmsfs_ioc_info)
 #define GMSFS_IOC_ACQUIRE         _IOWR('G', 2, struct gmsfs_ioc_acquire)
 #define GMSFS_IOC_JOIN            _IOWR('G', 3, struct gmsfs_ioc_join)
@@ -179,6 +192,7 @@ struct gmsfs_ioc_apply {
 #define GMSFS_IOC_COMMIT          _IOWR('G', 12, struct gmsfs_ioc_commit)
 #define GMSFS_IOC_ABORT           _IOWR('G', 13, struct gmsfs_ioc_abort)
 #define GMSFS_IOC_APPLY           _IOWR('G', 14, struct gmsfs_ioc_apply)
+#define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 160, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
@@ -190,6 +204,7 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_metadata) == 15392, "metadata");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_commit) == 48, "commit");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_abort) == 8, "abort");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_apply) == 24, "apply");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 24, "reserve");
 
 /* ---- `.fds`: SOCK_SEQPACKET ---------------------------------------------------------------- */
 

@@ -357,7 +357,6 @@ static int remap_allocate_all(struct remap *remap, struct remap_fresh *fresh)
     size_t end;
     int r = 0;
 
-    qsort(remap->items, remap->count, sizeof *remap->items, remap_compare_age);
     for (size_t start = 0; start < remap->count && !r; start = end) {
         end = remap_run(remap, start, &allocations);
         r = remap_allocate_run(remap, start, end, allocations, fresh);
@@ -365,11 +364,34 @@ static int remap_allocate_all(struct remap *remap, struct remap_fresh *fresh)
     return r;
 }
 
+/* Everything that will be allocated, once, before any of it is. */
+static int remap_reserve(struct remap *remap, struct gmsfs_ioc_reserve *reserve)
+{
+    *reserve = (struct gmsfs_ioc_reserve){.flags = GMSFS_RESERVE_AT_LEAST};
+    qsort(remap->items, remap->count, sizeof *remap->items, remap_compare_age);
+    for (size_t i = 0; i < remap->count; i++)
+        if (i == 0 || !remap_same_memory(remap->items + i - 1, remap->items + i))
+            reserve->bytes += remap->items[i].mapping->aligned_bytes;
+    return gfs_ioctl(remap->handle, GMSFS_IOC_RESERVE, reserve);
+}
+
+/* Failed: the memory is anybody's again, but for what was set aside before. */
+static void remap_unreserve(struct gmsfs *handle, const struct gmsfs_ioc_reserve *reserve)
+{
+    struct gmsfs_ioc_reserve back = {.bytes = reserve->before, .flags = GMSFS_RESERVE_NOWAIT};
+
+    if (back.bytes < reserve->bytes && gfs_ioctl(handle, GMSFS_IOC_RESERVE, &back) == -ENOMEM) {
+        back = (struct gmsfs_ioc_reserve){.flags = GMSFS_RESERVE_NOWAIT};
+        gfs_ioctl(handle, GMSFS_IOC_RESERVE, &back);
+    }
+}
+
 static int remap_reallocate(struct remap *remap)
 {
     struct remap_fresh fresh = {.first_rank = UINT64_MAX};
     struct gfs_export export = {.access = GMSFS_ACCESS_WRITE};
     struct gmsfs *handle = remap->handle;
+    struct gmsfs_ioc_reserve reserve;
     int r = remap_need_tags(remap);
 
     if (r || remap->count == 0)
@@ -377,6 +399,9 @@ static int remap_reallocate(struct remap *remap)
     fresh.slots = calloc(remap->count, sizeof *fresh.slots);
     if (!fresh.slots)
         return -ENOMEM;
+    r = remap_reserve(remap, &reserve);
+    if (r)
+        goto out;
     r = remap_allocate_all(remap, &fresh);
     if (!r) {
         remap_sort(remap);
@@ -391,7 +416,9 @@ static int remap_reallocate(struct remap *remap)
         remap_undo(remap);
         while (fresh.count)
             gfs_alloc_free(handle, fresh.slots[--fresh.count]);
+        remap_unreserve(handle, &reserve);
     }
+out:
     free(fresh.slots);
     return r;
 }

@@ -140,9 +140,10 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
         return -EBUSY;
     if (acquire->mode != GMSFS_MODE_RO && !handle->writable) {
         r = gfs_ctl_open(handle, 1); /* the permission may have come since */
-        if (r == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO)
+        if (r == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO) {
             acquire->mode = GMSFS_MODE_RO;
-        else if (r)
+            acquire->reserve_bytes = 0;
+        } else if (r)
             return r;
     }
     r = session_acquire_retry(handle, acquire);
@@ -170,10 +171,19 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 
 int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
 {
-    struct gmsfs_ioc_acquire acquire = {.mode = mode, .timeout_ms = timeout_ms};
+    return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
+}
+
+int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
+                          uint64_t reserve_bytes)
+{
+    struct gmsfs_ioc_acquire acquire = {
+        .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
     int r;
 
     if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
+        return -EINVAL;
+    if (mode == GMSFS_MODE_RO && reserve_bytes)
         return -EINVAL;
     r = gfs_enter(handle);
     if (r)

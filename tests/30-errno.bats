@@ -230,7 +230,6 @@ setup() {
 }
 
 @test "EOPNOTSUPP: what the backend cannot do" {
-    expect EOPNOTSUPP open "$W/ctl" rw acquire-reserve rw 0 4096
     expect EOPNOTSUPP open "$W/ctl" rw acquire rw 0 alloc-as 1 0 1 0
     expect EOPNOTSUPP open "$W/ctl" rw acquire rw 5000 alloc-as 1 0 0 1
     # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE

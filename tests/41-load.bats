@@ -144,12 +144,11 @@ nothing_committed() { # STORE
 
     # One that another store leaves no room for.
     stop_mount
-    start_mount size=16M,alloc_timeout=0
+    start_mount size=16M
     mkdir "$M/other"
     cli load "$M/other" "$MODEL"
-    cli -1 load "$M/weights" "$MODEL"
+    cli -3 load --timeout 0 "$M/weights" "$MODEL"
     assert_match "$output" 'does not fit: [0-9.]+ MiB needed, [0-9.]+ MiB free of 16.0 MiB'
-    assert_match "$output" 'nothing was committed'
     nothing_committed weights
     assert_state other COMMITTED
 }

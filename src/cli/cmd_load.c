@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_path.h"
+#include "cli/store_space.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -20,25 +21,23 @@
 static const char usage[] =
     "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
     "\n"
-    "Loads a model into a store: validates the files, takes the writer's lock, replaces what the\n"
-    "store had, and commits. On any error, or Ctrl-C, nothing is committed.\n"
+    "Loads a model into a store: validates the files, takes the writer's lock together with all "
+    "the\n"
+    "memory that the model needs, replaces what the store had, and commits. On any error, or\n"
+    "Ctrl-C, nothing is committed.\n"
     "\n"
     "      --chunk SIZE     size of the allocations that tensors are packed into (default 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16)\n"
-    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
-    "                       (default: wait for it)\n"
+    "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
+    "once\n"
+    "                       (default: wait for them)\n"
     "  -q, --quiet          print errors only\n"
     "      --help           this text\n"
     "\n"
-    "Exit status: 0 committed; 1 failure; 2 usage; 3 the lock was not free in time;\n"
+    "Exit status: 0 committed; 1 failure; 2 usage; 3 lock or memory were not free in time;\n"
     "128 + N stopped by signal N.\n";
 
 /* ---- memory -------------------------------------------------------------------------------- */
-
-struct load_space {
-    uint64_t total_bytes, free_bytes, needed_bytes;
-    bool is_known;
-};
 
 static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
 {
@@ -47,73 +46,41 @@ static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
     return over ? bytes + (granularity_bytes - over) : bytes;
 }
 
-/* What the device has. The store's own memory counts as free: it is replaced. */
-static void load_get_space(const struct load *load, struct load_space *space)
+/* What the plan will cost. 0 or a negative errno. */
+static int load_count_needed(struct load *load)
 {
-    json_t *device = store_device_json(load->store);
     struct gmsfs_info info;
-    uint64_t taken;
+    int r = gmsfs_get_info(load->handle, &info);
 
-    memset(space, 0, sizeof(*space));
-    if (!device || gmsfs_get_info(load->handle, &info) != 0) {
-        json_decref(device);
-        return;
+    for (uint32_t i = 0; !r && i < load->plan.allocation_count; i++)
+        load->needed_bytes += load_align(load->plan.allocation_bytes[i], info.granularity_bytes);
+    return r;
+}
+
+/* What can never fit is told before the lock is asked for. */
+static int load_check_space(struct load *load)
+{
+    struct store_space space;
+    int r = load_count_needed(load);
+
+    if (r) {
+        store_explain(load->store, "look at it", r);
+        return CLI_FAILURE;
     }
-    space->is_known = true;
-    space->total_bytes = store_json_number(device, "total_bytes");
-    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
-    json_decref(device);
-    if (taken < space->total_bytes)
-        space->free_bytes = space->total_bytes - taken;
-    space->free_bytes += info.total_bytes;
-    if (space->free_bytes > space->total_bytes)
-        space->free_bytes = space->total_bytes;
-    for (uint32_t i = 0; i < load->plan.allocation_count; i++)
-        space->needed_bytes += load_align(load->plan.allocation_bytes[i], info.granularity_bytes);
-}
-
-static int load_say_full(const struct load *load, const struct load_space *space)
-{
-    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
-
-    cli_error("%s: the model does not fit: %s needed, %s free of %s; remove another store's "
-              "layout, or mount with a larger size=",
-              load->store, size_format(space->needed_bytes, needed),
-              size_format(space->free_bytes, available), size_format(space->total_bytes, total));
-    return CLI_FAILURE;
-}
-
-/* Only what can never fit ends here: ALLOC waits for memory that others are giving back. */
-static int load_check_space(const struct load *load)
-{
-    struct load_space space;
-
-    load_get_space(load, &space);
-    if (space.is_known && space.needed_bytes > space.total_bytes)
-        return load_say_full(load, &space);
+    store_get_space(load->store, load->handle, &space);
+    if (space.is_known && load->needed_bytes > space.total_bytes)
+        return store_say_full(load->store, &space, load->needed_bytes);
     return CLI_OK;
-}
-
-/* Before the old layout is given up for it. */
-static void load_say_waiting(const struct load *load)
-{
-    struct load_space space;
-    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
-
-    load_get_space(load, &space);
-    if (!load->quiet && space.is_known && space.needed_bytes > space.free_bytes)
-        fprintf(stderr, "waiting for memory: %s needed, %s free\n",
-                size_format(space.needed_bytes, needed), size_format(space.free_bytes, available));
 }
 
 static int load_explain_allocation(const struct load *load, int error)
 {
-    struct load_space space;
+    struct store_space space;
 
     if (error == -ENOMEM) {
-        load_get_space(load, &space);
+        store_get_space(load->store, load->handle, &space);
         if (space.is_known)
-            return load_say_full(load, &space);
+            return store_say_full(load->store, &space, load->needed_bytes);
     }
     if (error == -ENOSPC)
         cli_error("%s: the store takes no more than some thousands of allocations, and the plan "
@@ -133,7 +100,6 @@ static int load_allocate(struct load *load)
     load->pointers = calloc(count ? count : 1, sizeof(*load->pointers));
     if (!load->slots || !load->pointers)
         return cli_out_of_memory();
-    load_say_waiting(load);
     r = gmsfs_clear_all_handles(load->handle);
     if (r) {
         store_explain(load->store, "clear what was there", r);
@@ -262,7 +228,8 @@ static int load_into_store(struct load *load)
     status = load_check_space(load);
     if (status != CLI_OK)
         return status;
-    status = store_connect(load->handle, load->store, GMSFS_MODE_RW, load->timeout_ms, load->quiet);
+    status = store_connect_reserve(load->handle, load->store, load->timeout_ms, load->quiet,
+                                   load->needed_bytes);
     if (status != CLI_OK)
         return status;
     start_ms = cli_now_ms();

@@ -33,10 +33,11 @@ struct load {
     /* Planned. */
     struct model *model;
     struct pack_plan plan;
-    size_t *order;      /* tensors as they lie in the files */
-    char **values;      /* metadata value of each tensor */
-    char *metadata;     /* JSON of __metadata__, or NULL */
-    uint64_t copied_ms; /* what the copy took */
+    size_t *order;         /* tensors as they lie in the files */
+    char **values;         /* metadata value of each tensor */
+    char *metadata;        /* JSON of __metadata__, or NULL */
+    uint64_t copied_ms;    /* what the copy took */
+    uint64_t needed_bytes; /* of memory, aligned */
 
     /* In the store. */
     gmsfs_t *handle;

@@ -2,6 +2,7 @@
 #include "cli/store_path.h"
 
 #include "cli/cli.h"
+#include "cli/store_space.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -265,29 +266,59 @@ static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *h
             mode == GMSFS_MODE_RO ? "RO" : "RW", path, store_state_name(info.state), why);
 }
 
+/* The lock came not in time, or not at all. With ENOMEM, or where it is memory that lacks, the
+ * numbers say more than the errno. */
+static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode,
+                                 uint64_t timeout_ms, uint64_t reserve_bytes, int error)
+{
+    const char *doing = mode == GMSFS_MODE_RO ? "take the RO lock" : "take the RW lock";
+    bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
+    struct store_space space = {0};
+
+    if (reserve_bytes && (is_late || error == -ENOMEM))
+        store_get_space(path, handle, &space);
+    if (space.is_known && reserve_bytes > space.free_bytes) {
+        store_say_full(path, &space, reserve_bytes);
+        return is_late || error == -ENOMEM ? CLI_TIMEOUT : CLI_FAILURE;
+    }
+    if (!is_late) {
+        store_explain(path, doing, error);
+        return CLI_FAILURE;
+    }
+    cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
+              timeout_ms ? " in the time given" : "");
+    return CLI_TIMEOUT;
+}
+
+static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode mode,
+                            uint64_t timeout_ms, bool quiet, uint64_t reserve_bytes)
+{
+    int r = gmsfs_connect_reserve(handle, mode, 0, reserve_bytes);
+
+    if (r == -EAGAIN && store_is_own(handle, mode)) {
+        cli_error("cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
+                  "command takes the lock by itself, so call it without 'gmsfs run'",
+                  mode == GMSFS_MODE_RO ? "RO" : "RW", path);
+        return CLI_FAILURE;
+    }
+    if ((r == -EAGAIN || (r == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
+        if (!quiet && r == -ENOMEM)
+            store_say_memory(path, handle, reserve_bytes);
+        else if (!quiet)
+            store_say_waiting(path, mode, handle);
+        r = gmsfs_connect_reserve(handle, mode, timeout_ms, reserve_bytes);
+    }
+    return r ? store_explain_connect(handle, path, mode, timeout_ms, reserve_bytes, r) : CLI_OK;
+}
+
 int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint64_t timeout_ms,
                   bool quiet)
 {
-    const char *doing = mode == GMSFS_MODE_RO ? "take the RO lock" : "take the RW lock";
-    int r = gmsfs_connect(handle, mode, 0);
+    return store_connect_as(handle, path, mode, timeout_ms, quiet, 0);
+}
 
-    if (r == -EAGAIN && store_is_own(handle, mode)) {
-        cli_error("cannot %s: %s: the 'gmsfs run' around this command holds it; this command takes "
-                  "the lock by itself, so call it without 'gmsfs run'",
-                  doing, path);
-        return CLI_FAILURE;
-    }
-    if (r == -EAGAIN && timeout_ms > 0) {
-        if (!quiet)
-            store_say_waiting(path, mode, handle);
-        r = gmsfs_connect(handle, mode, timeout_ms);
-    }
-    if (r == -EAGAIN || r == -ETIMEDOUT) {
-        cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
-                  timeout_ms ? " in the time given" : "");
-        return CLI_TIMEOUT;
-    }
-    if (r)
-        store_explain(path, doing, r);
-    return r ? CLI_FAILURE : CLI_OK;
+int store_connect_reserve(gmsfs_t *handle, const char *path, uint64_t timeout_ms, bool quiet,
+                          uint64_t reserve_bytes)
+{
+    return store_connect_as(handle, path, GMSFS_MODE_RW, timeout_ms, quiet, reserve_bytes);
 }

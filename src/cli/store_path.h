@@ -66,4 +66,8 @@ int store_join(gmsfs_t *handle);
 int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint64_t timeout_ms,
                   bool quiet);
 
+/* The same for RW, together with memory: lock and reserve_bytes, or neither. */
+int store_connect_reserve(gmsfs_t *handle, const char *path, uint64_t timeout_ms, bool quiet,
+                          uint64_t reserve_bytes);
+
 #endif

@@ -200,7 +200,7 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
         files += layout_count_allocations(layout) + layout_count_entries(layout);
     }
     room = fs->core->stores.count * ((uint64_t)LAYOUT_MAX_ALLOCATIONS + LAYOUT_MAX_ENTRIES);
-    uint64_t used = info.used_bytes < info.total_bytes ? info.used_bytes : info.total_bytes;
+    uint64_t used = info.used_bytes + info.aside_bytes;
     struct statvfs stat = {
         .f_bsize = info.granularity_bytes,
         .f_frsize = info.granularity_bytes,

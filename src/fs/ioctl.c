@@ -241,6 +241,8 @@ static const struct {
                                    ioctl_commit},
     [_IOC_NR(GMSFS_IOC_ABORT)] = {sizeof(struct gmsfs_ioc_abort), ON_SESSION, false, ioctl_abort},
     [_IOC_NR(GMSFS_IOC_APPLY)] = {sizeof(struct gmsfs_ioc_apply), ON_CTL, false, ioctl_apply},
+    [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
+                                    ioctl_reserve},
 };
 
 static void unused_reply(struct fs_request *request, int error, const struct service_answer *answer)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ioctl_wait - ACQUIRE, ALLOC, EXPORT, COMMIT, ABORT, APPLY: answered when the service is done */
+/* ioctl_wait - ACQUIRE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the service is
+ * done */
 #include "fs/ioctl.h"
 
 #include "fs/payload.h"
@@ -96,6 +97,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
     struct service_acquire acquire = {
         .wish = get_wish(argument->mode),
         .timeout_ms = argument->timeout_ms,
+        .reserve_bytes = argument->reserve_bytes,
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
     argument->count = 0;
@@ -145,6 +147,42 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     };
     request->reply = on_allocated;
     fs_request_submitted(request, service_alloc(fs->service, session, &alloc, &request->service));
+}
+
+/* ---- RESERVE ----------------------------------------------------------------------------- */
+
+static void on_reserved(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    struct gmsfs_ioc_reserve *reserve = (struct gmsfs_ioc_reserve *)request->payload;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    reserve->bytes = answer->reserved_bytes;
+    reserve->before = answer->reserved_before_bytes;
+    ioctl_answer(request, sizeof *reserve);
+}
+
+void ioctl_reserve(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    const struct gmsfs_ioc_reserve *argument = (struct gmsfs_ioc_reserve *)request->payload;
+    uint64_t session;
+    int error = service_file_writer(fs->service, file->id, &session);
+    if (!error && (argument->flags & ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT)))
+        error = -EINVAL;
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    struct service_set_aside wanted = {
+        .bytes = argument->bytes,
+        .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
+        .wait = !(argument->flags & GMSFS_RESERVE_NOWAIT),
+    };
+    request->reply = on_reserved;
+    fs_request_submitted(request,
+                         service_set_aside(fs->service, session, &wanted, &request->service));
 }
 
 /* ---- EXPORT ------------------------------------------------------------------------------ */

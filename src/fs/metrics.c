@@ -169,6 +169,8 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_device_total_bytes", "gauge", "Memory of the device.", info.total_bytes);
     single(out, "gmsfs_device_used_bytes", "gauge", "Memory in use, or being given back.",
            info.used_bytes);
+    single(out, "gmsfs_device_reserved_bytes", "gauge", "Memory set aside for sessions.",
+           info.aside_bytes);
     single(out, "gmsfs_device_freeing_bytes", "gauge", "Memory being given back.",
            numbers.freeing_bytes);
     single(out, "gmsfs_open_files", "gauge", "Open files of the mount.",
@@ -182,6 +184,8 @@ static void write_device(FILE *out, const struct fs *fs)
            numbers.jobs_in_flight);
     single(out, "gmsfs_allocs_waiting", "gauge", "Requests that wait for memory.",
            numbers.allocs_waiting);
+    single(out, "gmsfs_reservations_waiting", "gauge", "Requests for the lock that reserve memory.",
+           fs->core->reserving);
     single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
     single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
            numbers.tickets_redeemed);

@@ -28,8 +28,8 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
 {
     if (acquire->flags & ~GMSFS_ACQUIRE_EXPORT)
         return -EINVAL;
-    if (acquire->reserve_bytes)
-        return -EOPNOTSUPP;
+    if (acquire->reserve_bytes && acquire->mode == GMSFS_MODE_RO)
+        return -EINVAL;
     switch (acquire->mode) {
     case GMSFS_MODE_RO:
         return readable ? 0 : -EBADF;

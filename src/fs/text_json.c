@@ -80,7 +80,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "total_bytes", make_number(info.total_bytes)) != 0;
     failed |= json_object_set_new(object, "used_bytes", make_number(info.used_bytes)) != 0;
     failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
-    failed |= json_object_set_new(object, "reserved_bytes", make_number(0)) != 0;
+    failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
     return finish(object, failed, JSON_INDENT(2), text);
 }
@@ -91,6 +91,13 @@ static size_t count_readers(const struct core_store *store)
     for (size_t i = 0; i < store->lock.session_count; i++)
         count += store->lock.sessions[i].mode == LOCK_MODE_RO;
     return count;
+}
+
+/* Set aside for the writer, or to be as its store gives memory back. */
+static uint64_t count_reserved(const struct core *core, const struct core_store *store)
+{
+    const struct core_session *writer = core_get_writer(core, store->id);
+    return writer ? writer->reserved_bytes + writer->due_bytes : 0;
 }
 
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
@@ -121,6 +128,8 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "generation", make_number(store->generation)) != 0;
     failed |=
         json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
+    failed |= json_object_set_new(object, "reserved_bytes",
+                                  make_number(count_reserved(fs->core, store))) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);

@@ -39,6 +39,7 @@ static const struct {
     [RECORD_TICKET_ADD] = {"ticket_add", apply_ticket_add},
     [RECORD_TICKET_USE] = {"ticket_use", apply_ticket_use},
     [RECORD_OUT_OF_MEMORY] = {"out_of_memory", apply_out_of_memory},
+    [RECORD_RESERVE] = {"reserve", apply_reserve},
 };
 
 const char *record_type_name(enum record_type type)
@@ -89,12 +90,22 @@ static int make_room(struct core *core)
     return 0;
 }
 
+/* What one store gives up, in memory or in its place in the queue, another may be waiting for. */
+static void settle_reservations(struct apply *apply)
+{
+    for (size_t i = 0; apply->core->reserving > 0 && i < apply->core->stores.count; i++)
+        apply_drain(apply, apply->core->stores.items[i]);
+}
+
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct shown before[CORE_MAX_STORES];
     size_t count = core->stores.count;
     struct outcome unused;
-    struct apply apply = {.core = core, .record = record, .out = outcome ? outcome : &unused};
+    struct apply apply = {.core = core,
+                          .record = record,
+                          .out = outcome ? outcome : &unused,
+                          .free_bytes = record->free_bytes};
     int error;
 
     memset(apply.out, 0, sizeof *apply.out);
@@ -106,6 +117,8 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
     for (size_t i = 0; i < count; i++)
         before[i] = show(core->stores.items[i]);
     error = record_types[record->type].apply(&apply);
+    if (error == 0)
+        settle_reservations(&apply);
     if (error == 0)
         note_changes(core, before, count);
     return error;

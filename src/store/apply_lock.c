@@ -21,6 +21,7 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
 
+    apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
     free(idvec_remove(&apply->core->waiters, waiter->id));
 }
@@ -48,6 +49,7 @@ static void answer_grant(struct apply *apply, const struct core_waiter *waiter, 
 {
     if (waiter->id == apply->own_waiter) {
         apply->own_waiter = 0;
+        apply->out->waiter = 0;
         apply->out->session = session;
         apply->out->file = file;
         apply->out->mode = mode;
@@ -79,7 +81,8 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
                             .owner = waiter->owner,
                             .uid = waiter->uid,
                             .comm = waiter->comm,
-                            .token = waiter->token};
+                            .token = waiter->token,
+                            .reserve_bytes = waiter->reserve_bytes};
     uint64_t session, file;
     int error = is_still_there(store, &asking) ? 0 : -ENOENT;
 
@@ -95,7 +98,7 @@ void apply_drain(struct apply *apply, struct core_store *store)
     enum lock_mode mode;
     uint64_t id;
 
-    while (lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
+    while (apply_rouse(apply), lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
         struct core_waiter *waiter = core_waiter(apply->core, id);
         int error = grant_waiter(apply, store, waiter, mode);
 
@@ -142,8 +145,12 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     set_comm(waiter, asking->comm);
     memcpy(waiter->token, asking->token, sizeof waiter->token);
     waiter->since_wall_ms = record->wall_ms;
+    waiter->reserve_bytes = asking->reserve_bytes;
+    apply->core->reserving += waiter->reserve_bytes > 0;
     idvec_append(&apply->core->waiters, waiter);
+    apply->own_waiter = waiter->id;
     apply->out->waiter = waiter->id;
+    apply_rouse(apply);
     return 0;
 }
 
@@ -155,6 +162,9 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     uint64_t id = waiter->id;
 
     waiter->away = false;
+    apply->core->reserving += asking->reserve_bytes > 0;
+    apply->core->reserving -= waiter->reserve_bytes > 0;
+    waiter->reserve_bytes = asking->reserve_bytes;
     waiter->flags = asking->flags;
     waiter->owner = asking->owner;
     waiter->uid = asking->uid;
@@ -162,10 +172,26 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     memcpy(waiter->token, asking->token, sizeof waiter->token);
     lock_resume_place(&store->lock, id, apply->record->deadline_ms);
     apply->own_waiter = id;
+    apply->out->waiter = id;
     apply_drain(apply, store);
-    if (apply->own_waiter == id)
-        apply->out->waiter = id;
     return 0;
+}
+
+/* Lock and memory, or why not: -EAGAIN, or -ENOMEM where only memory lacks. */
+static enum lock_mode would_grant(struct apply *apply, const struct core_store *store,
+                                  enum lock_wish wish, uint64_t reserve_bytes, int *error)
+{
+    bool spoken_for = apply_rouse(apply);
+    enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
+
+    *error = -EAGAIN;
+    if (mode != LOCK_MODE_RW || reserve_bytes == 0)
+        return mode;
+    if (!apply_has_memory(apply, store, reserve_bytes))
+        *error = -ENOMEM;
+    else if (!spoken_for)
+        return mode;
+    return LOCK_MODE_NONE;
 }
 
 /* At once if it can be, else by waiting. `kept` is a place of the same asker, or NULL; it is worth
@@ -177,13 +203,13 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     const struct core_store *store = core_store(apply->core, asking->store);
     enum lock_wish wish = (enum lock_wish)record->wish;
     enum lock_mode mode;
-    int error;
+    int error = -EAGAIN;
 
     if (kept && may_wait && kept->wish == wish)
         return resume_waiter(apply, asking, kept);
-    mode = lock_would_grant(&store->lock, wish, record->now_ms);
+    mode = would_grant(apply, store, wish, asking->reserve_bytes, &error);
     if (mode == LOCK_MODE_NONE && !may_wait)
-        return -EAGAIN;
+        return error;
     if (mode == LOCK_MODE_NONE)
         error = add_waiter(apply, asking);
     else
@@ -275,6 +301,7 @@ int apply_acquire(struct apply *apply)
     struct asking asking = {.file = record->file,
                             .kind = CORE_KIND_CTL,
                             .flags = record->flags,
+                            .reserve_bytes = record->size_bytes,
                             .owner = record->process,
                             .comm = record->comm,
                             .token = record->bytes16};
@@ -283,7 +310,7 @@ int apply_acquire(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (!wish_is_known(record->wish))
+    if (!wish_is_known(record->wish) || (record->wish == LOCK_WISH_RO && record->size_bytes > 0))
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;

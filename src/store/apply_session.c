@@ -50,6 +50,8 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     if (session->exclusive || session->implicit)
         session->opener = file->id;
     file->session = session->id;
+    if (mode == LOCK_MODE_RW)
+        apply_set_aside(apply, session, asking->reserve_bytes);
     core->next_session++;
     idvec_append(&core->sessions, session);
     *(mode == LOCK_MODE_RW ? &store->grants_rw : &store->grants_ro) += 1;
@@ -65,6 +67,7 @@ out:
 
 static void forget_session(struct apply *apply, struct core_session *session)
 {
+    apply_drop_reservation(apply->core, session);
     apply_drop_tickets(apply->core, session->id, false);
     core_push_effect(apply->core, (struct effect){.type = EFFECT_SESSION_OVER,
                                                   .session = session->id,
@@ -158,6 +161,7 @@ static void end_commit(struct apply *apply, struct core_store *store, struct cor
     if (stay) {
         session->mode = LOCK_MODE_RO;
         session->touched = false;
+        apply_drop_reservation(apply->core, session);
         apply_drop_tickets(apply->core, session->id, true);
         apply->out->mode = LOCK_MODE_RO;
     } else {

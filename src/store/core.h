@@ -92,8 +92,10 @@ struct core_session {
     struct core_process owner;
     uint32_t uid;
     char comm[CORE_COMM_BYTES];
-    uint64_t since_ms; /* wall clock */
-    uint64_t files;    /* open files in it */
+    uint64_t since_ms;       /* wall clock */
+    uint64_t files;          /* open files in it */
+    uint64_t reserved_bytes; /* set aside for it and not drawn yet; a writer's only */
+    uint64_t due_bytes;      /* still to be set aside, of what its store's memory gives back */
 };
 
 struct core_file {
@@ -120,7 +122,8 @@ struct core_waiter {
     char comm[CORE_COMM_BYTES];
     uint8_t token[16];
     uint64_t since_wall_ms;
-    bool away; /* its place is kept, nobody is there to answer */
+    uint64_t reserve_bytes; /* what is to be set aside at the grant of RW; 0: nothing */
+    bool away;              /* its place is kept, nobody is there to answer */
 };
 
 struct core_ticket {
@@ -159,6 +162,16 @@ struct core_event {
     uint64_t allocations, bytes, generation;
 };
 
+/*
+ * RESERVATIONS. A waiter that wants bytes set aside gets lock and bytes together or neither: it
+ * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
+ * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
+ * is free goes before all that came later, so that small ones do not starve it; requests that
+ * reserve nothing pass it. At the grant as much as possible is set aside of what is free, and the
+ * rest is due: it comes from what the writer frees. The sum over the sessions is reserved_bytes:
+ * the service keeps that much of the device's account for them.
+ */
+
 /* ---- records ------------------------------------------------------------------------------- */
 
 enum record_type {
@@ -184,7 +197,9 @@ enum record_type {
                          -EBUSY if it waits already, -EBADF if its direction does not fit the
                          wish, -EAGAIN if the deadline has come. A kept place of this file and wish
                          is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_KEEP: the
-                         deadline is the kernel's bound, the place is kept. */
+                         deadline is the kernel's bound, the place is kept. size_bytes: to be set
+                         aside with a grant of RW (see RESERVATIONS); if it may not wait and only
+                         memory is lacking, -ENOMEM. -EINVAL with RO */
     RECORD_JOIN,      /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
                          (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
                          file */
@@ -223,6 +238,8 @@ enum record_type {
                               (-EBADF) in an RW session (-ENOLCK). -EINVAL: range, no memory */
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
+    RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
+                       what is due to it. More than before: -ENOMEM if free_bytes lacks it */
     RECORD_TYPE_COUNT,
 };
 
@@ -238,8 +255,9 @@ enum record_type {
 
 struct record {
     enum record_type type;
-    uint64_t now_ms;  /* monotonic */
-    uint64_t wall_ms; /* for display only */
+    uint64_t now_ms;     /* monotonic */
+    uint64_t wall_ms;    /* for display only */
+    uint64_t free_bytes; /* of the device: neither in use nor set aside */
     uint64_t store, file, session, waiter, serial, slot;
     uint64_t count, offset, size_bytes, aligned_bytes, memory, deadline_ms;
     uint32_t flags, kind, wish, uid, gid, mode;
@@ -289,6 +307,8 @@ struct core {
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
     uint64_t next_session; /* small numbers for people */
     uint64_t next_waiter, next_ticket, next_event;
+    uint64_t reserved_bytes; /* the sum over the sessions */
+    size_t reserving;        /* waiters with reserve_bytes */
     struct idvec stores, sessions, waiters, files, tickets, memories;
     struct core_event *events; /* ring of options.event_room by seq */
     struct layout *empty;      /* what a looker sees where there is no layout */

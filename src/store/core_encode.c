@@ -124,6 +124,7 @@ static void put_lock(struct output *output, const struct lock *lock)
         put_number(output, waiter->hold_since_ms);
         put_number(output, waiter->deadline_ms);
         put_number(output, waiter->kept_until_ms);
+        /* `asleep` is no state: each record finds it anew from what it says is free. */
     }
 }
 
@@ -168,6 +169,8 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_raw(output, session->comm, sizeof session->comm);
     put_number(output, session->since_ms);
     put_number(output, session->files);
+    put_number(output, session->reserved_bytes);
+    put_number(output, session->due_bytes);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
@@ -196,6 +199,7 @@ static void put_waiter(struct output *output, const struct core_waiter *waiter)
     put_raw(output, waiter->comm, sizeof waiter->comm);
     put_raw(output, waiter->token, sizeof waiter->token);
     put_number(output, waiter->since_wall_ms);
+    put_number(output, waiter->reserve_bytes);
     put_number(output, waiter->away);
 }
 
@@ -253,6 +257,8 @@ static void put_counters(struct output *output, const struct core *core)
     put_number(output, core->next_waiter);
     put_number(output, core->next_ticket);
     put_number(output, core->next_event);
+    put_number(output, core->reserved_bytes);
+    put_number(output, core->reserving);
 }
 
 #define PUT_ALL(output, vec, put)                    \

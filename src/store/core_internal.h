@@ -25,6 +25,7 @@ struct apply {
     const struct record *record;
     struct outcome *out;
     uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
+    uint64_t free_bytes; /* the record's, less what it has set aside so far */
 };
 
 /* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.
@@ -38,6 +39,7 @@ struct asking {
     uint32_t uid;
     const char *comm;
     const uint8_t *token;
+    uint64_t reserve_bytes;
 };
 
 /* core.c */
@@ -98,6 +100,18 @@ int apply_time(struct apply *apply);
 void apply_drain(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
+
+/* apply_reserve.c */
+/* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
+ * it, so nobody who comes later may reserve. */
+bool apply_rouse(struct apply *apply);
+/* Could this much be set aside now for a writer of the store? */
+bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
+/* At the grant of RW, of what apply_has_memory has said to be there. */
+void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
+/* What was not drawn goes back. */
+void apply_drop_reservation(struct core *core, struct core_session *session);
+int apply_reserve(struct apply *apply);
 
 /* apply_session.c */
 /* Grants: makes the session, and the file of an open. 0, -ENFILE, -ENOSPC, -ENOMEM */

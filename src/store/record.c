@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORD_VERSION 1u
-#define NUMBERS_64     14u
+#define RECORD_VERSION 2u
+#define NUMBERS_64     15u
 #define NUMBERS_32     6u
 #define FIELD_COUNT    (2u + NUMBERS_64 + NUMBERS_32 + 2u + 6u) /* + process + strings */
 
@@ -28,7 +28,7 @@ static void list_numbers_64(const struct record *record, uint64_t numbers[NUMBER
         record->now_ms,  record->wall_ms,     record->store,      record->file,
         record->session, record->waiter,      record->serial,     record->slot,
         record->count,   record->offset,      record->size_bytes, record->aligned_bytes,
-        record->memory,  record->deadline_ms,
+        record->memory,  record->deadline_ms, record->free_bytes,
     };
 
     memcpy(numbers, values, sizeof values);
@@ -40,7 +40,7 @@ static void set_numbers_64(struct record *record, const uint64_t numbers[NUMBERS
         &record->now_ms,  &record->wall_ms,     &record->store,      &record->file,
         &record->session, &record->waiter,      &record->serial,     &record->slot,
         &record->count,   &record->offset,      &record->size_bytes, &record->aligned_bytes,
-        &record->memory,  &record->deadline_ms,
+        &record->memory,  &record->deadline_ms, &record->free_bytes,
     };
 
     for (size_t i = 0; i < NUMBERS_64; i++)

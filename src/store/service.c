@@ -2,6 +2,7 @@
 /* service - making it, applying records, effects, time, and what sessions have in flight */
 #include "store/service_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,21 +114,48 @@ static void handle_effect(struct service *s, const struct effect *effect)
     }
 }
 
+/* The device's account follows what the core has set aside, before anybody else asks for memory.
+ * Whether some of it is free again. */
+static bool settle_account(struct service *s)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    if (s->core->reserved_bytes == info.aside_bytes)
+        return false;
+    int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
+    assert(!error); /* the record said how much is free, and nobody has asked since */
+    (void)error;
+    return s->core->reserved_bytes < info.aside_bytes;
+}
+
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
 {
     struct outcome ignored;
     struct effect effect;
+    record->free_bytes = vmm_get_free(s->vmm);
     record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
     outcome = outcome ? outcome : &ignored;
     memset(outcome, 0, sizeof *outcome);
     int error = core_apply(s->core, record, outcome);
+    bool is_freed = settle_account(s);
     /* An effect's answer may apply further records, which drain the queue as well: that is fine,
      * each effect is taken exactly once and in order. */
     while (core_next_effect(s->core, &effect))
         handle_effect(s, &effect);
+    if (is_freed)
+        service_on_memory(s);
     service_arm_timer(s);
     return error;
+}
+
+void service_on_memory(struct service *s)
+{
+    struct record record = {.type = RECORD_TIME};
+    service_retry_spools(s);
+    service_retry_allocs(s);
+    if (s->core->reserving > 0)
+        service_apply_record(s, &record, NULL);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

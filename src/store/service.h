@@ -94,6 +94,8 @@ struct service_answer {
     /* ALLOC */
     uint64_t slot, rank, aligned_bytes;
     char name[256];
+    /* set_aside */
+    uint64_t reserved_bytes, reserved_before_bytes;
     /* COMMIT, ABORT, APPLY */
     uint64_t generation, applied, culprit;
     bool rolled_back;
@@ -169,6 +171,7 @@ void service_close(struct service *s, uint64_t file);
 struct service_acquire {
     enum lock_wish wish;
     uint64_t timeout_ms;
+    uint64_t reserve_bytes; /* set aside with RW; 0: nothing */
 };
 
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
@@ -201,6 +204,14 @@ struct service_alloc {
 
 int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
                   struct service_request *request);
+struct service_set_aside {
+    uint64_t bytes; /* beside what is allocated; less than before gives back */
+    bool at_least;  /* or more, if more is set aside already */
+    bool wait;      /* for memory, as ALLOC */
+};
+
+int service_set_aside(struct service *s, uint64_t session, const struct service_set_aside *wanted,
+                      struct service_request *request);
 /* ftruncate/fallocate: gives memory once (never waits for others: -ENOMEM), or 0 takes it away. */
 int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
                    struct service_request *request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * service_alloc - memory for allocations: ALLOC and ftruncate, and waiting for it
+ * service_alloc - memory for allocations: ALLOC, RESERVE and ftruncate, and waiting for it
  *
  * Order for new memory: the account, the descriptor (job), the keeper's duplicate (same job), the
  * record, the answer. A failure on the way gives everything back.
@@ -22,13 +22,16 @@ struct alloc_op {
     struct service_request *request;
     uint64_t session;
     uint64_t serial; /* resize: of this allocation; 0: new ones */
+    bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
     uint64_t size_bytes, aligned_bytes;
+    uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
     uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
     uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint32_t count;
-    bool complained;  /* the event was written */
-    bool running;     /* the job has it: it cannot be answered yet */
-    bool interrupted; /* meanwhile: it must not wait again */
+    bool complained;       /* the event was written */
+    bool running;          /* the job has it: it cannot be answered yet */
+    bool interrupted;      /* meanwhile: it must not wait again */
+    uint64_t before_bytes; /* aside: what was set aside when it was asked */
     char name[256], tag[256];
     struct piece **pieces; /* `count` of them while the job runs */
     int error;             /* the job's */
@@ -51,6 +54,8 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
 /* Gives back what an operation that failed had made or only reserved. */
 static void op_give_back(struct service *s, struct alloc_op *op)
 {
+    service_undraw(s, op->session, op->drawn_bytes);
+    op->drawn_bytes = 0;
     for (uint32_t i = 0; i < op->count; i++) {
         if (op->pieces[i])
             piece_free(s, op->pieces[i]);
@@ -177,52 +182,42 @@ static void done_create(struct service_job *job)
     service_end_use(s, session);
 }
 
-int service_reserve(struct service *s, uint64_t session, uint64_t bytes)
-{
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    if (bytes > info.total_bytes)
-        return -ENOMEM;
-    if (vmm_reserve(s->vmm, bytes) == 0)
-        return 0;
-    /* What is on its way back may do; a layout that could be rolled back to is not given up for it.
-     */
-    uint64_t staying_bytes = info.used_bytes - s->numbers.freeing_bytes;
-    if (bytes <= info.total_bytes - staying_bytes)
-        return -EAGAIN;
-    const struct core_session *held = core_find_session(s->core, session);
-    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
-    uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
-    /* Not for nothing: only if it is enough. */
-    if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes) {
-        struct record record = {.type = RECORD_GIVE_UP, .session = session};
-        service_apply_record(s, &record, NULL);
-    }
-    return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
-}
-
 static int op_reserve(struct service *s, struct alloc_op *op)
 {
+    const struct core_session *held = core_find_session(s->core, op->session);
     uint64_t bytes;
     if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes))
         return -ENOMEM;
-    int error = service_reserve(s, op->session, bytes);
+    int error = service_reserve(s, op->session, bytes, &op->drawn_bytes);
     if (error)
         return error;
     for (uint32_t i = 0; i < op->count; i++) {
-        op->pieces[i] = piece_new(s, op->aligned_bytes);
+        op->pieces[i] = piece_new(s, op->session, op->aligned_bytes);
         if (op->pieces[i])
             continue;
-        vmm_unreserve(s->vmm, op->aligned_bytes * (op->count - i));
         op_give_back(s, op);
+        service_unreserve(s, held ? held->store : 0, op->aligned_bytes * (op->count - i));
         return -ENOMEM;
     }
     return 0;
 }
 
-/* Tries once. 0: the job runs. -EAGAIN, -ENOMEM: not now. Else it will never be. */
+static int op_set_aside(struct service *s, struct alloc_op *op)
+{
+    int error = service_reserve_aside(s, op->session, op->aligned_bytes);
+    struct service_answer answer = {.reserved_bytes = op->aligned_bytes,
+                                    .reserved_before_bytes = op->before_bytes};
+    if (!error)
+        op_answer(op, 0, &answer);
+    return error;
+}
+
+/* Tries once. 0: the job runs, or it is answered. -EAGAIN, -ENOMEM: not now. Else it will never be.
+ */
 static int op_try(struct service *s, struct alloc_op *op)
 {
+    if (op->aside)
+        return op_set_aside(s, op);
     int error = op_reserve(s, op);
     if (error)
         return error;
@@ -333,6 +328,37 @@ int service_alloc(struct service *s, uint64_t session, const struct service_allo
     if (alloc->wait)
         op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
     op_start(s, op);
+    return 0;
+}
+
+int service_set_aside(struct service *s, uint64_t session, const struct service_set_aside *wanted,
+                      struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct service_answer answer = {0};
+    uint64_t aligned_bytes = vmm_align(s->vmm, wanted->bytes);
+    struct alloc_op *op;
+    int error = 0;
+    if (!held)
+        error = session ? -ESTALE : -ENOLCK;
+    else if (held->mode != LOCK_MODE_RW)
+        error = -ENOLCK;
+    else if (aligned_bytes < wanted->bytes)
+        error = -ENOMEM;
+    else if (wanted->at_least && aligned_bytes <= held->reserved_bytes + held->due_bytes) {
+        answer.reserved_bytes = answer.reserved_before_bytes =
+            held->reserved_bytes + held->due_bytes;
+    } else if (!(op = op_new(s, session, 1, wanted->bytes, request)))
+        error = -ENOMEM;
+    else {
+        op->aside = true;
+        op->before_bytes = held->reserved_bytes + held->due_bytes;
+        if (wanted->wait)
+            op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
+        op_start(s, op);
+        return 0;
+    }
+    service_answer(request, error, &answer);
     return 0;
 }
 

@@ -19,6 +19,7 @@ struct alloc_op;
 struct piece {
     uint64_t id; /* the memory handle */
     struct vmm_piece memory;
+    uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
     uint64_t reserved_bytes; /* charged to the device for it */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
     unsigned running;    /* jobs that use the descriptors */
@@ -93,6 +94,7 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
 void service_arm_timer(struct service *s);
+void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
 int service_submit(struct service *s, enum service_pool pool, struct service_job *job);
 uint64_t service_now(const struct service *s);
 struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
@@ -114,7 +116,8 @@ void service_run_endings(struct service *s, struct run *run);
 void service_on_session_over(struct service *s, uint64_t session);
 
 /* service_piece.c */
-struct piece *piece_new(struct service *s, uint64_t reserved_bytes); /* not yet in s->pieces */
+/* For an allocation of this session; not yet in s->pieces. */
+struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
 void piece_begin(struct piece *piece);
 void piece_end(struct service *s, struct piece *piece);
 /* Gives back what it is charged with beyond this. */
@@ -128,9 +131,18 @@ void service_expire_allocs(struct service *s, uint64_t now_ms);
 uint64_t service_alloc_moment(const struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
-/* Reserves, after giving up what only a rollback would need. -EAGAIN: memory is coming back, wait;
- * -ENOMEM */
-int service_reserve(struct service *s, uint64_t session, uint64_t bytes);
+
+/* service_reserve.c */
+/* Charges the device: from what is set aside for the session, then from what is free, after giving
+ * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
+ * coming back, wait; -ENOMEM */
+int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
+/* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
+int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
+/* What was drawn is on its way back unused: it will be set aside for the session again. */
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
+/* Discharges memory that an allocation of this store had. */
+void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
 /* service_transfer.c */
 /* Ends every spool of ranks [first, first+count) of the session's layout; each holds the session in

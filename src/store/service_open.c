@@ -475,13 +475,23 @@ void service_watch_owner(struct service *s, uint64_t session)
         run->watched = true;
 }
 
+/* Aligned as memory is. -ENOMEM: more than the device has, and waiting would not help. */
+static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    *aligned_bytes = vmm_align(s->vmm, bytes);
+    return *aligned_bytes < bytes || *aligned_bytes > info.total_bytes ? -ENOMEM : 0;
+}
+
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
                     const struct service_caller *caller, struct service_request *request)
 {
     const struct core_file *ctl = core_find_file(s->core, file);
     struct service_answer answer = {0};
     struct outcome outcome = {0};
-    int error = 0;
+    uint64_t reserve_bytes = 0;
+    int error = can_ever_reserve(s, acquire->reserve_bytes, &reserve_bytes);
     if (!ctl)
         error = -EBADF;
     else if (acquire->wish != LOCK_WISH_RO && !(ctl->flags & CORE_OPEN_WRITE))
@@ -495,6 +505,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         .process = caller_process(caller),
         .uid = caller->uid,
         .deadline_ms = add_saturated(service_now(s), acquire->timeout_ms),
+        .size_bytes = reserve_bytes,
     };
     memcpy(record.comm, caller->comm, sizeof record.comm);
     error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);

@@ -9,12 +9,14 @@
 
 #include <stdlib.h>
 
-struct piece *piece_new(struct service *s, uint64_t reserved_bytes)
+struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes)
 {
+    const struct core_session *held = core_find_session(s->core, session);
     struct piece *piece = calloc(1, sizeof *piece);
     if (!piece)
         return NULL;
     piece->id = s->next_memory++;
+    piece->store = held ? held->store : 0;
     piece->memory.fd = -1;
     piece->memory.fd_readonly = -1;
     piece->reserved_bytes = reserved_bytes;
@@ -40,7 +42,7 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
     uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
     if (piece->counted)
         s->numbers.freeing_bytes -= excess_bytes;
-    vmm_unreserve(s->vmm, excess_bytes);
+    service_unreserve(s, piece->store, excess_bytes);
     piece->reserved_bytes = reserved_bytes;
 }
 
@@ -60,11 +62,10 @@ static void run_free(struct service_job *job)
 
 static void finish_free(struct service *s, struct piece *piece)
 {
-    vmm_unreserve(s->vmm, piece->reserved_bytes);
     s->numbers.freeing_bytes -= piece->reserved_bytes;
+    service_unreserve(s, piece->store, piece->reserved_bytes);
     free(piece);
-    service_retry_spools(s);
-    service_retry_allocs(s);
+    service_on_memory(s);
 }
 
 static void done_free(struct service_job *job)

@@ -30,6 +30,7 @@ struct spool_op {
     uint64_t offset;
     uint64_t size_bytes;     /* of the spool after this */
     uint64_t reserved_bytes; /* of the piece before this: what a failure falls back to */
+    uint64_t drawn_bytes;    /* of what this charged: what was set aside for the session */
     int error;
     struct spool_op *next;
 };
@@ -220,6 +221,7 @@ static void undo_spool(struct service *s, struct spool_op *op)
     struct piece *piece = op->piece;
     if (op->kind == SPOOL_SEAL)
         return;
+    service_undraw(s, op->session, op->drawn_bytes);
     if (piece->new_serial) {
         piece->doomed = true; /* freed by piece_end */
         return;
@@ -265,7 +267,7 @@ static void done_spool(struct service_job *job)
     piece_end(s, piece);
     spool_answer(s, op, error);
     if (error) /* what it had charged is there again */
-        service_retry_allocs(s);
+        service_on_memory(s);
     while (queue) { /* the first takes the next piece for itself, the others queue there again */
         struct spool_op *next = queue->next;
         queue->next = NULL;
@@ -300,12 +302,13 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
 {
     uint64_t end = op->offset + op->bytes;
     op->reserved_bytes = piece->reserved_bytes;
+    op->drawn_bytes = 0;
     if (end <= piece->reserved_bytes)
         return 0;
     uint64_t need = vmm_align(s->vmm, end);
     if (need == 0)
         return -ENOMEM;
-    int error = service_reserve(s, op->session, need - piece->reserved_bytes);
+    int error = service_reserve(s, op->session, need - piece->reserved_bytes, &op->drawn_bytes);
     if (!error) {
         piece->reserved_bytes = need;
         return 0;
@@ -329,7 +332,7 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
     if (op->bytes > s->options.spool_max_bytes - op->offset)
         op->bytes = s->options.spool_max_bytes - op->offset;
     if (!op->piece) {
-        op->piece = piece_new(s, 0);
+        op->piece = piece_new(s, op->session, 0);
         if (!op->piece)
             return -ENOMEM;
         op->piece->new_serial = op->serial;

@@ -16,7 +16,8 @@
 struct vmm {
     const struct vmm_backend *backend;
     struct vmm_device device;
-    _Atomic uint64_t used_bytes;
+    _Atomic uint64_t taken_bytes; /* in use, or set aside */
+    _Atomic uint64_t aside_bytes;
 };
 
 static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
@@ -60,7 +61,8 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
         return -ENOMEM;
     }
     made->backend = backend;
-    atomic_init(&made->used_bytes, 0);
+    atomic_init(&made->taken_bytes, 0);
+    atomic_init(&made->aside_bytes, 0);
     rc = backend->open(root, options, &made->device, error, error_bytes);
     if (rc < 0) {
         free(made);
@@ -93,7 +95,8 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     memcpy(info->uuid, vmm->device.uuid, sizeof(info->uuid));
     info->granularity_bytes = vmm->device.granularity_bytes;
     info->total_bytes = vmm->device.total_bytes;
-    info->used_bytes = atomic_load(&vmm->used_bytes);
+    info->aside_bytes = atomic_load(&vmm->aside_bytes);
+    info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
 }
 
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
@@ -107,24 +110,43 @@ uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
 
 int vmm_reserve(struct vmm *vmm, uint64_t bytes)
 {
-    uint64_t used = atomic_load(&vmm->used_bytes);
+    uint64_t taken = atomic_load(&vmm->taken_bytes);
 
     assert(bytes % vmm->device.granularity_bytes == 0);
     do {
-        assert(used <= vmm->device.total_bytes);
-        if (bytes > vmm->device.total_bytes - used)
+        assert(taken <= vmm->device.total_bytes);
+        if (bytes > vmm->device.total_bytes - taken)
             return -ENOMEM;
-    } while (!atomic_compare_exchange_weak(&vmm->used_bytes, &used, used + bytes));
+    } while (!atomic_compare_exchange_weak(&vmm->taken_bytes, &taken, taken + bytes));
     return 0;
 }
 
 void vmm_unreserve(struct vmm *vmm, uint64_t bytes)
 {
-    uint64_t used = atomic_fetch_sub(&vmm->used_bytes, bytes);
+    uint64_t taken = atomic_fetch_sub(&vmm->taken_bytes, bytes);
 
     assert(bytes % vmm->device.granularity_bytes == 0);
-    assert(used >= bytes);
-    (void)used;
+    assert(taken >= bytes);
+    (void)taken;
+}
+
+int vmm_set_aside(struct vmm *vmm, uint64_t bytes)
+{
+    uint64_t before = atomic_load(&vmm->aside_bytes);
+    int rc = 0;
+
+    if (bytes > before)
+        rc = vmm_reserve(vmm, bytes - before);
+    else if (bytes < before)
+        vmm_unreserve(vmm, before - bytes);
+    if (rc == 0)
+        atomic_store(&vmm->aside_bytes, bytes);
+    return rc;
+}
+
+uint64_t vmm_get_free(const struct vmm *vmm)
+{
+    return vmm->device.total_bytes - atomic_load(&vmm->taken_bytes);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */

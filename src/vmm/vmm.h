@@ -7,7 +7,8 @@
  * knows nothing of stores, files or requests. Backends: host (memfd). A further backend is one
  * table of functions (vmm_backend.h).
  *
- * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account); the piece
+ * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account), vmm_set_aside
+ * and what relies on aside_bytes from one; the piece
  * functions from any thread, but one piece by one thread at a time, except reads and writes of a
  * piece that does not grow meanwhile.
  */
@@ -35,7 +36,8 @@ struct vmm_info {
     uint8_t uuid[16];
     uint64_t granularity_bytes;
     uint64_t total_bytes;
-    uint64_t used_bytes; /* reserved for pieces that exist, are being made, or being freed */
+    uint64_t used_bytes;  /* reserved for pieces that exist, are being made, or being freed */
+    uint64_t aside_bytes; /* set aside: vmm_reserve does not give them */
 };
 
 struct vmm_piece {
@@ -55,6 +57,10 @@ uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes);
 /* The account: -ENOMEM if it does not fit. Bytes are multiples of the granularity. */
 int vmm_reserve(struct vmm *vmm, uint64_t bytes);
 void vmm_unreserve(struct vmm *vmm, uint64_t bytes);
+/* How much is set aside from now on, more or less than before. -ENOMEM: then it is as it was. */
+int vmm_set_aside(struct vmm *vmm, uint64_t bytes);
+/* Neither in use nor set aside. */
+uint64_t vmm_get_free(const struct vmm *vmm);
 
 /* All of these run on helper threads: they may be slow. None touches the account. */
 

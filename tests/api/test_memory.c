@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "api.h"
 
@@ -106,6 +107,39 @@ TAP_TEST(export_finds_a_slot_behind_gaps)
     close(fd);
     check_int(gmsfs_export_handle(store, first, GMSFS_ACCESS_READ, &fd), -ENOENT);
     check_int(gmsfs_export_handle(store, first + 900, GMSFS_ACCESS_WRITE, &fd), -ENOENT);
+    gmsfs_close(store);
+}
+
+static uint64_t free_bytes(void)
+{
+    struct statvfs device;
+
+    require(statvfs(store_path(), &device) == 0);
+    return device.f_bavail * device.f_frsize;
+}
+
+TAP_TEST(lock_and_memory_are_taken_together_and_allocations_draw_from_it)
+{
+    gmsfs_t *store = open_store();
+    uint64_t granularity, before;
+    void *ptr = NULL;
+
+    publish(10, "t", 1);
+    granularity = granularity_of(store);
+    check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RO, 0, granularity), -EINVAL);
+    check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, UINT64_MAX), -ENOMEM);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_NONE);
+    before = free_bytes();
+    check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, 2 * granularity - 1), 0);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
+    check_int(free_bytes(), before - 2 * granularity);
+    check_int(gmsfs_create_mapping(store, 10, "u", NULL, &ptr), 0);
+    check_int(free_bytes(), before - 2 * granularity);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(free_bytes(), before - granularity);
+    check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW_OR_RO, WAIT_MS, granularity), 0);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RO);
+    check_int(free_bytes(), before - granularity);
     gmsfs_close(store);
 }
 

@@ -204,7 +204,7 @@ TAP_TEST(reallocate_that_does_not_fit_changes_nothing)
     uint64_t granularity = granularity_of(store);
     struct gmsfs_info before, after;
     void *one = NULL, *two = NULL;
-    struct statvfs device;
+    struct statvfs device, later;
 
     check_int(gmsfs_commit(store, 0, NULL), 0);
     check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
@@ -217,7 +217,10 @@ TAP_TEST(reallocate_that_does_not_fit_changes_nothing)
                                         "hog", NULL, NULL),
                   0);
     check_int(gmsfs_get_info(store, &before), 0);
+    require(statvfs(store_path(), &device) == 0);
     check_int(gmsfs_reallocate_all_handles(store), -ENOMEM);
+    require(statvfs(store_path(), &later) == 0);
+    check_int(later.f_bavail, device.f_bavail);
     check_int(gmsfs_get_info(store, &after), 0);
     check_int(after.allocations, before.allocations);
     check_int(gmsfs_is_unmapped(store), 1);

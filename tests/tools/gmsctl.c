@@ -158,6 +158,7 @@ static const struct op {
     {"acquire", op_acquire, "MODE TIMEOUT_MS"},
     {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
+    {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
     {"release", op_release, ""},
     {"alloc", op_alloc, "SIZE COUNT NAME TAG"},

@@ -51,6 +51,16 @@ static int op_acquire_reserve(char **arg)
     return acquire(arg, 0, number(arg[2]));
 }
 
+static int op_reserve(char **arg)
+{
+    struct gmsfs_ioc_reserve r = {.bytes = number(arg[0]), .flags = (uint32_t)number(arg[1])};
+    if (ioctl(s.fd, GMSFS_IOC_RESERVE, &r) != 0)
+        return -errno;
+    printf("reserved=%llu before=%llu\n", (unsigned long long)r.bytes,
+           (unsigned long long)r.before);
+    return 0;
+}
+
 static int op_join(char **arg)
 {
     struct gmsfs_ioc_join j = {.pad = 0};

@@ -34,6 +34,7 @@ static size_t logged_count;
 static unsigned applied[RECORD_TYPE_COUNT]; /* how often with success */
 static uint8_t next_token;
 static uint64_t next_memory;
+static uint64_t device_free = UINT64_C(1) << 40;
 
 struct state {
     uint8_t *bytes;
@@ -67,6 +68,7 @@ __attribute__((unused)) static void core_start(void)
     logged_count = 0;
     next_token = 1;
     next_memory = 1;
+    device_free = UINT64_C(1) << 40;
     require(core_new(&options, &core) == 0);
     require(core_new(&options, &mirror) == 0);
     free(last.bytes);
@@ -143,6 +145,7 @@ static int apply(struct record record)
 
     record.now_ms = now;
     record.wall_ms = 1700000000000u + now;
+    record.free_bytes = device_free;
     memset(&out, 0xee, sizeof out);
     error = core_apply(core, &record, &out);
     require(mirror_apply(&record, &other) == error);
@@ -242,6 +245,18 @@ __attribute__((unused)) static int acquire(uint64_t file, enum lock_wish wish,
     record.bytes16[0] = next_token++;
     record.bytes16[15] = 0xee;
     return apply(record);
+}
+
+__attribute__((unused)) static int
+acquire_reserving(uint64_t file, uint64_t bytes, struct core_process process, uint64_t timeout_ms)
+{
+    return apply((struct record){.type = RECORD_ACQUIRE,
+                                 .file = file,
+                                 .wish = LOCK_WISH_RW,
+                                 .process = process,
+                                 .size_bytes = bytes,
+                                 .deadline_ms =
+                                     timeout_ms == LOCK_FOREVER ? LOCK_FOREVER : now + timeout_ms});
 }
 
 __attribute__((unused)) static int close_file(uint64_t file)

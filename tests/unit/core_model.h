@@ -69,6 +69,45 @@ static void model_take_all(void)
     logged_count = 0;
 }
 
+/* Of the core, before the record. */
+static uint64_t reserved_before;
+
+/* What is set aside is a writer's, was free, and nobody waits for what is there. */
+static void check_reservations(int error)
+{
+    uint64_t sum = 0, taken, left;
+    size_t reserving = 0;
+
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+
+        sum += session->reserved_bytes;
+        require(session->mode == LOCK_MODE_RW ||
+                (session->reserved_bytes == 0 && session->due_bytes == 0));
+    }
+    require(sum == core->reserved_bytes);
+    taken = sum > reserved_before ? sum - reserved_before : 0;
+    require(taken <= device_free);
+    left = device_free - taken;
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+        const struct core_store *store = core_find_store(core, waiter->store);
+        bool free_for = lock_is_free_for(&store->lock, waiter->id);
+
+        reserving += waiter->reserve_bytes > 0;
+        if (waiter->away || waiter->reserve_bytes == 0 || error < 0 ||
+            lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW)
+            continue;
+        /* The first whose lock is free may lack memory; those behind it wait for it. */
+        if (free_for && left != UINT64_MAX) {
+            require(waiter->reserve_bytes >
+                    left + (store->committed ? layout_total_bytes(store->committed) : 0));
+            left = UINT64_MAX;
+        }
+    }
+    require(reserving == core->reserving);
+}
+
 static void count_layout(const struct layout *layout, uint32_t counts[MAX_IDS])
 {
     for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {

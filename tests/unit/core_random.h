@@ -154,9 +154,21 @@ static int step_acquire(void)
                             .wish = 1 + (uint32_t)below(3),
                             .process = random_process(),
                             .flags = one_in(3) ? CORE_OPEN_KEEP : 0,
+                            .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
                             .deadline_ms = random_deadline()};
 
     random_bytes16(&record);
+    return apply(record);
+}
+
+static int step_reserve(void)
+{
+    const struct core_session *session = core_find_session(core, random_id(&core->sessions));
+    struct record record = {.type = RECORD_RESERVE,
+                            .session = session ? session->id : 0,
+                            .size_bytes = below(8) * GRAIN,
+                            .count = one_in(3) ? below(4) * GRAIN : 0};
+
     return apply(record);
 }
 
@@ -377,7 +389,7 @@ static const struct {
     {step_store, 3}, {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
     {step_join, 4},  {step_leave, 12},      {step_time, 10},      {step_commit, 8},
     {step_add, 10},  {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},
+    {step_bind, 2},  {step_reserve, 5},
 };
 
 static int random_step(void)
@@ -389,6 +401,8 @@ static int random_step(void)
     for (size_t j = 0; j < sizeof steps / sizeof steps[0]; j++)
         total += steps[j].weight;
     dice = below(total);
+    device_free = below(12) * GRAIN;
+    reserved_before = core->reserved_bytes;
     while (dice >= steps[i].weight)
         dice -= steps[i++].weight;
     return steps[i].step();

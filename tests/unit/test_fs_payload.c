@@ -75,7 +75,9 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     check_int(payload_check_acquire(&acquire, false, true), 0);
     check_int(payload_check_acquire(&acquire, true, false), -EBADF);
     acquire.reserve_bytes = 1;
-    check_int(payload_check_acquire(&acquire, true, true), -EOPNOTSUPP);
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.mode = GMSFS_MODE_RO;
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire.flags = 2;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};

@@ -27,8 +27,9 @@ static void run_randomly(uint64_t seed)
     make_store("weights");
     for (run_record = 0; run_record < RUN_RECORDS; run_record++) {
         memset(&out, 0, sizeof out);
-        random_step();
+        int error = random_step();
         model_take_all();
+        check_reservations(error);
         check_memories();
         check_sessions();
         check_waiters();
@@ -62,6 +63,7 @@ static struct record full_record(const uint64_t memories[3])
                             .aligned_bytes = 2,
                             .memory = 3,
                             .deadline_ms = 4,
+                            .free_bytes = 1ull << 63,
                             .flags = UINT32_MAX,
                             .kind = 5,
                             .wish = 6,
@@ -137,7 +139,8 @@ TAP_TEST(a_record_comes_back_from_its_bytes_with_every_field)
           back.waiter == record.waiter && back.serial == record.serial &&
           back.slot == record.slot && back.count == record.count && back.offset == record.offset &&
           back.size_bytes == record.size_bytes && back.aligned_bytes == record.aligned_bytes &&
-          back.memory == record.memory && back.deadline_ms == record.deadline_ms);
+          back.memory == record.memory && back.deadline_ms == record.deadline_ms &&
+          back.free_bytes == record.free_bytes);
     check(back.flags == record.flags && back.kind == record.kind && back.wish == record.wish &&
           back.uid == record.uid && back.gid == record.gid && back.mode == record.mode &&
           back.process.pid == 10 && back.process.start == 11);

@@ -239,6 +239,29 @@ TAP_TEST(account_refuses_what_would_overflow)
     vmm_close(vmm);
 }
 
+TAP_TEST(what_is_set_aside_is_neither_used_nor_free)
+{
+    struct vmm_info info;
+
+    open_host(8 * MIB);
+    check_int(vmm_reserve(vmm, 2 * MIB), 0);
+    check_int(vmm_set_aside(vmm, 4 * MIB), 0);
+    vmm_get_info(vmm, &info);
+    check_int(info.used_bytes, 2 * MIB);
+    check_int(info.aside_bytes, 4 * MIB);
+    check_int(vmm_get_free(vmm), 2 * MIB);
+    check_int(vmm_reserve(vmm, 4 * MIB), -ENOMEM);
+    check_int(vmm_set_aside(vmm, 8 * MIB), -ENOMEM); /* then it is as it was */
+    check_int(vmm_get_free(vmm), 2 * MIB);
+    check_int(vmm_set_aside(vmm, 2 * MIB), 0);
+    check_int(vmm_reserve(vmm, 4 * MIB), 0);
+    check_int(vmm_get_free(vmm), 0);
+    check_int(vmm_set_aside(vmm, 0), 0);
+    vmm_unreserve(vmm, 6 * MIB);
+    check_int(vmm_get_free(vmm), 8 * MIB);
+    vmm_close(vmm);
+}
+
 static void *reserve_much(void *granted)
 {
     for (int i = 0; i < CYCLES; i++)

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_space.h"
+
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+void store_get_space(const char *path, gmsfs_t *handle, struct store_space *space)
+{
+    json_t *device = store_device_json(path);
+    struct gmsfs_info info;
+    uint64_t taken;
+
+    memset(space, 0, sizeof(*space));
+    if (!device || gmsfs_get_info(handle, &info) != 0) {
+        json_decref(device);
+        return;
+    }
+    space->is_known = true;
+    space->total_bytes = store_json_number(device, "total_bytes");
+    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
+    json_decref(device);
+    if (taken < space->total_bytes)
+        space->free_bytes = space->total_bytes - taken;
+    space->free_bytes += info.total_bytes;
+    if (space->free_bytes > space->total_bytes)
+        space->free_bytes = space->total_bytes;
+}
+
+int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes)
+{
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
+
+    cli_error("%s: the model does not fit: %s needed, %s free of %s; remove another store's "
+              "layout, or mount with a larger size=",
+              path, size_format(needed_bytes, needed), size_format(space->free_bytes, available),
+              size_format(space->total_bytes, total));
+    return CLI_FAILURE;
+}
+
+void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
+{
+    struct store_space space;
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
+
+    store_get_space(path, handle, &space);
+    if (space.is_known && needed_bytes > space.free_bytes)
+        fprintf(stderr, "waiting for memory for %s: %s needed, %s free\n", path,
+                size_format(needed_bytes, needed), size_format(space.free_bytes, available));
+    else
+        fprintf(stderr, "waiting for memory for %s: others asked before\n", path);
+}

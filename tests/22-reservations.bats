@@ -1,0 +1,259 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Memory that is set aside together with the writer's lock: both or neither, for whoever came first.
+#
+# The devices here have 16 MiB; a "half" is more than half of it.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+
+load helpers
+load gmsctl
+
+MIB=$((1 << 20))
+HALF=$((10 * MIB))
+
+setup() {
+    common_setup
+    start_mount size=16M,alloc_timeout=0.2
+    W=$M/weights
+    V=$M/other
+    mkdir "$V"
+}
+
+reserved_is() { # BYTES
+    [[ $(device_get .reserved_bytes) -eq $1 ]]
+}
+
+waits() { # STORE OP...: in the background, until it waits for the lock; sets WAITER
+    local store=$1
+    shift
+    spawn "$GMSCTL" "$@"
+    WAITER=$SPAWNED
+    wait_for_waiters "$store" 1
+}
+
+is_loaded() { # STORE
+    state_is "$1" COMMITTED && [[ $(info_of "$1" .bytes) -eq $HALF ]]
+}
+
+make_model() { # BYTES
+    MODEL=$T/model.safetensors
+    python3 - "$MODEL" "$1" <<'PY'
+import json, sys
+path, size = sys.argv[1], int(sys.argv[2])
+head = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+with open(path, "wb") as file:
+    file.write(len(head).to_bytes(8, "little") + head + b"m" * size)
+PY
+}
+
+@test "what is set aside shows in device, info, df and metrics" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((HALF - 1))
+    assert_eq "$(device_get .reserved_bytes)" "$HALF" reserved # in units of memory
+    assert_eq "$(device_get .used_bytes)" 0 used
+    assert_eq "$(info_of weights .reserved_bytes)" "$HALF" 'of the writer'
+    assert_eq "$(info_of other .reserved_bytes)" 0 'of another store'
+    assert_eq "$(df --output=avail -B1 "$M" | tail -n 1)" $((6 * MIB)) free
+    grep -qx "gmsfs_device_reserved_bytes $HALF" "$M/metrics"
+    let_go "$HOLDER"
+    wait_until 5 reserved_is 0
+}
+
+@test "allocations draw from what is set aside, whichever way they are made" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) alloc $((2 * MIB)) 2 '' '' \
+        alloc 1 1 '' '' export-rw 0 0
+    assert_eq "$(device_get .reserved_bytes)" $((8 * MIB)) 'left over'
+    assert_eq "$(device_get .used_bytes)" $((6 * MIB)) used
+    let_go "$HOLDER"
+    wait_until 5 used_is 0
+    # A file of a process belongs to such a session by its token.
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) alloc $((10 * MIB)) 1 '' ''
+    expect ENOMEM open "$V/ctl" rw acquire-reserve rw 0 $((4 * MIB))
+    assert_eq "$(device_get .reserved_bytes)" $((4 * MIB)) 'left over'
+}
+
+@test "others cannot have what is set aside, by ALLOC, ftruncate or write" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 alloc-nowait $((8 * MIB)) 1 '' ''
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 alloc $((8 * MIB)) 1 '' ''
+    expect ENOMEM open "$V/lock" rw open "$V/allocations/a" rwc ftruncate $((8 * MIB))
+    expect_message ENOMEM dd if=/dev/zero of="$V/allocations/b" bs=8M count=1 status=none
+    ctl open "$V/ctl" rw acquire rw 0 alloc-nowait $((6 * MIB)) 1 '' ''
+}
+
+@test "a reservation that can never be met is ENOMEM at once, also by one who would wait" {
+    expect ENOMEM open "$W/ctl" rw acquire-reserve rw 60000 $((17 * MIB))
+    expect ENOMEM open "$W/ctl" rw acquire-reserve rw 60000 $(((1 << 63) - 1 + (1 << 62)))
+    expect EINVAL open "$W/ctl" rw acquire-reserve ro 0 4096
+    assert_state weights EMPTY
+}
+
+@test "tried once: EAGAIN when the lock is not free, ENOMEM when the memory is not" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    expect EAGAIN open "$W/ctl" rw acquire-reserve rw 0 4096
+    expect ENOMEM open "$V/ctl" rw acquire-reserve rw 0 $HALF
+    expect ETIMEDOUT open "$V/ctl" rw acquire-reserve rw 50 $HALF
+    assert_state other EMPTY
+    ctl open "$V/ctl" rw acquire-reserve rw 0 $((6 * MIB))
+}
+
+@test "a waiter holds neither lock nor memory, and gets both when they are there" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
+    assert_state other EMPTY
+    assert_eq "$(device_get .reserved_bytes)" "$HALF" 'only the first'
+    ctl open "$V/lock" rw # who reserves nothing is not held up
+    never_within 1 said "$WAITER" got
+    let_go "$HOLDER"
+    wait_until 5 said "$WAITER" got
+    assert_eq "$(device_get .reserved_bytes)" "$HALF" 'only the second'
+    assert_state other RW
+    let_go "$WAITER"
+}
+
+@test "memory that is freed wakes the reservation that waits for it" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
+    ctl open "$W/lock" rw use 0 clear commit
+    wait_until 5 said "$WAITER" got
+    let_go "$WAITER"
+}
+
+@test "a small reservation does not starve a large one of another store" {
+    mkdir "$M/third"
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
+    local large=$WAITER
+    expect EAGAIN open "$M/third/ctl" rw acquire-reserve rw 0 4096
+    waits third open "$M/third/ctl" rw acquire-reserve rw 60000 $((8 * MIB)) say got pause
+    local small=$WAITER
+    let_go "$HOLDER"
+    wait_until 5 said "$large" got
+    never_within 1 said "$small" got
+    let_go "$large"
+    wait_until 5 said "$small" got
+    let_go "$small"
+}
+
+@test "a waiter that is killed is forgotten, and the next one gets the memory" {
+    mkdir "$M/third"
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $((16 * MIB))
+    local killed=$WAITER
+    waits third open "$M/third/ctl" rw acquire-reserve rw 60000 $((6 * MIB)) say got pause
+    kill -KILL "$killed"
+    wait_until 5 said "$WAITER" got
+    let_go "$WAITER"
+    let_go "$HOLDER"
+    wait_until 5 reserved_is 0
+}
+
+@test "a holder that is killed leaves its memory to the one that waits" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((4 * MIB)) 1 '' ''
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $((16 * MIB)) say got pause
+    kill -KILL "$HOLDER"
+    wait_until 5 said "$WAITER" got
+    assert_eq "$(device_get .used_bytes)" 0 used
+    let_go "$WAITER"
+}
+
+@test "a revoked holder and a revoked waiter hold nothing" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
+    waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF
+    echo "revoke $(awk '/ waiting / { print $1 }' "$V/sessions")" >"$V/abort"
+    wait_exit "$WAITER"
+    assert_match "$(output_of "$WAITER")" ECANCELED
+    echo "revoke $(awk '/ held / { print $1 }' "$W/sessions")" >"$W/abort"
+    wait_until 5 reserved_is 0
+    ctl open "$V/ctl" rw acquire-reserve rw 5000 $((16 * MIB))
+    let_go "$HOLDER"
+}
+
+@test "commit, also one that stays on, and abort give back what was not drawn" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((2 * MIB)) 1 '' '' commit-stay
+    assert_eq "$(device_get .reserved_bytes)" 0 'after STAY'
+    let_go "$HOLDER"
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF abort
+    assert_eq "$(device_get .reserved_bytes)" 0 'after abort'
+    assert_state weights COMMITTED
+    let_go "$HOLDER"
+    hold open "$W/ctl" rw acquire-reserve rw 0 $HALF release
+    assert_eq "$(device_get .reserved_bytes)" 0 'after release'
+}
+
+@test "a writer can replace a layout that fills the device, and nobody takes what it frees" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc $((12 * MIB)) 1 '' '' commit
+    # 4 MiB are free: the rest is the store's own.
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) clear alloc $((6 * MIB)) 1 '' ''
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
+    assert_eq "$(info_of weights .reserved_bytes)" $((8 * MIB)) 'still promised'
+    let_go "$HOLDER"
+    ctl open "$W/ctl" rw acquire-reserve rw 5000 $((16 * MIB)) clear alloc $((8 * MIB)) 2 '' '' commit
+    # The same again, of a device that holds only one copy.
+    ctl open "$W/ctl" rw acquire-reserve rw 5000 $((16 * MIB)) clear alloc $((8 * MIB)) 2 '' '' commit
+    assert_eq "$(info_of weights .generation)" 3 generation
+}
+
+@test "with room for both, a reservation leaves the committed layout to be rolled back to" {
+    commit_store
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) clear alloc $((14 * MIB)) 1 '' ''
+    let_go "$HOLDER"
+    wait_until 5 state_is weights COMMITTED
+    unchanged
+}
+
+@test "a writer's session sets more aside, or gives back, by RESERVE" {
+    run_logged -0 "$GMSCTL" open "$W/ctl" rw acquire rw 0 reserve $HALF 0 reserve $((4 * MIB)) 1 \
+        reserve $((4 * MIB)) 0 reserve 0 0
+    assert_match "$output" "reserved=$HALF before=0"
+    assert_match "$output" "reserved=$HALF before=$HALF"
+    assert_match "$output" "reserved=$((4 * MIB)) before=$HALF"
+    assert_match "$output" "reserved=0 before=$((4 * MIB))"
+    expect ENOMEM open "$W/ctl" rw acquire rw 0 reserve $((17 * MIB)) 0
+    expect ENOLCK open "$W/ctl" rw reserve 4096 0
+    expect EINVAL open "$W/ctl" rw acquire rw 0 reserve 4096 4
+    hold open "$W/ctl" rw acquire rw 0 reserve $HALF 0
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 2
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 0
+}
+
+@test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
+    requires python3
+    make_model $HALF
+    local round one two
+    for round in 1 2 3 4 5; do
+        spawn "$GMSFS" load "$W" "$MODEL"
+        one=$SPAWNED
+        spawn "$GMSFS" load --timeout 60 "$V" "$MODEL"
+        two=$SPAWNED
+        wait_until 20 eval 'is_loaded weights || is_loaded other'
+        if is_loaded weights; then
+            assert_eq "$(info_of other .bytes)" 0 'bytes of the loser'
+            ctl open "$W/lock" rw use 0 clear commit
+        else
+            assert_eq "$(info_of weights .bytes)" 0 'bytes of the loser'
+            ctl open "$V/lock" rw use 0 clear commit
+        fi
+        wait_exit "$one" 20
+        assert_eq "$status" 0 "first loader, round $round: $(output_of "$one")"
+        wait_exit "$two" 20
+        assert_eq "$status" 0 "second loader, round $round: $(output_of "$two")"
+        ctl open "$W/lock" rw use 0 clear commit
+        ctl open "$V/lock" rw use 0 clear commit
+        wait_until 5 used_is 0
+    done
+}
+
+@test "load says that it waits for memory, and gives up after its timeout with both states as they were" {
+    requires python3
+    make_model $HALF
+    ctl open "$V/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
+    run_logged -3 "$GMSFS" load --timeout 0.3 "$W" "$MODEL"
+    assert_match "$output" 'waiting for memory for .*weights: 10.0 MiB needed, 6.0 MiB free'
+    assert_match "$output" 'does not fit: 10.0 MiB needed, 6.0 MiB free of 16.0 MiB'
+    assert_state weights EMPTY
+    assert_state other COMMITTED
+    run_logged -3 "$GMSFS" load --timeout 0 "$W" "$MODEL"
+    assert_match "$output" 'does not fit'
+}
