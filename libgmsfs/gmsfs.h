@@ -252,6 +252,50 @@ GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group
  */
 GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
 
+/* ---- Several stores as one: the ranks of a model ------------------------------------------- */
+
+#define GMSFS_GROUP_MAX 256u /* stores of one group */
+
+/*
+ * gmsfs_connect_group - take the locks of several stores, all or none, all with the same grant
+ *
+ * handles: `count` of them, 1..GMSFS_GROUP_MAX, in any order, each of another store, on any mounts.
+ * What gmsfs_commit_group publishes together is whole: every store committed, with one group id.
+ * (One store alone is whole when it is committed.)
+ * mode: GMSFS_MODE_RW is the writer of all, whatever they hold.
+ *   GMSFS_MODE_RO waits until all are committed, then wants them whole. It holds no lock while it
+ *   waits.
+ *   GMSFS_MODE_RW_OR_RO is RO where they are whole, RW where nothing is committed, and else RW too,
+ *   so that what a writer left half committed as it died is loaded anew. Where one of the stores
+ *   may not be written to, it is RO.
+ * timeout_ms: as in gmsfs_connect, for all together.
+ * Locks are taken in the order of the store ids, so groups that overlap never wait for each other
+ * in a circle. A process that holds one of these locks by another handle waits for itself.
+ * Afterwards each handle is connected as by gmsfs_connect: fill it, hand its token to a worker,
+ * disconnect it. Never granted in part: on failure none is connected, and all locks taken on the
+ * way are given back. While it waits, nobody sees what it has so far in gmsfs_granted_lock.
+ * Errors: as gmsfs_connect; -EINVAL: a store twice; -EBUSY: a handle is connected; -ESTALE: (RO)
+ * all are committed, but not with one id, a mix of two loads; or a store was removed, or the
+ * session on one was revoked while others were waited for.
+ */
+GMSFS_API int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gmsfs_mode mode,
+                                  uint64_t timeout_ms);
+
+/*
+ * gmsfs_commit_group - commit the writer's layouts of several stores, with one new group id
+ *
+ * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when it
+ * fails half-way. That all locks are still held is looked at before the first commit. The store
+ * with the lowest id comes last, for all who take a group begin there.
+ * A failure of the first commit has changed nothing. After one half-way, those before it are
+ * committed and the others have their RW lock and their work still (gmsfs_granted_lock tells):
+ * repair the cause and gmsfs_commit each with GMSFS_COMMIT_GROUP and this id, or disconnect them;
+ * then the group is not whole, and the next RW_OR_RO loads it anew, as after a crash here.
+ * Errors: as gmsfs_commit; -ENOLCK: not the writer of each; -EINVAL: also a store twice.
+ */
+GMSFS_API int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags,
+                                 uint8_t *id);
+
 /* ---- Properties: never wait ----------------------------------------------------------------- */
 
 /* The lock of this handle as last known: GMSFS_MODE_NONE, _RO or _RW. */

@@ -4,7 +4,8 @@
  *
  * Every public call does gfs_enter .. gfs_leave, which serialise the calls on one handle (`op`).
  * What the properties and gmsfs_resolve read is changed under `state` too, which is held for
- * moments only, never over a system call that waits. Lock order: op, fork gate, registry, state.
+ * moments only, never over a system call that waits. Lock order: op (of several handles: by
+ * address), fork gate, registry, state.
  *
  * The fork gate is held for reading while a descriptor exists that is in no field of the handle
  * yet, and while mappings are made: fork() waits for it, so a child finds every descriptor to
@@ -71,6 +72,13 @@ uint64_t gfs_clock_ms(void);
 
 /* acquire: mode, timeout_ms and flags in; everything out. */
 int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
+/* Its two halves. The lock is taken, and the handle knows nothing of it: the RELEASE ioctl gives it
+ * back without a trace ... */
+int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
+/* ... or this makes it the handle's session. committed: when the grant came, was anything? */
+void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire, int committed);
+/* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
+int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group);
 int gfs_session_release(struct gmsfs *handle);
 void gfs_session_forget(struct gmsfs *handle);
 int gfs_is_zero(const uint8_t bytes[16]);

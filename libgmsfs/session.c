@@ -131,13 +131,10 @@ static int session_acquire_retry(struct gmsfs *handle, struct gmsfs_ioc_acquire 
     return gfs_ioctl_acquire(handle, acquire);
 }
 
-int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 {
-    struct gmsfs_ioc_info info;
     int r;
 
-    if (handle->mode != GMSFS_MODE_NONE)
-        return -EBUSY;
     if (acquire->mode != GMSFS_MODE_RO && !handle->writable) {
         r = gfs_ctl_open(handle, 1); /* the permission may have come since */
         if (r == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO) {
@@ -146,7 +143,28 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
         } else if (r)
             return r;
     }
-    r = session_acquire_retry(handle, acquire);
+    return session_acquire_retry(handle, acquire);
+}
+
+void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire, int committed)
+{
+    session_begin(handle, &(struct session_grant){.mode = acquire->mode,
+                                                  .session = acquire->session,
+                                                  .generation = acquire->generation,
+                                                  .token = acquire->token,
+                                                  .store_id = acquire->store_id,
+                                                  .layout_hash = acquire->layout_hash,
+                                                  .committed = committed});
+}
+
+int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    struct gmsfs_ioc_info info;
+    int r;
+
+    if (handle->mode != GMSFS_MODE_NONE)
+        return -EBUSY;
+    r = gfs_session_take(handle, acquire);
     if (r)
         return r;
     memset(&info, 0, sizeof info);
@@ -157,13 +175,7 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
             return r;
         }
     }
-    session_begin(handle, &(struct session_grant){.mode = acquire->mode,
-                                                  .session = acquire->session,
-                                                  .generation = acquire->generation,
-                                                  .token = acquire->token,
-                                                  .store_id = acquire->store_id,
-                                                  .layout_hash = acquire->layout_hash,
-                                                  .committed = info.committed != 0});
+    gfs_session_note(handle, acquire, info.committed != 0);
     return 0;
 }
 
@@ -267,26 +279,33 @@ static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit 
     gfs_state_unlock(handle);
 }
 
-int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
+int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group)
 {
     struct gmsfs_ioc_commit commit = {.flags = flags};
-    int r;
+    int r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
 
-    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP) ||
-        !(flags & GMSFS_COMMIT_GROUP) != !group)
-        return -EINVAL;
     if (group)
         memcpy(commit.group, group, sizeof commit.group);
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
     if (!r)
         r = gfs_mapping_refresh(handle);
     if (!r)
         r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
     if (!r)
         session_publish(handle, &commit);
+    return r;
+}
+
+int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
+{
+    int r;
+
+    if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP) ||
+        !(flags & GMSFS_COMMIT_GROUP) != !group)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    r = gfs_session_commit(handle, flags, group);
     gfs_leave(handle);
     return r;
 }

@@ -20,6 +20,19 @@ api() { # NAME
     done
 }
 
+# Two mounts with two stores each, and one more.
+@test "api: group" {
+    local at stores=()
+    for at in one two three; do
+        start_mount size=64M,alloc_timeout=0.5 "$T/$at"
+        stores+=("$T/$at/weights")
+    done
+    mkdir "$T/one/more" "$T/two/more"
+    GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
+    export GMSFS_TEST_GROUP
+    api group
+}
+
 @test "api: lock" {
     api lock
 }

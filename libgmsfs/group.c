@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several stores as one: their locks all or none, and commits that bear one id.
+ *
+ * Why no two groups wait for each other:
+ *   - RW goes by store id, so whoever waits holds locks of lower ids only. RW_OR_RO does likewise,
+ *     and waits for nobody's commit: where nothing is committed it is granted RW.
+ *   - RO waits for commits, and a commit may need a lock that a reader holds. So while it waits it
+ *     holds nothing.
+ *   - Who holds one lock and takes no other waits for nobody.
+ * A circle of waiters would have a highest store, whose waiter held a lock above it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "internal.h"
+
+/* How often a healer that waits for readers looks whether there still is something to heal. */
+#define GROUP_LOOK_MS 1000
+
+/* From the steps of RW_OR_RO: what was granted is not of one kind; what was to be healed is whole.
+ */
+#define GROUP_MIXED 1
+#define GROUP_WHOLE 2
+
+struct member {
+    struct gmsfs *handle;
+    int entered;
+    int taken;                        /* the lock is ours, and the handle does not know it yet */
+    struct gmsfs_ioc_acquire acquire; /* as granted */
+    struct gmsfs_ioc_info info;       /* at the last look */
+};
+
+struct group {
+    struct member *members; /* by store id */
+    size_t count;
+    uint64_t start_ms;
+    uint64_t timeout_ms;
+};
+
+/* ---- members ------------------------------------------------------------------------------ */
+
+static int member_compare_handles(const void *left, const void *right)
+{
+    uintptr_t a = (uintptr_t)((const struct member *)left)->handle;
+    uintptr_t b = (uintptr_t)((const struct member *)right)->handle;
+
+    return (a > b) - (a < b);
+}
+
+static int member_compare_stores(const void *left, const void *right)
+{
+    const struct member *a = left, *b = right;
+
+    return memcmp(a->info.store_id, b->info.store_id, sizeof a->info.store_id);
+}
+
+/* By address, so that two calls on the same handles do not wait for each other. */
+static int group_enter(struct group *group, gmsfs_t *const *handles, size_t count)
+{
+    int r = 0;
+
+    if (!handles || count == 0 || count > GMSFS_GROUP_MAX)
+        return -EINVAL;
+    group->members = calloc(count, sizeof *group->members);
+    if (!group->members)
+        return -ENOMEM;
+    group->count = count;
+    for (size_t i = 0; i < count; i++)
+        group->members[i].handle = handles[i];
+    qsort(group->members, count, sizeof *group->members, member_compare_handles);
+    for (size_t i = 1; i < count; i++)
+        if (group->members[i].handle == group->members[i - 1].handle)
+            return -EINVAL;
+    for (size_t i = 0; i < count && !r; i++) {
+        r = gfs_enter(group->members[i].handle);
+        group->members[i].entered = !r;
+    }
+    return r;
+}
+
+static void group_leave(struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++)
+        if (group->members[i].entered)
+            gfs_leave(group->members[i].handle);
+    free(group->members);
+}
+
+/* What the stores say. -ESTALE also when a lock that was taken is no longer there: an administrator
+ * ended its session while the others were waited for. */
+static int group_look(struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct member *member = group->members + i;
+        int r;
+
+        memset(&member->info, 0, sizeof member->info);
+        r = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
+        if (!r && member->taken && member->info.session != member->acquire.session)
+            r = -ESTALE;
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+static int group_sort(struct group *group)
+{
+    int r = group_look(group);
+
+    if (r)
+        return r;
+    qsort(group->members, group->count, sizeof *group->members, member_compare_stores);
+    for (size_t i = 1; i < group->count; i++)
+        if (member_compare_stores(group->members + i - 1, group->members + i) == 0)
+            return -EINVAL;
+    return 0;
+}
+
+/* At the last look: is everything committed, and by one commit of a group? One store alone is
+ * whole whatever its commit says. */
+static int group_is_whole(const struct group *group)
+{
+    const uint8_t *id = group->members[0].info.group;
+
+    for (size_t i = 0; i < group->count; i++)
+        if (!group->members[i].info.committed ||
+            memcmp(group->members[i].info.group, id, sizeof group->members[i].info.group) != 0)
+            return 0;
+    return group->count == 1 || !gfs_is_zero(id);
+}
+
+/* ---- taking ------------------------------------------------------------------------------- */
+
+static uint64_t group_left_ms(const struct group *group)
+{
+    uint64_t spent_ms = gfs_clock_ms() - group->start_ms;
+
+    if (group->timeout_ms == GMSFS_TIMEOUT_FOREVER)
+        return GMSFS_TIMEOUT_FOREVER;
+    return spent_ms < group->timeout_ms ? group->timeout_ms - spent_ms : 0;
+}
+
+static int member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms)
+{
+    int r;
+
+    member->acquire = (struct gmsfs_ioc_acquire){.mode = mode, .timeout_ms = timeout_ms};
+    r = gfs_session_take(member->handle, &member->acquire);
+    member->taken = !r;
+    return r;
+}
+
+/* Nothing was written, so a writer's lock leaves what is committed as it is. */
+static void group_release(struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->members[i].taken)
+            gfs_ioctl(group->members[i].handle, GMSFS_IOC_RELEASE, NULL);
+        group->members[i].taken = 0;
+    }
+}
+
+/* Those from `first` on, one after the other; GROUP_MIXED as soon as two grants differ. */
+static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mode)
+{
+    for (size_t i = first; i < group->count; i++) {
+        int r = member_take(group->members + i, mode, group_left_ms(group));
+
+        if (r)
+            return r;
+        if (group->members[i].acquire.mode != group->members[0].acquire.mode)
+            return GROUP_MIXED;
+    }
+    return group_look(group);
+}
+
+static int group_take_writers(struct group *group)
+{
+    return group_take_from(group, 0, GMSFS_MODE_RW);
+}
+
+/* The lock of the first store, to heal. Whoever heals needs it, and may then stay on as a reader:
+ * a wait for that one to leave would be in vain. While it is ours nobody else can heal. */
+static int group_wait_to_heal(struct group *group)
+{
+    for (;;) {
+        uint64_t left_ms = group_left_ms(group);
+        int last = left_ms <= GROUP_LOOK_MS;
+        int r = member_take(group->members, GMSFS_MODE_RW, last ? left_ms : GROUP_LOOK_MS);
+
+        if (r != -ETIMEDOUT || last)
+            return r;
+        r = group_look(group);
+        if (r)
+            return r;
+        if (group_is_whole(group))
+            return GROUP_WHOLE;
+    }
+}
+
+/* RW on all of them, unless there turns out to be nothing to heal. */
+static int group_take_to_heal(struct group *group)
+{
+    int r = group_wait_to_heal(group);
+
+    if (!r)
+        r = group_take_from(group, 1, GMSFS_MODE_RW);
+    if (!r && group_is_whole(group))
+        r = GROUP_WHOLE;
+    return r;
+}
+
+/* A grant of RO says that something is committed. All of one kind: RW where all are empty, or RO
+ * where all are whole. Else everything is given back, and RW is taken on all. What another process
+ * heals meanwhile is looked at anew, so every further turn follows a commit of somebody else's. */
+static int group_take_either(struct group *group)
+{
+    for (;;) {
+        int r = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
+
+        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
+            r = GROUP_MIXED;
+        if (r != GROUP_MIXED)
+            return r;
+        group_release(group);
+        r = group_take_to_heal(group);
+        if (r != GROUP_WHOLE)
+            return r;
+        group_release(group);
+        if (group_left_ms(group) == 0)
+            return -EAGAIN;
+    }
+}
+
+/* RO on all but `has`, at once. -EAGAIN: `busy` has to be waited for. */
+static int group_try_readers(struct group *group, size_t has, size_t *busy)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        int r = i == has ? 0 : member_take(group->members + i, GMSFS_MODE_RO, 0);
+
+        if (r == -EAGAIN)
+            *busy = i;
+        if (r)
+            return r;
+    }
+    return group_look(group);
+}
+
+/* The store that was busy is waited for with nothing else in hand; then the others are tried. */
+static int group_take_readers(struct group *group)
+{
+    size_t has = SIZE_MAX, busy = 0;
+    int r = group_try_readers(group, has, &busy);
+
+    while (r == -EAGAIN && group_left_ms(group) > 0) {
+        group_release(group);
+        has = busy;
+        r = member_take(group->members + has, GMSFS_MODE_RO, group_left_ms(group));
+        if (!r)
+            r = group_try_readers(group, has, &busy);
+    }
+    if (!r && !group_is_whole(group))
+        r = -ESTALE;
+    return r;
+}
+
+/* ---- public ------------------------------------------------------------------------------- */
+
+static int group_check_free(const struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++)
+        if (group->members[i].handle->mode != GMSFS_MODE_NONE)
+            return -EBUSY;
+    return 0;
+}
+
+/* Who cannot write to one of the stores can write to none of the group. */
+static int group_open_for(struct group *group, enum gmsfs_mode *mode)
+{
+    for (size_t i = 0; i < group->count && *mode != GMSFS_MODE_RO; i++) {
+        struct gmsfs *handle = group->members[i].handle;
+        int r = handle->writable ? 0 : gfs_ctl_open(handle, 1);
+
+        if (r == -EACCES && *mode == GMSFS_MODE_RW_OR_RO)
+            *mode = GMSFS_MODE_RO;
+        else if (r)
+            return r;
+    }
+    return 0;
+}
+
+static int group_take(struct group *group, enum gmsfs_mode mode)
+{
+    if (mode == GMSFS_MODE_RO)
+        return group_take_readers(group);
+    return mode == GMSFS_MODE_RW ? group_take_writers(group) : group_take_either(group);
+}
+
+static void group_note(struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct member *member = group->members + i;
+
+        gfs_session_note(member->handle, &member->acquire, member->info.committed != 0);
+        member->taken = 0;
+    }
+}
+
+int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gmsfs_mode mode,
+                        uint64_t timeout_ms)
+{
+    struct group group = {.start_ms = gfs_clock_ms(), .timeout_ms = timeout_ms};
+    int r;
+
+    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
+        return -EINVAL;
+    r = group_enter(&group, handles, count);
+    if (!r)
+        r = group_check_free(&group);
+    if (!r)
+        r = group_sort(&group);
+    if (!r)
+        r = group_open_for(&group, &mode);
+    if (!r)
+        r = group_take(&group, mode);
+    if (!r)
+        group_note(&group);
+    group_release(&group);
+    group_leave(&group);
+    return r == -EAGAIN && timeout_ms != 0 ? -ETIMEDOUT : r;
+}
+
+/* Nothing is committed while one of them could not be: revoked, removed, dead. */
+static int group_check_writers(struct group *group)
+{
+    int r;
+
+    for (size_t i = 0; i < group->count; i++)
+        if (group->members[i].handle->mode != GMSFS_MODE_RW)
+            return -ENOLCK;
+    r = group_sort(group);
+    for (size_t i = 0; i < group->count && !r; i++) {
+        struct member *member = group->members + i;
+
+        if (member->info.session == member->handle->session)
+            continue;
+        gfs_session_forget(member->handle);
+        r = -ESTALE;
+    }
+    return r;
+}
+
+static int group_make_id(uint8_t id[16])
+{
+    ssize_t got;
+
+    do
+        got = getrandom(id, 16, 0);
+    while (got < 0 && errno == EINTR);
+    return got == 16 ? 0 : got < 0 ? -errno : -EIO;
+}
+
+/* The first store comes last: everybody who wants the group queues up for it. */
+static int group_commit(struct group *group, unsigned flags, const uint8_t id[16])
+{
+    int r = 0;
+
+    for (size_t i = group->count; i-- > 0 && !r;)
+        r = gfs_session_commit(group->members[i].handle, flags | GMSFS_COMMIT_GROUP, id);
+    return r;
+}
+
+int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, uint8_t *id)
+{
+    struct group group = {0};
+    uint8_t bytes[16];
+    int r;
+
+    if (flags & ~GMSFS_COMMIT_STAY)
+        return -EINVAL;
+    r = group_enter(&group, handles, count);
+    if (!r)
+        r = group_check_writers(&group);
+    if (!r)
+        r = group_make_id(bytes);
+    if (!r) {
+        r = group_commit(&group, flags, bytes);
+        if (id)
+            memcpy(id, bytes, sizeof bytes);
+    }
+    group_leave(&group);
+    return r;
+}
