@@ -50,7 +50,7 @@ refused() { # REASON PATH INCLUDE...
     allowed src/store/service.c '"store/core.h"' '"vmm/vmm.h"' '<time.h>'
     allowed src/fs/nodes.c '"store/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/loop.c '"fs/fs.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
-    allowed src/cli/main.c '"daemon/daemon.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
+    allowed src/cli/main.c '"daemon/daemon.h"' '"meta/layout.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
     allowed examples/reader.c '<gmsfs.h>' '<stdio.h>'
 }
