@@ -86,7 +86,7 @@ char *store_file_path(const char *path, const char *file)
     return asprintf(&joined, "%s/%s", path, file) < 0 ? NULL : joined;
 }
 
-static int store_read_fd(int fd, char **text)
+static int store_read_fd(int fd, size_t most_bytes, char **text, size_t *text_bytes)
 {
     size_t used = 0, room = 0;
     char *bytes = NULL;
@@ -94,7 +94,7 @@ static int store_read_fd(int fd, char **text)
 
     while (got > 0) {
         if (room - used < TEXT_STEP) {
-            char *grown = room < TEXT_MAX_BYTES ? realloc(bytes, room * 2 + 2 * TEXT_STEP) : NULL;
+            char *grown = room < most_bytes ? realloc(bytes, room * 2 + 2 * TEXT_STEP) : NULL;
             if (!grown) {
                 free(bytes);
                 return -ENOMEM;
@@ -115,18 +115,33 @@ static int store_read_fd(int fd, char **text)
     }
     bytes[used] = '\0';
     *text = bytes;
+    *text_bytes = used;
     return 0;
 }
 
-int store_read_text(const char *path, char **text)
+int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = NULL;
     int r;
 
     if (fd < 0)
         return -errno;
-    r = store_read_fd(fd, text);
+    r = store_read_fd(fd, most_bytes, &text, size_bytes);
     close(fd);
+    if (!r)
+        *bytes = (uint8_t *)text;
+    return r;
+}
+
+int store_read_text(const char *path, char **text)
+{
+    uint8_t *bytes = NULL;
+    size_t text_bytes;
+    int r = store_read_bytes(path, TEXT_MAX_BYTES, &bytes, &text_bytes);
+
+    if (!r)
+        *text = (char *)bytes;
     return r;
 }
 

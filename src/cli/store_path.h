@@ -30,6 +30,8 @@ char *store_file_path(const char *path, const char *file);
 
 /* A small text file whole, NUL-terminated, free(3). Errors are not printed. Negative errno. */
 int store_read_text(const char *path, char **text);
+/* Any file, of not much more than most_bytes (-ENOMEM), free(3). Errors are not printed. */
+int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 
 /* `device` of the mount that the store lies in, or `info` of the store: JSON, or NULL. */
 json_t *store_device_json(const char *path);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All bytes of an image through several threads: summed, and put where they are wanted. */
+#include "cli/image.h"
+
+#include "cli/signals.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+struct check_run {
+    const struct image_check *check;
+    struct progress progress;
+    uint64_t *sizes; /* of the pieces that are done */
+    atomic_ullong read_bytes;
+    pthread_mutex_t said; /* one error is printed, the first */
+    bool has_said;
+};
+
+static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
+{
+    const struct image *image = run->check->image;
+    char name[IMAGE_NAME_BYTES];
+
+    pthread_mutex_lock(&run->said);
+    if (!run->has_said) {
+        run->has_said = true;
+        progress_end(&run->progress);
+        if (error == -EBADMSG)
+            cli_error("%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
+                      ", '%s') are not those that were saved: the image "
+                      "is damaged",
+                      image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
+                      piece->file_offset_bytes, piece->rank,
+                      image->manifest.allocations[piece->rank].name);
+        else
+            image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", error);
+    }
+    pthread_mutex_unlock(&run->said);
+    return error;
+}
+
+/* What is summed is what lies in its place. */
+static int check_steps(struct check_run *run, const struct image_piece *piece, int fd, void *buffer,
+                       XXH3_state_t *state)
+{
+    void *base = run->check->into ? run->check->into[piece->rank] : NULL;
+    int r = 0;
+
+    for (uint64_t at = 0; !r && at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
+        uint64_t left = piece->size_bytes - at;
+        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
+        uint8_t *to = base ? (uint8_t *)base + piece->offset_bytes + at : buffer;
+        r = image_read_at(fd, to, step, piece->file_offset_bytes + at);
+        if (!r)
+            XXH3_128bits_update(state, to, step);
+        atomic_fetch_add(&run->read_bytes, step);
+    }
+    return r;
+}
+
+static int check_piece(void *context, const struct work_piece *work_piece, void *buffer)
+{
+    struct check_run *run = context;
+    const struct image *image = run->check->image;
+    const struct image_piece *piece = &image->manifest.pieces[work_piece->item];
+    XXH3_state_t *state = XXH3_createState();
+    XXH128_canonical_t sum;
+    char name[IMAGE_NAME_BYTES];
+    int fd, r;
+
+    if (!state)
+        return -ENOMEM;
+    XXH3_128bits_reset(state);
+    fd = image_dir_open_file(&image->dir, image_data_name(piece->file, name), O_RDONLY);
+    r = fd < 0 ? fd : check_steps(run, piece, fd, buffer, state);
+    if (fd >= 0)
+        close(fd);
+    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
+    XXH3_freeState(state);
+    if (!r && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
+        r = -EBADMSG;
+    return r ? check_fail(run, piece, r) : 0;
+}
+
+static int check_tick(void *context, uint64_t done_bytes)
+{
+    struct check_run *run = context;
+
+    (void)done_bytes; /* counts whole pieces only */
+    pthread_mutex_lock(&run->said);
+    if (!run->has_said)
+        progress_show(&run->progress, atomic_load(&run->read_bytes));
+    pthread_mutex_unlock(&run->said);
+    return signals_get() ? -ECANCELED : 0;
+}
+
+int image_check(struct image_check *check)
+{
+    const struct image_manifest *manifest = &check->image->manifest;
+    struct check_run run = {.check = check, .said = PTHREAD_MUTEX_INITIALIZER};
+    struct work work = {.item_count = manifest->piece_count,
+                        .threads = check->threads,
+                        .whole = true,
+                        .buffer_bytes = check->into ? 0 : IMAGE_STEP_BYTES,
+                        .context = &run,
+                        .piece = check_piece,
+                        .tick = check_tick};
+    uint64_t whole_bytes;
+    int r;
+
+    run.sizes = calloc(manifest->piece_count + 1, sizeof(*run.sizes));
+    if (!run.sizes)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        run.sizes[i] = manifest->pieces[i].done ? manifest->pieces[i].size_bytes : 0;
+    work.item_bytes = run.sizes;
+    image_manifest_count_done(manifest, &whole_bytes);
+    progress_begin(&run.progress, check->verb, whole_bytes, check->quiet);
+    r = work_run(&work);
+    check->passed_ms = progress_end(&run.progress);
+    free(run.sizes);
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    if (r && !run.has_said)
+        cli_error("%s: cannot read the image: %s", check->image->dir.path, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}

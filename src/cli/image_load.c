@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs image load - an image into a store, committed whole or not at all */
+#include "cli/image.h"
+
+#include "base/size.h"
+#include "cli/image_entries.h"
+#include "cli/signals.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAST_ERROR_BYTES 256
+#define MS_PER_S         1000.0
+
+struct image_load {
+    const struct image_request *request;
+    struct image image;
+    gmsfs_t *handle;
+    int ctl_fd;        /* of the same store, whatever it is called later */
+    bool is_checked;   /* all sums were right once */
+    uint64_t *aligned; /* what the allocations cost in this mount, by rank */
+    uint64_t needed_bytes;
+    struct gmsfs_mapping *mappings;
+    size_t mapping_count;
+    uint8_t hash[IMAGE_DIGEST_BYTES]; /* what the layout will have */
+    uint64_t generation;
+    uint64_t copied_ms;
+};
+
+static const uint8_t no_group[IMAGE_DIGEST_BYTES];
+
+/* ---- before the lock ----------------------------------------------------------------------- */
+
+static int load_check_granularity(const struct image_load *load, uint64_t granularity_bytes)
+{
+    uint64_t saved_bytes = load->image.manifest.granularity_bytes;
+    char here[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
+
+    if (granularity_bytes == saved_bytes || load->request->realign ||
+        load->image.manifest.allocation_count == 0)
+        return CLI_OK;
+    cli_error("%s: was saved at a granularity of %s (%" PRIu64 "), and the mount of %s has %s "
+              "(%" PRIu64 "), so the layout would be another one; mount with granularity=%" PRIu64
+              ", or accept another layout_hash with --realign",
+              load->image.dir.path, size_format(saved_bytes, there), saved_bytes,
+              load->request->store, size_format(granularity_bytes, here), granularity_bytes,
+              saved_bytes);
+    return CLI_FAILURE;
+}
+
+/* What each will cost here, and whether it can hold what was saved of it. */
+static int load_align(struct image_load *load, uint64_t granularity_bytes)
+{
+    const struct image_manifest *manifest = &load->image.manifest;
+
+    load->aligned = calloc(manifest->allocation_count + 1, sizeof(*load->aligned));
+    if (!load->aligned)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < manifest->allocation_count; i++) {
+        const struct image_allocation *allocation = &manifest->allocations[i];
+        uint64_t over = granularity_bytes ? allocation->size_bytes % granularity_bytes : 0;
+        /* Sizes are below 2^63, so this does not overflow. */
+        load->aligned[i] = allocation->size_bytes + (over ? granularity_bytes - over : 0);
+        if (allocation->stored_bytes > load->aligned[i]) {
+            cli_error("%s: allocation %zu ('%s') has bytes behind its size, which do not fit at "
+                      "this granularity; mount with granularity=%" PRIu64,
+                      load->image.dir.path, i, allocation->name, manifest->granularity_bytes);
+            return CLI_FAILURE;
+        }
+        if (__builtin_add_overflow(load->needed_bytes, load->aligned[i], &load->needed_bytes))
+            load->needed_bytes = UINT64_MAX;
+    }
+    return CLI_OK;
+}
+
+/* Without --realign it has to be the very hash that was saved. */
+static int load_check_hash(struct image_load *load, const uint64_t *aligned)
+{
+    const struct image_manifest *manifest = &load->image.manifest;
+    char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
+    int r = image_layout_hash(&load->image.layout, aligned, load->hash);
+
+    if (r == -ENOMEM)
+        return cli_out_of_memory();
+    if (r == 0 && (load->request->realign ||
+                   memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
+        return CLI_OK;
+    cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
+              "not %s); --realign accepts that",
+              load->image.dir.path, load->request->store,
+              r ? "none" : image_digest_text(load->hash, is),
+              image_digest_text(manifest->layout_hash, was));
+    return CLI_FAILURE;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+struct load_space {
+    uint64_t total_bytes, free_bytes; /* free: as others leave it, the store's own not counted */
+    bool is_known;
+};
+
+static void load_get_space(const struct image_load *load, struct load_space *space)
+{
+    json_t *device = store_device_json(load->request->store);
+    uint64_t taken;
+
+    memset(space, 0, sizeof(*space));
+    if (!device)
+        return;
+    space->is_known = true;
+    space->total_bytes = store_json_number(device, "total_bytes");
+    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
+    if (taken < space->total_bytes)
+        space->free_bytes = space->total_bytes - taken;
+    json_decref(device);
+}
+
+static int load_say_full(const struct image_load *load, const struct load_space *space)
+{
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
+
+    cli_error(
+        "%s: the image does not fit: %s needed, %s free of %s; remove another store's layout, "
+        "or mount with a larger size=",
+        load->request->store, size_format(load->needed_bytes, needed),
+        size_format(space->free_bytes, available), size_format(space->total_bytes, total));
+    return CLI_FAILURE;
+}
+
+/* Only what can never fit ends here: ALLOC waits for memory that others are giving back. */
+static int load_check_space(const struct image_load *load)
+{
+    struct load_space space;
+
+    load_get_space(load, &space);
+    if (space.is_known && load->needed_bytes > space.total_bytes)
+        return load_say_full(load, &space);
+    return CLI_OK;
+}
+
+/*
+ * Beside the committed layout, where both fit, a load that fails is rolled back. Where they do not,
+ * the old one is given up for the new one: then every byte is read once before.
+ */
+static int load_check_sums(struct image_load *load)
+{
+    struct image_check check = {.image = &load->image,
+                                .verb = "checking",
+                                .threads = (unsigned)load->request->threads,
+                                .quiet = load->request->quiet};
+    struct gmsfs_info info;
+    struct load_space space;
+    int status;
+
+    load_get_space(load, &space);
+    if (load->is_checked || gmsfs_get_info(load->handle, &info) != 0 || !info.committed ||
+        (space.is_known && load->needed_bytes <= space.free_bytes))
+        return CLI_OK;
+    status = image_check(&check);
+    load->is_checked = status == CLI_OK;
+    return status;
+}
+
+static int load_explain_allocation(const struct image_load *load, size_t rank, int error)
+{
+    struct load_space space;
+
+    load_get_space(load, &space);
+    if (error == -ENOMEM && space.is_known)
+        return load_say_full(load, &space);
+    cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
+              load->image.manifest.allocations[rank].name,
+              load->image.manifest.allocations[rank].size_bytes, strerror(-error));
+    return CLI_FAILURE;
+}
+
+static int load_allocate_one(const struct image_load *load, size_t rank)
+{
+    const struct image_allocation *allocation = &load->image.manifest.allocations[rank];
+    struct image_layout_allocation laid_out;
+    char tag[GMSFS_NAME_MAX + 1];
+    uint64_t slot;
+    int r;
+
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    image_layout_get(&load->image.layout, rank, &laid_out);
+    snprintf(tag, sizeof(tag), "%.*s", (int)laid_out.tag_bytes, laid_out.tag);
+    r = gmsfs_allocate_handle(load->handle, allocation->size_bytes, tag, allocation->name, &slot);
+    return r ? load_explain_allocation(load, rank, r) : CLI_OK;
+}
+
+static int load_allocate(struct image_load *load)
+{
+    size_t count = load->image.manifest.allocation_count;
+    int status = CLI_OK, r = gmsfs_clear_all_handles(load->handle);
+
+    if (r) {
+        store_explain(load->request->store, "clear what was there", r);
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; status == CLI_OK && i < count; i++)
+        status = load_allocate_one(load, i);
+    if (status != CLI_OK)
+        return status;
+    r = gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &load->mapping_count);
+    if (!r && load->mapping_count != count)
+        r = -ESTALE;
+    if (r) {
+        store_explain(load->request->store, "map the memory", r);
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < count; i++)
+        load->aligned[i] = load->mappings[i].aligned_bytes;
+    return load_check_hash(load, load->aligned);
+}
+
+/* ---- bytes and entries --------------------------------------------------------------------- */
+
+static int load_copy(struct image_load *load)
+{
+    struct image_check check = {.image = &load->image,
+                                .verb = "loading",
+                                .threads = (unsigned)load->request->threads,
+                                .quiet = load->request->quiet};
+    void **into = calloc(load->mapping_count + 1, sizeof(*into));
+    int status;
+
+    if (!into)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < load->mapping_count; i++)
+        into[i] = load->mappings[i].ptr;
+    check.into = into;
+    status = image_check(&check);
+    load->copied_ms = check.passed_ms;
+    free(into);
+    return status;
+}
+
+static int load_put_entries(struct image_load *load)
+{
+    size_t culprit = SIZE_MAX;
+    int r = image_entries_put(load->ctl_fd, load->handle, &load->image.layout, &culprit);
+    struct image_layout_entry entry;
+
+    /* Or it would keep the session alive behind the commit. */
+    image_entries_close(load->ctl_fd);
+    load->ctl_fd = -1;
+    if (r && culprit < load->image.layout.entry_count) {
+        image_layout_entry(&load->image.layout, culprit, &entry);
+        cli_error("%s: the store refuses the entry '%.*s': %s", load->request->store,
+                  (int)entry.key_bytes, entry.key, strerror(-r));
+    } else if (r == -EINTR) {
+        return CLI_SIGNALED + signals_get();
+    } else if (r) {
+        store_explain(load->request->store, "put the metadata", r);
+    }
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+/* As a reader afterwards, so that the hash that is looked at is this commit's. */
+static int load_commit(struct image_load *load)
+{
+    const uint8_t *group = load->image.manifest.group;
+    bool has_group = memcmp(group, no_group, sizeof(no_group)) != 0;
+    char want[IMAGE_DIGEST_TEXT_BYTES], why[LAST_ERROR_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
+    int r;
+
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    r = gmsfs_commit(load->handle, GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0),
+                     has_group ? group : NULL);
+    if (r == -EINVAL) {
+        store_last_error(load->request->store, why, sizeof(why));
+        cli_error("%s: the store refuses the layout: %s", load->request->store,
+                  *why ? why : strerror(-r));
+        return CLI_FAILURE;
+    }
+    if (r) {
+        store_explain(load->request->store, "commit", r);
+        return CLI_FAILURE;
+    }
+    load->generation = gmsfs_generation(load->handle);
+    r = gmsfs_get_memory_layout_hash(load->handle, hash);
+    gmsfs_disconnect(load->handle);
+    if (r || strcmp(hash, image_digest_text(load->hash, want)) == 0)
+        return CLI_OK;
+    cli_error("%s: committed, but its layout_hash is %s and should be %s", load->request->store,
+              hash, want);
+    return CLI_FAILURE;
+}
+
+static int load_fill(struct image_load *load)
+{
+    int status = load_check_sums(load);
+
+    if (status == CLI_OK)
+        status = load_allocate(load);
+    if (status == CLI_OK)
+        status = load_copy(load);
+    if (status == CLI_OK)
+        status = load_put_entries(load);
+    if (status == CLI_OK)
+        status = load_commit(load);
+    return status;
+}
+
+/* What is left after a failure, in words. */
+static void load_abort(struct image_load *load, int status)
+{
+    int rolled_back = 0, r;
+
+    if (load->generation)
+        return; /* was committed */
+    r = gmsfs_abort(load->handle, &rolled_back);
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    fprintf(stderr, "nothing was committed; %s %s\n", load->request->store,
+            r             ? "is as the daemon left it"
+            : rolled_back ? "has its earlier layout again"
+                          : "is empty");
+}
+
+static void load_print_result(const struct image_load *load, uint64_t start_ms)
+{
+    const struct image_manifest *manifest = &load->image.manifest;
+    char size[SIZE_TEXT_BYTES], hash[IMAGE_DIGEST_TEXT_BYTES];
+
+    if (load->request->quiet)
+        return;
+    printf("committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s\n",
+           load->request->store, manifest->allocation_count, load->image.layout.entry_count,
+           load->generation, image_digest_text(load->hash, hash),
+           memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0
+               ? ""
+               : " (realigned: not the one that was saved)");
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,
+           size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           progress_rate(manifest->stored_bytes, load->copied_ms));
+}
+
+/* All that can be refused without the lock. */
+static int load_prepare(struct image_load *load)
+{
+    struct gmsfs_info info;
+    int status, r;
+
+    if (store_open(load->request->store, &load->handle) != 0)
+        return CLI_FAILURE;
+    r = gmsfs_get_info(load->handle, &info);
+    if (r) {
+        store_explain(load->request->store, "look at the store", r);
+        return CLI_FAILURE;
+    }
+    load->ctl_fd = image_entries_open(load->request->store);
+    if (load->ctl_fd < 0) {
+        store_explain(load->request->store, "open the store", load->ctl_fd);
+        return CLI_FAILURE;
+    }
+    status = load_check_granularity(load, info.granularity_bytes);
+    if (status == CLI_OK)
+        status = load_align(load, info.granularity_bytes);
+    if (status == CLI_OK)
+        status = load_check_hash(load, load->aligned);
+    if (status == CLI_OK)
+        status = load_check_space(load);
+    return status == CLI_OK ? load_check_sums(load) : status;
+}
+
+static int load_into_store(struct image_load *load)
+{
+    const struct image_request *request = load->request;
+    uint64_t start_ms;
+    int status = store_connect(load->handle, request->store, GMSFS_MODE_RW, request->timeout_ms,
+                               request->quiet);
+
+    if (status != CLI_OK)
+        return status;
+    start_ms = cli_now_ms();
+    signals_defer(true);
+    status = load_fill(load);
+    if (status == CLI_OK)
+        load_print_result(load, start_ms);
+    else
+        load_abort(load, status);
+    return status;
+}
+
+int image_load(const struct image_request *request)
+{
+    struct image_load load = {.request = request, .ctl_fd = -1};
+    int status;
+
+    signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
+    status = image_open(&load.image, request->path);
+    if (status == CLI_OK)
+        status = load_prepare(&load);
+    if (status == CLI_OK)
+        status = load_into_store(&load);
+    image_entries_close(load.ctl_fd);
+    free(load.mappings);
+    free(load.aligned);
+    gmsfs_close(load.handle);
+    image_close(&load.image);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs image save - all of a store into a directory, or an unfinished image that can be resumed */
+#include "cli/image_save.h"
+
+#include "base/size.h"
+#include "cli/signals.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS_PER_S 1000.0
+
+static void save_print_result(const struct image_save *save, uint64_t start_ms)
+{
+    const struct image_manifest *manifest = &save->manifest;
+    char size[SIZE_TEXT_BYTES], hash[IMAGE_DIGEST_TEXT_BYTES];
+
+    if (save->request->quiet)
+        return;
+    printf("saved %s: %zu allocations and %zu entries in %s, layout %s\n", save->reader.store,
+           manifest->allocation_count, save->reader.layout->entry_count, save->dir.path,
+           image_digest_text(manifest->layout_hash, hash));
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s", manifest->stored_bytes,
+           size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           progress_rate(manifest->stored_bytes, save->copied_ms));
+    if (save->resumes)
+        printf("; %s of it were there", size_format(save->kept_bytes, size));
+    putchar('\n');
+}
+
+/* What is left, in words. */
+static void save_print_failure(const struct image_save *save, int status)
+{
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    if (save->began)
+        fprintf(stderr,
+                "%s is not finished, and no image yet; 'gmsfs image save --resume' goes on with "
+                "it\n",
+                save->dir.path);
+    else if (status > CLI_SIGNALED)
+        fprintf(stderr, "nothing was saved\n");
+}
+
+static int save_store(struct image_save *save)
+{
+    uint64_t start_ms = cli_now_ms();
+    int status = image_save_plan(save);
+
+    signals_defer(true);
+    signal(SIGXFSZ, SIG_IGN); /* a limit is an error like others */
+    if (status == CLI_OK)
+        status = image_save_prepare(save);
+    if (status == CLI_OK) {
+        save->began = true;
+        status = image_save_write(save);
+    }
+    if (status == CLI_OK)
+        save_print_result(save, start_ms);
+    else
+        save_print_failure(save, status);
+    return status;
+}
+
+int image_save(const struct image_request *request)
+{
+    struct image_save save = {.request = request, .dir = {.fd = -1}};
+    int status;
+
+    signals_install("\ngmsfs image: stopped by a signal; nothing was saved\n");
+    status = reader_open(&save.reader, request->store, request->timeout_ms, request->quiet);
+    if (status == CLI_OK)
+        status = save_store(&save);
+    image_dir_close(&save.dir);
+    image_manifest_free(&save.manifest);
+    free(save.layout);
+    reader_close(&save.reader);
+    return status;
+}

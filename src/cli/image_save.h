@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * image_save - the parts of `gmsfs image save`
+ *
+ * For image_save*.c. Until the finished manifest is in place there is only an unfinished one, which
+ * no load takes for an image, and which a later save goes on with.
+ */
+#ifndef GMSFS_CLI_IMAGE_SAVE_H
+#define GMSFS_CLI_IMAGE_SAVE_H
+
+#include "cli/image.h"
+#include "cli/reader.h"
+
+struct image_save {
+    const struct image_request *request;
+
+    /* Of the store. */
+    struct reader reader;
+    uint8_t *layout; /* the bytes of the file `layout` */
+    size_t layout_bytes;
+
+    /* Of the image. */
+    struct image_dir dir;
+    struct image_manifest manifest;
+    bool resumes; /* what is done in the manifest was found there */
+    bool began;   /* data was written that a later save can go on with */
+
+    /* Said at the end. */
+    uint64_t kept_bytes, copied_ms;
+};
+
+/* image_save_plan.c: the manifest of the store, with no piece done. */
+int image_save_plan(struct image_save *save);
+
+/* image_save_dir.c: opens DIR, decides whether it may be written to, takes over what an unfinished
+ * image has, and makes the files. */
+int image_save_prepare(struct image_save *save);
+
+/* image_save_data.c: writes what is not there yet, and then the manifest. */
+int image_save_write(struct image_save *save);
+
+/* Prints why a file could not be written; CLI_FAILURE, or 128 + the signal that came. */
+int image_save_fail(const struct image_save *save, const char *name, int error);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the mapped memory into the data files, piece by piece; and the manifest at the end. */
+#include "cli/image_save.h"
+
+#include "cli/signals.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+struct data_run {
+    struct image_save *save;
+    struct progress progress;
+    atomic_ullong done_bytes, kept_bytes;
+    pthread_mutex_t lock; /* of what follows */
+    int notes_fd;         /* the unfinished manifest, at its end */
+    bool has_failed;
+    char failed[IMAGE_NAME_BYTES];
+};
+
+/* ---- one piece ----------------------------------------------------------------------------- */
+
+static const uint8_t *data_source(const struct image_save *save, const struct image_piece *piece)
+{
+    return (const uint8_t *)save->reader.mappings[piece->rank].ptr + piece->offset_bytes;
+}
+
+/* Through a copy: a writer is trusted with the memory of its store, also after it has committed,
+ * and what is summed has to be what is written. */
+static int data_write(struct data_run *run, const struct image_piece *piece, int fd,
+                      uint8_t *buffer, XXH3_state_t *state)
+{
+    const uint8_t *from = data_source(run->save, piece);
+    int r = 0;
+
+    for (uint64_t at = 0; !r && at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
+        uint64_t left = piece->size_bytes - at;
+        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
+        memcpy(buffer, from + at, step);
+        XXH3_128bits_update(state, buffer, step);
+        r = image_write_at(fd, buffer, step, piece->file_offset_bytes + at);
+        atomic_fetch_add(&run->done_bytes, step);
+    }
+    return r;
+}
+
+/* Is the piece in the file already? Then it is summed. Not: what was counted is taken back. */
+static bool data_is_there(struct data_run *run, const struct image_piece *piece, int fd,
+                          uint8_t *buffer, XXH3_state_t *state)
+{
+    const uint8_t *from = data_source(run->save, piece);
+
+    for (uint64_t at = 0; at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
+        uint64_t left = piece->size_bytes - at;
+        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
+        if (image_read_at(fd, buffer, step, piece->file_offset_bytes + at) != 0 ||
+            memcmp(buffer, from + at, step) != 0) {
+            atomic_fetch_sub(&run->done_bytes, at);
+            return false;
+        }
+        XXH3_128bits_update(state, buffer, step);
+        atomic_fetch_add(&run->done_bytes, step);
+    }
+    return true;
+}
+
+static int data_copy(struct data_run *run, struct image_piece *piece, void *buffer,
+                     XXH3_state_t *state)
+{
+    char name[IMAGE_NAME_BYTES];
+    int fd = image_dir_open_file(&run->save->dir, image_data_name(piece->file, name), O_RDWR);
+    XXH128_canonical_t sum;
+    int r = 0;
+
+    if (fd < 0)
+        return fd;
+    XXH3_128bits_reset(state);
+    if (piece->done && data_is_there(run, piece, fd, buffer, state)) {
+        atomic_fetch_add(&run->kept_bytes, piece->size_bytes);
+    } else {
+        XXH3_128bits_reset(state);
+        r = data_write(run, piece, fd, buffer, state);
+    }
+    if (close(fd) < 0 && !r)
+        r = -errno;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
+    memcpy(piece->sum, sum.digest, IMAGE_DIGEST_BYTES);
+    piece->done = r == 0;
+    return r;
+}
+
+/* For those who look at an unfinished image, and for the save that goes on with it. */
+static int data_note(struct data_run *run, const struct image_piece *piece)
+{
+    char line[IMAGE_PIECE_LINE_BYTES];
+    size_t done = 0, length = image_manifest_piece_line(piece, line);
+    int r = 0;
+
+    pthread_mutex_lock(&run->lock);
+    while (!r && done < length) {
+        ssize_t wrote = write(run->notes_fd, line + done, length - done);
+        if (wrote > 0)
+            done += (size_t)wrote;
+        else if (wrote < 0 && errno != EINTR)
+            r = -errno;
+    }
+    pthread_mutex_unlock(&run->lock);
+    return r;
+}
+
+static int data_piece(void *context, const struct work_piece *work_piece, void *buffer)
+{
+    struct data_run *run = context;
+    struct image_piece *piece = &run->save->manifest.pieces[work_piece->item];
+    XXH3_state_t *state = XXH3_createState();
+    int r = state ? data_copy(run, piece, buffer, state) : -ENOMEM;
+
+    XXH3_freeState(state);
+    if (!r)
+        return data_note(run, piece);
+    pthread_mutex_lock(&run->lock);
+    if (!run->has_failed)
+        image_data_name(piece->file, run->failed);
+    run->has_failed = true;
+    pthread_mutex_unlock(&run->lock);
+    return r;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static int data_tick(void *context, uint64_t done_bytes)
+{
+    struct data_run *run = context;
+
+    (void)done_bytes; /* counts whole pieces only */
+    progress_show(&run->progress, atomic_load(&run->done_bytes));
+    return signals_get() ? -EINTR : 0;
+}
+
+static int data_work(struct data_run *run)
+{
+    const struct image_manifest *manifest = &run->save->manifest;
+    uint64_t *sizes = calloc(manifest->piece_count + 1, sizeof(*sizes));
+    struct work work = {.item_bytes = sizes,
+                        .item_count = manifest->piece_count,
+                        .threads = (unsigned)run->save->request->threads,
+                        .whole = true,
+                        .buffer_bytes = IMAGE_STEP_BYTES,
+                        .context = run,
+                        .piece = data_piece,
+                        .tick = data_tick};
+    int r;
+
+    if (!sizes)
+        return -ENOMEM;
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        sizes[i] = manifest->pieces[i].size_bytes;
+    progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
+    r = work_run(&work);
+    run->save->copied_ms = progress_end(&run->progress);
+    run->save->kept_bytes = atomic_load(&run->kept_bytes);
+    free(sizes);
+    return r;
+}
+
+static int data_fill(struct image_save *save)
+{
+    struct data_run run = {
+        .save = save, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = IMAGE_UNFINISHED};
+    int r;
+
+    run.notes_fd = image_dir_open_file(&save->dir, IMAGE_UNFINISHED, O_WRONLY | O_APPEND);
+    if (run.notes_fd < 0)
+        return image_save_fail(save, IMAGE_UNFINISHED, run.notes_fd);
+    r = data_work(&run);
+    close(run.notes_fd);
+    return r ? image_save_fail(save, run.failed, r) : CLI_OK;
+}
+
+static int data_sync(const struct image_save *save)
+{
+    char name[IMAGE_NAME_BYTES];
+
+    for (size_t i = 0; i < save->manifest.file_count; i++) {
+        int fd = signals_get() ? -EINTR
+                               : image_dir_open_file(&save->dir, image_data_name(i, name), O_RDWR);
+        int r = fd < 0 ? fd : 0;
+        if (!r && fsync(fd) < 0)
+            r = -errno;
+        if (fd >= 0 && close(fd) < 0 && !r)
+            r = -errno;
+        if (r)
+            return image_save_fail(save, image_data_name(i, name), r);
+    }
+    return signals_get() ? CLI_SIGNALED + signals_get() : CLI_OK;
+}
+
+/* With it in place, the directory is an image. */
+static int data_finish(const struct image_save *save)
+{
+    char *text;
+    size_t text_bytes;
+    int r = image_manifest_encode(&save->manifest, false, &text, &text_bytes);
+
+    if (r)
+        return cli_out_of_memory();
+    r = text_bytes > IMAGE_MANIFEST_MAX_BYTES
+            ? -EFBIG
+            : image_dir_write(&save->dir, IMAGE_MANIFEST, text, text_bytes);
+    free(text);
+    if (!r)
+        r = image_dir_remove(&save->dir, IMAGE_UNFINISHED);
+    if (!r)
+        r = image_dir_sync(&save->dir);
+    return r ? image_save_fail(save, IMAGE_MANIFEST, r) : CLI_OK;
+}
+
+int image_save_write(struct image_save *save)
+{
+    int status = data_fill(save);
+
+    if (status == CLI_OK)
+        status = data_sync(save);
+    return status == CLI_OK ? data_finish(save) : status;
+}

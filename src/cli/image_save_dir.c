@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether and how the directory is written to. What is not an image's stays as it is. */
+#include "cli/image_save.h"
+
+#include "base/size.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+int image_save_fail(const struct image_save *save, const char *name, int error)
+{
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?";
+    struct statvfs disk;
+
+    if (error == -EINTR && signals_get())
+        return CLI_SIGNALED + signals_get();
+    if (error == -EFBIG) {
+        cli_error("%s/%s: larger than a file may be here ('ulimit -f', or the file system); "
+                  "--file-size makes smaller ones",
+                  save->dir.path, name);
+    } else if (error == -ENOSPC || error == -EDQUOT) {
+        if (fstatvfs(save->dir.fd, &disk) == 0)
+            size_format((uint64_t)disk.f_bavail * disk.f_frsize, available);
+        cli_error("%s/%s: the disk is full, or a quota is: the image has %s, and %s are free; free "
+                  "some, or save elsewhere",
+                  save->dir.path, name, size_format(save->manifest.stored_bytes, needed),
+                  available);
+    } else {
+        return image_dir_explain(&save->dir, name, "write", error);
+    }
+    return CLI_FAILURE;
+}
+
+/* ---- what is there ------------------------------------------------------------------------- */
+
+/* What would be a surprise to find changed is not changed. */
+static int prepare_refuse(const struct image_save *save, const struct image_dir_content *content)
+{
+    const struct image_request *request = save->request;
+    const char *path = request->path;
+
+    if (content->unfinished && !request->force && !request->resume) {
+        cli_error("%s: has an image that was not finished; --resume goes on with it, --force "
+                  "begins anew",
+                  path);
+    } else if (content->manifest && !content->unfinished && !request->force) {
+        cli_error("%s: has an image already, a whole one; --force replaces it", path);
+    } else if (content->others && !content->manifest && !content->unfinished && !request->force) {
+        cli_error("%s: is not empty; choose another directory, or --force, which leaves alone what "
+                  "is in it",
+                  path);
+    } else if (*content->in_the_way && !content->manifest && !content->unfinished) {
+        cli_error("%s/%s: is in the way, and of no image; remove it, or choose another directory",
+                  path, content->in_the_way);
+    } else {
+        return CLI_OK;
+    }
+    return CLI_FAILURE;
+}
+
+/* ---- going on ------------------------------------------------------------------------------ */
+
+static bool prepare_same_sizes(const struct image_manifest *a, const struct image_manifest *b)
+{
+    if (a->allocation_count != b->allocation_count || a->piece_bytes != b->piece_bytes ||
+        a->file_bytes != b->file_bytes)
+        return false;
+    for (size_t i = 0; i < a->allocation_count; i++)
+        if (a->allocations[i].size_bytes != b->allocations[i].size_bytes ||
+            a->allocations[i].stored_bytes != b->allocations[i].stored_bytes)
+            return false;
+    return true;
+}
+
+/* Files stay as large as they were begun, unless another size was asked for. */
+static int prepare_plan_again(struct image_save *save, const struct image_manifest *before)
+{
+    struct image_manifest *manifest = &save->manifest;
+    int r;
+
+    if (save->request->file_bytes || manifest->file_bytes == before->file_bytes)
+        return CLI_OK;
+    free(manifest->pieces);
+    free(manifest->file_sizes);
+    manifest->pieces = NULL;
+    manifest->file_sizes = NULL;
+    manifest->file_count = 0;
+    manifest->piece_bytes = before->piece_bytes;
+    manifest->file_bytes = before->file_bytes;
+    r = image_manifest_plan(manifest);
+    return r ? cli_out_of_memory() : CLI_OK;
+}
+
+static int prepare_take_over(struct image_save *save, const struct image_manifest *before)
+{
+    struct image_manifest *manifest = &save->manifest;
+    char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
+    int status = prepare_plan_again(save, before);
+
+    if (status != CLI_OK)
+        return status;
+    if (memcmp(before->layout_hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) != 0) {
+        cli_error("%s: has the begun image of another layout (%s, and %s is in %s); --force begins "
+                  "anew",
+                  save->dir.path, image_digest_text(before->layout_hash, was),
+                  image_digest_text(manifest->layout_hash, is), save->reader.store);
+        return CLI_FAILURE;
+    }
+    if (!prepare_same_sizes(before, manifest)) {
+        cli_error("%s: has an image begun with other sizes of files or memory; --force begins anew",
+                  save->dir.path);
+        return CLI_FAILURE;
+    }
+    /* The same sizes make the same pieces. */
+    memcpy(manifest->pieces, before->pieces, manifest->piece_count * sizeof(*manifest->pieces));
+    save->resumes = true;
+    return CLI_OK;
+}
+
+static int prepare_resume(struct image_save *save)
+{
+    struct image_manifest before;
+    int r = image_dir_read_manifest(&save->dir, true, &before);
+    int status = r ? CLI_FAILURE : prepare_take_over(save, &before);
+
+    if (r == -ENOENT)
+        cli_error("%s/" IMAGE_UNFINISHED ": is gone", save->dir.path);
+    image_manifest_free(&before);
+    return status;
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+/* The whole size at once, so that a full disk is known before anything is copied. */
+static int prepare_reserve(int fd, uint64_t size_bytes)
+{
+    if (ftruncate(fd, (off_t)size_bytes) < 0)
+        return -errno;
+    while (fallocate(fd, 0, 0, (off_t)size_bytes) < 0) {
+        if (errno == EINTR && !signals_get())
+            continue;
+        return errno == EOPNOTSUPP ? 0 : -errno;
+    }
+    return 0;
+}
+
+static int prepare_file(const struct image_save *save, size_t file)
+{
+    char name[IMAGE_NAME_BYTES];
+    int fd = signals_get()
+                 ? -EINTR
+                 : image_dir_open_file(&save->dir, image_data_name(file, name), O_WRONLY | O_CREAT);
+    int r = fd < 0 ? fd : prepare_reserve(fd, save->manifest.file_sizes[file]);
+
+    if (fd >= 0 && close(fd) < 0 && !r)
+        r = -errno;
+    return r ? image_save_fail(save, image_data_name(file, name), r) : CLI_OK;
+}
+
+/* The unfinished manifest comes first and an older image's goes next: from here on no load takes
+ * what is there for an image. Until then that one is whole, also after a failure. */
+static int prepare_begin(struct image_save *save)
+{
+    char *text;
+    size_t text_bytes;
+    int r = image_manifest_encode(&save->manifest, true, &text, &text_bytes);
+
+    if (r)
+        return cli_out_of_memory();
+    if (text_bytes > IMAGE_MANIFEST_MAX_BYTES)
+        r = -EFBIG;
+    if (!r)
+        r = image_dir_write(&save->dir, IMAGE_UNFINISHED, text, text_bytes);
+    free(text);
+    if (r)
+        return image_save_fail(save, IMAGE_UNFINISHED, r);
+    r = image_dir_remove(&save->dir, IMAGE_MANIFEST);
+    if (!r)
+        r = image_dir_sync(&save->dir);
+    return r ? image_save_fail(save, IMAGE_MANIFEST, r) : CLI_OK;
+}
+
+static int prepare_files(struct image_save *save)
+{
+    int status = CLI_OK, r = 0;
+
+    if (!save->resumes)
+        r = image_dir_remove_data(&save->dir);
+    if (r)
+        return image_save_fail(save, "", r);
+    r = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);
+    if (r)
+        return image_save_fail(save, IMAGE_LAYOUT, r);
+    for (size_t i = 0; status == CLI_OK && i < save->manifest.file_count; i++)
+        status = prepare_file(save, i);
+    return status;
+}
+
+int image_save_prepare(struct image_save *save)
+{
+    struct image_dir_content content;
+    int status = image_dir_open(&save->dir, save->request->path, IMAGE_DIR_WRITE), r;
+
+    if (status != CLI_OK)
+        return status;
+    r = image_dir_look(&save->dir, &content);
+    if (r) {
+        cli_error("%s: cannot list it: %s", save->dir.path, strerror(-r));
+        return CLI_FAILURE;
+    }
+    status = prepare_refuse(save, &content);
+    if (status == CLI_OK && save->request->resume && content.unfinished)
+        status = prepare_resume(save);
+    if (status != CLI_OK)
+        return status;
+    save->began = save->resumes;
+    status = prepare_begin(save);
+    if (status != CLI_OK) {
+        if (!save->began)
+            image_dir_undo(&save->dir, false);
+        return status;
+    }
+    status = prepare_files(save);
+    if (status != CLI_OK && !save->began)
+        image_dir_undo(&save->dir, true);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an image of the store consists of. */
+#include "cli/image_save.h"
+
+#include "cli/store_path.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the layout's bytes -------------------------------------------------------------------- */
+
+/* Read by name, so another store may have come under it since: the hash tells. */
+static int plan_read_layout(struct image_save *save)
+{
+    const char *hash = save->reader.layout->hash;
+    char text[IMAGE_DIGEST_TEXT_BYTES];
+    char *path = store_file_path(save->reader.store, IMAGE_LAYOUT);
+    int r = path
+                ? store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &save->layout, &save->layout_bytes)
+                : -ENOMEM;
+
+    free(path);
+    if (r) {
+        store_explain(save->reader.store, "read the layout", r);
+        return CLI_FAILURE;
+    }
+    image_digest(save->layout, save->layout_bytes, save->manifest.layout_hash);
+    if (strcmp(image_digest_text(save->manifest.layout_hash, text), hash) == 0)
+        return CLI_OK;
+    cli_error("%s: was renamed while it was read; save it again under its new name",
+              save->reader.store);
+    return CLI_FAILURE;
+}
+
+/* ---- allocations --------------------------------------------------------------------------- */
+
+static bool plan_is_zero(const uint8_t *bytes, size_t size_bytes)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, size_bytes - 1) == 0;
+}
+
+/* Mappings reach to the aligned size. What a client left behind the size is kept as well. */
+static int plan_look_behind(void *context, const struct work_piece *piece, void *buffer)
+{
+    struct image_save *save = context;
+    struct image_allocation *allocation = &save->manifest.allocations[piece->item];
+    const struct gmsfs_mapping *mapping = &save->reader.mappings[piece->item];
+
+    (void)buffer;
+    if (!plan_is_zero((const uint8_t *)mapping->ptr + mapping->size_bytes, piece->size_bytes))
+        allocation->stored_bytes = mapping->aligned_bytes;
+    return 0;
+}
+
+static int plan_behind(struct image_save *save)
+{
+    size_t count = save->reader.mapping_count;
+    uint64_t *sizes = calloc(count + 1, sizeof(*sizes));
+    struct work work = {.item_bytes = sizes,
+                        .item_count = count,
+                        .threads = (unsigned)save->request->threads,
+                        .whole = true,
+                        .context = save,
+                        .piece = plan_look_behind};
+    int r = sizes ? 0 : -ENOMEM;
+
+    for (size_t i = 0; !r && i < count; i++)
+        sizes[i] = save->reader.mappings[i].aligned_bytes - save->reader.mappings[i].size_bytes;
+    if (!r)
+        r = work_run(&work);
+    free(sizes);
+    if (r)
+        cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int plan_allocations(struct image_save *save)
+{
+    struct image_manifest *manifest = &save->manifest;
+    struct gmsfs_handle_info *list = NULL;
+    size_t count = 0;
+    int r = gmsfs_list_handles(save->reader.handle, NULL, &list, &count);
+
+    if (!r && count != save->reader.mapping_count)
+        r = -ESTALE;
+    if (r) {
+        store_explain(save->reader.store, "list the allocations", r);
+        free(list);
+        return CLI_FAILURE;
+    }
+    manifest->allocations = calloc(count + 1, sizeof(*manifest->allocations));
+    for (size_t i = 0; manifest->allocations && i < count; i++) {
+        struct image_allocation *allocation = &manifest->allocations[i];
+        allocation->size_bytes = list[i].size_bytes;
+        allocation->stored_bytes = list[i].size_bytes;
+        allocation->name = strdup(list[i].name);
+        manifest->allocation_count++;
+        if (!allocation->name)
+            break;
+    }
+    free(list);
+    if (!manifest->allocations ||
+        (count && !manifest->allocations[manifest->allocation_count - 1].name))
+        return cli_out_of_memory();
+    return plan_behind(save);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static int plan_describe(struct image_save *save)
+{
+    struct image_manifest *manifest = &save->manifest;
+    size_t length = strlen(save->request->store);
+    struct gmsfs_info info;
+    int r = gmsfs_get_info(save->reader.handle, &info);
+
+    if (r) {
+        store_explain(save->reader.store, "look at the store", r);
+        return CLI_FAILURE;
+    }
+    manifest->layout_bytes = save->layout_bytes;
+    manifest->granularity_bytes = info.granularity_bytes;
+    manifest->generation = gmsfs_generation(save->reader.handle);
+    memcpy(manifest->group, info.group, sizeof(manifest->group));
+    memcpy(manifest->store_id, info.store_id, sizeof(manifest->store_id));
+    manifest->saved_s = (uint64_t)time(NULL);
+    manifest->store =
+        strndup(save->request->store,
+                length < IMAGE_MAX_STORE_BYTES ? length : (size_t)IMAGE_MAX_STORE_BYTES);
+    manifest->file_bytes =
+        save->request->file_bytes ? save->request->file_bytes : IMAGE_DEFAULT_FILE_BYTES;
+    manifest->piece_bytes =
+        manifest->file_bytes < IMAGE_PIECE_BYTES ? manifest->file_bytes : IMAGE_PIECE_BYTES;
+    return manifest->store ? CLI_OK : cli_out_of_memory();
+}
+
+int image_save_plan(struct image_save *save)
+{
+    int status = plan_read_layout(save), r;
+
+    if (status == CLI_OK)
+        status = plan_describe(save);
+    if (status == CLI_OK)
+        status = plan_allocations(save);
+    if (status != CLI_OK)
+        return status;
+    r = image_manifest_plan(&save->manifest);
+    if (r == -ENOMEM)
+        return cli_out_of_memory();
+    if (r) {
+        cli_error("%s: more than %u pieces would be made; choose a larger --file-size",
+                  save->request->path, IMAGE_MAX_PIECES);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
