@@ -37,13 +37,16 @@ LDFLAGS    ?=
 
 # ---- what there is -------------------------------------------------------------------------
 
-SRC        := $(sort $(wildcard src/*/*.c))
-LIB_SRC    := $(sort $(wildcard libgmsfs/*.c))
+# src/cuda belongs to the library, which the daemon links too.
+CUDA_SRC   := $(sort $(wildcard src/cuda/*.c))
+SRC        := $(filter-out $(CUDA_SRC),$(sort $(wildcard src/*/*.c)))
+LIB_SRC    := $(sort $(wildcard libgmsfs/*.c)) $(CUDA_SRC)
 EXAMPLES   := $(sort $(patsubst examples/%.c,%,$(wildcard examples/*.c)))
 UNIT_TESTS := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c)))
 API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
 FUZZERS    := $(sort $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
+FAKE_SRC   := $(sort $(wildcard tests/fake_cuda/*.c))
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
@@ -63,6 +66,13 @@ LIB_A    := $(O)/libgmsfs.a
 PC       := $(O)/gmsfs.pc
 TEST_BIN := $(O)/test/gmsfs
 CORE_A   := $(O)/test/libcore.a
+FAKE_DIR := $(O)/tests/fake_cuda
+FAKE_OBJ := $(FAKE_SRC:%.c=$(O)/obj/%.o)
+FAKES    := $(FAKE_DIR)/libcuda.so.1
+
+# Not needed: where NVIDIA's header is, our declarations are held against it.
+CUDA_INCLUDE := $(patsubst %/cuda.h,-isystem %,$(firstword \
+	$(wildcard /usr/local/cuda/include/cuda.h /opt/cuda/include/cuda.h)))
 
 # ---- flags ---------------------------------------------------------------------------------
 
@@ -81,7 +91,7 @@ PKG_LIBS    = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) $(MSGPACK
 
 ALL_CPPFLAGS = -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DGMSFS_VERSION='"$(VERSION)"' \
 	-Isrc -Ilibgmsfs $(PKG_CFLAGS) $(CPPFLAGS)
-LIB_CPPFLAGS = -D_GNU_SOURCE -Ilibgmsfs $(CPPFLAGS)
+LIB_CPPFLAGS = -D_GNU_SOURCE -Isrc -Ilibgmsfs $(CPPFLAGS)
 ALL_CFLAGS   = -std=c17 $(WARNINGS) -pthread -fstack-protector-strong $(CFLAGS)
 LIB_CFLAGS   = $(ALL_CFLAGS) -fPIC -fvisibility=hidden
 ALL_LDFLAGS  = -pthread $(LDFLAGS)
@@ -125,7 +135,7 @@ units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 benches: $(BENCHES:%=$(O)/bench/%)
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
-	$(TEST_TOOLS:%=$(O)/tests/tools/%)
+	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES)
 
 # Says what is missing before the compiler does, and never installs by itself.
 $(O)/.packages:
@@ -154,6 +164,10 @@ $(O)/test/obj/src/%.o: src/%.c | $(O)/.packages
 $(O)/obj/libgmsfs/%.o: libgmsfs/%.c
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(O)/obj/src/cuda/%.o: src/cuda/%.c
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(CUDA_INCLUDE) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 $(BIN): $(OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(OBJ) $(LIB_A) $(PKG_LIBS)
@@ -184,15 +198,26 @@ $(O)/examples/%: examples/%.c $(LIB_LINK)
 $(CORE_A): $(filter-out $(O)/test/obj/$(MAIN_SRC:.c=.o),$(TEST_OBJ)) $(O)/.sources
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
-$(O)/tests/unit/%: tests/unit/%.c $(CORE_A) $(LIB_A)
+# Whatever driver the machine has, unit programs open the fake one.
+$(O)/tests/unit/%: tests/unit/%.c $(CORE_A) $(LIB_A) | $(FAKES)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
-		$(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
+		$(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../fake_cuda' -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
 $(O)/tests/api/%: tests/api/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) \
 		-o $@ $< $(LIB_A)
+
+# A driver without a GPU, for whoever looks for the driver here first.
+$(O)/obj/tests/fake_cuda/%.o: tests/fake_cuda/%.c
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(FAKE_DIR)/libcuda.so.1: $(FAKE_OBJ)
+	$(Q)mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LIB_CFLAGS) $(ALL_LDFLAGS) $(SO_LDFLAGS) -shared \
+		-Wl,-soname,$(@F) -o $@ $^
 
 # Programs that bats files call; not tests by themselves.
 $(O)/tests/tools/%: tests/tools/%.c $(CORE_A) $(LIB_A)
@@ -212,7 +237,7 @@ $(O)/bench/%: bench/%.c $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
 		$(LIB_A) $(PKG_LIBS)
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
 
 # ---- installing ----------------------------------------------------------------------------

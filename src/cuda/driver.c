@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIBRARY "libcuda.so.1"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
+static struct drv table;
+static bool is_open;
+
+struct symbol {
+    const char *name;
+    size_t at; /* in struct drv */
+};
+
+static const struct symbol symbols[] = {
+#define DRV_FUNCTION(symbol, parameters) {#symbol, offsetof(struct drv, symbol)},
+#include "cuda/driver_functions.h"
+#undef DRV_FUNCTION
+};
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+int drv_errno(enum drv_result result)
+{
+    switch (result) {
+    case DRV_SUCCESS:
+        return 0;
+    case DRV_OUT_OF_MEMORY:
+        return -ENOMEM;
+    case DRV_NO_DEVICE:
+    case DRV_INVALID_DEVICE:
+    case DRV_DEVICE_UNAVAILABLE:
+    case DRV_DEINITIALIZED:
+        return -ENODEV;
+    case DRV_INVALID_VALUE:
+    case DRV_INVALID_HANDLE:
+        return -EINVAL;
+    case DRV_NOT_SUPPORTED:
+        return -EOPNOTSUPP;
+    case DRV_NOT_PERMITTED:
+        return -EPERM;
+    case DRV_NOT_READY:
+        return -EAGAIN;
+    case DRV_STUB_LIBRARY:
+        return -ELIBBAD;
+    case DRV_STREAM_CAPTURE_UNSUPPORTED:
+    case DRV_STREAM_CAPTURE_INVALIDATED:
+    case DRV_STREAM_CAPTURE_IMPLICIT:
+        return -EBUSY;
+    default:
+        return -EIO;
+    }
+}
+
+const char *drv_error_name(const struct drv *driver, enum drv_result result)
+{
+    const char *name = NULL;
+
+    if (driver->cuGetErrorName(result, &name) != DRV_SUCCESS || !name)
+        return "an error that the driver has no name for";
+    return name;
+}
+
+int drv_explain(const struct drv *driver, const char *call, enum drv_result result, char *error,
+                size_t error_bytes)
+{
+    const char *text = NULL;
+
+    if (driver->cuGetErrorString(result, &text) != DRV_SUCCESS || !text)
+        text = "no text";
+    if (error)
+        snprintf(error, error_bytes, "%s: %s (%s)", call, drv_error_name(driver, result), text);
+    return drv_errno(result);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static int load(struct drv *driver, char *error, size_t error_bytes)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+    if (!library) {
+        const char *why = dlerror();
+
+        snprintf(error, error_bytes, "no NVIDIA driver: %s", why ? why : LIBRARY);
+        return -ENODEV;
+    }
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        void *address = dlsym(library, symbols[i].name);
+
+        if (!address) {
+            snprintf(error, error_bytes,
+                     LIBRARY " has no %s: the NVIDIA driver is older than CUDA 11.4; update it",
+                     symbols[i].name);
+            dlclose(library);
+            return -ELIBBAD;
+        }
+        memcpy((char *)driver + symbols[i].at, &address, sizeof(address));
+    }
+    return 0; /* the library stays: its functions are in the table */
+}
+
+int drv_open(const struct drv **driver, char *error, size_t error_bytes)
+{
+    char none[1];
+    int rc = 0;
+
+    if (!error) {
+        error = none;
+        error_bytes = sizeof(none);
+    }
+    pthread_mutex_lock(&mutex);
+    if (!is_open) {
+        rc = load(&table, error, error_bytes);
+        if (rc == 0)
+            rc = drv_explain(&table, "cuInit", table.cuInit(0), error, error_bytes);
+        is_open = rc == 0;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (rc == 0) {
+        *driver = &table;
+        if (error_bytes)
+            error[0] = '\0';
+    }
+    return rc;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver - the CUDA driver library, opened at run time behind one table of functions
+ *
+ * For the daemon's memory (src/vmm) and for libgmsfs: nobody links against libcuda. A process that
+ * never asks for a GPU never opens it. Results of the driver become errnos here, and texts that
+ * name the call and the driver's own name for the error.
+ *
+ * Threads: all functions from any thread. The driver does not survive fork(2): a child that wants
+ * it must be a process that had not opened it before (the daemon's keeper never does).
+ */
+#ifndef GMSFS_CUDA_DRIVER_H
+#define GMSFS_CUDA_DRIVER_H
+
+#include "cuda/driver_abi.h"
+
+/* A member per function, under the driver's name for it. */
+struct drv {
+#define DRV_FUNCTION(symbol, parameters) enum drv_result(*symbol) parameters;
+#include "cuda/driver_functions.h"
+#undef DRV_FUNCTION
+};
+
+/* Opens libcuda.so.1 and initialises it (cuInit), once a process; later calls give the same table,
+ * which lives as long as the process. It creates no context. -ENODEV: no driver or no device;
+ * -ELIBBAD: a driver too old, or a stub; else what drv_errno says of cuInit. `error` (may be NULL)
+ * then says what is wrong and what to do, in one line. A failure is not remembered: the next call
+ * tries again. */
+int drv_open(const struct drv **driver, char *error, size_t error_bytes);
+
+/* 0 or a negative errno: -ENOMEM, -ENODEV (gone), -EIO (the device's memory), -EINVAL,
+ * -EOPNOTSUPP, -EPERM, -EBUSY (a stream is capturing), -EAGAIN (not ready); -EIO for the rest. */
+int drv_errno(enum drv_result result);
+
+/* The driver's name, "CUDA_ERROR_OUT_OF_MEMORY"; never NULL. */
+const char *drv_error_name(const struct drv *driver, enum drv_result result);
+
+/* Puts "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (out of memory)" into `error`; gives drv_errno. */
+int drv_explain(const struct drv *driver, const char *call, enum drv_result result, char *error,
+                size_t error_bytes);
+
+#endif

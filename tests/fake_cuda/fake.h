@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake - a CUDA driver and NVML of ours, over files and mmap, for tests without a GPU
+ *
+ * libcuda.so.1 and libnvidia-ml.so.1 are built from this directory and found by LD_LIBRARY_PATH.
+ * The machine that they show lies in the directory that GMSFS_FAKE_CUDA names; without it there is
+ * no device. All processes with the same directory see the same GPUs.
+ *
+ * An address of the device is an address of the host. Physical memory is a file gpuN/mSEQ of that
+ * directory, on which whoever uses it holds a shared flock(2): descriptors and mappings keep the
+ * lock, wherever they were passed, and the last one's end drops it, whatever ended it. So a file
+ * that can be locked is free memory, and the account is exact over all processes without a daemon.
+ *
+ * As strict as the driver where gmsfs could go wrong: granularity 2 MiB; a handle is mapped whole
+ * and from its start (else NOT_SUPPORTED); an imported handle cannot be exported; an exported
+ * descriptor can be neither read nor mapped, and is not close-on-exec; bytes move only with a
+ * context, and only where the access set allows it; nothing works after fork(2); calls that a
+ * capture forbids break it.
+ *
+ * DIRECTORY/control, if there, is read anew at every call; a word and its numbers on each line:
+ *   devices N              how many (1)
+ *   memory MIB             of each (1024)
+ *   others MIB             what other programs hold of each (0)
+ *   rdma 0|1               GPUDirect RDMA (1)
+ *   fail CALL RESULT [FIRST [COUNT]]   this process's calls FIRST.. (1) of CALL fail, COUNT of them
+ *                          (0: all); CALL `*` counts all calls. A changed file starts the count
+ * anew slow CALL MS           each call takes that much longer lost ORDINAL           the device
+ * vanished: what touches it is CUDA_ERROR_DEVICE_UNAVAILABLE xid ORDINAL CODE       NVML tells this
+ * Xid, once to each event set ecc ORDINAL            NVML tells an uncorrectable memory error,
+ * likewise
+ */
+#ifndef GMSFS_TESTS_FAKE_CUDA_FAKE_H
+#define GMSFS_TESTS_FAKE_CUDA_FAKE_H
+
+#include "cuda/driver_abi.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define FAKE_GRANULARITY (UINT64_C(2) << 20)
+#define FAKE_MAX_DEVICES 16
+#define FAKE_MAX_FAULTS  16
+#define FAKE_MAX_EVENTS  64
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* As the driver's header declares them: a definition that differs does not compile. */
+#define DRV_FUNCTION(symbol, parameters) EXPORTED enum drv_result symbol parameters;
+#include "cuda/driver_functions.h"
+#undef DRV_FUNCTION
+
+/* ---- machine.c: the control file ----------------------------------------------------------- */
+
+struct machine_event {
+    unsigned gpu;
+    unsigned xid; /* 0: an uncorrectable memory error */
+};
+
+struct machine {
+    unsigned devices;
+    uint64_t memory_bytes;
+    uint64_t others_bytes;
+    bool rdma;
+    bool lost[FAKE_MAX_DEVICES];
+    struct machine_event events[FAKE_MAX_EVENTS];
+    unsigned event_count;
+};
+
+/* The directory, or NULL. */
+const char *machine_dir(void);
+/* What the control file says now. */
+void machine_read(struct machine *machine);
+void machine_uuid(unsigned gpu, struct drv_uuid *uuid);
+void machine_pci_id(unsigned gpu, char *text, size_t bytes);
+/* To begin each call with: waits as `slow` says, and tells what `fail` wants, or whether this
+ * process may call at all. */
+enum drv_result machine_enter(const char *call);
+/* The same for cuInit, which makes the rest possible in this process. */
+enum drv_result machine_init(void);
+
+#define ENTER()                                             \
+    do {                                                    \
+        enum drv_result entered_ = machine_enter(__func__); \
+        if (entered_ != DRV_SUCCESS)                        \
+            return entered_;                                \
+    } while (0)
+
+/* ---- account.c: physical memory of all processes ------------------------------------------- */
+
+struct account_memory {
+    unsigned gpu;
+    unsigned long seq;
+    uint64_t bytes;
+};
+
+/* Gives a descriptor that holds the new memory, or a negative errno (-ENOMEM). */
+int account_create(unsigned gpu, uint64_t bytes, struct account_memory *memory);
+/* Another one, opened with `flags` of open(2). */
+int account_open(const struct account_memory *memory, int flags);
+/* One for whatever `fd` stands for; -EINVAL if that is no memory of this machine. */
+int account_import(int fd, struct account_memory *memory);
+/* To be called when this process's last hold has gone. */
+void account_settle(const struct account_memory *memory);
+/* Exact; `others` not included. */
+uint64_t account_used(unsigned gpu);
+
+/* ---- device.c ------------------------------------------------------------------------------ */
+
+/* The GPU behind an ordinal, CUDA_VISIBLE_DEVICES considered; DRV_INVALID_DEVICE, or
+ * DRV_DEVICE_UNAVAILABLE when it vanished. */
+enum drv_result device_find(drv_device device, unsigned *gpu);
+/* CUDA_VISIBLE_DEVICES is read here, and never again. */
+void device_choose_visible(void);
+
+/* ---- memory.c: handles of this process ----------------------------------------------------- */
+
+extern pthread_mutex_t
+    fake_mutex; /* of all tables of this process; taken by the calls themselves */
+
+struct handle {
+    drv_memory id; /* 0: free */
+    struct account_memory memory;
+    bool imported;
+    struct drv_memory_prop prop;
+    void *hold; /* all of it, without access: keeps it, and is what cuMemMap duplicates */
+};
+
+struct handle *handle_find(drv_memory id);
+
+/* ---- map.c --------------------------------------------------------------------------------- */
+
+/* May these bytes be read, or written? Over any number of mappings that touch. */
+bool map_allows(drv_pointer address, size_t bytes, bool to_write);
+/* Memory of cuMemAlloc: one entry that is no part of a reservation. */
+int map_add_allocation(void *address, const struct account_memory *memory);
+int map_remove_allocation(drv_pointer address, struct account_memory *memory);
+
+/* ---- stream.c ------------------------------------------------------------------------------ */
+
+struct drv_context {
+    uint32_t magic;
+    unsigned gpu;
+    drv_device device;
+    unsigned retained;
+};
+
+/* The current one of this thread, or NULL. */
+struct drv_context *context_current(void);
+/* A call that may not be made while a stream is capturing, as the thread's mode says: breaks the
+ * captures that it disturbs. */
+enum drv_result capture_check_unsafe(void);
+/* Work for a stream. *capturing: it is to be recorded, not done. Synchronous calls use the legacy
+ * stream, which breaks captures of the context's blocking streams. */
+enum drv_result capture_check_stream(struct drv_stream *stream, bool *capturing);
+enum drv_result capture_check_legacy(void);
+
+#endif

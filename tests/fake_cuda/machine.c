@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control file: what machine there is, and what goes wrong with it. */
+#include "fake.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 8192
+#define CALL_BYTES 64
+
+struct fault {
+    char call[CALL_BYTES];
+    unsigned result;
+    unsigned long first, count; /* of calls, the first is 1; count 0: all later ones */
+    unsigned long seen;
+    unsigned slow_ms;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static char text[TEXT_BYTES]; /* as last read */
+static struct machine now;
+static struct fault faults[FAKE_MAX_FAULTS];
+static unsigned fault_count;
+static pid_t initialised_by;
+
+const char *machine_dir(void)
+{
+    return getenv("GMSFS_FAKE_CUDA");
+}
+
+void machine_uuid(unsigned gpu, struct drv_uuid *uuid)
+{
+    memset(uuid->bytes, 0x5a, sizeof(uuid->bytes));
+    uuid->bytes[0] = (char)0xfa;
+    uuid->bytes[15] = (char)gpu;
+}
+
+void machine_pci_id(unsigned gpu, char *id, size_t bytes)
+{
+    snprintf(id, bytes, "0000:%02x:00.0", 0x17 + gpu);
+}
+
+static void add_fault(const char *call, unsigned result, unsigned long first, unsigned long count,
+                      unsigned slow_ms)
+{
+    if (fault_count == FAKE_MAX_FAULTS)
+        abort(); /* a test that wants this wants more room */
+    faults[fault_count] =
+        (struct fault){.result = result, .first = first, .count = count, .slow_ms = slow_ms};
+    snprintf(faults[fault_count].call, CALL_BYTES, "%s", call);
+    fault_count++;
+}
+
+static void add_event(unsigned gpu, unsigned xid)
+{
+    if (now.event_count < FAKE_MAX_EVENTS)
+        now.events[now.event_count++] = (struct machine_event){.gpu = gpu, .xid = xid};
+}
+
+static void take_line(const char *line)
+{
+    unsigned a = 0, b = 0;
+    unsigned long first = 1, count = 0;
+    char call[CALL_BYTES];
+
+    if (sscanf(line, "devices %u", &a) == 1 && a <= FAKE_MAX_DEVICES)
+        now.devices = a;
+    else if (sscanf(line, "memory %u", &a) == 1)
+        now.memory_bytes = (uint64_t)a << 20;
+    else if (sscanf(line, "others %u", &a) == 1)
+        now.others_bytes = (uint64_t)a << 20;
+    else if (sscanf(line, "rdma %u", &a) == 1)
+        now.rdma = a != 0;
+    else if (sscanf(line, "lost %u", &a) == 1 && a < FAKE_MAX_DEVICES)
+        now.lost[a] = true;
+    else if (sscanf(line, "xid %u %u", &a, &b) == 2)
+        add_event(a, b);
+    else if (sscanf(line, "ecc %u", &a) == 1)
+        add_event(a, 0);
+    else if (sscanf(line, "fail %63s %u %lu %lu", call, &a, &first, &count) >= 2)
+        add_fault(call, a, first, count, 0);
+    else if (sscanf(line, "slow %63s %u", call, &a) == 2)
+        add_fault(call, 0, 0, 0, a);
+    else if (*line && *line != '#')
+        abort(); /* a test that says what nobody understands must not pass */
+}
+
+static void take_text(void)
+{
+    char copy[TEXT_BYTES], *rest = copy, *line;
+
+    now = (struct machine){.devices = 1, .memory_bytes = UINT64_C(1) << 30, .rdma = true};
+    fault_count = 0;
+    memcpy(copy, text, TEXT_BYTES);
+    while ((line = strsep(&rest, "\n")))
+        take_line(line);
+}
+
+/* A file that does not exist is an empty one. */
+static void refresh(void)
+{
+    char fresh[TEXT_BYTES] = "", path[4096];
+    static bool taken;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/control", machine_dir());
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, fresh, TEXT_BYTES - 1);
+
+        fresh[got > 0 ? got : 0] = '\0';
+        close(fd);
+    }
+    if (taken && !memcmp(fresh, text, TEXT_BYTES))
+        return;
+    memcpy(text, fresh, TEXT_BYTES);
+    take_text();
+    taken = true;
+}
+
+void machine_read(struct machine *machine)
+{
+    pthread_mutex_lock(&mutex);
+    if (machine_dir()) {
+        refresh();
+        *machine = now;
+    } else {
+        *machine = (struct machine){0};
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The first fault that wants this call to fail; adds up how long it is to take. */
+static enum drv_result judge(const char *call, unsigned *slow_ms)
+{
+    enum drv_result result = DRV_SUCCESS;
+
+    for (unsigned i = 0; i < fault_count; i++) {
+        struct fault *fault = &faults[i];
+
+        if (strcmp(fault->call, "*") && strcmp(fault->call, call))
+            continue;
+        fault->seen++;
+        *slow_ms += fault->slow_ms;
+        if (fault->result && result == DRV_SUCCESS && fault->seen >= fault->first &&
+            (!fault->count || fault->seen - fault->first < fault->count))
+            result = (enum drv_result)fault->result;
+    }
+    return result;
+}
+
+static enum drv_result enter(const char *call)
+{
+    enum drv_result result;
+    unsigned slow_ms = 0;
+
+    pthread_mutex_lock(&mutex);
+    refresh();
+    result = judge(call, &slow_ms);
+    pthread_mutex_unlock(&mutex);
+    if (slow_ms)
+        nanosleep(&(struct timespec){slow_ms / 1000, slow_ms % 1000 * 1000000L}, NULL);
+    return result;
+}
+
+enum drv_result machine_enter(const char *call)
+{
+    if (initialised_by != getpid())
+        return DRV_NOT_INITIALIZED;
+    return enter(call);
+}
+
+enum drv_result machine_init(void)
+{
+    enum drv_result result;
+
+    if (!machine_dir())
+        return DRV_NO_DEVICE;
+    if (initialised_by && initialised_by != getpid())
+        return DRV_NOT_INITIALIZED; /* a child of a process that had it */
+    result = enter("cuInit");
+    if (result == DRV_SUCCESS && now.devices == 0)
+        result = DRV_NO_DEVICE;
+    if (result == DRV_SUCCESS)
+        initialised_by = getpid();
+    return result;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses: reservations, what is mapped into them, and with what access. */
+#include "fake.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A reservation, or a mapping; both tables are sorted by address and nothing in one overlaps. */
+struct range {
+    drv_pointer address;
+    uint64_t bytes;
+    struct account_memory memory; /* of a mapping */
+    enum drv_access access;
+    bool is_allocation; /* by cuMemAlloc */
+};
+
+struct ranges {
+    struct range *items;
+    size_t count, room;
+};
+
+static struct ranges reserved, mapped;
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+/* The first that ends beyond `address`. */
+static size_t range_at(const struct ranges *ranges, drv_pointer address)
+{
+    size_t low = 0, high = ranges->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (ranges->items[middle].address + ranges->items[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct range *range_over(const struct ranges *ranges, drv_pointer address)
+{
+    size_t at = range_at(ranges, address);
+
+    return at < ranges->count && ranges->items[at].address <= address ? &ranges->items[at] : NULL;
+}
+
+static bool range_insert(struct ranges *ranges, const struct range *range)
+{
+    size_t at = range_at(ranges, range->address);
+
+    if (ranges->count == ranges->room) {
+        size_t room = ranges->room ? 2 * ranges->room : 64;
+        struct range *more = realloc(ranges->items, room * sizeof(*more));
+
+        if (!more)
+            return false;
+        ranges->items = more;
+        ranges->room = room;
+    }
+    memmove(&ranges->items[at + 1], &ranges->items[at],
+            (ranges->count - at) * sizeof(*ranges->items));
+    ranges->items[at] = *range;
+    ranges->count++;
+    return true;
+}
+
+static void range_remove(struct ranges *ranges, size_t at, size_t count)
+{
+    memmove(&ranges->items[at], &ranges->items[at + count],
+            (ranges->count - at - count) * sizeof(*ranges->items));
+    ranges->count -= count;
+}
+
+/* How many mappings, one after the other, make up exactly this range; 0: they do not. */
+static size_t count_mapped(drv_pointer address, uint64_t bytes, size_t *first)
+{
+    drv_pointer next = address;
+    size_t at = range_at(&mapped, address);
+
+    *first = at;
+    while (at < mapped.count && next < address + bytes && mapped.items[at].address == next &&
+           !mapped.items[at].is_allocation) {
+        next += mapped.items[at].bytes;
+        at++;
+    }
+    return next == address + bytes ? at - *first : 0;
+}
+
+static bool is_free(drv_pointer address, uint64_t bytes)
+{
+    size_t at = range_at(&mapped, address);
+
+    return at == mapped.count || mapped.items[at].address >= address + bytes;
+}
+
+/* ---- reservations -------------------------------------------------------------------------- */
+
+static void *reserve(uint64_t bytes, uint64_t alignment, drv_pointer hint)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    uint8_t *raw, *address;
+
+    if (hint) {
+        raw = mmap((void *)(uintptr_t)hint, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+        if (raw == (void *)(uintptr_t)hint)
+            return raw;
+        if (raw != MAP_FAILED)
+            munmap(raw, bytes);
+    }
+    raw = mmap(NULL, bytes + alignment, PROT_NONE, flags, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    address = (uint8_t *)(((uintptr_t)raw + alignment - 1) & ~(uintptr_t)(alignment - 1));
+    if (address > raw)
+        munmap(raw, (size_t)(address - raw));
+    munmap(address + bytes, alignment - (size_t)(address - raw));
+    return address;
+}
+
+enum drv_result cuMemAddressReserve(drv_pointer *address, size_t bytes, size_t alignment,
+                                    drv_pointer hint, unsigned long long flags)
+{
+    struct range range = {.bytes = bytes};
+    enum drv_result result = DRV_SUCCESS;
+    void *at;
+
+    ENTER();
+    if (!bytes || bytes % FAKE_GRANULARITY || flags || hint % FAKE_GRANULARITY ||
+        (alignment & (alignment - 1)))
+        return DRV_INVALID_VALUE;
+    at = reserve(bytes, alignment > FAKE_GRANULARITY ? alignment : FAKE_GRANULARITY, hint);
+    if (!at)
+        return DRV_OUT_OF_MEMORY;
+    range.address = (uintptr_t)at;
+    pthread_mutex_lock(&fake_mutex);
+    if (!range_insert(&reserved, &range))
+        result = DRV_OPERATING_SYSTEM;
+    pthread_mutex_unlock(&fake_mutex);
+    if (result == DRV_SUCCESS)
+        *address = range.address;
+    else
+        munmap(at, bytes);
+    return result;
+}
+
+enum drv_result cuMemAddressFree(drv_pointer address, size_t bytes)
+{
+    enum drv_result result = DRV_INVALID_VALUE;
+    size_t at;
+
+    ENTER();
+    pthread_mutex_lock(&fake_mutex);
+    at = range_at(&reserved, address);
+    if (at < reserved.count && reserved.items[at].address == address &&
+        reserved.items[at].bytes == bytes && is_free(address, bytes)) {
+        range_remove(&reserved, at, 1);
+        munmap((void *)(uintptr_t)address, bytes);
+        result = DRV_SUCCESS;
+    }
+    pthread_mutex_unlock(&fake_mutex);
+    return result;
+}
+
+/* ---- mappings ------------------------------------------------------------------------------ */
+
+static bool is_reserved(drv_pointer address, uint64_t bytes)
+{
+    const struct range *range = range_over(&reserved, address);
+
+    return range && range->address + range->bytes - address >= bytes;
+}
+
+/* A copy of the mapping that the handle holds, at the address. */
+static enum drv_result map_handle(const struct handle *handle, drv_pointer address)
+{
+    struct range range = {
+        .address = address, .bytes = handle->memory.bytes, .memory = handle->memory};
+    void *at = mremap(handle->hold, 0, handle->memory.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                      (void *)(uintptr_t)address);
+
+    if (at == MAP_FAILED)
+        return DRV_OPERATING_SYSTEM;
+    madvise(at, handle->memory.bytes, MADV_DONTFORK);
+    return range_insert(&mapped, &range) ? DRV_SUCCESS : DRV_OPERATING_SYSTEM;
+}
+
+enum drv_result cuMemMap(drv_pointer address, size_t bytes, size_t offset, drv_memory memory,
+                         unsigned long long flags)
+{
+    enum drv_result result = capture_check_unsafe();
+    const struct handle *handle;
+
+    ENTER();
+    if (result != DRV_SUCCESS)
+        return result;
+    if (offset)
+        return DRV_NOT_SUPPORTED;
+    pthread_mutex_lock(&fake_mutex);
+    handle = handle_find(memory);
+    if (!handle || flags || address % FAKE_GRANULARITY || bytes != handle->memory.bytes ||
+        !is_reserved(address, bytes) || !is_free(address, bytes))
+        result = DRV_INVALID_VALUE;
+    else
+        result = map_handle(handle, address);
+    pthread_mutex_unlock(&fake_mutex);
+    return result;
+}
+
+/* Whole mappings only. Afterwards the addresses are reserved as before. */
+enum drv_result cuMemUnmap(drv_pointer address, size_t bytes)
+{
+    enum drv_result result = capture_check_unsafe();
+    struct account_memory *gone = NULL;
+    size_t first, count;
+
+    ENTER();
+    if (result != DRV_SUCCESS)
+        return result;
+    pthread_mutex_lock(&fake_mutex);
+    count = count_mapped(address, bytes, &first);
+    gone = calloc(count ? count : 1, sizeof(*gone));
+    for (size_t i = 0; gone && i < count; i++)
+        gone[i] = mapped.items[first + i].memory;
+    if (!count || !gone)
+        result = DRV_INVALID_VALUE;
+    else if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        result = DRV_OPERATING_SYSTEM;
+    else
+        range_remove(&mapped, first, count);
+    pthread_mutex_unlock(&fake_mutex);
+    for (size_t i = 0; result == DRV_SUCCESS && i < count; i++)
+        account_settle(&gone[i]);
+    free(gone);
+    return result;
+}
+
+enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
+                               const struct drv_access_desc *access, size_t count)
+{
+    enum drv_result result = capture_check_unsafe();
+    enum drv_access wanted = DRV_ACCESS_NONE;
+    size_t first, ranges;
+    int prot;
+
+    ENTER();
+    for (size_t i = 0; result == DRV_SUCCESS && i < count; i++) {
+        unsigned gpu;
+
+        if (access[i].location.type != DRV_LOCATION_DEVICE ||
+            (access[i].flags & ~DRV_ACCESS_READWRITE) || access[i].flags == 2)
+            result = DRV_INVALID_VALUE;
+        else
+            result = device_find(access[i].location.id, &gpu);
+        wanted |= access[i].flags;
+    }
+    if (result != DRV_SUCCESS || !count)
+        return result == DRV_SUCCESS ? DRV_INVALID_VALUE : result;
+    prot = wanted == DRV_ACCESS_NONE   ? PROT_NONE
+           : wanted == DRV_ACCESS_READ ? PROT_READ
+                                       : PROT_READ | PROT_WRITE;
+    pthread_mutex_lock(&fake_mutex);
+    ranges = count_mapped(address, bytes, &first);
+    if (!ranges)
+        result = DRV_INVALID_VALUE;
+    else if (mprotect((void *)(uintptr_t)address, bytes, prot) < 0)
+        result = DRV_OPERATING_SYSTEM;
+    for (size_t i = 0; result == DRV_SUCCESS && i < ranges; i++)
+        mapped.items[first + i].access = wanted;
+    pthread_mutex_unlock(&fake_mutex);
+    return result;
+}
+
+enum drv_result cuPointerGetAttribute(void *value, enum drv_pointer_attribute attribute,
+                                      drv_pointer address)
+{
+    enum drv_result result = DRV_SUCCESS;
+    const struct range *range;
+
+    ENTER();
+    pthread_mutex_lock(&fake_mutex);
+    range = range_over(&mapped, address);
+    if (!range)
+        result = DRV_INVALID_VALUE;
+    else if (attribute == DRV_POINTER_MEMORY_TYPE)
+        *(unsigned *)value = DRV_MEMORY_DEVICE;
+    else if (attribute == DRV_POINTER_DEVICE_ORDINAL)
+        *(int *)value = (int)range->memory.gpu;
+    else if (attribute == DRV_POINTER_RANGE_START_ADDR)
+        *(drv_pointer *)value = range->address;
+    else if (attribute == DRV_POINTER_RANGE_SIZE)
+        *(size_t *)value = range->bytes;
+    else if (attribute == DRV_POINTER_CONTEXT)
+        *(struct drv_context **)value = NULL; /* mapped memory belongs to none */
+    else
+        result = DRV_INVALID_VALUE;
+    pthread_mutex_unlock(&fake_mutex);
+    return result;
+}
+
+/* ---- for the other files ------------------------------------------------------------------- */
+
+bool map_allows(drv_pointer address, size_t bytes, bool to_write)
+{
+    bool allowed = true;
+
+    pthread_mutex_lock(&fake_mutex);
+    while (allowed && bytes) {
+        const struct range *range = range_over(&mapped, address);
+        uint64_t part = range ? range->address + range->bytes - address : 0;
+
+        allowed = range && (to_write ? range->access == DRV_ACCESS_READWRITE
+                                     : range->access != DRV_ACCESS_NONE);
+        part = part < bytes ? part : bytes;
+        address += part;
+        bytes -= part;
+    }
+    pthread_mutex_unlock(&fake_mutex);
+    return allowed;
+}
+
+int map_add_allocation(void *address, const struct account_memory *memory)
+{
+    struct range range = {.address = (uintptr_t)address,
+                          .bytes = memory->bytes,
+                          .memory = *memory,
+                          .access = DRV_ACCESS_READWRITE,
+                          .is_allocation = true};
+    bool done;
+
+    pthread_mutex_lock(&fake_mutex);
+    done = range_insert(&mapped, &range);
+    pthread_mutex_unlock(&fake_mutex);
+    return done ? 0 : -ENOMEM;
+}
+
+int map_remove_allocation(drv_pointer address, struct account_memory *memory)
+{
+    int rc = -EINVAL;
+    size_t at;
+
+    pthread_mutex_lock(&fake_mutex);
+    at = range_at(&mapped, address);
+    if (at < mapped.count && mapped.items[at].address == address &&
+        mapped.items[at].is_allocation) {
+        *memory = mapped.items[at].memory;
+        range_remove(&mapped, at, 1);
+        rc = 0;
+    }
+    pthread_mutex_unlock(&fake_mutex);
+    return rc;
+}
