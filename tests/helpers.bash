@@ -282,7 +282,7 @@ start_mount() {
 
 # The tree can be seen a moment before `.fds` takes connections; the daemon says when both are so.
 mount_answers() {
-    grep -q ': mounted (' "${LOG_OF[$1]}" &&
+    grep -qs ': mounted (' "${LOG_OF[$1]}" &&
         [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
 }
 

@@ -8,10 +8,11 @@
  *   -c CLIENTS   (4), at most 64
  *   -r ROUNDS    (1), of -m MS milliseconds (1000) each; or
  *   -t SECONDS   as many rounds as fit
- *   -k PID       the keeper of a mount, in the order of the mounts: what the daemon holds is
- * checked -g KIB       how far a worker's private memory may grow (0: it is not looked at) -w
- * SECONDS   after which an operation counts as hanging (30) -d FILE      where to write down what
- * hangs and why (standard error) -p SECONDS   between two lines that tell how far it is (0: none)
+ *   -k PID       the keeper of a mount, in the order of the mounts: its daemon is checked too
+ *   -g KIB       how far a worker's private memory may grow (0: it is not looked at)
+ *   -w SECONDS   after which an operation counts as hanging (30)
+ *   -d FILE      where to write down what hangs and why (standard error)
+ *   -p SECONDS   between two lines that tell how far it is (0: none)
  *
  * CLIENTS processes do random things with the stores, one after the other: write through the tree
  * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try what is
