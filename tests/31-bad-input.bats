@@ -136,7 +136,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 # ---- ioctls ----------------------------------------------------------------------------------
 
 @test "unknown ioctls are ENOTTY, of any number, size and type" {
-    for nr in 0 16 16 63 64 127 128 254 255; do
+    for nr in 0 16 17 63 64 127 128 254 255; do
         for size in 0 1 8 160 16383; do
             expect ENOTTY open "$W/ctl" rw raw "$nr" "$size" '' 0
         done
@@ -160,7 +160,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 @test "a long ioctl that ends in zeros is accepted, one that does not is E2BIG" {
     ctl open "$W/ctl" rw raw 1 161 '' 0 raw 1 16383 '' 0 raw 2 16383 hex:02000000 0 info
     assert_match "$output" 'mode=RW'
-    for nr in 1 2 3 5 6 8 12 13 14; do
+    for nr in 1 2 3 5 6 8 12 13 14 15; do
         expect E2BIG open "$W/ctl" rw raw "$nr" 16383 '' 1
     done
     for nr in 4 7; do
@@ -174,7 +174,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 
 @test "every ioctl of every size answers, on every kind of file, with and without a session" {
     words=()
-    for nr in {1..14}; do
+    for nr in {1..15}; do
         for size in 0 1 7 16 111 552 16383; do
             words+=(try raw "$nr" "$size" '' 0 try raw "$nr" "$size" "fill:$size" 0)
         done
