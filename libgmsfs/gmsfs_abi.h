@@ -211,6 +211,13 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 24, "reserve");
 enum gmsfs_fds_op {
     GMSFS_FDS_REDEEM = 1,  /* exchange a ticket for its descriptors */
     GMSFS_FDS_UNMOUNT = 2, /* root or the daemon's uid: unmount if nobody holds a file */
+    /* These three, for root or the daemon's uid, drain the mount; gmsfs(5) has what that means. */
+    GMSFS_FDS_DRAIN = 3, /* grant no more sessions (batch 1: and revoke those there are), until this
+                          * connection ends, or for good once DRAIN_END has answered 0. EBUSY:
+                          * another connection drains */
+    GMSFS_FDS_DRAIN_END = 4, /* drop what is committed. EBUSY: `remaining` sessions are left;
+                              * EAGAIN: `remaining` bytes are; ECANCELED: the mount serves again */
+    GMSFS_FDS_SERVE = 5,     /* undo DRAIN */
 };
 
 struct gmsfs_fds_request {

@@ -52,9 +52,10 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     unsigned width;
     size_t taken;
 
-    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s", ui_percent(used, total),
+    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s%s", ui_percent(used, total),
              size_format(used, used_text), size_format(total, total_text),
-             reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "");
+             reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "",
+             json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "");
     taken = INDENT + 2 + strlen(text);
     width = screen > taken ? screen - (unsigned)taken : 0;
     if (width > BAR_MAX_WIDTH)

@@ -6,24 +6,21 @@
  * mount busy by its socket, so it is asked to let go first, through that socket.
  */
 #include "cli/cli.h"
+#include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/store_path.h"
 #include "gmsfs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define GONE_TIMEOUT_MS  10000u
-#define REPLY_TIMEOUT_S  5
 #define FUSERMOUNT_FAILS 127
 
 static const char usage[] =
@@ -37,58 +34,11 @@ static const char usage[] =
     "\n"
     "Exit status: 0 all are unmounted; 1 failure; 2 usage.\n";
 
-/* ---- asking the daemon --------------------------------------------------------------------- */
-
-/* Connects to `.fds` in the mount; through its directory, for a path may be longer than a socket's
- * address. */
-static int umount_connect(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
-    int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), fd, r = 0;
-
-    if (dir_fd < 0)
-        return -errno;
-    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/.fds", dir_fd);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
-        connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        r = -errno;
-    close(dir_fd);
-    if (r && fd >= 0)
-        close(fd);
-    return r ? r : fd;
-}
-
-/* 0: it will unmount; -EBUSY, -EPERM; or there is nobody to ask. */
-static int umount_ask(const char *path)
-{
-    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
-                                              .op = GMSFS_FDS_UNMOUNT};
-    struct gmsfs_fds_header header;
-    int fd = umount_connect(path), r = 0;
-    ssize_t got;
-
-    if (fd < 0)
-        return fd;
-    if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0) {
-        r = -errno;
-    } else {
-        got = recv(fd, &header, sizeof(header), 0);
-        if (got < 0)
-            r = -errno;
-        else
-            r = got == (ssize_t)sizeof(header) ? header.error : -ECONNRESET;
-    }
-    close(fd);
-    return r;
-}
-
 /* ---- ways to unmount ----------------------------------------------------------------------- */
 
 static int umount_by_daemon(const struct mount *mount)
 {
-    int r = umount_ask(mount->path);
+    int r = daemon_ask_once(mount->path, GMSFS_FDS_UNMOUNT);
 
     return r ? r : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
 }

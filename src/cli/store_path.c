@@ -40,6 +40,11 @@ int store_explain(const char *path, const char *doing, int error)
                   "('events' in the mount says which)",
                   doing, path);
         break;
+    case -ENODEV:
+        cli_error("cannot %s: %s: the mount is being drained and grants nothing (or its device is "
+                  "lost: its file 'device' tells); 'gmsfs drain --undo' lets it serve again",
+                  doing, path);
+        break;
     case -ECANCELED:
         cli_error("cannot %s: %s: the wait was ended by root or the store's owner", doing, path);
         break;

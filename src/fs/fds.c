@@ -37,6 +37,13 @@ struct fs_connections {
     struct connection *items[FS_MAX_CONNECTIONS];
 };
 
+/* The mount serves again. */
+static int end_drain(struct fs *fs)
+{
+    fs->drainer = NULL;
+    return service_drain(fs->service, false);
+}
+
 static void drop(struct connection *connection)
 {
     struct fs *fs = connection->fs;
@@ -49,6 +56,8 @@ static void drop(struct connection *connection)
     }
     fs->host.unwatch(fs->host.context, &connection->watch);
     close(connection->watch.fd);
+    if (fs->drainer == connection)
+        end_drain(fs);
     free(connection);
 }
 
@@ -56,6 +65,7 @@ void fs_fds_drop_all(struct fs *fs)
 {
     if (!fs->connections)
         return;
+    fs->drainer = NULL; /* the mount goes, or nobody can reach it any more */
     while (fs->connections->count)
         drop(fs->connections->items[fs->connections->count - 1]);
     free(fs->connections);
@@ -103,11 +113,17 @@ static int send_message(int fd, struct message *message, const int *descriptors)
     return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int send_error(struct connection *connection, int error)
+static int send_answer(struct connection *connection, int error, uint64_t remaining)
 {
-    struct message message = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
+    struct message message = {
+        .header = {.version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining}};
     connection->sending = false;
     return send_message(connection->watch.fd, &message, NULL);
+}
+
+static int send_error(struct connection *connection, int error)
+{
+    return send_answer(connection, error, 0);
 }
 
 /* The next message of the ticket. Whatever is wrong with the session is told, and ends the
@@ -194,11 +210,53 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
     go_on(connection);
 }
 
+static bool may_administer(const struct connection *connection)
+{
+    return connection->uid == 0 || connection->uid == connection->fs->options.owner_uid;
+}
+
+static int begin_drain(struct connection *connection, bool revoke)
+{
+    struct fs *fs = connection->fs;
+    if (fs->drainer && fs->drainer != connection)
+        return -EBUSY;
+    bool was_drained = fs->core->draining && !fs->drainer;
+    int error = service_drain(fs->service, true);
+    if (error)
+        return error;
+    if (!was_drained) /* a mount that is drained for good stays so when this one goes */
+        fs->drainer = connection;
+    log_info("%s: process %d (uid %u) drains the mount", fs->options.mountpoint, connection->pid,
+             connection->uid);
+    if (revoke)
+        service_revoke_all(fs->service);
+    return 0;
+}
+
+/* DRAIN, DRAIN_END, SERVE. */
+static void drain(struct connection *connection, const struct gmsfs_fds_request *request)
+{
+    struct fs *fs = connection->fs;
+    uint64_t remaining = 0;
+    int error = -EPERM;
+    if (may_administer(connection) && request->op == GMSFS_FDS_DRAIN) {
+        error = begin_drain(connection, request->batch != 0);
+    } else if (may_administer(connection) && request->op == GMSFS_FDS_DRAIN_END) {
+        error = service_drain_end(fs->service, &remaining);
+        if (!error)
+            fs->drainer = NULL;
+    } else if (may_administer(connection)) {
+        error = end_drain(fs);
+    }
+    if (send_answer(connection, error, remaining))
+        drop(connection);
+}
+
 static void unmount(struct connection *connection)
 {
     struct fs *fs = connection->fs;
     int error = 0;
-    if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
+    if (!may_administer(connection))
         error = -EPERM;
     else if (service_count_open_files(fs->service) > 0)
         error = -EBUSY;
@@ -251,6 +309,8 @@ static void on_ready(struct fs_watch *watch, uint32_t events)
     connection->active_ms = connection->fs->now_ms;
     if (request.op == GMSFS_FDS_UNMOUNT)
         unmount(connection);
+    else if (request.op != GMSFS_FDS_REDEEM)
+        drain(connection, &request);
     else
         redeem(connection, &request);
 }

@@ -18,5 +18,10 @@ int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request 
         return -EINVAL;
     if (request->op == GMSFS_FDS_REDEEM)
         return request->batch >= 1 && request->batch <= GMSFS_BATCH_MAX ? 0 : -EINVAL;
-    return request->op == GMSFS_FDS_UNMOUNT ? 0 : -EINVAL;
+    if (request->op == GMSFS_FDS_DRAIN)
+        return request->batch <= 1 ? 0 : -EINVAL;
+    return request->op == GMSFS_FDS_UNMOUNT || request->op == GMSFS_FDS_DRAIN_END ||
+                   request->op == GMSFS_FDS_SERVE
+               ? 0
+               : -EINVAL;
 }

@@ -52,6 +52,7 @@ struct fs_handle {
     uint64_t last_offset; /* and the offset behind it */
 };
 
+struct connection;
 struct fs_connections;
 
 struct fs_look { /* a thread that was told to look at a path again; see fs_gone */
@@ -86,6 +87,7 @@ struct fs {
     struct fs_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
+    struct connection *drainer; /* whose end makes the mount serve again; NULL: nobody's */
 };
 
 struct fs_handle *fs_handle_find(struct fs *fs, uint64_t fh);

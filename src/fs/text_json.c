@@ -81,6 +81,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "used_bytes", make_number(info.used_bytes)) != 0;
     failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
     failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
+    failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
     return finish(object, failed, JSON_INDENT(2), text);
 }
@@ -160,6 +161,12 @@ static const char *event_name(enum core_event_type type)
         return "revoked";
     case CORE_EVENT_OUT_OF_MEMORY:
         return "out_of_memory";
+    case CORE_EVENT_DRAINING:
+        return "draining";
+    case CORE_EVENT_SERVING:
+        return "serving";
+    case CORE_EVENT_DROPPED:
+        return "dropped";
     }
     return "unknown";
 }

@@ -40,6 +40,7 @@ static const struct {
     [RECORD_TICKET_USE] = {"ticket_use", apply_ticket_use},
     [RECORD_OUT_OF_MEMORY] = {"out_of_memory", apply_out_of_memory},
     [RECORD_RESERVE] = {"reserve", apply_reserve},
+    [RECORD_DRAIN] = {"drain", apply_drain_mount},
 };
 
 const char *record_type_name(enum record_type type)

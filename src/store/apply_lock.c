@@ -35,6 +35,17 @@ static void refuse(struct apply *apply, const struct core_waiter *waiter, int er
                                                   .error = error});
 }
 
+void apply_refuse_all(struct apply *apply, int error)
+{
+    while (apply->core->waiters.count > 0) {
+        struct core_waiter *waiter = apply->core->waiters.items[0];
+
+        if (!waiter->away)
+            refuse(apply, waiter, error);
+        apply_forget_waiter(apply, waiter);
+    }
+}
+
 static void keep_place(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
@@ -288,6 +299,8 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
+    if (apply->core->draining)
+        return -ENODEV;
     if (waits_for_itself(apply->core, record, store))
         return -EDEADLK;
     return ask(apply, &asking, find_kept_place(apply->core, record),
@@ -314,6 +327,8 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
+    if (apply->core->draining)
+        return -ENODEV;
     asking.store = file->store;
     asking.uid = file->uid;
     return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),

@@ -117,12 +117,12 @@ int core_reserve(struct idvec *vec, size_t more)
 
 /* One record answers each waiter at most once, frees each memory once, ends each session once (also
  * those that it makes), changes each store once, and adds some events: a connect or disconnect for
- * each session, and one for its own deed. */
+ * each session, one for each store that is dropped, and one for its own deed. */
 static size_t effect_bound(const struct core *core)
 {
     size_t sessions = core->sessions.count + core->waiters.count + 1;
 
-    return core->waiters.count + core->memories.count + 3 * sessions + core->stores.count + 4;
+    return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 4;
 }
 
 int core_reserve_effects(struct core *core)
@@ -166,7 +166,7 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
                     const struct core_session *session)
 {
     struct core *core = apply->core;
-    const struct layout *layout = core_get_layout(core, store);
+    const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
     uint64_t seq = core->next_event++;
     struct core_event *event = &core->events[seq % core->options.event_room];
 
@@ -176,9 +176,10 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         .wall_ms = apply->record->wall_ms,
         .allocations = layout_count_allocations(layout),
         .bytes = layout_total_bytes(layout),
-        .generation = store->generation,
+        .generation = store ? store->generation : 0,
     };
-    memcpy(event->store, store->name, sizeof event->store);
+    if (store)
+        memcpy(event->store, store->name, sizeof event->store);
     if (session) {
         event->session = session->id;
         event->process = session->owner;
@@ -187,5 +188,5 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         event->process = apply->record->process;
         event->uid = apply->record->uid;
     }
-    core_push_effect(core, (struct effect){.type = EFFECT_EVENT, .store = store->id});
+    core_push_effect(core, (struct effect){.type = EFFECT_EVENT, .store = store ? store->id : 0});
 }

@@ -149,6 +149,9 @@ enum core_event_type {
     CORE_EVENT_ABORTED,     /* an abort that led to EMPTY */
     CORE_EVENT_REVOKED,
     CORE_EVENT_OUT_OF_MEMORY,
+    CORE_EVENT_DRAINING, /* these two: of the mount, no store */
+    CORE_EVENT_SERVING,
+    CORE_EVENT_DROPPED, /* a drain dropped what was committed */
 };
 
 struct core_event {
@@ -240,6 +243,10 @@ enum record_type {
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
                        what is due to it. More than before: -ENOMEM if free_bytes lacks it */
+    RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
+                       waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
+                       dropped in every store; -EBUSY while there are sessions, -EINVAL unless
+                       draining. 0: serves again */
     RECORD_TYPE_COUNT,
 };
 
@@ -250,6 +257,8 @@ enum record_type {
 #define CORE_END_REVOKED     (1u << 0)
 #define CORE_COMMIT_STAY     (1u << 0) /* values equal GMSFS_COMMIT_* */
 #define CORE_COMMIT_GROUP    (1u << 1)
+#define CORE_DRAIN_ON        (1u << 0)
+#define CORE_DRAIN_DROP      (1u << 1)
 #define CORE_MEMORY_SPOOL    (1u << 0)
 #define CORE_TICKET_WRITABLE (1u << 0)
 
@@ -309,6 +318,7 @@ struct core {
     uint64_t next_waiter, next_ticket, next_event;
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
+    bool draining;
     struct idvec stores, sessions, waiters, files, tickets, memories;
     struct core_event *events; /* ring of options.event_room by seq */
     struct layout *empty;      /* what a looker sees where there is no layout */

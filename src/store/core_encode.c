@@ -259,6 +259,7 @@ static void put_counters(struct output *output, const struct core *core)
     put_number(output, core->next_event);
     put_number(output, core->reserved_bytes);
     put_number(output, core->reserving);
+    put_number(output, core->draining);
 }
 
 #define PUT_ALL(output, vec, put)                    \

@@ -53,6 +53,7 @@ uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
 int core_reserve(struct idvec *vec, size_t more);
 int core_reserve_effects(struct core *core);
 void core_push_effect(struct core *core, struct effect effect);
+/* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
 void core_store_free(struct core_store *store);
@@ -99,6 +100,7 @@ int apply_time(struct apply *apply);
 /* Grants whoever can be granted now. Every record that changes a lock ends with it. */
 void apply_drain(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
+void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
 /* apply_reserve.c */
@@ -124,6 +126,7 @@ int apply_commit(struct apply *apply);
 int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
+int apply_drain_mount(struct apply *apply);
 
 /* apply_layout.c: a change of a writer's working copy */
 struct change {

@@ -185,6 +185,14 @@ int service_abort(struct service *s, uint64_t session, struct service_request *r
  * leading w). */
 int service_revoke(struct service *s, uint64_t store, uint64_t number, bool waiter);
 
+/* Draining the mount: 0, -ENOMEM. No session is granted from now on; whoever waits is told. */
+int service_drain(struct service *s, bool on);
+/* Revokes every session. */
+void service_revoke_all(struct service *s);
+/* Drops all that is committed. -EBUSY: there are sessions; -EAGAIN: memory is on its way back;
+ * -ECANCELED: the mount serves again; 0: nothing is held. left: how many sessions, or bytes. */
+int service_drain_end(struct service *s, uint64_t *left);
+
 /* Is there a session of `store` that a process could belong to by its ancestors? */
 bool service_has_joinable(const struct service *s, uint64_t store);
 /* The RW session through which this caller may change `store` by path. 0, -ENOLCK */

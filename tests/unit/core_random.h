@@ -382,6 +382,20 @@ static int step_bind(void)
     return apply(record);
 }
 
+/* Seldom on, and not for long. */
+static int step_drain(void)
+{
+    struct record record = {.type = RECORD_DRAIN};
+
+    if (core->draining && one_in(2))
+        record.flags = CORE_DRAIN_DROP;
+    else if (!core->draining && one_in(3))
+        record.flags = CORE_DRAIN_ON;
+    else if (one_in(20))
+        record.flags = CORE_DRAIN_ON | CORE_DRAIN_DROP;
+    return apply(record);
+}
+
 static const struct {
     int (*step)(void);
     unsigned weight;
@@ -389,7 +403,7 @@ static const struct {
     {step_store, 3}, {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
     {step_join, 4},  {step_leave, 12},      {step_time, 10},      {step_commit, 8},
     {step_add, 10},  {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},  {step_reserve, 5},
+    {step_bind, 2},  {step_reserve, 5},     {step_drain, 3},
 };
 
 static int random_step(void)

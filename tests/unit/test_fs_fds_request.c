@@ -37,7 +37,12 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     request = good;
     request.op = 0;
     check_int(decode(&request), -EINVAL);
-    request.op = GMSFS_FDS_UNMOUNT + 1;
+    request.op = GMSFS_FDS_SERVE + 1;
+    check_int(decode(&request), -EINVAL);
+    request.op = GMSFS_FDS_DRAIN;
+    request.batch = 1;
+    check_int(decode(&request), 0);
+    request.batch = 2;
     check_int(decode(&request), -EINVAL);
     request = good;
     request.pad = 1;

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs drain - empties a mount, so that its device can be serviced
+ *
+ * The daemon drains as long as this command's connection lives: whatever ends the command before
+ * all is done, also SIGKILL, the mount then serves again.
+ */
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/mount_look.h"
+#include "cli/mounts.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ASK_EVERY_MS 50
+
+static const char usage[] =
+    "Usage: gmsfs drain [--revoke] [--timeout S] [-q] MOUNT\n"
+    "       gmsfs drain --undo MOUNT\n"
+    "\n"
+    "Empties a mount: no new sessions are granted, requests that wait are refused, sessions are\n"
+    "waited for, and then what is committed in every store is DISCARDED, until the device holds\n"
+    "nothing. 'gmsfs save' writes it to files before. The mount stays drained until --undo or the\n"
+    "unmount. Stopped before its end, by a signal or the timeout, the mount serves again with what "
+    "it\n"
+    "had.\n"
+    "\n"
+    "      --revoke     end the sessions instead of waiting for them; writers lose their work\n"
+    "      --timeout S  give up when sessions are left after S seconds (default: wait for them)\n"
+    "      --undo       let the mount serve again\n"
+    "  -q, --quiet      print errors only\n"
+    "      --help       this text\n"
+    "\n"
+    "Exit status: 0 the device holds nothing; 1 failure; 2 usage; 3 sessions were left in the "
+    "time\n"
+    "given; 128 + N stopped by signal N.\n";
+
+struct drain {
+    const char *path;
+    uint64_t timeout_ms;
+    bool revoke, undo, quiet;
+};
+
+static int drain_explain(const struct mount *mount, int error)
+{
+    switch (error) {
+    case -EPERM:
+        cli_error("%s: only root and the user that mounted it can drain it", mount->path);
+        break;
+    case -EBUSY:
+        cli_error("%s: another 'gmsfs drain' is under way", mount->path);
+        break;
+    case -ECANCELED:
+        cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
+        break;
+    default:
+        cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives",
+                  mount->path, strerror(-error));
+    }
+    return CLI_FAILURE;
+}
+
+static void drain_say_sessions(const struct drain *drain, const struct mount *mount, uint64_t left)
+{
+    char *holders;
+
+    if (drain->quiet)
+        return;
+    holders = mount_look_holders(mount);
+    fprintf(stderr, "waiting for %" PRIu64 " sessions%s\n%s", left, holders && *holders ? ":" : "",
+            holders ? holders : "");
+    free(holders);
+}
+
+static int drain_stopped(const struct mount *mount, uint64_t left)
+{
+    int number = signals_get();
+
+    if (number) {
+        cli_error("stopped by a signal (%s); %s serves again", strsignal(number), mount->path);
+        return CLI_SIGNALED + number;
+    }
+    cli_error("%s: %" PRIu64 " sessions are left in the time given; it serves again; --revoke ends "
+              "them",
+              mount->path, left);
+    return CLI_TIMEOUT;
+}
+
+/* Asks until nothing is held. What the daemon still gives back is waited for in any case. */
+static int drain_wait(const struct drain *drain, const struct mount *mount, int fd)
+{
+    const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
+    int r;
+
+    for (;;) {
+        r = daemon_ask(fd, GMSFS_FDS_DRAIN_END, 0, &left);
+        if (r != -EBUSY && r != -EAGAIN)
+            return r ? drain_explain(mount, r) : CLI_OK;
+        if (r == -EBUSY && (signals_get() || cli_left_ms(start_ms, drain->timeout_ms) == 0))
+            return drain_stopped(mount, left);
+        if (r == -EBUSY && left != said)
+            drain_say_sessions(drain, mount, left);
+        said = r == -EBUSY ? left : said;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static int drain_mount(const struct drain *drain, const struct mount *mount)
+{
+    int fd = daemon_connect(mount->path), status, r;
+
+    if (fd < 0)
+        return drain_explain(mount, fd);
+    signals_install("");
+    signals_defer(true);
+    r = daemon_ask(fd, drain->undo ? GMSFS_FDS_SERVE : GMSFS_FDS_DRAIN, drain->revoke, NULL);
+    if (r)
+        status = drain_explain(mount, r);
+    else if (drain->undo)
+        status = CLI_OK;
+    else
+        status = drain_wait(drain, mount, fd);
+    close(fd);
+    if (status == CLI_OK && !drain->quiet)
+        printf(drain->undo ? "%s serves\n" : "%s is drained: the device holds nothing\n",
+               mount->path);
+    return status;
+}
+
+static int drain_path(const struct drain *drain)
+{
+    const struct mount *mount;
+    struct mounts mounts;
+    int r = mounts_read(&mounts), status = CLI_FAILURE;
+
+    if (r) {
+        cli_error("cannot read the table of mounts: %s", strerror(-r));
+        return CLI_FAILURE;
+    }
+    mount = mounts_find(&mounts, drain->path, false);
+    if (mount)
+        status = drain_mount(drain, mount);
+    else
+        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", drain->path);
+    mounts_free(&mounts);
+    return status;
+}
+
+static int drain_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"revoke", no_argument, NULL, 'r'}, {"timeout", required_argument, NULL, 'w'},
+        {"undo", no_argument, NULL, 'u'},   {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},   {NULL, 0, NULL, 0}};
+    struct drain drain = {.timeout_ms = CLI_FOREVER};
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 'r')
+            drain.revoke = true;
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &drain.timeout_ms);
+        else if (option == 'u')
+            drain.undo = true;
+        else if (option == 'q')
+            drain.quiet = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind != 1)
+        return cli_usage_error("one MOUNT is needed");
+    if (drain.undo && (drain.revoke || drain.timeout_ms != CLI_FOREVER))
+        return cli_usage_error("--undo goes alone");
+    drain.path = argv[optind];
+    return drain_path(&drain);
+}
+
+const struct cli_command cmd_drain = {
+    .name = "drain",
+    .summary = "empty a mount and let nobody in",
+    .usage = usage,
+    .run = drain_run,
+};

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * daemon_ask - questions to the daemon of a mount through its socket `.fds`
+ *
+ * For `gmsfs umount` and `gmsfs drain`. A daemon that does not answer is given up after some
+ * seconds. Never prints. gmsfs_abi.h has what may be asked.
+ */
+#ifndef GMSFS_CLI_DAEMON_ASK_H
+#define GMSFS_CLI_DAEMON_ASK_H
+
+#include "gmsfs.h"
+
+#include <stdint.h>
+
+/* A connection to the daemon of the mount at `path`, to be closed by close(2); a negative errno. */
+int daemon_connect(const char *path);
+
+/* Sends one request and takes its answer: its error, or that of the way there. remaining: optional,
+ * what the answer says of it. */
+int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining);
+
+/* Connects, asks, closes. */
+int daemon_ask_once(const char *path, enum gmsfs_fds_op op);
+
+#endif

@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs drain: nobody is let in any more, sessions are waited for or ended, nothing is held.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    start_mount
+    W=$M/weights
+}
+
+drain() { # -STATUS ARGUMENT...
+    local want=$1
+    shift
+    run_logged "$want" timeout $((30 * SLOW)) "$GMSFS" drain "$@"
+}
+
+draining_is() { # true | false
+    [[ $(device_get .draining) == "$1" ]]
+}
+
+@test "a drained mount holds nothing, lets nobody in, and serves again when told so" {
+    commit_store
+    drain -0 "$M"
+    assert_match "$output" 'is drained'
+    assert_eq "$(device_get .used_bytes)" 0 used
+    assert_eq "$(device_get .draining)" true draining
+    assert_state weights EMPTY
+    assert_eq "$(info_of weights .generation)" 1 generation
+    expect ENODEV open "$W/lock" rw
+    expect ENODEV open "$W/lock" rn
+    expect ENODEV open "$W/auto" rw
+    expect ENODEV open "$W/ctl" rw acquire rw 60000
+    expect ENODEV open "$W/allocations/a" rwc
+    run_logged -1 "$GMSFS" run -w "$W" -- true
+    assert_match "$output" 'drain'
+    drain -0 "$M" # again is no error
+    drain -0 --undo "$M"
+    assert_eq "$(device_get .draining)" false draining
+    commit_store
+    assert_eq "$(jq -rs '[.[].event] | map(select(. == "draining" or . == "dropped" or . == "serving")) | join(" ")' \
+        <"$M/events")" 'draining dropped serving' events
+}
+
+@test "drain waits for sessions, which go on, and tells those who wait" {
+    hold open "$W/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+    wait_for_lock open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    local drainer=$SPAWNED
+    wait_until 5 draining_is true
+    wait_exit "$WAITER"
+    assert_match "$(output_of "$WAITER")" ECANCELED
+    wait_until 5 grep -q 'waiting for 1 sessions' "$T/spawn-$drainer"
+    expect ENODEV open "$W/lock" rw
+    assert_state weights RW
+    let_go "$HOLDER"
+    wait_exit "$drainer"
+    assert_eq "$status" 0 "status: $(output_of "$drainer")"
+    assert_eq "$(device_get .used_bytes)" 0 used
+}
+
+@test "drain --revoke ends the sessions" {
+    commit_store
+    hold open "$W/lock" r
+    drain -0 --revoke "$M"
+    assert_eq "$(device_get .used_bytes)" 0 used
+    assert_eq "$(grep -c . "$W/sessions")" 0 sessions
+    assert_eq "$(jq -rs 'map(select(.event == "revoked")) | length' <"$M/events")" 1 revoked
+}
+
+@test "after its timeout, or a signal, the mount serves again with what it had" {
+    commit_store
+    hold open "$W/lock" r
+    drain -3 --timeout 0.2 "$M"
+    assert_match "$output" '1 sessions are left.*serves again'
+    wait_until 5 draining_is false
+    unchanged_but_read
+    local number want=(TERM 143 KILL 137)
+    for number in 0 2; do
+        spawn "$GMSFS" drain "$M"
+        wait_until 5 grep -q 'waiting for 1 sessions' "$T/spawn-$SPAWNED"
+        draining_is true
+        kill "-${want[number]}" "$SPAWNED"
+        wait_exit "$SPAWNED"
+        assert_eq "$status" "${want[number + 1]}" status
+        wait_until 5 draining_is false
+    done
+    unchanged_but_read
+    let_go "$HOLDER"
+    unchanged
+}
+
+unchanged_but_read() {
+    assert_state weights RO
+    assert_eq "$(head -c 9 "$W/allocations/a")" committed bytes
+}
+
+@test "one drain at a time, and --undo ends one that is under way" {
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    local drainer=$SPAWNED
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
+    drain -1 "$M"
+    assert_match "$output" 'another .*drain.* is under way'
+    drain -0 --undo "$M"
+    wait_exit "$drainer"
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$drainer")" 'undid'
+    let_go "$HOLDER"
+    ctl open "$W/lock" rw
+}
+
+@test "what is left of a reservation does not survive a drain" {
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((4 << 20))
+    drain -0 --revoke "$M"
+    assert_eq "$(device_get .reserved_bytes)" 0 reserved
+}
+
+@test "drain says what is no mount, and what makes no sense" {
+    drain -1 "$T"
+    assert_match "$output" 'not a gmsfs mount'
+    drain -2
+    drain -2 --undo --revoke "$M"
+    drain -2 --timeout soon "$M"
+}
