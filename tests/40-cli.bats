@@ -134,7 +134,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     cli status "$M"
     assert_match "$output" "^$M  "
     assert_match "$output" ' of 64.0 MiB used'
-    assert_match "$output" $'\n  weights +RO +[0-9.]+ MiB +1 +2 +1 +RO [0-9]+ '
+    assert_match "$output" $'\n  weights +RO +[0-9.]+ MiB +1 +2 +1 +- +RO [0-9]+ '
     assert_match "$output" $'\n  other +EMPTY +0 B +0 +0 +0 +-'
     cli status "$M/weights" --json
     assert_eq "$(jq -r '.[0].stores | map([.name, .state] | join("=")) | join(" ")' <<<"$output")" \

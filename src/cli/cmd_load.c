@@ -20,12 +20,18 @@
 
 static const char usage[] =
     "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
+    "       gmsfs load --group [--force] [OPTION...] STORE=FILE...\n"
     "\n"
     "Loads a model into a store: validates the files, takes the writer's lock together with all "
     "the\n"
     "memory that the model needs, replaces what the store had, and commits. On any error, or\n"
     "Ctrl-C, nothing is committed.\n"
+    "With --group a model of several ranks, each into its store, all of them or none: the stores\n"
+    "are locked together and committed with one group id. A STORE may be named several times, for\n"
+    "a rank of several files. Where such a load is in them already, it is left as it is.\n"
     "\n"
+    "      --group          each operand is STORE=FILE.safetensors or STORE=INDEX.json\n"
+    "      --force          with --group: load anew also what is whole already\n"
     "      --chunk SIZE     size of the allocations that tensors are packed into (default 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
@@ -36,6 +42,10 @@ static const char usage[] =
     "\n"
     "Exit status: 0 committed; 1 failure; 2 usage; 3 lock or memory were not free in time;\n"
     "128 + N stopped by signal N.\n";
+
+struct load_choice {
+    bool is_group, force;
+};
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
@@ -58,7 +68,7 @@ static int load_count_needed(struct load *load)
 }
 
 /* What can never fit is told before the lock is asked for. */
-static int load_check_space(struct load *load)
+int load_check_space(struct load *load)
 {
     struct store_space space;
     int r = load_count_needed(load);
@@ -91,7 +101,7 @@ static int load_explain_allocation(const struct load *load, int error)
     return CLI_FAILURE;
 }
 
-static int load_allocate(struct load *load)
+int load_allocate(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
     int r;
@@ -143,7 +153,7 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
     return r ? CLI_FAILURE : CLI_OK;
 }
 
-static int load_put_metadata(struct load *load)
+int load_put_metadata(struct load *load)
 {
     size_t room = load->model->tensor_count + 1;
     struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
@@ -158,20 +168,27 @@ static int load_put_metadata(struct load *load)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static int load_commit(struct load *load)
+void load_explain_commit(const struct load *load, int error)
 {
     char why[LAST_ERROR_BYTES];
+
+    if (error != -EINVAL) {
+        store_explain(load->store, "commit", error);
+        return;
+    }
+    store_last_error(load->store, why, sizeof(why));
+    cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-error));
+}
+
+static int load_commit(struct load *load)
+{
     int r;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     r = gmsfs_commit(load->handle, 0, NULL);
-    if (r == -EINVAL) {
-        store_last_error(load->store, why, sizeof(why));
-        cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-r));
-    } else if (r) {
-        store_explain(load->store, "commit", r);
-    }
+    if (r)
+        load_explain_commit(load, r);
     load->generation = gmsfs_generation(load->handle);
     return r ? CLI_FAILURE : CLI_OK;
 }
@@ -182,7 +199,7 @@ static int load_fill(struct load *load)
 
     signals_defer(true);
     if (status == CLI_OK)
-        status = load_copy(load);
+        status = load_copy(load, 1);
     if (status == CLI_OK)
         status = load_put_metadata(load);
     if (status == CLI_OK)
@@ -190,32 +207,45 @@ static int load_fill(struct load *load)
     return status;
 }
 
+const char *load_abort_store(struct load *load)
+{
+    int rolled_back = 0;
+
+    if (gmsfs_abort(load->handle, &rolled_back) != 0)
+        return "is as the daemon left it";
+    return rolled_back ? "has its earlier layout again" : "is empty";
+}
+
 /* What is left after a failure, in words. */
 static void load_abort(struct load *load, int status)
 {
-    int rolled_back = 0;
-    int r = gmsfs_abort(load->handle, &rolled_back);
+    const char *left = load_abort_store(load);
 
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    fprintf(stderr, "nothing was committed; %s %s\n", load->store,
-            r             ? "is as the daemon left it"
-            : rolled_back ? "has its earlier layout again"
-                          : "is empty");
+    fprintf(stderr, "nothing was committed; %s %s\n", load->store, left);
+}
+
+void load_print_store(const struct load *load)
+{
+    printf("committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64 "\n",
+           load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
+}
+
+void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms)
+{
+    char size[SIZE_TEXT_BYTES];
+
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
+           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copied_ms));
 }
 
 static void load_print_result(const struct load *load, uint64_t start_ms)
 {
-    const struct model *model = load->model;
-    char size[SIZE_TEXT_BYTES];
-
     if (load->quiet)
         return;
-    printf("committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64 "\n",
-           load->store, model->tensor_count, load->plan.allocation_count, load->generation);
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", model->tensor_bytes,
-           size_format(model->tensor_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(model->tensor_bytes, load->copied_ms));
+    load_print_store(load);
+    load_print_bytes(load->model->tensor_bytes, start_ms, load->copied_ms);
 }
 
 static int load_into_store(struct load *load)
@@ -241,6 +271,14 @@ static int load_into_store(struct load *load)
     return status;
 }
 
+void load_free(struct load *load)
+{
+    gmsfs_close(load->handle);
+    free(load->slots);
+    free(load->pointers);
+    load_plan_free(load);
+}
+
 static int load_do(struct load *load)
 {
     int status;
@@ -249,18 +287,16 @@ static int load_do(struct load *load)
     status = load_plan(load);
     if (status == CLI_OK)
         status = load_into_store(load);
-    gmsfs_close(load->handle);
-    free(load->slots);
-    free(load->pointers);
-    load_plan_free(load);
+    load_free(load);
     return status;
 }
 
-static int load_parse(int argc, char **argv, struct load *load)
+static int load_parse(int argc, char **argv, struct load *load, struct load_choice *choice)
 {
     static const struct option options[] = {
         {"chunk", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
         {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
+        {"group", no_argument, NULL, 'g'},         {"force", no_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     uint64_t threads = work_default_threads();
     int option, status = CLI_OK;
@@ -274,29 +310,36 @@ static int load_parse(int argc, char **argv, struct load *load)
             status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
         else if (option == 'q')
             load->quiet = true;
+        else if (option == 'g')
+            choice->is_group = true;
+        else if (option == 'f')
+            choice->force = true;
         else
             return option;
     }
-    if (status == CLI_OK && argc - optind < 2)
-        return cli_usage_error("a STORE and the files of one model are needed");
     load->threads = (unsigned)threads;
-    if (status == CLI_OK) {
-        load->store = argv[optind];
-        load->files = (const char *const *)(argv + optind + 1);
-        load->file_count = (size_t)(argc - optind - 1);
-    }
+    if (status == CLI_OK && choice->force && !choice->is_group)
+        return cli_usage_error("--force is for --group: a store alone is always loaded anew");
     return status;
 }
 
 static int load_run(int argc, char **argv)
 {
     struct load load = {.chunk_bytes = PACK_DEFAULT_CHUNK_BYTES, .timeout_ms = CLI_FOREVER};
-    int status = load_parse(argc, argv, &load);
+    struct load_choice choice = {0};
+    int status = load_parse(argc, argv, &load, &choice);
 
     if (status == 'h')
         return cli_help();
     if (status != CLI_OK)
         return CLI_USAGE;
+    if (choice.is_group)
+        return load_group(&load, argv + optind, (size_t)(argc - optind), choice.force);
+    if (argc - optind < 2)
+        return cli_usage_error("a STORE and the files of one model are needed");
+    load.store = argv[optind];
+    load.files = (const char *const *)(argv + optind + 1);
+    load.file_count = (size_t)(argc - optind - 1);
     return load_do(&load);
 }
 

@@ -142,6 +142,17 @@ static json_t *ls_json_entry(const struct ls *ls, const struct gmsfs_layout_entr
     return json;
 }
 
+static json_t *ls_json_group(const struct ls *ls)
+{
+    static const uint8_t none[16];
+    char text[GMSFS_TOKEN_TEXT_BYTES];
+
+    if (memcmp(ls->info.group, none, sizeof(none)) == 0)
+        return json_null();
+    gmsfs_token_format(ls->info.group, text);
+    return json_string(text);
+}
+
 static int ls_print_json(const struct ls *ls)
 {
     json_t *entries = json_array();
@@ -152,10 +163,10 @@ static int ls_print_json(const struct ls *ls)
             return -ENOMEM;
         }
     }
-    return ui_json_print(json_pack("{s:o,s:s,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path),
+    return ui_json_print(json_pack("{s:o,s:s,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path),
                                    "state", store_state_name(ls->info.state), "generation",
-                                   ls_number(ls->info.generation), "layout_hash",
-                                   ls->layout ? ls->layout->hash : "", "allocations",
+                                   ls_number(ls->info.generation), "group", ls_json_group(ls),
+                                   "layout_hash", ls->layout ? ls->layout->hash : "", "allocations",
                                    ls_json_allocations(ls), "tensors", entries));
 }
 

@@ -20,6 +20,9 @@
 #define TEXT_BYTES    160
 #define INDENT        2
 
+#define GROUP_TEXT_BYTES \
+    9 /* the first digits of an id, as many as tell two groups apart, and NUL */
+
 static const char usage[] =
     "Usage: gmsfs status [--json] [--watch[=SECONDS]] [MOUNT...]\n"
     "\n"
@@ -88,15 +91,18 @@ char *status_format_holders(const json_t *store)
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
+    char group[GROUP_TEXT_BYTES];
     char *holders = status_format_holders(store);
 
+    snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
     size_format(store_json_number(store, "bytes"), bytes);
     snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
     snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
     snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
-    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
-                                         store_json_text(store, "state"), bytes, allocations,
-                                         entries, generation, holders && *holders ? holders : "-"});
+    ui_table_add(table,
+                 (const char *[]){store_json_text(store, "name"), store_json_text(store, "state"),
+                                  bytes, allocations, entries, generation, *group ? group : "-",
+                                  holders && *holders ? holders : "-"});
     free(holders);
 }
 
@@ -106,9 +112,9 @@ static void status_print_stores(const json_t *stores, FILE *to)
     json_t *store;
     size_t i;
 
-    ui_table_begin(&table, "llrrrrl");
+    ui_table_begin(&table, "llrrrrll");
     ui_table_add(&table, (const char *[]){"STORE", "STATE", "BYTES", "ALLOCATIONS", "ENTRIES",
-                                          "GENERATION", "HOLDERS"});
+                                          "GENERATION", "GROUP", "HOLDERS"});
     json_array_foreach (stores, i, store) {
         status_add_store(store, &table);
     }

@@ -4,7 +4,8 @@
  *
  * For cmd_load.c and load_*.c. One load goes: plan (no lock yet) - connect - clear and allocate -
  * copy - describe (metadata) - commit. Each step prints its error and returns an exit status;
- * whatever fails before the commit, nothing of it is kept.
+ * whatever fails before the commit, nothing of it is kept. A group is several loads, the ranks of
+ * one model, whose steps are taken together.
  */
 #ifndef GMSFS_CLI_LOAD_H
 #define GMSFS_CLI_LOAD_H
@@ -50,7 +51,25 @@ struct load {
 int load_plan(struct load *load);
 void load_plan_free(struct load *load);
 
-/* load_copy.c: moves the bytes. CLI_OK, CLI_FAILURE, or 128 + the signal that stopped it. */
-int load_copy(struct load *load);
+/* load_copy.c: moves the bytes of `count` loads, by the threads of the first, which also learns
+ * what it took. CLI_OK, CLI_FAILURE, or 128 + the signal that stopped it. */
+int load_copy(struct load *loads, size_t count);
+
+/* cmd_load.c: the steps in one store. */
+int load_check_space(struct load *load); /* also fills needed_bytes */
+int load_allocate(struct load *load);
+int load_put_metadata(struct load *load);
+void load_explain_commit(const struct load *load, int error);
+/* Aborts what the store's writer has done; what the store is now, in words. */
+const char *load_abort_store(struct load *load);
+void load_print_store(const struct load *load);
+void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms);
+void load_free(struct load *load);
+
+/*
+ * load_group.c: operands STORE=FILE, several of one STORE naming several files. `as_asked` has what
+ * the options say; force: also where the group is whole already. An exit status.
+ */
+int load_group(const struct load *as_asked, char **operands, size_t count, bool force);
 
 #endif

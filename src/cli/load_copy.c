@@ -15,16 +15,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct copy {
+struct copy_item {
     const struct load *load;
+    size_t tensor;
+};
+
+struct copy {
+    struct copy_item *items; /* as they are taken */
+    uint64_t *sizes;         /* of each */
+    size_t item_count;
     struct progress progress;
     pthread_mutex_t said; /* one error is printed, the first */
     bool has_said;
 };
 
-static int copy_fail(struct copy *copy, const struct model_tensor *tensor, int error)
+static int copy_fail(struct copy *copy, const struct copy_item *item, int error)
 {
-    const char *path = copy->load->model->files[tensor->file].path;
+    const struct model *model = item->load->model;
+    const struct model_tensor *tensor = &model->tensors[item->tensor];
+    const char *path = model->files[tensor->file].path;
 
     pthread_mutex_lock(&copy->said);
     if (!copy->has_said) {
@@ -58,9 +67,10 @@ static void copy_populate(uint8_t *to, size_t size_bytes)
 static int copy_piece(void *context, const struct work_piece *piece, void *buffer)
 {
     struct copy *copy = context;
-    const struct load *load = copy->load;
-    const struct model_tensor *tensor = &load->model->tensors[piece->item];
-    const struct pack_place *place = &load->plan.places[piece->item];
+    const struct copy_item *item = &copy->items[piece->item];
+    const struct load *load = item->load;
+    const struct model_tensor *tensor = &load->model->tensors[item->tensor];
+    const struct pack_place *place = &load->plan.places[item->tensor];
     uint8_t *to =
         (uint8_t *)load->pointers[place->allocation] + place->offset_bytes + piece->offset_bytes;
     uint64_t from = tensor->offset_bytes + piece->offset_bytes;
@@ -74,7 +84,7 @@ static int copy_piece(void *context, const struct work_piece *piece, void *buffe
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return copy_fail(copy, tensor, got < 0 ? -errno : -ENODATA);
+            return copy_fail(copy, item, got < 0 ? -errno : -ENODATA);
         done += (size_t)got;
     }
     return 0;
@@ -97,34 +107,53 @@ static void copy_advise(const struct model *model)
         posix_fadvise(model->files[i].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
-static uint64_t *copy_sizes(const struct model *model)
+/* Each rank's files from front to back, and all ranks alike: their devices work at the same time.
+ */
+static int copy_gather(struct copy *copy, const struct load *loads, size_t count)
 {
-    uint64_t *sizes = calloc(model->tensor_count ? model->tensor_count : 1, sizeof(*sizes));
+    size_t total = 0, longest = 0;
 
-    for (size_t i = 0; sizes && i < model->tensor_count; i++)
-        sizes[i] = model->tensors[i].size_bytes;
-    return sizes;
+    for (size_t i = 0; i < count; i++) {
+        size_t tensors = loads[i].model->tensor_count;
+        total += tensors;
+        longest = tensors > longest ? tensors : longest;
+    }
+    copy->items = calloc(total ? total : 1, sizeof(*copy->items));
+    copy->sizes = calloc(total ? total : 1, sizeof(*copy->sizes));
+    if (!copy->items || !copy->sizes)
+        return -ENOMEM;
+    for (size_t at = 0; at < longest; at++) {
+        for (size_t i = 0; i < count; i++) {
+            const struct load *load = &loads[i];
+            if (at >= load->model->tensor_count)
+                continue;
+            copy->items[copy->item_count] = (struct copy_item){load, load->order[at]};
+            copy->sizes[copy->item_count++] = load->model->tensors[load->order[at]].size_bytes;
+        }
+    }
+    return 0;
 }
 
-int load_copy(struct load *load)
+int load_copy(struct load *loads, size_t count)
 {
-    struct copy copy = {.load = load, .said = PTHREAD_MUTEX_INITIALIZER};
-    uint64_t *sizes = copy_sizes(load->model);
-    struct work work = {.item_bytes = sizes,
-                        .order = load->order,
-                        .item_count = load->model->tensor_count,
-                        .threads = load->threads,
-                        .context = &copy,
-                        .piece = copy_piece,
-                        .tick = copy_tick};
-    int r = sizes ? 0 : -ENOMEM;
+    struct copy copy = {.said = PTHREAD_MUTEX_INITIALIZER};
+    struct work work = {
+        .threads = loads->threads, .context = &copy, .piece = copy_piece, .tick = copy_tick};
+    uint64_t bytes = 0;
+    int r = copy_gather(&copy, loads, count);
 
-    copy_advise(load->model);
-    progress_begin(&copy.progress, "copying", load->model->tensor_bytes, load->quiet);
+    for (size_t i = 0; i < count; i++) {
+        bytes += loads[i].model->tensor_bytes;
+        copy_advise(loads[i].model);
+    }
+    work.item_bytes = copy.sizes;
+    work.item_count = copy.item_count;
+    progress_begin(&copy.progress, "copying", bytes, loads->quiet);
     if (!r)
         r = work_run(&work);
-    load->copied_ms = progress_end(&copy.progress);
-    free(sizes);
+    loads->copied_ms = progress_end(&copy.progress);
+    free(copy.items);
+    free(copy.sizes);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     if (r && !copy.has_said)

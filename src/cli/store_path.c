@@ -258,8 +258,7 @@ int store_join(gmsfs_t *handle)
     return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
 }
 
-/* Would the wait be for the session that this process belongs to, by its token? */
-static bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
+bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
 {
     bool own = false;
 

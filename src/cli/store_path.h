@@ -60,6 +60,9 @@ int store_encode_key(const char *key, char name[STORE_ENCODED_BYTES]);
  * session of this store. */
 int store_join(gmsfs_t *handle);
 
+/* Would the wait for this lock be for the session that this process belongs to, by its token? */
+bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode);
+
 /*
  * Connects with a timeout. When the lock is not free at once, a line on stderr says what it waits
  * for (unless quiet). It does not wait for a `gmsfs run` that waits for this process.

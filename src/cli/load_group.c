@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs load --group: the ranks of one model into their stores, all of them or none. */
+#include "cli/load.h"
+
+#include "cli/signals.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct load_group {
+    struct load *ranks;
+    size_t count;
+    gmsfs_t **handles;  /* of each rank; they belong to the ranks */
+    const char **files; /* of all ranks, each rank's side by side */
+    enum gmsfs_mode mode;
+    uint64_t timeout_ms;
+    bool quiet;
+};
+
+/* ---- operands ------------------------------------------------------------------------------ */
+
+static bool group_is_same_store(const char *left, const char *right)
+{
+    size_t bytes = strcspn(left, "=");
+
+    return bytes == strcspn(right, "=") && memcmp(left, right, bytes) == 0;
+}
+
+static bool group_has_store(char **operands, size_t count, const char *operand)
+{
+    for (size_t i = 0; i < count; i++)
+        if (group_is_same_store(operands[i], operand))
+            return true;
+    return false;
+}
+
+static int group_check_operands(char **operands, size_t count)
+{
+    size_t stores = 0;
+
+    if (count == 0)
+        return cli_usage_error("a STORE=FILE for each rank is needed");
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = strcspn(operands[i], "=");
+        if (bytes == 0 || strlen(operands[i]) < bytes + 2)
+            return cli_usage_error("'%s': with --group, STORE=FILE is needed", operands[i]);
+        stores += !group_has_store(operands, i, operands[i]);
+    }
+    if (stores > GMSFS_GROUP_MAX)
+        return cli_usage_error("%zu stores are given; a group has at most %u", stores,
+                               GMSFS_GROUP_MAX);
+    return CLI_OK;
+}
+
+/* A rank for each store, in the order in which they are named first. */
+static int group_make_ranks(struct load_group *group, const struct load *as_asked, char **operands,
+                            size_t count)
+{
+    size_t used = 0;
+
+    group->ranks = calloc(count, sizeof(*group->ranks));
+    group->files = calloc(count, sizeof(*group->files));
+    group->handles = calloc(count, sizeof(*group->handles));
+    if (!group->ranks || !group->files || !group->handles)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        struct load *rank = &group->ranks[group->count];
+        if (group_has_store(operands, i, operands[i]))
+            continue;
+        *rank = *as_asked;
+        rank->store = strndup(operands[i], strcspn(operands[i], "="));
+        rank->files = group->files + used;
+        group->count++;
+        if (!rank->store)
+            return cli_out_of_memory();
+        for (size_t j = i; j < count; j++)
+            if (group_is_same_store(operands[i], operands[j]))
+                group->files[used++] = strchr(operands[j], '=') + 1;
+        rank->file_count = (size_t)(group->files + used - (const char **)rank->files);
+    }
+    return CLI_OK;
+}
+
+static void group_free(struct load_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        load_free(&group->ranks[i]);
+        free((char *)group->ranks[i].store);
+    }
+    free(group->ranks);
+    free(group->files);
+    free(group->handles);
+}
+
+/* ---- locks --------------------------------------------------------------------------------- */
+
+/* Who may not write must not wait as a reader for somebody else's load. */
+static int group_check_permission(const struct load *rank)
+{
+    char *ctl = store_file_path(rank->store, "ctl");
+    int r = ctl ? 0 : -ENOMEM;
+
+    if (!r && euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS))
+        r = -EACCES;
+    free(ctl);
+    if (r)
+        store_explain(rank->store, "take the RW lock", r);
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int group_open(struct load_group *group)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < group->count; i++) {
+        struct load *rank = &group->ranks[i];
+        if (store_open(rank->store, &rank->handle) != 0)
+            return CLI_FAILURE;
+        group->handles[i] = rank->handle;
+        status = group_check_permission(rank);
+        if (status == CLI_OK)
+            status = load_check_space(rank);
+    }
+    return status;
+}
+
+/* The first store that is not free, with its state. */
+static const struct load *group_find_busy(const struct load_group *group, enum gmsfs_state *state)
+{
+    const struct load *busy = group->ranks;
+    struct gmsfs_info info;
+
+    *state = GMSFS_STATE_EMPTY;
+    for (size_t i = 0; i < group->count && *state != GMSFS_STATE_RW; i++) {
+        if (gmsfs_get_info(group->handles[i], &info) != 0 ||
+            (info.state != GMSFS_STATE_RW && info.state != GMSFS_STATE_RO))
+            continue;
+        busy = &group->ranks[i];
+        *state = info.state;
+    }
+    return busy;
+}
+
+static void group_say_waiting(const struct load_group *group)
+{
+    enum gmsfs_state state;
+    const struct load *busy = group_find_busy(group, &state);
+
+    if (state != GMSFS_STATE_EMPTY)
+        fprintf(stderr,
+                "waiting for the locks of %zu stores; %s is %s ('sessions' in it shows who)\n",
+                group->count, busy->store, store_state_name(state));
+    else
+        fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
+}
+
+/* Where one store alone is at fault, that one is named. */
+static int group_explain(const struct load_group *group, int error)
+{
+    enum gmsfs_state state;
+
+    if (error == -EAGAIN || error == -ETIMEDOUT) {
+        cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' shows "
+                  "who holds it",
+                  group->count, group_find_busy(group, &state)->store,
+                  group->timeout_ms ? " in the time given" : "");
+        return CLI_TIMEOUT;
+    }
+    if (error == -EINVAL) {
+        cli_error("two of the stores are one and the same; each rank needs its own");
+        return CLI_FAILURE;
+    }
+    for (size_t i = 0; i < group->count; i++) {
+        struct gmsfs_info info;
+        if (gmsfs_get_info(group->handles[i], &info) == error) {
+            store_explain(group->ranks[i].store, "take the RW lock", error);
+            return CLI_FAILURE;
+        }
+    }
+    store_explain(group->ranks[0].store, "take the locks of this store and the others", error);
+    return CLI_FAILURE;
+}
+
+static bool group_is_own(const struct load_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (!store_is_own(group->handles[i], GMSFS_MODE_RW))
+            continue;
+        cli_error("cannot take the RW lock: %s: the 'gmsfs run' around this command holds it; this "
+                  "command takes the lock by itself, so call it without 'gmsfs run'",
+                  group->ranks[i].store);
+        return true;
+    }
+    return false;
+}
+
+static int group_connect(struct load_group *group)
+{
+    int r = gmsfs_connect_group(group->handles, group->count, group->mode, 0);
+
+    if (r == -EAGAIN && group_is_own(group))
+        return CLI_FAILURE;
+    if (r == -EAGAIN && group->timeout_ms > 0) {
+        if (!group->quiet)
+            group_say_waiting(group);
+        r = gmsfs_connect_group(group->handles, group->count, group->mode, group->timeout_ms);
+    }
+    return r ? group_explain(group, r) : CLI_OK;
+}
+
+/* ---- loading ------------------------------------------------------------------------------- */
+
+static bool group_has_committed(const struct load *rank, const uint8_t id[16])
+{
+    static const uint8_t none[16];
+    struct gmsfs_info info;
+
+    return memcmp(id, none, sizeof(none)) != 0 && gmsfs_get_info(rank->handle, &info) == 0 &&
+           memcmp(info.group, id, sizeof(info.group)) == 0;
+}
+
+/* The store whose session is over, or else the one that says why it refuses its layout. */
+static void group_explain_commit(const struct load_group *group, const uint8_t id[16], int error)
+{
+    const struct load *at_fault = group->ranks;
+    size_t committed = 0;
+
+    for (size_t i = 0; i < group->count; i++) {
+        bool is_writer = gmsfs_granted_lock(group->handles[i]) == GMSFS_MODE_RW;
+        bool is_committed = group_has_committed(&group->ranks[i], id);
+        char why[2] = "";
+        committed += is_committed;
+        if (is_writer && error == -EINVAL)
+            store_last_error(group->ranks[i].store, why, sizeof(why));
+        if (*why || (!is_writer && !is_committed))
+            at_fault = &group->ranks[i];
+    }
+    load_explain_commit(at_fault, error);
+    if (committed)
+        cli_error("%zu of the %zu stores are committed, so they are not whole; the next load or "
+                  "engine that takes them all loads them anew",
+                  committed, group->count);
+}
+
+static int group_commit(struct load_group *group, uint8_t id[16])
+{
+    int r;
+
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    r = gmsfs_commit_group(group->handles, group->count, 0, id);
+    if (r)
+        group_explain_commit(group, id, r);
+    for (size_t i = 0; i < group->count; i++)
+        group->ranks[i].generation = gmsfs_generation(group->handles[i]);
+    return r ? CLI_FAILURE : CLI_OK;
+}
+
+static int group_fill(struct load_group *group, uint8_t id[16])
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < group->count; i++)
+        status = load_allocate(&group->ranks[i]);
+    signals_defer(true);
+    if (status == CLI_OK)
+        status = load_copy(group->ranks, group->count);
+    for (size_t i = 0; status == CLI_OK && i < group->count; i++)
+        status = load_put_metadata(&group->ranks[i]);
+    if (status == CLI_OK)
+        status = group_commit(group, id);
+    return status;
+}
+
+/* What is left of each store after a failure, in words. */
+static void group_abort(struct load_group *group, const uint8_t id[16], int status)
+{
+    bool is_partial = false;
+
+    if (status > CLI_SIGNALED)
+        cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
+    for (size_t i = 0; i < group->count; i++)
+        is_partial |= group_has_committed(&group->ranks[i], id);
+    if (!is_partial)
+        fputs("nothing was committed\n", stderr);
+    for (size_t i = 0; i < group->count; i++) {
+        struct load *rank = &group->ranks[i];
+        bool is_committed = group_has_committed(rank, id);
+        fprintf(stderr, "%s %s\n", rank->store,
+                is_committed ? "is committed" : load_abort_store(rank));
+    }
+}
+
+static void group_print_result(const struct load_group *group, const uint8_t id[16],
+                               uint64_t start_ms)
+{
+    char text[GMSFS_TOKEN_TEXT_BYTES];
+    uint64_t bytes = 0;
+
+    if (group->quiet)
+        return;
+    for (size_t i = 0; i < group->count; i++) {
+        load_print_store(&group->ranks[i]);
+        bytes += group->ranks[i].model->tensor_bytes;
+    }
+    gmsfs_token_format(id, text);
+    printf("group %s of %zu stores\n", text, group->count);
+    load_print_bytes(bytes, start_ms, group->ranks->copied_ms);
+}
+
+/* RO was granted: somebody has loaded all of them, perhaps while we waited. */
+static int group_leave_as_is(const struct load_group *group)
+{
+    if (!group->quiet)
+        printf("left as it is: one load is committed in %s; --force loads anew\n",
+               group->count == 1 ? "the store" : "all of the stores, as one group");
+    return CLI_OK;
+}
+
+static int group_into_stores(struct load_group *group)
+{
+    uint8_t id[16] = {0};
+    uint64_t start_ms;
+    int status = group_open(group);
+
+    if (status == CLI_OK)
+        status = group_connect(group);
+    if (status != CLI_OK)
+        return status;
+    if (gmsfs_granted_lock(group->handles[0]) == GMSFS_MODE_RO)
+        return group_leave_as_is(group);
+    start_ms = cli_now_ms();
+    status = group_fill(group, id);
+    if (status == CLI_OK)
+        group_print_result(group, id, start_ms);
+    else
+        group_abort(group, id, status);
+    return status;
+}
+
+int load_group(const struct load *as_asked, char **operands, size_t count, bool force)
+{
+    struct load_group group = {.mode = force ? GMSFS_MODE_RW : GMSFS_MODE_RW_OR_RO,
+                               .timeout_ms = as_asked->timeout_ms,
+                               .quiet = as_asked->quiet};
+    int status = group_check_operands(operands, count);
+
+    if (status != CLI_OK)
+        return status;
+    signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    status = group_make_ranks(&group, as_asked, operands, count);
+    for (size_t i = 0; status == CLI_OK && i < group.count; i++)
+        status = load_plan(&group.ranks[i]);
+    if (status == CLI_OK)
+        status = group_into_stores(&group);
+    group_free(&group);
+    return status;
+}

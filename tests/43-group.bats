@@ -1,0 +1,258 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs load --group: a model of several ranks, each on a mount of its own, whole or not at all.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+RANKS=4
+
+cli() { # [-STATUS] ARGUMENT...
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
+# start_ranks [OPTIONS]: a mount for each rank; sets STORES.
+start_ranks() {
+    local rank
+    requires python3 jq || return 1
+    STORES=()
+    for ((rank = 0; rank < RANKS; rank++)); do
+        start_mount "size=64M${1:+,$1}" "$T/rank$rank"
+        STORES+=("$T/rank$rank/weights")
+    done
+}
+
+# make_group SEED [SIZE]: a model for each rank; sets GROUP (operands) and MODELS.
+make_group() {
+    local rank model
+    GROUP=() MODELS=()
+    for ((rank = 0; rank < RANKS; rank++)); do
+        model=$("$ROOT/scripts/make-model" --out "$T/model-$1-$rank" --size "${2:-1M}" --shards 2 \
+            --seed $(($1 * 10 + rank)) | tail -n 1)
+        MODELS+=("$model")
+        GROUP+=("${STORES[rank]}=$model")
+    done
+}
+
+group_ids() { # of all stores, on one line
+    local store
+    for store in "${STORES[@]}"; do
+        jq -r .group "$store/info"
+    done | sort -u | paste -sd ' '
+}
+
+holds_group() { # all stores hold MODELS, committed with one id
+    local rank
+    assert_match "$(group_ids)" '^[0-9a-f]{32}$'
+    for ((rank = 0; rank < RANKS; rank++)); do
+        cli verify -q "${STORES[rank]}" "${MODELS[rank]}"
+    done
+}
+
+generations() {
+    local store
+    for store in "${STORES[@]}"; do
+        jq -r .generation "$store/info"
+    done | paste -sd ' '
+}
+
+nobody_holds() {
+    local store
+    for store in "${STORES[@]}"; do
+        [[ -z $(cat "$store/sessions") ]] || return 1
+    done
+}
+
+@test "a group is loaded with one id, left as it is the next time, and loaded anew by force" {
+    start_ranks
+    make_group 1
+    cli load --group "${GROUP[@]}"
+    assert_eq "$(grep -c '^committed .* tensors in 1 allocations, generation 1$' <<<"$output")" $RANKS
+    assert_match "$output" "group [0-9a-f]{32} of $RANKS stores"
+    assert_match "$output" '[0-9]+ bytes \(4\.[0-9] MiB\)'
+    holds_group
+    local first
+    first=$(group_ids)
+    cli ls --json "${STORES[1]}"
+    assert_eq "$(jq -r .group <<<"$output")" "$first" 'group of ls'
+    cli status "$T/rank1"
+    assert_match "$output" "weights +COMMITTED .* ${first:0:8} "
+    cli load --group "${GROUP[@]}"
+    assert_match "$output" 'left as it is: one load is committed in all of the stores'
+    assert_eq "$(group_ids)" "$first" group
+    make_group 2
+    cli load --group "${GROUP[@]}"
+    assert_eq "$(generations)" '1 1 1 1' generations
+    cli load --group --force -q "${GROUP[@]}"
+    assert_eq "$output" '' output
+    assert_eq "$(generations)" '2 2 2 2' generations
+    holds_group
+    [[ $(group_ids) != "$first" ]]
+}
+
+@test "a rank may be named by several operands, with its shards" {
+    start_ranks
+    make_group 1
+    local operands=() rank shard
+    for shard in 1 2; do
+        for ((rank = 0; rank < RANKS; rank++)); do
+            operands+=("${STORES[rank]}=$(find "$T/model-1-$rank" -name "*-0000$shard-of-*")")
+        done
+    done
+    cli load --group "${operands[@]}"
+    holds_group
+}
+
+@test "operands that make no group are refused" {
+    start_ranks
+    make_group 1
+    cli -2 load --group
+    cli -2 load --group "${STORES[0]}" "${MODELS[0]}"
+    assert_match "$output" 'STORE=FILE is needed'
+    cli -2 load --group "${STORES[0]}="
+    cli -2 load --force "${STORES[0]}" "${MODELS[0]}"
+    assert_match "$output" 'force is for --group'
+    cli -1 load --group "${GROUP[@]}" "$T/rank0/./weights=${MODELS[0]}"
+    assert_match "$output" 'two of the stores are one and the same'
+    cli -1 load --group "${GROUP[@]}" "$T/rank0/none=${MODELS[0]}"
+    assert_match "$output" 'no such store'
+    nobody_holds
+    assert_eq "$(generations)" '0 0 0 0' generations
+}
+
+@test "one bad rank and nothing of the group is committed" {
+    start_ranks alloc_timeout=0
+    make_group 1
+    cli load --group "${GROUP[@]}"
+    local first models=("${MODELS[@]}")
+    first=$(group_ids)
+    make_group 2
+    printf 'short' >"$T/bad.safetensors"
+    cli -1 load --group --force "${GROUP[@]:1}" "${STORES[0]}=$T/bad.safetensors"
+    assert_match "$output" 'bad.safetensors'
+    # One that fits on its device, but for another store there.
+    mkdir "$T/rank2/other"
+    cli load "$T/rank2/other" "$("$ROOT/scripts/make-model" --out "$T/big" --size 40M | tail -n 1)"
+    MODELS[2]=$T/big/$(basename "$(find "$T/big" -name '*.json')")
+    cli -1 load --group --force "${GROUP[@]:0:2}" "${STORES[2]}=${MODELS[2]}" "${GROUP[3]}"
+    assert_match "$output" "${STORES[2]}: the model does not fit"
+    assert_match "$output" 'nothing was committed'
+    assert_match "$output" "${STORES[0]} has its earlier layout again"
+    MODELS=("${models[@]}")
+    assert_eq "$(generations)" '1 1 1 1' generations
+    assert_eq "$(cat "${STORES[0]}/state" "${STORES[1]}/state" "${STORES[3]}/state" | sort -u)" COMMITTED
+    assert_eq "$(jq -r .group "${STORES[0]}/info")" "$first" group
+}
+
+@test "a group waits for all its locks, holding them or none, and gives up after its timeout" {
+    start_ranks
+    make_group 1
+    spawn bash -c 'exec 5<>"$1/lock"; exec sleep 60' _ "${STORES[3]}"
+    local holder=$SPAWNED
+    assert_state "${STORES[3]}" RW
+    cli -3 load --group --timeout 0 "${GROUP[@]}"
+    cli -3 load --group --timeout 0.3 "${GROUP[@]}"
+    assert_match "$output" "waiting for the locks of 4 stores; ${STORES[3]} is RW"
+    assert_match "$output" "${STORES[3]}: not free in the time given"
+    spawn "$GMSFS" load --group "${GROUP[@]}"
+    wait_until 5 grep -q waiting "$T/spawn-$SPAWNED"
+    kill -KILL "$holder"
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 0 status
+    holds_group
+}
+
+@test "a group does not wait for the run around it" {
+    start_ranks
+    make_group 1
+    cli -1 run -w "${STORES[2]}" -- "$GMSFS" load --group "${GROUP[@]}"
+    assert_match "$output" "${STORES[2]}: the 'gmsfs run' around this command holds it"
+}
+
+@test "a dead mount fails the group and leaves the others free" {
+    start_ranks
+    make_group 1
+    expect_death "$T/rank1"
+    kill -KILL "${KEEPER_OF[$T/rank1]}" "$(worker_of "${KEEPER_OF[$T/rank1]}")"
+    wait_until_any 5 eval '! cat "$T/rank1/device"'
+    cli -1 load --group "${GROUP[@]}"
+    assert_match "$output" 'rank1/weights: the mount is dead'
+    STORES=("${STORES[0]}" "${STORES[2]}" "${STORES[3]}")
+    nobody_holds
+}
+
+@test "loads of one group that race load it once" {
+    start_ranks
+    make_group 1
+    local pid pids=() loaded=0
+    for pid in 1 2 3 4; do
+        spawn "$GMSFS" load --group "${GROUP[@]}"
+        pids+=("$SPAWNED")
+    done
+    for pid in "${pids[@]}"; do
+        wait_exit "$pid" 60
+        assert_eq "$status" 0 "status of $pid"
+        if grep -q '^group ' "$T/spawn-$pid"; then
+            loaded=$((loaded + 1))
+        else
+            grep -q 'left as it is' "$T/spawn-$pid"
+        fi
+    done
+    assert_eq "$loaded" 1 loads
+    holds_group
+}
+
+@test "a group whose loader is killed again and again is whole or is loaded anew" {
+    start_ranks
+    make_group 1 4M
+    local first=("${MODELS[@]}") i state
+    cli load --group -q "${GROUP[@]}"
+    make_group 2 4M
+    for i in 1 2 3 4 5 6; do
+        spawn "$GMSFS" load --group --force "${GROUP[@]}"
+        sleep "0.0$((i * 2))"
+        kill -KILL "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED"
+        wait_until 5 nobody_holds
+        cli load --group "${GROUP[@]}"
+        if [[ $output == *'left as it is'* && $i -eq 1 && $(generations) == '1 1 1 1' ]]; then
+            MODELS=("${first[@]}") # it died early: the first load is there still, and whole
+            holds_group
+            make_group 2 4M
+        fi
+    done
+    cli load --group --force -q "${GROUP[@]}"
+    holds_group
+}
+
+@test "a signal in the midst of a group commits nothing of it" {
+    start_ranks
+    make_group 1 12M
+    cli load --group "${GROUP[@]}"
+    local first tries
+    first=$(group_ids)
+    for tries in 1 2 3 4 5 6 7 8; do
+        spawn "$GMSFS" load --group --force --threads 1 "${GROUP[@]}"
+        # Stopped while it is at work, it cannot run away before the signal.
+        wait_until 5 eval 'state_is "${STORES[3]}" RW || process_gone "$SPAWNED"'
+        kill -STOP "$SPAWNED" 2>/dev/null || true
+        kill -TERM "$SPAWNED" 2>/dev/null || true
+        kill -CONT "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED" 30
+        [[ $status -eq 0 ]] || break
+        first=$(group_ids)
+    done
+    assert_eq "$status" 143 status
+    assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+    wait_until 5 nobody_holds
+    assert_eq "$(group_ids)" "$first" group
+    holds_group
+}
