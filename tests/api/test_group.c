@@ -702,8 +702,8 @@ TAP_TEST(who_waits_for_a_loader_reads_what_it_commits_also_when_it_stays)
     engine_close(&engine);
 }
 
-/* A healer in the queue behind another one, who then stays on as a reader. */
-TAP_TEST(who_waits_to_heal_reads_what_another_has_healed)
+/* A healer in the queue behind another one, who then stays on as a reader, or leaves. */
+static void check_healed_by_another(unsigned flags)
 {
     struct waiter loader, other;
     unsigned long first;
@@ -720,13 +720,23 @@ TAP_TEST(who_waits_to_heal_reads_what_another_has_healed)
     gmsfs_close(reader);
     check_int(waiter_end(&loader), 0);
     engine_fill(&loader.engine, 9);
-    check_int(gmsfs_commit_group(loader.engine.handles, store_count, GMSFS_COMMIT_STAY, NULL), 0);
+    check_int(gmsfs_commit_group(loader.engine.handles, store_count, flags, NULL), 0);
     check_int(waiter_end(&other), 0);
     check(engine_has(&other.engine, GMSFS_MODE_RO));
     for (size_t i = 0; i < store_count; i++)
         check_fill(other.engine.handles[i], 9);
     engine_close(&other.engine);
     engine_close(&loader.engine);
+}
+
+TAP_TEST(who_waits_to_heal_reads_what_another_has_healed_and_stays_to_read)
+{
+    check_healed_by_another(GMSFS_COMMIT_STAY);
+}
+
+TAP_TEST(who_waits_to_heal_reads_what_another_has_healed_and_left)
+{
+    check_healed_by_another(0);
 }
 
 struct turn {
