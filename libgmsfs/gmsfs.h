@@ -176,8 +176,8 @@ GMSFS_API void gmsfs_close(gmsfs_t *handle);
  *
  * For a reader when `weights.next` was moved to `weights`. Preserved mappings stay reserved, so
  * gmsfs_remap_all_vas then maps the new store's memory if its layout is the same.
- * Errors: -EBUSY while connected or while anything is mapped; else as gmsfs_open, with the handle
- * as it was.
+ * Errors: -EBUSY while connected or while anything is mapped; -EXDEV: the store there is on another
+ * device, and addresses are reserved on this one; else as gmsfs_open, with the handle as it was.
  */
 GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
 
@@ -237,10 +237,10 @@ GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
  *
  * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, nobody can write in between;
  *   GMSFS_COMMIT_GROUP: store `group` (16 bytes) with the layout. Without STAY the lock is
- * released. group: with GMSFS_COMMIT_GROUP; else NULL. The mappings of this handle stay and become
- * read-only. Errors: -ENOLCK (not the writer); -EINVAL: an allocation has no memory, or an entry
- * points outside of its allocation (the store's `info` names it as last_error): nothing has
- * changed.
+ * released. group: with GMSFS_COMMIT_GROUP; else NULL. The mappings of this handle stay; they
+ * become read-only first, and writable again where the commit is refused. Errors: -ENOLCK (not the
+ * writer); -EINVAL: an allocation has no memory, or an entry points outside of its allocation (the
+ * store's `info` names it as last_error): nothing has changed.
  */
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
@@ -527,9 +527,10 @@ GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int stri
 /*
  * gmsfs_reallocate_all_handles - wake up with new memory: allocate the same sizes and tags anew
  *
- * Needs the RW lock, and gmsfs_unmap_all_vas before it. In the same order as the old ones, zeroed,
- * mapped for writing at the same addresses; several mappings of one allocation share the new one.
- * What is in the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
+ * Tags are those that were given at the allocation, or found before going to sleep. Needs the RW
+ * lock, and gmsfs_unmap_all_vas before it. In the same order as the old ones, zeroed, mapped for
+ * writing at the same addresses; several mappings of one allocation share the new one. What is in
+ * the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
  * All the memory is set aside before any is allocated, as by gmsfs_connect_reserve, waiting for it
  * as gmsfs_allocate_handle does: -ENOMEM leaves nothing half done.
  * All or nothing, as gmsfs_remap_all_vas.

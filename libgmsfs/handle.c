@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -51,6 +50,7 @@ static void handle_fork_child(void)
         handle_close_fd(&handle->fds_fd);
         handle_close_fd(&handle->ctl_fd);
         handle_close_fd(&handle->dir_fd);
+        gfs_memory_after_fork(&handle->memory, &handle->range, &handle->map, handle->waking);
         atomic_store(&handle->dead, 1);
         pthread_mutex_init(&handle->op, NULL);
         pthread_mutex_init(&handle->state, NULL);
@@ -177,7 +177,7 @@ struct handle_files {
     int dir_fd;
     int ctl_fd;
     int writable;
-    uint64_t granularity_bytes;
+    struct gfs_memory memory;
 };
 
 /* Inside the gate. */
@@ -203,7 +203,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
     }
     memset(&info, 0, sizeof info);
     r = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
-    files->granularity_bytes = info.granularity_bytes;
+    gfs_memory_init(&files->memory, &gfs_memory_host, info.device_uuid, info.granularity_bytes);
     if (!r && (info.granularity_bytes == 0 ||
                info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
                (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))
@@ -216,12 +216,27 @@ out:
     return r;
 }
 
+/* What is reserved belongs to a device. */
+static int handle_set_memory(struct gmsfs *handle, const struct gfs_memory *memory)
+{
+    const struct gfs_memory *old = &handle->memory;
+
+    if (old->kind == memory->kind && old->granularity_bytes == memory->granularity_bytes &&
+        memcmp(old->uuid, memory->uuid, sizeof old->uuid) == 0)
+        return 0;
+    if (handle->map.reservation_count)
+        return -EXDEV;
+    gfs_memory_close(&handle->memory);
+    handle->memory = *memory;
+    return 0;
+}
+
 static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
 {
     handle->dir_fd = files->dir_fd;
     handle->ctl_fd = files->ctl_fd;
     handle->writable = files->writable;
-    handle->granularity_bytes = files->granularity_bytes;
+    handle->granularity_bytes = files->memory.granularity_bytes;
 }
 
 /* A handle outlives changes of the working directory. */
@@ -279,6 +294,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
         gfs_gate_enter();
         r = handle_open_files(path, &files);
         if (!r) {
+            handle->memory = files.memory;
             handle_set_files(handle, &files);
             handle_register(handle);
         }
@@ -301,8 +317,11 @@ void gmsfs_close(gmsfs_t *handle)
         return;
     }
     pthread_mutex_lock(&handle->op);
-    for (size_t i = 0; i < handle->map.reservation_count; i++)
-        munmap((void *)handle->map.reservations[i].base, handle->map.reservations[i].size_bytes);
+    if (handle->map.reservation_count && !gfs_memory_enter(&handle->memory, 1)) {
+        gfs_va_drop_all(handle);
+        gfs_memory_leave(&handle->memory);
+    }
+    gfs_memory_close(&handle->memory);
     gfs_session_release(handle);
     gfs_gate_enter();
     handle_unregister(handle);
@@ -330,6 +349,13 @@ int gmsfs_reopen(gmsfs_t *handle)
         goto out;
     gfs_gate_enter();
     r = handle_open_files(handle->path, &files);
+    if (!r) {
+        r = handle_set_memory(handle, &files.memory);
+        if (r) {
+            handle_close_fd(&files.ctl_fd);
+            handle_close_fd(&files.dir_fd);
+        }
+    }
     if (!r) {
         handle_close_fd(&handle->fds_fd);
         handle_close_fd(&handle->ctl_fd);

@@ -9,7 +9,8 @@
  *
  * The fork gate is held for reading while a descriptor exists that is in no field of the handle
  * yet, and while mappings are made: fork() waits for it, so a child finds every descriptor to
- * close, and no mapping without MADV_DONTFORK. Its holder may enter it again.
+ * close, and every mapping that it was copied although it is none of its own. Its holder may enter
+ * it again.
  */
 #ifndef GMSFS_LIB_INTERNAL_H
 #define GMSFS_LIB_INTERNAL_H
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #include "gmsfs.h"
+#include "memory.h"
 #include "vmap.h"
 
 #define GFS_REPLY_TIMEOUT_MS  30000 /* for an answer on `.fds`, which the daemon gives at once */
@@ -37,6 +39,10 @@ struct gmsfs {
     int fds_fd;         /* connection to `.fds`, or -1 */
     int writable;       /* ctl_fd was opened for writing */
     uint64_t granularity_bytes;
+    struct gfs_memory memory;
+
+    struct gfs_range range; /* under construction; in the gate, for a child of fork() */
+    int waking;             /* mappings in reservations of `map` are not settled yet */
 
     /* Changed under op and state. */
     enum gmsfs_mode mode;
@@ -139,17 +145,38 @@ int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info 
 const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *list, size_t count,
                                                 uint64_t slot);
 
+/* Do the slots of the layout follow each other without a gap? Three looks, where a walk takes some
+ * calls for each allocation. `near`: some slot. *first: the slot of rank 0. 0: no, or who knows. */
+int gfs_list_in_a_row(struct gmsfs *handle, uint64_t near, uint64_t *first, uint64_t *count);
+
+/* ---- address.c: reservations and single mappings; all but gfs_va_enter between that and leave --
+ */
+
+/* gfs_enter and gfs_memory_enter, for calls that change mappings. */
+int gfs_va_enter(struct gmsfs *handle);
+void gfs_va_leave(struct gmsfs *handle);
+int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings);
+/* For the end of the handle: what is mapped and reserved goes, the table stays as it was. */
+void gfs_va_drop_all(struct gmsfs *handle);
+int gfs_va_check_item(const struct gmsfs *handle, const struct gmsfs_fds_item *item);
+struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
+                                   const struct gmsfs_fds_item *item, enum gmsfs_access access);
+/* Maps one allocation and enters it into the table. va: in a reservation, or 0: one of its own.
+ * rank: as for gfs_export_slot. */
+int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank,
+                enum gmsfs_access access, struct gfs_mapping **mapping);
+/* The way back; with its reservation, where that is its own and not to be kept. */
+int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_automatic);
+/* The mapping that begins at `va`, or NULL. */
+struct gfs_mapping *gfs_va_find(const struct gmsfs *handle, const void *va);
+
 /* ---- mapping.c ---------------------------------------------------------------------------- */
 
-int gfs_va_reserve(struct gmsfs *handle, uint64_t size_bytes, uintptr_t *base,
-                   uint64_t *reserved_bytes);
-/* Inside the gate: maps a descriptor after looking that its memory is there. */
-int gfs_va_map(uintptr_t va, uint64_t aligned_bytes, enum gmsfs_access access, int fd);
-/* Back to reserved. */
-int gfs_va_unmap(uintptr_t va, uint64_t aligned_bytes);
-/* Brings ranks and unknown tags of this epoch's mappings up to date; for a writer. */
-int gfs_mapping_refresh(struct gmsfs *handle);
-/* The unknown tags of this epoch's mappings; for a reader. */
+struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping);
+/* For waking up where slots have changed: brings the ranks of this epoch's mappings up to date,
+ * for a writer, whose allocations come and go. */
+int gfs_mapping_learn_ranks(struct gmsfs *handle);
+/* The unknown tags of this epoch's mappings. */
 int gfs_mapping_learn_tags(struct gmsfs *handle);
 
 #endif

@@ -144,6 +144,32 @@ int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info 
     return r > 0 ? 0 : r ? r : -ENOENT;
 }
 
+static int list_rank(struct gmsfs *handle, uint64_t slot, uint64_t *rank)
+{
+    struct gmsfs_handle_info info;
+    int r = gfs_list_find(handle, slot, &info);
+
+    if (!r)
+        *rank = info.rank;
+    return r;
+}
+
+/* Slots rise with ranks. So where the slots of the first and of the last rank lie as far apart as
+ * there are allocations, those between have no gap. */
+int gfs_list_in_a_row(struct gmsfs *handle, uint64_t near, uint64_t *first, uint64_t *count)
+{
+    struct gmsfs_ioc_info info = {0};
+    uint64_t rank;
+
+    if (gfs_ioctl(handle, GMSFS_IOC_INFO, &info) || info.allocations == 0 ||
+        list_rank(handle, near, &rank) || rank > near)
+        return 0;
+    *first = near - rank;
+    *count = info.allocations;
+    return !list_rank(handle, *first, &rank) && rank == 0 &&
+           !list_rank(handle, *first + (*count - 1), &rank) && rank == *count - 1;
+}
+
 /* ---- public ------------------------------------------------------------------------------- */
 
 int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *out)

@@ -12,7 +12,6 @@ struct remap_item {
     struct gfs_mapping *mapping;
     int by_slot;
     uint64_t key;
-    int mapped; /* memory is there, not yet entered in the table */
     uint64_t slot, rank;
     enum gmsfs_access access;
 };
@@ -58,19 +57,21 @@ static void remap_sort(struct remap *remap)
 static int remap_one(struct remap *remap, struct remap_item *item,
                      const struct gmsfs_fds_item *given, int fd)
 {
-    const struct gfs_mapping *mapping = item->mapping;
+    struct gfs_mapping *mapping = item->mapping;
     int r;
 
     if (given->aligned_bytes != mapping->aligned_bytes || given->size_bytes != mapping->size_bytes)
         return -ESTALE;
-    r = gfs_va_map(mapping->va, mapping->aligned_bytes, item->access, fd);
+    if (mapping->waking)
+        return -EPROTO; /* given twice */
+    r = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes, item->access,
+                       fd);
     if (r)
         return r;
     item->slot = given->slot;
     item->rank = given->rank;
-    if (!item->mapped)
-        remap->mapped++;
-    item->mapped = 1;
+    mapping->waking = item->access;
+    remap->mapped++;
     return 0;
 }
 
@@ -107,11 +108,64 @@ static int remap_take(void *context, const struct gmsfs_fds_item *given, int *fd
 
 /* ---- the end, either way ------------------------------------------------------------------ */
 
+static int remap_is_waking(const struct gfs_mapping *mapping, const void *context)
+{
+    const enum gmsfs_access *access = context;
+
+    return mapping->waking && (!access || mapping->waking == *access);
+}
+
+/* By as few calls as may be: on a device each of them costs more than a mapping. */
+static int remap_settle(struct remap *remap)
+{
+    static const enum gmsfs_access each[] = {GMSFS_ACCESS_READ, GMSFS_ACCESS_WRITE};
+    struct gmsfs *handle = remap->handle;
+    uint64_t size_bytes;
+    uintptr_t va;
+    int r = 0;
+
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        size_t at = 0;
+        while (!r &&
+               gfs_vmap_next_run(&handle->map, &at, remap_is_waking, &each[i], &va, &size_bytes))
+            r = gfs_memory_settle(&handle->memory, va, size_bytes, each[i]);
+    }
+    return r;
+}
+
 static void remap_undo(struct remap *remap)
 {
+    struct gmsfs *handle = remap->handle;
+    uint64_t size_bytes;
+    size_t at = 0;
+    uintptr_t va;
+
+    while (gfs_vmap_next_run(&handle->map, &at, remap_is_waking, NULL, &va, &size_bytes))
+        gfs_memory_unmap(&handle->memory, va, size_bytes);
     for (size_t i = 0; i < remap->count; i++)
-        if (remap->items[i].mapped)
-            gfs_va_unmap(remap->items[i].mapping->va, remap->items[i].mapping->aligned_bytes);
+        remap->items[i].mapping->waking = 0;
+}
+
+/* All descriptors of the export, and rights in the end. */
+static int remap_redeem(struct remap *remap, struct gfs_export *export)
+{
+    struct gmsfs *handle = remap->handle;
+    int r;
+
+    gfs_gate_enter();
+    handle->waking = 1;
+    gfs_gate_leave();
+    r = gfs_export_redeem(handle, export, remap_take, remap);
+    if (!r && remap->mapped != remap->count)
+        r = -ESTALE;
+    gfs_gate_enter();
+    if (!r)
+        r = remap_settle(remap);
+    if (r)
+        remap_undo(remap);
+    handle->waking = 0;
+    gfs_gate_leave();
+    return r;
 }
 
 static void remap_finish(struct remap *remap)
@@ -125,6 +179,7 @@ static void remap_finish(struct remap *remap)
         mapping->rank = remap->items[i].rank;
         mapping->access = remap->items[i].access;
         mapping->ident = handle->ident;
+        mapping->waking = 0;
         mapping->live = 1;
     }
     handle->unmapped = 0;
@@ -133,20 +188,27 @@ static void remap_finish(struct remap *remap)
 
 /* ---- unmap -------------------------------------------------------------------------------- */
 
+static int remap_is_live(const struct gfs_mapping *mapping, const void *context)
+{
+    (void)context;
+    return mapping->live;
+}
+
 /* Goes on after a failure: what can be given back is. */
 static int remap_unmap_all(struct gmsfs *handle)
 {
-    int r = 0;
+    uint64_t size_bytes;
+    size_t at = 0, first;
+    uintptr_t va;
+    int r = gfs_memory_synchronise(&handle->memory);
 
-    for (size_t i = 0; i < handle->map.mapping_count; i++) {
-        struct gfs_mapping *mapping = handle->map.mappings + i;
-        int failed;
-        if (!mapping->live)
-            continue;
-        failed = gfs_va_unmap(mapping->va, mapping->aligned_bytes);
+    while (first = at,
+           gfs_vmap_next_run(&handle->map, &at, remap_is_live, NULL, &va, &size_bytes)) {
+        int failed = gfs_memory_unmap(&handle->memory, va, size_bytes);
         r = r ? r : failed;
         gfs_state_lock(handle);
-        mapping->live = failed != 0;
+        for (size_t i = first; i < at; i++)
+            handle->map.mappings[i].live = failed && handle->map.mappings[i].live;
         gfs_state_unlock(handle);
     }
     return r;
@@ -158,15 +220,14 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
     if (flags & ~GMSFS_UNMAP_KEEP_LOCK)
         return -EINVAL;
-    r = gfs_enter(handle);
+    r = gfs_va_enter(handle);
     if (r)
         return r;
     /* Ranks and tags are for waking up; a mount that no longer tells them is no reason to hold
      * on to its memory. */
     if (handle->mode == GMSFS_MODE_RW)
-        gfs_mapping_refresh(handle);
-    else if (handle->mode == GMSFS_MODE_RO)
-        gfs_mapping_learn_tags(handle);
+        gfs_mapping_learn_ranks(handle);
+    gfs_mapping_learn_tags(handle);
     r = remap_unmap_all(handle);
     if (!r) {
         gfs_fds_close(handle);
@@ -176,7 +237,7 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
         if (!(flags & GMSFS_UNMAP_KEEP_LOCK))
             released = gfs_session_release(handle);
     }
-    gfs_leave(handle);
+    gfs_va_leave(handle);
     return r ? r : released;
 }
 
@@ -230,18 +291,14 @@ static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
     remap_sort(remap);
     if (!export->has_ticket)
         r = gfs_export_ticket(handle, export);
-    if (!r)
-        r = gfs_export_redeem(handle, export, remap_take, remap);
-    if (!r && remap->mapped != remap->count)
-        r = -ESTALE;
-    return r;
+    return r ? r : remap_redeem(remap, export);
 }
 
 int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
 {
     struct remap remap = {.handle = handle};
     struct gfs_export export = {0};
-    int r = gfs_enter(handle), mine = 0;
+    int r = gfs_va_enter(handle), mine = 0;
 
     if (r)
         return r;
@@ -252,15 +309,12 @@ int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
     }
     if (!r)
         r = remap_all(&remap, &export, strict);
-    if (!r) {
+    if (!r)
         remap_finish(&remap);
-    } else {
-        remap_undo(&remap);
-        if (mine)
-            gfs_session_release(handle);
-    }
+    else if (mine)
+        gfs_session_release(handle);
     free(remap.items);
-    gfs_leave(handle);
+    gfs_va_leave(handle);
     return r;
 }
 
@@ -293,7 +347,7 @@ static int remap_need_tags(struct remap *remap)
     for (size_t i = 0; i < remap->count; i++)
         missing |= !remap->items[i].mapping->tag;
     if (missing)
-        r = gfs_mapping_refresh(remap->handle);
+        r = gfs_mapping_learn_tags(remap->handle);
     for (size_t i = 0; i < remap->count && !r; i++)
         if (!remap->items[i].mapping->tag)
             r = -ENODATA;
@@ -409,11 +463,8 @@ static int remap_reallocate(struct remap *remap)
         r = gfs_export_ticket(handle, &export);
     }
     if (!r)
-        r = gfs_export_redeem(handle, &export, remap_take, remap);
-    if (!r && remap->mapped != remap->count)
-        r = -EPROTO;
+        r = remap_redeem(remap, &export);
     if (r) {
-        remap_undo(remap);
         while (fresh.count)
             gfs_alloc_free(handle, fresh.slots[--fresh.count]);
         remap_unreserve(handle, &reserve);
@@ -426,7 +477,7 @@ out:
 int gmsfs_reallocate_all_handles(gmsfs_t *handle)
 {
     struct remap remap = {.handle = handle};
-    int r = gfs_enter(handle);
+    int r = gfs_va_enter(handle);
 
     if (r)
         return r;
@@ -441,6 +492,6 @@ int gmsfs_reallocate_all_handles(gmsfs_t *handle)
     if (!r)
         remap_finish(&remap);
     free(remap.items);
-    gfs_leave(handle);
+    gfs_va_leave(handle);
     return r;
 }

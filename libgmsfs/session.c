@@ -2,7 +2,6 @@
 /* The lock: taking, joining, leaving, publishing; and what is known about it. */
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "internal.h"
 
@@ -254,7 +253,29 @@ int gmsfs_disconnect(gmsfs_t *handle)
     return r;
 }
 
-/* The writer's mappings now show published memory: as readers they may not change it. */
+/* The mappings of the layout that is published must not be written to any more. */
+static int session_is_writable(const struct gfs_mapping *mapping, const void *context)
+{
+    const struct gmsfs *handle = context;
+
+    return mapping->live && mapping->access == GMSFS_ACCESS_WRITE &&
+           mapping->ident.epoch == handle->ident.epoch;
+}
+
+static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
+{
+    uint64_t size_bytes;
+    size_t at = 0;
+    uintptr_t va;
+    int r = 0, failed;
+
+    while (gfs_vmap_next_run(&handle->map, &at, session_is_writable, handle, &va, &size_bytes)) {
+        failed = gfs_memory_protect(&handle->memory, va, size_bytes, access);
+        r = r ? r : failed;
+    }
+    return r;
+}
+
 static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
 {
     struct gfs_ident *ident = &handle->ident;
@@ -267,8 +288,6 @@ static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit 
         if (mapping->ident.epoch != ident->epoch)
             continue;
         mapping->ident = *ident;
-        if (mapping->live && mapping->access == GMSFS_ACCESS_WRITE)
-            mprotect((void *)mapping->va, mapping->aligned_bytes, PROT_READ);
         mapping->access = GMSFS_ACCESS_READ;
     }
     handle->mode = commit->mode == GMSFS_MODE_RO ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
@@ -279,6 +298,23 @@ static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit 
     gfs_state_unlock(handle);
 }
 
+/* What is written before is published, and nothing is written after. */
+static int session_close_and_commit(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
+{
+    int r = gfs_memory_synchronise(&handle->memory);
+
+    if (r)
+        return r;
+    r = session_protect(handle, GMSFS_ACCESS_READ);
+    if (!r)
+        r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
+    if (r)
+        session_protect(handle, GMSFS_ACCESS_WRITE);
+    else
+        session_publish(handle, commit);
+    return r;
+}
+
 int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group)
 {
     struct gmsfs_ioc_commit commit = {.flags = flags};
@@ -287,11 +323,15 @@ int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *grou
     if (group)
         memcpy(commit.group, group, sizeof commit.group);
     if (!r)
-        r = gfs_mapping_refresh(handle);
+        r = gfs_mapping_learn_ranks(handle);
+    if (!r && handle->map.mapping_count == 0) /* perhaps a program that has no use for the device */
+        return session_close_and_commit(handle, &commit);
     if (!r)
-        r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
-    if (!r)
-        session_publish(handle, &commit);
+        r = gfs_memory_enter(&handle->memory, 0);
+    if (r)
+        return r;
+    r = session_close_and_commit(handle, &commit);
+    gfs_memory_leave(&handle->memory);
     return r;
 }
 

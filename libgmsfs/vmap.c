@@ -150,3 +150,28 @@ int gfs_vmap_overlaps(const struct gfs_vmap *map, uintptr_t va, uint64_t size_by
         return 1;
     return below < map->mapping_count && map->mappings[below].va - va < size_bytes;
 }
+
+int gfs_vmap_next_run(const struct gfs_vmap *map, size_t *at, gfs_vmap_match_fn *match,
+                      const void *context, uintptr_t *va, uint64_t *size_bytes)
+{
+    const struct gfs_reservation *reservation = NULL;
+    size_t i = *at;
+
+    while (i < map->mapping_count && !match(map->mappings + i, context))
+        i++;
+    *size_bytes = 0;
+    for (; i < map->mapping_count && match(map->mappings + i, context); i++) {
+        const struct gfs_mapping *mapping = map->mappings + i;
+        if (*size_bytes == 0) {
+            *va = mapping->va;
+            reservation = gfs_vmap_find_reservation(map, mapping->va);
+        }
+        /* The end of a reservation may be the beginning of another, by chance. */
+        if (mapping->va != *va + *size_bytes ||
+            (reservation && mapping->va - reservation->base >= reservation->size_bytes))
+            break;
+        *size_bytes += mapping->aligned_bytes;
+    }
+    *at = i;
+    return *size_bytes != 0;
+}

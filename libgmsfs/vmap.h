@@ -38,8 +38,9 @@ struct gfs_mapping {
     uint64_t rank;
     struct gfs_ident ident;
     enum gmsfs_access access;
-    int live;  /* 0: preserved, the addresses are reserved only */
-    char *tag; /* owned; NULL: not known */
+    enum gmsfs_access waking; /* not 0: memory is there, but the mapping is not live yet */
+    int live;                 /* 0: preserved, the addresses are reserved only */
+    char *tag;                /* owned; NULL: not known */
 };
 
 struct gfs_vmap {
@@ -71,5 +72,12 @@ struct gfs_mapping *gfs_vmap_find_mapping(const struct gfs_vmap *map, uintptr_t 
 
 /* 1: some mapping has bytes in [va, va + size_bytes), which does not wrap. */
 int gfs_vmap_overlaps(const struct gfs_vmap *map, uintptr_t va, uint64_t size_bytes);
+
+typedef int gfs_vmap_match_fn(const struct gfs_mapping *mapping, const void *context);
+
+/* The next run of mappings that match, side by side in one reservation, from index *at on. 0: no
+ * more; else *at is behind it. */
+int gfs_vmap_next_run(const struct gfs_vmap *map, size_t *at, gfs_vmap_match_fn *match,
+                      const void *context, uintptr_t *va, uint64_t *size_bytes);
 
 #endif

@@ -2,6 +2,8 @@
 /* Many allocations under few descriptors; threads; no descriptor left behind. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -180,6 +182,42 @@ TAP_TEST(fork_while_attaching_copies_no_memory)
     }
     pthread_join(forker, &failures);
     check_int((intptr_t)failures, 0);
+    gmsfs_close(reader);
+}
+
+/* Takes any addresses that are free for a moment. */
+static void *map_often(void *stop)
+{
+    while (!atomic_load((atomic_int *)stop)) {
+        void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page != MAP_FAILED)
+            munmap(page, 4096);
+    }
+    return NULL;
+}
+
+TAP_TEST(attaching_and_foreign_mappings_do_not_meet)
+{
+    uint32_t count = publish_many();
+    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+    atomic_int stop = 0;
+    pthread_t mapper;
+
+    require(pthread_create(&mapper, NULL, map_often, &stop) == 0);
+    for (int i = 0; i < 20; i++) {
+        struct gmsfs_mapping *list = NULL;
+        size_t attached = 0;
+        check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &attached), 0);
+        check_int(attached, count);
+        for (size_t k = 0; k < attached; k++)
+            if (*(volatile uint32_t *)list[k].ptr != k)
+                check_int(*(uint32_t *)list[k].ptr, k);
+        for (size_t k = 0; k < attached; k++)
+            check_int(gmsfs_destroy_mapping(reader, list[k].ptr), 0);
+        free(list);
+    }
+    atomic_store(&stop, 1);
+    pthread_join(mapper, NULL);
     gmsfs_close(reader);
 }
 

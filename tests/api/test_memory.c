@@ -45,6 +45,23 @@ TAP_TEST(commit_turns_the_writers_mappings_read_only)
     gmsfs_close(store);
 }
 
+TAP_TEST(refused_commit_leaves_the_writer_its_memory)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
+    unsigned char *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", &outside.slot, (void **)&ptr), 0);
+    check_int(gmsfs_metadata_put(store, &outside), 0);
+    check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
+    check_str(rights_at(ptr), "rw-s");
+    ptr[0] = 1;
+    check_int(gmsfs_metadata_delete(store, "outside"), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_str(rights_at(ptr), "r--s");
+    gmsfs_close(store);
+}
+
 TAP_TEST(handles_are_listed_found_and_freed)
 {
     gmsfs_t *store = open_fresh_writer();

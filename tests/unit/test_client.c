@@ -116,6 +116,40 @@ TAP_TEST(vmap_adds_a_block_between_others)
 
 /* ---- msgpack ------------------------------------------------------------------------------ */
 
+static int is_slot_below(const struct gfs_mapping *mapping, const void *context)
+{
+    return mapping->slot < *(const uint64_t *)context;
+}
+
+TAP_TEST(vmap_runs_end_at_gaps_reservations_and_strangers)
+{
+    static const struct {
+        uint64_t va, size_bytes;
+    } expected[] = {{32, 4}, {40, 2}, {44, 2}, {46, 2}};
+    struct gfs_vmap map = {0};
+    uint64_t size_bytes, below = 100;
+    uintptr_t va;
+    size_t at = 0;
+
+    add_reservation(&map, 32 * MIB, 14 * MIB);
+    add_reservation(&map, 46 * MIB, 8 * MIB);
+    add_mapping(&map, 32 * MIB, 2 * MIB, 0);
+    add_mapping(&map, 34 * MIB, 2 * MIB, 1);
+    add_mapping(&map, 36 * MIB, 2 * MIB, 100);
+    add_mapping(&map, 40 * MIB, 2 * MIB, 3); /* after a gap */
+    add_mapping(&map, 44 * MIB, 2 * MIB, 4);
+    add_mapping(&map, 46 * MIB, 2 * MIB, 5); /* side by side, but in another reservation */
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        require(gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
+        check_int(va, expected[i].va * MIB);
+        check_int(size_bytes, expected[i].size_bytes * MIB);
+    }
+    check(!gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
+    gfs_vmap_free(&map);
+    at = 0;
+    check(!gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
+}
+
 TAP_TEST(msgpack_numbers_take_their_shortest_form_and_come_back)
 {
     static const struct {

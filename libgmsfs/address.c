@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tier 1, addresses: reservations, and single mappings in them or with one of their own. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+int gfs_va_enter(struct gmsfs *handle)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    r = gfs_memory_enter(&handle->memory, 0);
+    if (r)
+        gfs_leave(handle);
+    return r;
+}
+
+void gfs_va_leave(struct gmsfs *handle)
+{
+    gfs_memory_leave(&handle->memory);
+    gfs_leave(handle);
+}
+
+int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings)
+{
+    int r;
+
+    gfs_state_lock(handle);
+    r = gfs_vmap_make_room(&handle->map, reservations, mappings);
+    gfs_state_unlock(handle);
+    return r;
+}
+
+static void address_drop_reservation(struct gmsfs *handle, struct gfs_reservation *reservation)
+{
+    gfs_memory_release(&handle->memory, reservation->base, reservation->size_bytes);
+    gfs_state_lock(handle);
+    gfs_vmap_remove_reservation(&handle->map, reservation);
+    gfs_state_unlock(handle);
+}
+
+static int address_is_live(const struct gfs_mapping *mapping, const void *context)
+{
+    (void)context;
+    return mapping->live;
+}
+
+void gfs_va_drop_all(struct gmsfs *handle)
+{
+    uint64_t size_bytes;
+    size_t at = 0;
+    uintptr_t va;
+
+    while (gfs_vmap_next_run(&handle->map, &at, address_is_live, NULL, &va, &size_bytes))
+        gfs_memory_unmap(&handle->memory, va, size_bytes);
+    for (size_t i = 0; i < handle->map.reservation_count; i++)
+        gfs_memory_release(&handle->memory, handle->map.reservations[i].base,
+                           handle->map.reservations[i].size_bytes);
+}
+
+/* ---- one mapping -------------------------------------------------------------------------- */
+
+struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
+                                   const struct gmsfs_fds_item *item, enum gmsfs_access access)
+{
+    return (struct gfs_mapping){.va = va,
+                                .size_bytes = item->size_bytes,
+                                .aligned_bytes = item->aligned_bytes,
+                                .slot = item->slot,
+                                .rank = item->rank,
+                                .ident = handle->ident,
+                                .access = access,
+                                .live = 1};
+}
+
+int gfs_va_check_item(const struct gmsfs *handle, const struct gmsfs_fds_item *item)
+{
+    int valid = item->aligned_bytes > 0 && item->aligned_bytes % handle->granularity_bytes == 0 &&
+                item->size_bytes <= item->aligned_bytes && item->aligned_bytes < SIZE_MAX / 4;
+
+    return valid ? 0 : -EPROTO;
+}
+
+struct address_single {
+    struct gmsfs *handle;
+    uintptr_t va; /* 0: reserve as much as the item needs */
+    uint64_t reserved_bytes;
+    enum gmsfs_access access;
+    struct gfs_mapping mapping; /* out */
+};
+
+/* Is there room for it where the caller wants it? */
+static int address_check_place(const struct address_single *single, uint64_t aligned_bytes)
+{
+    const struct gfs_vmap *map = &single->handle->map;
+    struct gfs_reservation *reservation = gfs_vmap_find_reservation(map, single->va);
+
+    if (!reservation || aligned_bytes > reservation->size_bytes - (single->va - reservation->base))
+        return -EFAULT;
+    return gfs_vmap_overlaps(map, single->va, aligned_bytes) ? -EBUSY : 0;
+}
+
+static int address_map(struct address_single *single, uint64_t aligned_bytes, int fd)
+{
+    struct gfs_memory *memory = &single->handle->memory;
+    int r = gfs_memory_map(memory, single->va, aligned_bytes, single->access, fd);
+
+    if (r)
+        return r;
+    r = gfs_memory_settle(memory, single->va, aligned_bytes, single->access);
+    if (r)
+        gfs_memory_unmap(memory, single->va, aligned_bytes);
+    return r;
+}
+
+static int address_take(void *context, const struct gmsfs_fds_item *item, int *fd)
+{
+    struct address_single *single = context;
+    struct gfs_memory *memory = &single->handle->memory;
+    int r = gfs_va_check_item(single->handle, item);
+
+    if (!r && single->va)
+        r = address_check_place(single, item->aligned_bytes);
+    else if (!r)
+        r = gfs_memory_reserve(memory, item->aligned_bytes, &single->va, &single->reserved_bytes);
+    if (!r)
+        r = address_map(single, item->aligned_bytes, *fd);
+    if (r && single->reserved_bytes) {
+        gfs_memory_release(memory, single->va, single->reserved_bytes);
+        single->va = 0;
+        single->reserved_bytes = 0;
+    }
+    if (!r)
+        single->mapping = gfs_va_describe(single->handle, single->va, item, single->access);
+    return r;
+}
+
+int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank,
+                enum gmsfs_access access, struct gfs_mapping **mapping)
+{
+    struct address_single single = {.handle = handle, .va = va, .access = access};
+    int r = gfs_export_check(handle, access);
+
+    if (!r)
+        r = gfs_va_make_room(handle, 1, 1);
+    if (!r)
+        r = gfs_export_slot(handle, slot, rank, access, address_take, &single);
+    if (r)
+        return r;
+    gfs_state_lock(handle);
+    if (single.reserved_bytes)
+        gfs_vmap_add_reservation(&handle->map,
+                                 &(struct gfs_reservation){.base = single.va,
+                                                           .size_bytes = single.reserved_bytes,
+                                                           .automatic = 1});
+    gfs_vmap_add_mappings(&handle->map, &single.mapping, 1);
+    *mapping = gfs_vmap_find_mapping(&handle->map, single.va);
+    gfs_state_unlock(handle);
+    return 0;
+}
+
+int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_automatic)
+{
+    struct gfs_reservation *reservation;
+    int r = 0;
+
+    if (mapping->live)
+        r = gfs_memory_unmap(&handle->memory, mapping->va, mapping->aligned_bytes);
+    if (r)
+        return r;
+    gfs_state_lock(handle);
+    reservation = gfs_vmap_remove_mapping(&handle->map, mapping);
+    gfs_state_unlock(handle);
+    if (!keep_automatic && reservation->automatic && reservation->mappings == 0)
+        address_drop_reservation(handle, reservation);
+    return 0;
+}
+
+struct gfs_mapping *gfs_va_find(const struct gmsfs *handle, const void *va)
+{
+    struct gfs_mapping *mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)va);
+
+    return mapping && mapping->va == (uintptr_t)va ? mapping : NULL;
+}
+
+/* ---- public ------------------------------------------------------------------------------- */
+
+int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va)
+{
+    struct gfs_reservation reservation = {0};
+    int r;
+
+    if (!va)
+        return -EINVAL;
+    r = gfs_va_enter(handle);
+    if (r)
+        return r;
+    r = gfs_va_make_room(handle, 1, 0);
+    if (!r)
+        r = gfs_memory_reserve(&handle->memory, size_bytes, &reservation.base,
+                               &reservation.size_bytes);
+    if (!r) {
+        gfs_state_lock(handle);
+        gfs_vmap_add_reservation(&handle->map, &reservation);
+        gfs_state_unlock(handle);
+        *va = (void *)reservation.base;
+    }
+    gfs_va_leave(handle);
+    return r;
+}
+
+int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access)
+{
+    struct gfs_mapping *mapping;
+    int r = gfs_va_enter(handle);
+
+    if (r)
+        return r;
+    if (!va || (uintptr_t)va % handle->granularity_bytes)
+        r = -EINVAL;
+    else
+        r = gfs_va_make(handle, (uintptr_t)va, slot, GMSFS_SLOT_NONE, access, &mapping);
+    gfs_va_leave(handle);
+    return r;
+}
+
+int gmsfs_unmap_va(gmsfs_t *handle, void *va)
+{
+    struct gfs_mapping *mapping;
+    int r = gfs_va_enter(handle);
+
+    if (r)
+        return r;
+    mapping = gfs_va_find(handle, va);
+    r = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
+    gfs_va_leave(handle);
+    return r;
+}
+
+int gmsfs_free_va(gmsfs_t *handle, void *va)
+{
+    struct gfs_reservation *reservation;
+    int r = gfs_va_enter(handle);
+
+    if (r)
+        return r;
+    reservation = gfs_vmap_find_reservation(&handle->map, (uintptr_t)va);
+    if (!reservation || reservation->base != (uintptr_t)va)
+        r = -ENOENT;
+    else if (reservation->mappings)
+        r = -EBUSY;
+    else
+        address_drop_reservation(handle, reservation);
+    gfs_va_leave(handle);
+    return r;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tier 2, the whole layout side by side: one ioctl, one message, and a receive for many mappings.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+struct attach {
+    struct gmsfs *handle;
+    enum gmsfs_access access;
+    struct gfs_mapping *mappings; /* their addresses are offsets, until all of them are there */
+    uint64_t count, done;
+};
+
+static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd)
+{
+    struct attach *attach = context;
+    struct gmsfs *handle = attach->handle;
+    uint64_t offset = handle->range.mapped_bytes;
+    int r = gfs_va_check_item(handle, item);
+
+    if (r || attach->done == attach->count || item->rank != attach->done)
+        return -EPROTO;
+    r = gfs_range_append(&handle->memory, &handle->range, item->aligned_bytes, attach->access, *fd);
+    if (r)
+        return r == -ENOSPC ? -EPROTO : r;
+    attach->mappings[attach->done++] =
+        gfs_va_describe(handle, (uintptr_t)offset, item, attach->access);
+    return 0;
+}
+
+/* The range is in the handle, where a child of fork() finds it. */
+static int attach_range(struct attach *attach, struct gfs_export *export, int careful)
+{
+    struct gmsfs *handle = attach->handle;
+    int r;
+
+    attach->done = 0;
+    gfs_gate_enter();
+    handle->range.careful = careful;
+    r = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
+    gfs_gate_leave();
+    if (!r)
+        r = gfs_export_redeem(handle, export, attach_take, attach);
+    gfs_gate_enter();
+    if (!r)
+        r = gfs_range_end(&handle->memory, &handle->range, attach->access);
+    if (r)
+        gfs_range_cancel(&handle->memory, &handle->range);
+    gfs_gate_leave();
+    return r == -ENOSPC ? -EPROTO : r;
+}
+
+/* Ours are in the table from now on. */
+static void attach_enter(struct attach *attach)
+{
+    struct gmsfs *handle = attach->handle;
+
+    for (uint64_t i = 0; i < attach->count; i++)
+        attach->mappings[i].va += handle->range.base;
+    gfs_state_lock(handle);
+    gfs_vmap_add_reservation(&handle->map,
+                             &(struct gfs_reservation){.base = handle->range.base,
+                                                       .size_bytes = handle->range.reserved_bytes,
+                                                       .automatic = 1});
+    gfs_vmap_add_mappings(&handle->map, attach->mappings, attach->count);
+    handle->range = (struct gfs_range){0};
+    gfs_state_unlock(handle);
+}
+
+static int attach_prepare(struct attach *attach, const struct gfs_export *export,
+                          struct gmsfs_mapping **list)
+{
+    if (export->count > SIZE_MAX / 2 / sizeof *attach->mappings)
+        return -ENOMEM;
+    attach->count = export->count;
+    attach->mappings = malloc(attach->count * sizeof *attach->mappings);
+    if (list)
+        *list = malloc(attach->count * sizeof **list);
+    if (!attach->mappings || (list && !*list))
+        return -ENOMEM;
+    return gfs_va_make_room(attach->handle, 1, attach->count);
+}
+
+static int attach_all(struct attach *attach, struct gmsfs_mapping **list)
+{
+    struct gfs_export export = {.access = attach->access};
+    struct gmsfs *handle = attach->handle;
+    int r = gfs_export_check(handle, attach->access);
+
+    if (!r)
+        r = gfs_export_ticket(handle, &export);
+    if (r || export.count == 0)
+        return r;
+    r = attach_prepare(attach, &export, list);
+    if (!r)
+        r = attach_range(attach, &export, 0);
+    if (r == -EEXIST) { /* another thread took an address while it was nobody's */
+        export = (struct gfs_export){.access = attach->access, .count = attach->count};
+        r = gfs_export_ticket(handle, &export);
+        if (!r)
+            r = attach_range(attach, &export, 1);
+    }
+    if (r)
+        return r;
+    attach_enter(attach);
+    for (uint64_t i = 0; list && i < attach->count; i++)
+        (*list)[i] = gfs_mapping_describe(attach->mappings + i);
+    return 0;
+}
+
+int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
+                     size_t *count)
+{
+    struct attach attach = {.handle = handle, .access = access};
+    struct gmsfs_mapping *made = NULL;
+    int r = gfs_va_enter(handle);
+
+    if (r)
+        return r;
+    r = attach_all(&attach, list ? &made : NULL);
+    gfs_va_leave(handle);
+    free(attach.mappings);
+    if (!r && count)
+        *count = attach.count;
+    if (!r && list)
+        *list = made;
+    else
+        free(made);
+    return r;
+}

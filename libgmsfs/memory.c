@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- the device --------------------------------------------------------------------------- */
+
+void gfs_memory_init(struct gfs_memory *memory, const struct gfs_memory_kind *kind,
+                     const uint8_t uuid[16], uint64_t granularity_bytes)
+{
+    memset(memory, 0, sizeof *memory);
+    memory->kind = kind;
+    memory->granularity_bytes = granularity_bytes;
+    memcpy(memory->uuid, uuid, sizeof memory->uuid);
+}
+
+void gfs_memory_close(struct gfs_memory *memory)
+{
+    if (memory->device && memory->kind->close)
+        memory->kind->close(memory);
+    memory->device = NULL;
+}
+
+int gfs_memory_enter(struct gfs_memory *memory, int must)
+{
+    int r = !memory->device && memory->kind->open ? memory->kind->open(memory) : 0;
+
+    if (!r && memory->kind->enter)
+        r = memory->kind->enter(memory, must);
+    return r;
+}
+
+void gfs_memory_leave(struct gfs_memory *memory)
+{
+    if (memory->kind->leave)
+        memory->kind->leave(memory);
+}
+
+int gfs_memory_synchronise(struct gfs_memory *memory)
+{
+    return memory->kind->synchronise ? memory->kind->synchronise(memory) : 0;
+}
+
+/* ---- addresses ---------------------------------------------------------------------------- */
+
+int gfs_memory_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base,
+                       uint64_t *reserved_bytes)
+{
+    uint64_t mask = memory->granularity_bytes - 1, rounded;
+    int r;
+
+    if (size_bytes == 0)
+        return -EINVAL;
+    if (size_bytes > SIZE_MAX / 2 - 2 * memory->granularity_bytes)
+        return -ENOMEM;
+    rounded = (size_bytes + mask) & ~mask;
+    r = memory->kind->reserve(memory, rounded, base);
+    if (!r)
+        *reserved_bytes = rounded;
+    return r;
+}
+
+void gfs_memory_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
+{
+    memory->kind->release(memory, base, size_bytes);
+}
+
+/* ---- mappings ----------------------------------------------------------------------------- */
+
+int gfs_memory_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                   enum gmsfs_access access, int fd)
+{
+    return memory->kind->map(memory, va, size_bytes, access, fd);
+}
+
+int gfs_memory_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                      enum gmsfs_access access)
+{
+    return memory->kind->settle(memory, va, size_bytes, access);
+}
+
+int gfs_memory_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                       enum gmsfs_access access)
+{
+    return memory->kind->protect(memory, va, size_bytes, access);
+}
+
+int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
+{
+    return memory->kind->unmap(memory, va, size_bytes);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------- */
+
+int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes)
+{
+    return gfs_memory_reserve(memory, size_bytes, &range->base, &range->reserved_bytes);
+}
+
+int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
+                     enum gmsfs_access access, int fd)
+{
+    int r;
+
+    if (size_bytes > range->reserved_bytes - range->mapped_bytes)
+        return -ENOSPC;
+    r = memory->kind->append(memory, range, size_bytes, access, fd);
+    if (!r)
+        range->mapped_bytes += size_bytes;
+    return r;
+}
+
+int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs_access access)
+{
+    if (range->mapped_bytes != range->reserved_bytes)
+        return -ENOSPC;
+    return gfs_memory_settle(memory, range->base, range->reserved_bytes, access);
+}
+
+void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range)
+{
+    if (range->base)
+        memory->kind->cancel(memory, range);
+    memset(range, 0, sizeof *range);
+}
+
+/* ---- fork --------------------------------------------------------------------------------- */
+
+void gfs_memory_after_fork(const struct gfs_memory *memory, const struct gfs_range *range,
+                           const struct gfs_vmap *map, int waking)
+{
+    if (memory->kind->after_fork)
+        memory->kind->after_fork(range, map, waking);
+}

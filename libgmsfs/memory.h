@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory - the memory of a mount as this process maps it: addresses, mappings, rights
+ *
+ * What differs between host memory and a GPU's is one table of functions (struct gfs_memory_kind);
+ * the rest of the library, which knows of descriptors, addresses and bytes alone, uses them through
+ * the calls below. The kind and the device come from the mount. A device is opened at the first
+ * gfs_memory_enter: looking at a store loads no driver.
+ *
+ * Addresses and sizes are multiples of the granularity. Everything but gfs_memory_init and
+ * gfs_memory_after_fork is called between gfs_memory_enter and gfs_memory_leave, by one thread at a
+ * time for one handle. Nothing here keeps or closes a descriptor. 0 or a negative errno.
+ */
+#ifndef GMSFS_LIB_MEMORY_H
+#define GMSFS_LIB_MEMORY_H
+
+#include <stdint.h>
+
+#include "gmsfs.h"
+#include "vmap.h"
+
+struct gfs_memory_kind;
+
+struct gfs_memory {
+    const struct gfs_memory_kind *kind;
+    uint64_t granularity_bytes;
+    uint8_t uuid[16]; /* of the device */
+    void *device;     /* the kind's own; NULL: not opened */
+};
+
+/* A fresh reservation that is filled with mappings from its beginning, side by side. */
+struct gfs_range {
+    uintptr_t base; /* 0: there is none */
+    uint64_t reserved_bytes;
+    uint64_t mapped_bytes;
+    uint64_t open_bytes; /* host: the first so many are no longer held by a reservation */
+    int careful;         /* in: hold every address until memory is there */
+};
+
+struct gfs_memory_kind {
+    const char *name;
+    /* NULL where there is nothing to do. */
+    int (*open)(struct gfs_memory *memory);
+    void (*close)(struct gfs_memory *memory);
+    int (*enter)(struct gfs_memory *memory, int must);
+    void (*leave)(struct gfs_memory *memory);
+    int (*synchronise)(struct gfs_memory *memory);
+
+    int (*reserve)(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base);
+    int (*map)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+               enum gmsfs_access access, int fd);
+    int (*append)(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
+                  enum gmsfs_access access, int fd);
+    int (*settle)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                  enum gmsfs_access access);
+    int (*protect)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                   enum gmsfs_access access);
+    int (*unmap)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
+    void (*release)(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes);
+    void (*cancel)(struct gfs_memory *memory, const struct gfs_range *range);
+    void (*after_fork)(const struct gfs_range *range, const struct gfs_vmap *map, int waking);
+};
+
+extern const struct gfs_memory_kind gfs_memory_host;
+
+/* ---- the device ----------------------------------------------------------------------------- */
+
+void gfs_memory_init(struct gfs_memory *memory, const struct gfs_memory_kind *kind,
+                     const uint8_t uuid[16], uint64_t granularity_bytes);
+/* Nothing of it is mapped or reserved any more. */
+void gfs_memory_close(struct gfs_memory *memory);
+/* `must`: also where it would be refused for now (-EBUSY), for what cannot wait: giving back. */
+int gfs_memory_enter(struct gfs_memory *memory, int must);
+void gfs_memory_leave(struct gfs_memory *memory);
+/* Waits until nobody of this process works on the memory. */
+int gfs_memory_synchronise(struct gfs_memory *memory);
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+/* size_bytes > 0 is rounded up to *reserved_bytes. */
+int gfs_memory_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base,
+                       uint64_t *reserved_bytes);
+/* A whole reservation in which nothing is mapped. */
+void gfs_memory_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes);
+
+/* ---- mappings, inside reservations ----------------------------------------------------------- */
+
+/* Inside the fork gate: maps the memory behind a descriptor, which may not be touched before it
+ * was settled with the same access. */
+int gfs_memory_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                   enum gmsfs_access access, int fd);
+/* These three take whole mappings that lie side by side in one reservation. */
+int gfs_memory_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                      enum gmsfs_access access);
+int gfs_memory_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                       enum gmsfs_access access);
+/* Back to reserved. */
+int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
+
+/* ---- a range of many mappings ---------------------------------------------------------------- */
+
+/* Reserves; `careful` was set by the caller, all else is zero. */
+int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes);
+/* As gfs_memory_map, behind what is mapped already. -EEXIST: another thread of the program took an
+ * address meanwhile; begin again, carefully. -ENOSPC: it does not fit what was reserved. */
+int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
+                     enum gmsfs_access access, int fd);
+/* Settles it. Then it is an ordinary reservation, full of mappings. */
+int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs_access access);
+/* Unmaps and releases; the range is as new. */
+void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range);
+
+/* ---- fork ----------------------------------------------------------------------------------- */
+
+/* In the child: what fork() copied because it was not settled goes. `waking`: some mappings in
+ * the reservations of `map` were not. */
+void gfs_memory_after_fork(const struct gfs_memory *memory, const struct gfs_range *range,
+                           const struct gfs_vmap *map, int waking);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host memory: memfds and mmap. A reservation is a PROT_NONE mapping. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "internal.h"
+
+#define HOST_RESERVE_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+#define HOST_RANGE_PARTS   16 /* a range's reservation is opened in about so many steps */
+
+static int host_protection(enum gmsfs_access access)
+{
+    return access == GMSFS_ACCESS_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+}
+
+/* ---- addresses ---------------------------------------------------------------------------- */
+
+/* Asks for one granule more than needed, and gives back what lies before and after. */
+static int host_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base)
+{
+    uint64_t granularity_bytes = memory->granularity_bytes, head;
+    char *start;
+    int r = 0;
+
+    gfs_gate_enter();
+    start = mmap(NULL, size_bytes + granularity_bytes, PROT_NONE, HOST_RESERVE_FLAGS, -1, 0);
+    if (start == MAP_FAILED) {
+        r = -errno;
+    } else {
+        head = -(uintptr_t)start & (granularity_bytes - 1);
+        if (head)
+            munmap(start, head);
+        if (head < granularity_bytes)
+            munmap(start + head + size_bytes, granularity_bytes - head);
+        madvise(start + head, size_bytes, MADV_DONTFORK);
+        *base = (uintptr_t)start + head;
+    }
+    gfs_gate_leave();
+    return r;
+}
+
+static void host_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
+{
+    (void)memory;
+    munmap((void *)base, size_bytes);
+}
+
+/* ---- mappings ----------------------------------------------------------------------------- */
+
+static int host_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
+{
+    int r = 0;
+
+    (void)memory;
+    gfs_gate_enter();
+    if (mmap((void *)va, size_bytes, PROT_NONE, HOST_RESERVE_FLAGS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        r = -errno;
+    else
+        madvise((void *)va, size_bytes, MADV_DONTFORK);
+    gfs_gate_leave();
+    return r;
+}
+
+/* The mount has sealed the memfd against resizing: its memory is there, and stays. */
+static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                    enum gmsfs_access access, int fd)
+{
+    int r;
+
+    if (mmap((void *)va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED, fd, 0) !=
+        MAP_FAILED)
+        return 0;
+    r = -errno;
+    host_unmap(memory, va, size_bytes); /* it may have taken the reservation away first */
+    return r;
+}
+
+static int host_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                       enum gmsfs_access access)
+{
+    (void)memory;
+    (void)access;
+    return madvise((void *)va, size_bytes, MADV_DONTFORK) < 0 ? -errno : 0;
+}
+
+static int host_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                        enum gmsfs_access access)
+{
+    (void)memory;
+    return mprotect((void *)va, size_bytes, host_protection(access)) < 0 ? -errno : 0;
+}
+
+/* ---- ranges ------------------------------------------------------------------------------- */
+
+/* Gives up the reservation of the next part. */
+static int host_open_part(struct gfs_range *range, uint64_t size_bytes)
+{
+    uint64_t part_bytes = range->reserved_bytes / HOST_RANGE_PARTS;
+    uint64_t left_bytes = range->reserved_bytes - range->open_bytes;
+    uint64_t need_bytes = range->mapped_bytes + size_bytes - range->open_bytes;
+
+    part_bytes = (part_bytes / size_bytes + 1) * size_bytes;
+    part_bytes = part_bytes > need_bytes ? part_bytes : need_bytes;
+    part_bytes = part_bytes < left_bytes ? part_bytes : left_bytes;
+    if (munmap((void *)(range->base + range->open_bytes), part_bytes) < 0)
+        return -errno;
+    range->open_bytes += part_bytes;
+    return 0;
+}
+
+/* Each mapping that replaces a bit of a reservation makes the kernel split it, which costs half of
+ * a mapping more. Instead a part of the reservation is given up, and mappings are put where it was,
+ * if nobody else has mapped something there by then. */
+static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
+                       enum gmsfs_access access, int fd)
+{
+    void *va = (void *)(range->base + range->mapped_bytes), *got;
+    int r = 0;
+
+    if (range->careful)
+        return host_map(memory, (uintptr_t)va, size_bytes, access, fd);
+    if (range->mapped_bytes + size_bytes > range->open_bytes)
+        r = host_open_part(range, size_bytes);
+    if (r)
+        return r;
+    got = mmap(va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+    if (got == MAP_FAILED)
+        return -errno;
+    if (got == va)
+        return 0;
+    munmap(got, size_bytes); /* kernels before 4.17 take the address for a hint */
+    return -EEXIST;
+}
+
+/* What is open and not mapped may be somebody else's. */
+static void host_cancel(struct gfs_memory *memory, const struct gfs_range *range)
+{
+    uint64_t held_from = range->careful ? range->mapped_bytes : range->open_bytes;
+
+    (void)memory;
+    if (range->mapped_bytes)
+        munmap((void *)range->base, range->mapped_bytes);
+    if (held_from < range->reserved_bytes)
+        munmap((void *)(range->base + held_from), range->reserved_bytes - held_from);
+}
+
+/* ---- fork --------------------------------------------------------------------------------- */
+
+static void host_after_fork(const struct gfs_range *range, const struct gfs_vmap *map, int waking)
+{
+    if (range->base)
+        host_cancel(NULL, range);
+    for (size_t i = 0; waking && i < map->reservation_count; i++)
+        munmap((void *)map->reservations[i].base, map->reservations[i].size_bytes);
+}
+
+const struct gfs_memory_kind gfs_memory_host = {
+    .name = "host",
+    .reserve = host_reserve,
+    .map = host_map,
+    .append = host_append,
+    .settle = host_settle,
+    .protect = host_protect,
+    .unmap = host_unmap,
+    .release = host_release,
+    .cancel = host_cancel,
+    .after_fork = host_after_fork,
+};

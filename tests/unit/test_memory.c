@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host memory in libgmsfs: ranges that are filled while other threads map what they like. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "memory.h"
+#include "tap.h"
+
+#define GRANULE ((uint64_t)64 << 10)
+
+static struct gfs_memory host_memory(void)
+{
+    struct gfs_memory memory;
+
+    gfs_memory_init(&memory, &gfs_memory_host, (const uint8_t[16]){0}, GRANULE);
+    require(gfs_memory_enter(&memory, 0) == 0);
+    return memory;
+}
+
+/* A memfd of one granule whose first byte is `fill`. */
+static int make_piece(char fill)
+{
+    int fd = memfd_create("piece", MFD_CLOEXEC);
+
+    require(fd >= 0 && ftruncate(fd, (off_t)GRANULE) == 0 && pwrite(fd, &fill, 1, 0) == 1);
+    return fd;
+}
+
+static int append_piece(struct gfs_memory *memory, struct gfs_range *range, char fill)
+{
+    int fd = make_piece(fill);
+    int r = gfs_range_append(memory, range, GRANULE, GMSFS_ACCESS_READ, fd);
+
+    close(fd);
+    return r;
+}
+
+/* Does the kernel know a mapping there? */
+static int is_mapped(uintptr_t va)
+{
+    unsigned char here;
+
+    return mincore((void *)va, 1, &here) == 0;
+}
+
+static void fill_range(struct gfs_range *range, int pieces)
+{
+    struct gfs_memory memory = host_memory();
+
+    check_int(gfs_range_begin(&memory, range, (uint64_t)pieces * GRANULE), 0);
+    check_int(range->base % GRANULE, 0);
+    check_int(gfs_range_end(&memory, range, GMSFS_ACCESS_READ), -ENOSPC);
+    for (int i = 0; i < pieces; i++)
+        check_int(append_piece(&memory, range, (char)i), 0);
+    check_int(append_piece(&memory, range, 0), -ENOSPC);
+    check_int(gfs_range_end(&memory, range, GMSFS_ACCESS_READ), 0);
+    for (int i = 0; i < pieces; i++)
+        check_int(*(const char *)(range->base + (uint64_t)i * GRANULE), i);
+    gfs_memory_leave(&memory);
+}
+
+TAP_TEST(range_is_filled_side_by_side)
+{
+    for (int careful = 0; careful < 2; careful++) {
+        for (int pieces = 1; pieces < 50; pieces += 7) {
+            struct gfs_memory memory = host_memory();
+            struct gfs_range range = {.careful = careful};
+            uintptr_t base;
+            fill_range(&range, pieces);
+            base = range.base;
+            gfs_range_cancel(&memory, &range);
+            check_int(range.base, 0);
+            check(!is_mapped(base) && !is_mapped(base + (uint64_t)(pieces - 1) * GRANULE));
+        }
+    }
+}
+
+/* Where the next piece would go: the part that is open, as after a first append. */
+static void *take_next_address(const struct gfs_range *range)
+{
+    void *va = (void *)(range->base + range->mapped_bytes);
+
+    return mmap(va, GRANULE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+TAP_TEST(address_that_somebody_took_is_noticed_and_left_alone)
+{
+    struct gfs_memory memory = host_memory();
+    struct gfs_range range = {0};
+    uintptr_t base, theirs;
+
+    check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
+    check_int(append_piece(&memory, &range, 1), 0);
+    base = range.base;
+    theirs = (uintptr_t)take_next_address(&range);
+    require(theirs == base + GRANULE);
+    check_int(append_piece(&memory, &range, 2), -EEXIST);
+    gfs_range_cancel(&memory, &range);
+    check(is_mapped(theirs));
+    check(!is_mapped(base) && !is_mapped(base + 63 * GRANULE));
+    munmap((void *)theirs, GRANULE);
+}
+
+TAP_TEST(careful_range_holds_every_address)
+{
+    struct gfs_memory memory = host_memory();
+    struct gfs_range range = {.careful = 1};
+
+    check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
+    check_int(append_piece(&memory, &range, 1), 0);
+    check(take_next_address(&range) == MAP_FAILED);
+    gfs_range_cancel(&memory, &range);
+}
+
+TAP_TEST(child_keeps_nothing_of_a_range_that_is_being_filled)
+{
+    for (int careful = 0; careful < 2; careful++) {
+        struct gfs_memory memory = host_memory();
+        struct gfs_range range = {.careful = careful};
+        struct gfs_vmap map = {0};
+        int status = -1;
+        pid_t child;
+
+        check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
+        check_int(append_piece(&memory, &range, 1), 0);
+        fflush(stdout);
+        child = fork();
+        require(child >= 0);
+        if (child == 0) {
+            gfs_memory_after_fork(&memory, &range, &map, 0);
+            _exit(is_mapped(range.base) || is_mapped(range.base + 63 * GRANULE));
+        }
+        check(waitpid(child, &status, 0) == child && status == 0);
+        check(is_mapped(range.base));
+        gfs_range_cancel(&memory, &range);
+    }
+}
+
+TAP_TEST(unmapped_memory_stays_reserved)
+{
+    struct gfs_memory memory = host_memory();
+    uint64_t reserved_bytes = 0;
+    uintptr_t base = 0;
+    int fd = make_piece(7);
+
+    check_int(gfs_memory_reserve(&memory, GRANULE + 1, &base, &reserved_bytes), 0);
+    check_int(reserved_bytes, 2 * GRANULE);
+    check_int(gfs_memory_map(&memory, base, GRANULE, GMSFS_ACCESS_WRITE, fd), 0);
+    check_int(gfs_memory_settle(&memory, base, GRANULE, GMSFS_ACCESS_WRITE), 0);
+    *(char *)base = 8;
+    check_int(gfs_memory_unmap(&memory, base, GRANULE), 0);
+    check(mmap((void *)base, GRANULE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+               -1, 0) == MAP_FAILED);
+    gfs_memory_release(&memory, base, reserved_bytes);
+    check(!is_mapped(base));
+    check_int(gfs_memory_reserve(&memory, 0, &base, &reserved_bytes), -EINVAL);
+    check_int(gfs_memory_reserve(&memory, UINT64_MAX, &base, &reserved_bytes), -ENOMEM);
+    close(fd);
+}
