@@ -23,7 +23,7 @@ static void must(int r, const char *what)
 int main(int argc, char **argv)
 {
     gmsfs_t *store;
-    uint64_t slot;
+    uint64_t slot, offset;
     void *memory;
     FILE *file;
     long size_bytes;
@@ -38,13 +38,15 @@ int main(int argc, char **argv)
     must(gmsfs_open(argv[1], &store), argv[1]);
     must(gmsfs_connect(store, GMSFS_MODE_RW, 10000), "RW lock");
     must(gmsfs_clear_all_handles(store), "clear");
-    must(gmsfs_create_mapping(store, (uint64_t)size_bytes, "weights", &slot, &memory), "allocate");
+    must(gmsfs_create_mapping(store, (uint64_t)size_bytes, "weights", NULL, &memory), "allocate");
     must(fread(memory, 1, (size_t)size_bytes, file) == (size_t)size_bytes ? 0 : -EIO, argv[2]);
     fclose(file);
+    must(gmsfs_resolve(store, memory, &slot, &offset), "resolve"); /* it may be a piece of a slab */
     must(gmsfs_metadata_put(store, &(struct gmsfs_metadata){.key = "tensor",
                                                             .value = argv[2],
                                                             .value_bytes = strlen(argv[2]),
-                                                            .slot = slot}),
+                                                            .slot = slot,
+                                                            .offset = offset}),
          "metadata");
     must(gmsfs_commit(store, 0, NULL), "commit");
     printf("%ld bytes published, generation %llu\n", size_bytes,

@@ -234,7 +234,10 @@ int gmsfs_unmap_va(gmsfs_t *handle, void *va)
     if (r)
         return r;
     mapping = gfs_va_find(handle, va);
-    r = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
+    if (mapping && gfs_slabs_find(&handle->slabs, mapping->va))
+        r = -EBUSY;
+    else
+        r = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
     gfs_va_leave(handle);
     return r;
 }

@@ -58,6 +58,18 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     return r;
 }
 
+/* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */
+static void alloc_note_freed(struct gmsfs *handle, uint64_t slot)
+{
+    for (size_t i = 0; i < handle->map.mapping_count; i++) {
+        struct gfs_mapping *mapping = handle->map.mappings + i;
+
+        if (mapping->ident.epoch == handle->ident.epoch &&
+            (slot == GMSFS_SLOT_NONE || mapping->slot == slot))
+            mapping->freed = 1;
+    }
+}
+
 int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot)
 {
     int r = gfs_enter(handle);
@@ -65,6 +77,8 @@ int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot)
     if (r)
         return r;
     r = gfs_alloc_free(handle, slot);
+    if (!r)
+        alloc_note_freed(handle, slot);
     gfs_leave(handle);
     return r;
 }
@@ -76,6 +90,8 @@ int gmsfs_clear_all_handles(gmsfs_t *handle)
     if (r)
         return r;
     r = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_CLEAR, NULL) : -ENOLCK;
+    if (!r)
+        alloc_note_freed(handle, GMSFS_SLOT_NONE);
     gfs_leave(handle);
     return r;
 }

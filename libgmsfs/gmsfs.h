@@ -116,7 +116,8 @@ struct gmsfs_mapping {
     uint64_t slot;
     uint64_t rank; /* when it was mapped */
     uint64_t size_bytes;
-    uint64_t aligned_bytes; /* what is mapped */
+    uint64_t aligned_bytes; /* what is mapped; of a piece: what it takes of its slab */
+    uint64_t offset;        /* bytes into the allocation; 0 but for pieces of slabs */
 };
 
 /* One metadata entry; key and value may hold any bytes that UTF-8 (key) allows. */
@@ -308,7 +309,7 @@ GMSFS_API int gmsfs_is_connected(gmsfs_t *handle);
 /* 1 from gmsfs_unmap_all_vas until a remap or reallocate succeeds. */
 GMSFS_API int gmsfs_is_unmapped(gmsfs_t *handle);
 
-/* Sum of the aligned sizes of this handle's mappings, preserved ones included. */
+/* Bytes of allocations that this handle has mapped, whole slabs and preserved ones included. */
 GMSFS_API uint64_t gmsfs_total_bytes(gmsfs_t *handle);
 
 /* The store's generation when the lock was granted, or as made by gmsfs_commit. */
@@ -390,7 +391,8 @@ GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs
 GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **list,
                                  size_t *count);
 
-/* Remove an allocation and the entries bound to it; mappings stay. Errors: -ENOLCK, -ENOENT. */
+/* Remove an allocation, a slab with all its pieces too, and the entries bound to it; mappings stay.
+ * Errors: -ENOLCK, -ENOENT. */
 GMSFS_API int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot);
 
 /* Remove all allocations and all entries; mappings stay. Errors: -ENOLCK. */
@@ -414,7 +416,8 @@ GMSFS_API int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va);
  */
 GMSFS_API int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access);
 
-/* Unmap what was mapped at exactly `va`; the addresses stay reserved. Errors: -ENOENT. */
+/* Unmap what was mapped at exactly `va`; the addresses stay reserved. Errors: -ENOENT, -EBUSY (it
+ * is a slab with pieces). */
 GMSFS_API int gmsfs_unmap_va(gmsfs_t *handle, void *va);
 
 /* Give back the reservation that begins at `va`. Errors: -ENOENT, -EBUSY (has mappings). */
@@ -461,10 +464,29 @@ GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 
 /* ---- Tier 2: mappings ----------------------------------------------------------------------- */
 
+#define GMSFS_SLAB_DEFAULT       UINT64_MAX
+#define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30)
+
+/*
+ * gmsfs_set_slab_bytes - from how large allocations gmsfs_create_mapping carves
+ *
+ * The number of allocations decides what attaching, sleeping and waking cost. So sizes up to that
+ * of a slab are pieces of slabs. slab_bytes: rounded up to the granularity; 0: one allocation for
+ * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: 2 GiB, less where an eighth of the device, or what
+ * was announced at connect (gmsfs_connect_reserve), is less. Holds for what is created from now on.
+ * A slab is allocated whole: a device that has less left is full (-ENOMEM).
+ */
+GMSFS_API int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes);
+
 /*
  * gmsfs_create_mapping - allocate, reserve and map for writing, in one call, all or nothing
  *
- * slot: optional. Errors: as gmsfs_allocate_handle and gmsfs_map_va.
+ * A size over that of a slab is an allocation of its own, with offset 0. A smaller one is a piece:
+ * in the oldest slab with this tag that has room for it, in the first gap, at a multiple of 512
+ * bytes. So the same calls in the same order give the same layout, and the same layout_hash.
+ * slot: optional; of the allocation, be it a slab. gmsfs_resolve tells the offset in it, which
+ * metadata must say. Memory is zeroed, except that a piece where one was destroyed has its bytes.
+ * Errors: as gmsfs_allocate_handle and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
                                    uint64_t *slot, void **ptr);
@@ -486,12 +508,17 @@ GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
 /*
  * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
  *
- * ptr: where a mapping begins. The allocation stays in the layout. A mapping made by gmsfs_map_va
- * is unmapped; its reservation is the caller's. Errors: -ENOENT.
+ * ptr: where a mapping or a piece begins. What gmsfs_create_mapping made goes back while this
+ * handle is still the writer that made it: a piece to its slab, the last piece with its slab to the
+ * device; after a commit it stays in the layout, and the slab is unmapped with its last piece.
+ * Entries bound into a piece are the caller's to delete. What was attached only stays in the
+ * layout. A mapping made by gmsfs_map_va is unmapped; its reservation is the caller's. Errors:
+ * -ENOENT.
  */
 GMSFS_API int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr);
 
-/* All mappings of this handle by address, preserved ones included; list as in attach_all. */
+/* All mappings of this handle by address, in place of a slab its pieces, preserved ones included;
+ * list as in attach_all. */
 GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count);
 
 #define GMSFS_UNMAP_KEEP_LOCK (1u << 0)
@@ -546,6 +573,14 @@ GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
  * Errors: -ENOENT.
  */
 GMSFS_API int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset);
+
+/*
+ * gmsfs_locate - where in this process a byte of an allocation is: the other way round
+ *
+ * slot, offset: as metadata has them. ptr: in a mapping of the layout that this handle last saw,
+ * the lowest if there are several, preserved ones included. Errors: -ENOENT (not mapped).
+ */
+GMSFS_API int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr);
 
 /*
  * gmsfs_descriptor_of - a new descriptor of the memory behind `ptr`, which the caller closes

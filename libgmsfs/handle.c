@@ -237,6 +237,7 @@ static void handle_set_files(struct gmsfs *handle, const struct handle_files *fi
     handle->ctl_fd = files->ctl_fd;
     handle->writable = files->writable;
     handle->granularity_bytes = files->memory.granularity_bytes;
+    handle->slab_bytes = 0;
 }
 
 /* A handle outlives changes of the working directory. */
@@ -263,6 +264,7 @@ static int handle_path_absolute(const char *path, char **absolute)
 
 static void handle_free(struct gmsfs *handle)
 {
+    gfs_slabs_free(&handle->slabs);
     gfs_vmap_free(&handle->map);
     pthread_mutex_destroy(&handle->state);
     pthread_mutex_destroy(&handle->op);
@@ -289,6 +291,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
     pthread_mutex_init(&handle->op, NULL);
     pthread_mutex_init(&handle->state, NULL);
     handle->dir_fd = handle->ctl_fd = handle->fds_fd = -1;
+    handle->slab_wish_bytes = GMSFS_SLAB_DEFAULT;
     r = handle_path_absolute(path, &handle->path);
     if (!r) {
         gfs_gate_enter();

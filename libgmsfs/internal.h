@@ -22,10 +22,12 @@
 
 #include "gmsfs.h"
 #include "memory.h"
+#include "slab.h"
 #include "vmap.h"
 
 #define GFS_REPLY_TIMEOUT_MS  30000 /* for an answer on `.fds`, which the daemon gives at once */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
+#define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
 
 struct gmsfs {
@@ -43,6 +45,12 @@ struct gmsfs {
 
     struct gfs_range range; /* under construction; in the gate, for a child of fork() */
     int waking;             /* mappings in reservations of `map` are not settled yet */
+
+    /* Under op. */
+    struct gfs_slabs slabs;
+    uint64_t slab_wish_bytes; /* of gmsfs_set_slab_bytes */
+    uint64_t slab_bytes;      /* by default, on this device; 0: not known yet */
+    uint64_t announced_bytes; /* all that this writer means to allocate; 0: it did not say */
 
     /* Changed under op and state. */
     enum gmsfs_mode mode;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tier 2: mappings with addresses of their own, and what is known about mappings. */
+/* Tier 2: attaching one allocation, and what is known about mappings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,35 +14,6 @@ struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping)
                                   .rank = mapping->rank,
                                   .size_bytes = mapping->size_bytes,
                                   .aligned_bytes = mapping->aligned_bytes};
-}
-
-int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, uint64_t *slot,
-                         void **ptr)
-{
-    struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = 1};
-    struct gfs_mapping *mapping;
-    int r;
-
-    if (!ptr || size_bytes == 0 || gfs_text_copy(alloc.tag, sizeof alloc.tag, tag))
-        return -EINVAL;
-    r = gfs_va_enter(handle);
-    if (r)
-        return r;
-    r = gfs_alloc(handle, &alloc);
-    if (r)
-        goto out;
-    r = gfs_va_make(handle, 0, alloc.slot, alloc.rank, GMSFS_ACCESS_WRITE, &mapping);
-    if (r) {
-        gfs_alloc_free(handle, alloc.slot);
-        goto out;
-    }
-    mapping->tag = strdup(alloc.tag); /* NULL: not known, which is no failure */
-    *ptr = (void *)mapping->va;
-    if (slot)
-        *slot = alloc.slot;
-out:
-    gfs_va_leave(handle);
-    return r;
 }
 
 int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, void **ptr)
@@ -62,35 +33,55 @@ int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access acces
     return r;
 }
 
-int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
-{
-    struct gfs_mapping *mapping;
-    int r = gfs_va_enter(handle);
+/* ---- looking ------------------------------------------------------------------------------ */
 
-    if (r)
-        return r;
-    mapping = gfs_va_find(handle, ptr);
-    r = mapping ? gfs_va_undo(handle, mapping, 0) : -ENOENT;
-    gfs_va_leave(handle);
-    return r;
+static size_t mapping_describe_pieces(const struct gfs_slab *slab,
+                                      const struct gfs_mapping *mapping, struct gmsfs_mapping *list)
+{
+    for (size_t i = 0; i < slab->piece_count; i++) {
+        const struct gfs_span *piece = slab->pieces + i;
+        uint64_t mask = GFS_SLAB_ALIGNMENT_BYTES - 1;
+
+        list[i] = gfs_mapping_describe(mapping);
+        list[i].ptr = (void *)(mapping->va + piece->offset);
+        list[i].offset = piece->offset;
+        list[i].size_bytes = piece->size_bytes;
+        list[i].aligned_bytes = (piece->size_bytes + mask) & ~mask;
+    }
+    return slab->piece_count;
 }
 
-static int mapping_list_copy(const struct gfs_vmap *map, struct gmsfs_mapping **list)
+/* In place of a slab its pieces. */
+static int mapping_list(const struct gmsfs *handle, struct gmsfs_mapping **list, size_t *count)
 {
+    const struct gfs_vmap *map = &handle->map;
+    size_t room = map->mapping_count;
+
+    for (size_t i = 0; i < handle->slabs.count; i++)
+        room += handle->slabs.slabs[i].piece_count;
     *list = NULL;
-    if (map->mapping_count == 0)
+    *count = 0;
+    if (room == 0)
         return 0;
-    *list = calloc(map->mapping_count, sizeof **list);
+    *list = calloc(room, sizeof **list);
     if (!*list)
         return -ENOMEM;
-    for (size_t i = 0; i < map->mapping_count; i++)
-        (*list)[i] = gfs_mapping_describe(map->mappings + i);
+    for (size_t i = 0; i < map->mapping_count; i++) {
+        const struct gfs_mapping *mapping = map->mappings + i;
+        const struct gfs_slab *slab = gfs_slabs_find(&handle->slabs, mapping->va);
+
+        if (slab)
+            *count += mapping_describe_pieces(slab, mapping, *list + *count);
+        else
+            (*list)[(*count)++] = gfs_mapping_describe(mapping);
+    }
     return 0;
 }
 
 int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count)
 {
-    struct gmsfs_mapping *copy;
+    struct gmsfs_mapping *made;
+    size_t made_count;
     int r;
 
     if (!list || !count)
@@ -98,16 +89,14 @@ int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *co
     r = gfs_enter(handle);
     if (r)
         return r;
-    r = mapping_list_copy(&handle->map, &copy);
-    if (!r) {
-        *list = copy;
-        *count = handle->map.mapping_count;
-    }
+    r = mapping_list(handle, &made, &made_count);
     gfs_leave(handle);
+    if (!r) {
+        *list = made;
+        *count = made_count;
+    }
     return r;
 }
-
-/* ---- looking ------------------------------------------------------------------------------ */
 
 int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset)
 {
@@ -126,6 +115,30 @@ int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *of
     gfs_state_unlock(handle);
     return mapping ? 0 : -ENOENT;
 }
+
+int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr)
+{
+    int r = -ENOENT;
+
+    if (!handle || !ptr)
+        return -EINVAL;
+    if (atomic_load(&handle->dead))
+        return -ECHILD;
+    gfs_state_lock(handle);
+    for (size_t i = 0; i < handle->map.mapping_count && r; i++) {
+        const struct gfs_mapping *mapping = handle->map.mappings + i;
+
+        if (mapping->slot != slot || mapping->ident.epoch != handle->ident.epoch ||
+            offset >= mapping->aligned_bytes)
+            continue;
+        *ptr = (void *)(mapping->va + offset);
+        r = 0;
+    }
+    gfs_state_unlock(handle);
+    return r;
+}
+
+/* ---- tags and ranks ------------------------------------------------------------------------- */
 
 static int mapping_set_tag(struct gfs_mapping *mapping, const char *tag)
 {

@@ -181,6 +181,7 @@ static void remap_finish(struct remap *remap)
         mapping->ident = handle->ident;
         mapping->waking = 0;
         mapping->live = 1;
+        mapping->freed = 0;
     }
     handle->unmapped = 0;
     gfs_state_unlock(handle);

@@ -40,6 +40,8 @@ struct gfs_mapping {
     enum gmsfs_access access;
     enum gmsfs_access waking; /* not 0: memory is there, but the mapping is not live yet */
     int live;                 /* 0: preserved, the addresses are reserved only */
+    int made;                 /* with its allocation, by gmsfs_create_mapping */
+    int freed;                /* this handle freed the allocation under it */
     char *tag;                /* owned; NULL: not known */
 };
 

@@ -49,6 +49,10 @@ api() { # NAME
     api metadata
 }
 
+@test "api: slabs" {
+    api slabs
+}
+
 @test "api: sleep" {
     api sleep
 }

@@ -115,6 +115,7 @@ int load_allocate(struct load *load)
         store_explain(load->store, "clear what was there", r);
         return CLI_FAILURE;
     }
+    r = gmsfs_set_slab_bytes(load->handle, 0); /* pack_plan has put them together already */
     for (uint32_t i = 0; !r && i < count; i++)
         r = gmsfs_create_mapping(load->handle, load->plan.allocation_bytes[i], LOAD_TAG,
                                  &load->slots[i], &load->pointers[i]);

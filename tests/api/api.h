@@ -31,6 +31,7 @@ __attribute__((unused)) static gmsfs_t *open_store(void)
     gmsfs_t *store = NULL;
 
     require(gmsfs_open(store_path(), &store) == 0);
+    check_int(gmsfs_set_slab_bytes(store, 0), 0); /* but in test_slabs: one allocation each */
     return store;
 }
 

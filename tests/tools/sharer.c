@@ -76,7 +76,8 @@ static void add(uint64_t size_bytes)
     uint64_t slot;
     void *ptr;
 
-    check(gmsfs_create_mapping(handle, size_bytes, "shared", &slot, &ptr), "gmsfs_create_mapping");
+    check(gmsfs_allocate_handle(handle, size_bytes, "shared", NULL, &slot), "gmsfs_allocate");
+    check(gmsfs_attach_mapping(handle, slot, GMSFS_ACCESS_WRITE, &ptr), "gmsfs_attach_mapping");
     fill(ptr, slot, size_bytes);
     check(gmsfs_destroy_mapping(handle, ptr), "gmsfs_destroy_mapping");
 }

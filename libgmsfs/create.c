@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tier 2, memory made and undone: a size is carved from a slab, or has an allocation of its own.
+ *
+ * A slab is an allocation with one mapping, known by its address: its slot may change when it is
+ * remapped or allocated anew. Its pieces are known to this handle alone; for everybody else they
+ * are offsets in metadata. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "internal.h"
+
+/* ---- how large ---------------------------------------------------------------------------- */
+
+static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
+{
+    uint64_t mask = handle->granularity_bytes - 1;
+
+    return size_bytes > UINT64_MAX - mask ? size_bytes & ~mask : (size_bytes + mask) & ~mask;
+}
+
+/* A slab that is hardly used must not be much of the device. */
+static uint64_t create_device_share(const struct gmsfs *handle)
+{
+    uint64_t slab_bytes = GMSFS_SLAB_DEFAULT_BYTES, share_bytes;
+    struct statfs device;
+
+    if (fstatfs(handle->dir_fd, &device) == 0) {
+        share_bytes = device.f_blocks * (uint64_t)device.f_frsize / GFS_SLAB_DEVICE_SHARE;
+        slab_bytes = slab_bytes < share_bytes ? slab_bytes : share_bytes;
+    }
+    slab_bytes &= ~(handle->granularity_bytes - 1);
+    return slab_bytes ? slab_bytes : handle->granularity_bytes;
+}
+
+/* One that holds all that was announced need not be larger. Nothing else may go into this, how much
+ * is free least of all: the layout's hash depends on it. */
+static uint64_t create_slab_bytes(struct gmsfs *handle)
+{
+    uint64_t announced_bytes = create_round_up(handle, handle->announced_bytes);
+
+    if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT)
+        return create_round_up(handle, handle->slab_wish_bytes);
+    if (handle->slab_bytes == 0)
+        handle->slab_bytes = create_device_share(handle);
+    if (announced_bytes && announced_bytes < handle->slab_bytes)
+        return announced_bytes;
+    return handle->slab_bytes;
+}
+
+int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    handle->slab_wish_bytes = slab_bytes;
+    gfs_leave(handle);
+    return 0;
+}
+
+/* ---- slabs -------------------------------------------------------------------------------- */
+
+/* What this writer may still write to, and give back. */
+static int create_is_open(const struct gmsfs *handle, const struct gfs_mapping *mapping)
+{
+    return handle->mode == GMSFS_MODE_RW && mapping && mapping->live &&
+           mapping->access == GMSFS_ACCESS_WRITE && mapping->ident.epoch == handle->ident.epoch;
+}
+
+static void create_look_at_slabs(struct gmsfs *handle)
+{
+    for (size_t i = 0; i < handle->slabs.count; i++) {
+        struct gfs_slab *slab = handle->slabs.slabs + i;
+        const struct gfs_mapping *mapping = gfs_va_find(handle, (void *)slab->va);
+
+        slab->closed = !create_is_open(handle, mapping) || mapping->freed;
+    }
+}
+
+static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char *tag,
+                           struct gfs_mapping **mapping)
+{
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = 1};
+    int r = gfs_text_copy(alloc.tag, sizeof alloc.tag, tag);
+
+    if (!r)
+        r = gfs_alloc(handle, &alloc);
+    if (r)
+        return r;
+    r = gfs_va_make(handle, 0, alloc.slot, alloc.rank, GMSFS_ACCESS_WRITE, mapping);
+    if (r) {
+        gfs_alloc_free(handle, alloc.slot);
+        return r;
+    }
+    (*mapping)->tag = strdup(alloc.tag); /* NULL: not known, which is no failure */
+    (*mapping)->made = 1;
+    return 0;
+}
+
+/* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error. */
+static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
+{
+    int mine = mapping->made && create_is_open(handle, mapping) && !mapping->freed;
+    int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
+    int r = gfs_va_undo(handle, mapping, 0);
+
+    if (freed == -ENOENT || freed == -ESTALE)
+        freed = 0;
+    return r ? r : freed;
+}
+
+static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char *tag)
+{
+    struct gfs_mapping *mapping;
+    int r = create_allocate(handle, slab_bytes, tag, &mapping);
+
+    if (r)
+        return r;
+    r = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
+    if (r)
+        create_give_back(handle, mapping);
+    return r;
+}
+
+static int create_carve(struct gmsfs *handle, uint64_t slab_bytes, uint64_t size_bytes,
+                        const char *tag, uintptr_t *va)
+{
+    int r;
+
+    create_look_at_slabs(handle);
+    r = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    if (r != -ENOENT)
+        return r;
+    r = create_add_slab(handle, slab_bytes, tag);
+    return r ? r : gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+}
+
+/* ---- public ------------------------------------------------------------------------------- */
+
+static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char *tag, uintptr_t *va,
+                          uint64_t *slot)
+{
+    uint64_t slab_bytes = create_slab_bytes(handle);
+    struct gfs_mapping *mapping;
+    int r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+
+    if (r)
+        return r;
+    if (size_bytes <= slab_bytes) {
+        r = create_carve(handle, slab_bytes, size_bytes, tag, va);
+        mapping = r ? NULL : gfs_vmap_find_mapping(&handle->map, *va);
+    } else {
+        r = create_allocate(handle, size_bytes, tag, &mapping);
+    }
+    if (r)
+        return r;
+    if (size_bytes > slab_bytes)
+        *va = mapping->va;
+    *slot = mapping->slot;
+    return 0;
+}
+
+int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, uint64_t *slot,
+                         void **ptr)
+{
+    char checked[GMSFS_NAME_MAX + 1];
+    uint64_t made_slot;
+    uintptr_t va;
+    int r;
+
+    if (!ptr || size_bytes == 0 || gfs_text_copy(checked, sizeof checked, tag))
+        return -EINVAL;
+    r = gfs_va_enter(handle);
+    if (r)
+        return r;
+    r = create_mapping(handle, size_bytes, checked, &va, &made_slot);
+    gfs_va_leave(handle);
+    if (r)
+        return r;
+    *ptr = (void *)va;
+    if (slot)
+        *slot = made_slot;
+    return 0;
+}
+
+/* The last piece takes its slab along. */
+static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uintptr_t va)
+{
+    uintptr_t base = slab->va;
+    int r = gfs_slab_give_back(slab, va);
+
+    if (r || slab->piece_count)
+        return r;
+    gfs_slabs_remove(&handle->slabs, slab);
+    return create_give_back(handle, gfs_va_find(handle, (void *)base));
+}
+
+int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
+{
+    struct gfs_mapping *mapping;
+    struct gfs_slab *slab;
+    int r = gfs_va_enter(handle);
+
+    if (r)
+        return r;
+    slab = gfs_slabs_find(&handle->slabs, (uintptr_t)ptr);
+    mapping = gfs_va_find(handle, ptr);
+    if (slab)
+        r = create_destroy_piece(handle, slab, (uintptr_t)ptr);
+    else
+        r = mapping ? create_give_back(handle, mapping) : -ENOENT;
+    gfs_va_leave(handle);
+    return r;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes carved from slabs: found again, given back, put to sleep and woken. */
+#include <sys/statvfs.h>
+
+#include "api.h"
+
+#define SLAB ((uint64_t)16 << 20)
+
+static gmsfs_t *open_slab_writer(uint64_t slab_bytes)
+{
+    gmsfs_t *store = open_fresh_writer();
+
+    check_int(gmsfs_set_slab_bytes(store, slab_bytes), 0);
+    return store;
+}
+
+static unsigned char *create(gmsfs_t *store, uint64_t size_bytes, const char *tag, int fill)
+{
+    void *ptr = NULL;
+
+    if (!check_int(gmsfs_create_mapping(store, size_bytes, tag, NULL, &ptr), 0))
+        require(0);
+    memset(ptr, fill, size_bytes);
+    return ptr;
+}
+
+static size_t count_allocations(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    return info.allocations;
+}
+
+static uint64_t slot_of(gmsfs_t *store, const void *ptr, uint64_t *offset)
+{
+    uint64_t slot = GMSFS_SLOT_NONE;
+
+    check_int(gmsfs_resolve(store, ptr, &slot, offset), 0);
+    return slot;
+}
+
+TAP_TEST(small_sizes_share_a_slab_and_a_large_one_has_its_own)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 100, "w", 1), *b = create(store, 513, "w", 2);
+    unsigned char *own = create(store, SLAB + 1, "w", 3), *c = create(store, 1, "w", 4);
+    uint64_t slab, offset;
+    struct gmsfs_handle_info info;
+
+    check_int(b - a, 512);
+    check_int(c - b, 1024);
+    slab = slot_of(store, c + 0, &offset);
+    check_int(offset, 1536);
+    check_int(slot_of(store, a, &offset), slab);
+    check_int(offset, 0);
+    check(slot_of(store, own, &offset) != slab);
+    check_int(offset, 0);
+    check_int(count_allocations(store), 2);
+    check_int(gmsfs_get_handle_info(store, slab, &info), 0);
+    check_int(info.size_bytes, SLAB);
+    check_str(info.tag, "w");
+    check_int(gmsfs_get_handle_info(store, slot_of(store, own, NULL), &info), 0);
+    check_int(info.size_bytes, SLAB + 1);
+    gmsfs_close(store);
+}
+
+TAP_TEST(tags_do_not_share_a_slab)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+
+    create(store, 100, "weights", 1);
+    create(store, 100, "kv_cache", 1);
+    create(store, 100, "weights", 1);
+    check_int(count_allocations(store), 2);
+    gmsfs_close(store);
+}
+
+TAP_TEST(default_slab_is_an_eighth_of_a_small_device)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    uint64_t granularity = granularity_of(store), expected;
+    struct gmsfs_handle_info *list = NULL;
+    struct statvfs device;
+    size_t count = 0;
+
+    require(statvfs(store_path(), &device) == 0);
+    expected = device.f_blocks * device.f_frsize / 8 / granularity * granularity;
+    require(expected >= granularity && expected < GMSFS_SLAB_DEFAULT_BYTES);
+    create(store, 100, "t", 1);
+    check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
+    require(count == 1);
+    check_int(list[0].size_bytes, expected);
+    free(list);
+    gmsfs_close(store);
+}
+
+TAP_TEST(reader_finds_a_piece_by_its_metadata)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    struct gmsfs_metadata entry = {.key = "tensor"};
+    uint64_t slot = 0, offset = 0;
+    void *found = NULL, *ptr;
+
+    create(store, 1000, "w", 1);
+    ptr = create(store, 2000, "w", 77);
+    check_int(gmsfs_resolve(store, ptr, &entry.slot, &entry.offset), 0);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    gmsfs_close(store);
+    store = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    check_int(gmsfs_metadata_get(store, "tensor", &slot, &offset, NULL, NULL), 0);
+    check_int(gmsfs_locate(store, slot, offset, &found), 0);
+    check_int(*(unsigned char *)found, 77);
+    check_int(((unsigned char *)found)[1999], 77);
+    check_int(gmsfs_locate(store, slot + 1, 0, &found), -ENOENT);
+    check_int(gmsfs_locate(store, slot, SLAB, &found), -ENOENT);
+    gmsfs_close(store);
+}
+
+TAP_TEST(destroyed_pieces_are_used_again_and_an_empty_slab_goes)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 1024, "w", 1), *b = create(store, 1024, "w", 2);
+    unsigned char *c = create(store, 1024, "w", 3);
+
+    check_int(gmsfs_destroy_mapping(store, b + 1), -ENOENT);
+    check_int(gmsfs_destroy_mapping(store, b), 0);
+    check_int(gmsfs_destroy_mapping(store, b), -ENOENT);
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check(create(store, 2048, "w", 4) == a);
+    check_int(c[0], 3);
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check_int(count_allocations(store), 1);
+    check_int(gmsfs_unmap_va(store, a), -EBUSY);
+    check_int(gmsfs_destroy_mapping(store, c), 0);
+    check_int(count_allocations(store), 0);
+    check_str(rights_at(a), "");
+    check_int(gmsfs_total_bytes(store), 0);
+    check_int(count_memory(), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(committed_slab_stays_in_the_layout)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 100, "w", 1), *b = create(store, 100, "w", 2), *later;
+
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    later = create(store, 100, "w", 3); /* what is published is not carved from */
+    check(slot_of(store, later, NULL) != slot_of(store, a, NULL));
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check_int(b[0], 2);
+    check_int(gmsfs_destroy_mapping(store, b), 0);
+    check_str(rights_at(b), "");
+    check_int(count_allocations(store), 2);
+    gmsfs_close(store);
+}
+
+TAP_TEST(nothing_is_carved_from_a_slab_that_was_freed)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 100, "w", 1), *b;
+
+    check_int(gmsfs_free_handle(store, slot_of(store, a, NULL)), 0);
+    b = create(store, 100, "w", 2);
+    check_int(count_allocations(store), 1);
+    check_int(gmsfs_clear_all_handles(store), 0);
+    create(store, 100, "w", 3);
+    check_int(count_allocations(store), 1);
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check_int(gmsfs_destroy_mapping(store, b), 0);
+    check_int(count_allocations(store), 1);
+    gmsfs_close(store);
+}
+
+TAP_TEST(pieces_are_listed_in_place_of_their_slab)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 100, "w", 1), *b = create(store, 600, "w", 2);
+    struct gmsfs_mapping *list = NULL;
+    size_t count = 0;
+
+    check_int(gmsfs_list_mappings(store, &list, &count), 0);
+    require(count == 2);
+    check(list[0].ptr == a && list[1].ptr == b);
+    check_int(list[1].offset, 512);
+    check_int(list[1].size_bytes, 600);
+    check_int(list[1].aligned_bytes, 1024);
+    check_int(list[1].slot, slot_of(store, b, NULL));
+    free(list);
+    check_int(gmsfs_total_bytes(store), SLAB);
+    gmsfs_close(store);
+}
+
+/* Two slabs, a hole in the first that is filled again, and a large one between. */
+static void build_structure(char hash[GMSFS_HASH_TEXT_BYTES])
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *hole;
+    struct gmsfs_metadata entry = {.key = "last"};
+
+    create(store, SLAB / 2, "w", 1);
+    hole = create(store, 5000, "w", 1);
+    create(store, SLAB + 1, "w", 1);
+    create(store, SLAB / 2, "w", 1);
+    check_int(gmsfs_destroy_mapping(store, hole), 0);
+    check_int(gmsfs_resolve(store, create(store, 4000, "w", 1), &entry.slot, &entry.offset), 0);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_get_memory_layout_hash(store, hash), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(same_calls_give_the_same_layout_hash)
+{
+    char first[GMSFS_HASH_TEXT_BYTES] = "", second[GMSFS_HASH_TEXT_BYTES] = "";
+
+    build_structure(first);
+    build_structure(second);
+    check_str(first, second);
+    check_int(strlen(first), 32);
+}
+
+TAP_TEST(pieces_survive_sleep_and_other_bytes)
+{
+    gmsfs_t *store = open_slab_writer(SLAB), *other;
+    unsigned char *a = create(store, 100, "w", 1), *b = create(store, 100, "w", 2);
+    uint64_t offset = 0;
+
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(count_memory(), 0);
+    other = open_slab_writer(SLAB);
+    create(other, 100, "w", 11);
+    create(other, 100, "w", 12);
+    check_int(gmsfs_commit(other, 0, NULL), 0);
+    gmsfs_close(other);
+    check_int(gmsfs_remap_all_vas(store, WAIT_MS, 0), 0);
+    check_int(a[0], 11);
+    check_int(b[99], 12);
+    slot_of(store, b, &offset);
+    check_int(offset, 512);
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check_int(gmsfs_destroy_mapping(store, b), 0);
+    check_int(gmsfs_total_bytes(store), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(reallocated_slab_is_carved_from_again)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *a = create(store, 100, "w", 1), *b;
+
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
+    check_int(gmsfs_clear_all_handles(store), 0);
+    check_int(gmsfs_reallocate_all_handles(store), 0);
+    check_int(a[0], 0);
+    b = create(store, 100, "w", 2);
+    check_int(b - a, 512);
+    check_int(count_allocations(store), 1);
+    check_int(gmsfs_destroy_mapping(store, a), 0);
+    check_int(gmsfs_destroy_mapping(store, b), 0);
+    check_int(count_allocations(store), 0);
+    gmsfs_close(store);
+}
