@@ -167,6 +167,8 @@ int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_auto
     int r = 0;
 
     if (mapping->live)
+        r = gfs_memory_synchronise(&handle->memory);
+    if (!r && mapping->live)
         r = gfs_memory_unmap(&handle->memory, mapping->va, mapping->aligned_bytes);
     if (r)
         return r;

@@ -88,13 +88,14 @@ struct gmsfs_info {
     uint8_t group[16];                       /* given at the last commit; zeros: none */
     char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" when nothing is committed */
     enum gmsfs_state state;
-    enum gmsfs_mode mode; /* of this handle's session; GMSFS_MODE_NONE: has none */
-    int committed;        /* 1: a layout is committed */
-    uint64_t generation;  /* number of commits in the life of the store */
-    uint64_t session;     /* as `sessions` and `lock` show it; 0: none */
-    uint64_t allocations; /* these three: of the layout that this handle sees, which is the */
-    uint64_t entries;     /* working copy for the writer */
-    uint64_t total_bytes; /* sum of aligned sizes */
+    enum gmsfs_mode mode;     /* of this handle's session; GMSFS_MODE_NONE: has none */
+    enum gmsfs_memory memory; /* of the device */
+    int committed;            /* 1: a layout is committed */
+    uint64_t generation;      /* number of commits in the life of the store */
+    uint64_t session;         /* as `sessions` and `lock` show it; 0: none */
+    uint64_t allocations;     /* these three: of the layout that this handle sees, which is the */
+    uint64_t entries;         /* working copy for the writer */
+    uint64_t total_bytes;     /* sum of aligned sizes */
     uint64_t granularity_bytes;
     uint64_t readers;
     uint64_t writers_waiting;
@@ -118,6 +119,13 @@ struct gmsfs_mapping {
     uint64_t size_bytes;
     uint64_t aligned_bytes; /* what is mapped; of a piece: what it takes of its slab */
     uint64_t offset;        /* bytes into the allocation; 0 but for pieces of slabs */
+};
+
+/* Memory of this process, in bytes of the device. */
+struct gmsfs_memory_info {
+    uint64_t shared_bytes;    /* of the store, mapped now; an allocation counts once */
+    uint64_t preserved_bytes; /* asleep: addresses without memory */
+    uint64_t private_bytes;   /* of gmsfs_copy_private */
 };
 
 /* One metadata entry; key and value may hold any bytes that UTF-8 (key) allows. */
@@ -181,6 +189,48 @@ GMSFS_API void gmsfs_close(gmsfs_t *handle);
  * device, and addresses are reserved on this one; else as gmsfs_open, with the handle as it was.
  */
 GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
+
+/* ---- The device ----------------------------------------------------------------------------- */
+
+/*
+ * On a GPU the library uses the CUDA driver of the process (libcuda.so.1, opened when memory is
+ * first mapped; never at all for host memory), on the device with the mount's uuid, whatever its
+ * ordinal. Where the calling thread has a context of that device current, calls run in it; else in
+ * the device's primary context, which the handle then keeps until gmsfs_close.
+ *
+ * While a stream is capturing, calls that map, unmap or commit answer -EBUSY and change nothing:
+ * one that was named by gmsfs_set_streams, or any blocking stream of that context. No call
+ * invalidates a capture. What is captured may use mappings: they come back to their addresses.
+ *
+ * Before memory is unmapped or committed the library waits for the device (cuCtxSynchronize).
+ * Readers' mappings are read-only for kernels: a write faults. A device that fails is -EIO, one
+ * that is gone, or that this process may not see, -ENODEV.
+ */
+
+#define GMSFS_DEVICES_MAX        32u  /* beside the store's own */
+#define GMSFS_DEVICE_ERROR_BYTES 256u /* with NUL */
+
+/* The streams (CUstream, cudaStream_t) that this program captures and that do not block; replaces
+ * those named before. They must live until they are replaced or the handle is closed. */
+GMSFS_API int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count);
+
+/*
+ * gmsfs_set_synchronise - how to wait until the program no longer uses the memory
+ *
+ * Called in place of cuCtxSynchronize, with the context current, on host memory too; for programs
+ * that use several contexts, or know which streams matter. 0 or a negative errno, which fails the
+ * call. It must not call the library with this handle. NULL: the library's own way.
+ */
+typedef int gmsfs_synchronise_fn(void *context);
+GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn *synchronise,
+                                    void *context);
+
+/* Other devices of this process, by uuid, that may touch what is mapped from now on. Host memory
+ * is for every device alike. Errors, when something is mapped: -ENODEV. */
+GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count);
+
+/* What the driver last complained of on this handle, e.g. "cuMemMap: CUDA_ERROR_...", or "". */
+GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES]);
 
 /* ---- The lock ------------------------------------------------------------------------------- */
 
@@ -373,7 +423,8 @@ GMSFS_API int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t s
  * gmsfs_export_handle - a new descriptor of an allocation's memory, which the caller closes
  *
  * Whoever holds it keeps the memory alive. On host memory it is a memfd of the aligned size, for
- * mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only one.
+ * mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only one. On a GPU it is for
+ * cuMemImportFromShareableHandle, and access is the importer's to set.
  * Needs the lock. GMSFS_ACCESS_WRITE on committed memory: an abort can no longer roll back.
  * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot), -EMFILE, -EPROTO.
  */
@@ -565,6 +616,22 @@ GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int stri
  *   when the memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
+
+/*
+ * gmsfs_copy_private - memory of this process alone, with the bytes at `ptr`, readable and writable
+ *
+ * For tensors that an engine writes to, where the store's memory is read-only. ptr, size_bytes: in
+ * mappings of this handle. copy: at another address; it stays where it is, also while the handle
+ * sleeps, until gmsfs_free_private or gmsfs_close. It is no part of the store, nor on its account.
+ * Errors: -ENOENT (not mapped now), -ENOMEM (the device, or the machine, is full).
+ */
+GMSFS_API int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes,
+                                 void **copy);
+/* ptr: from gmsfs_copy_private. Errors: -ENOENT. */
+GMSFS_API int gmsfs_free_private(gmsfs_t *handle, void *ptr);
+
+/* What of the device this process has by this handle, for engines that size their caches. */
+GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info);
 
 /*
  * gmsfs_resolve - which allocation, and where in it, `ptr` points to

@@ -51,6 +51,12 @@ enum gmsfs_state {
     GMSFS_STATE_LAYOUT_COMMITTED = 4,
 };
 
+/* What a descriptor of an allocation is. */
+enum gmsfs_memory {
+    GMSFS_MEMORY_HOST = 0, /* a memfd, for mmap(2) */
+    GMSFS_MEMORY_CUDA = 1, /* for cuMemImportFromShareableHandle */
+};
+
 /* INFO: on any open file of a store. Looks, never waits. */
 struct gmsfs_ioc_info {
     uint8_t store_id[16];
@@ -70,6 +76,8 @@ struct gmsfs_ioc_info {
     uint32_t committed;
     uint32_t abi_version;
     uint8_t token[16]; /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
+    uint32_t memory;   /* enum gmsfs_memory */
+    uint32_t pad;
 };
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
@@ -194,7 +202,7 @@ struct gmsfs_ioc_reserve {
 #define GMSFS_IOC_APPLY           _IOWR('G', 14, struct gmsfs_ioc_apply)
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 160, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 168, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");

@@ -203,7 +203,11 @@ static int handle_open_files(const char *path, struct handle_files *files)
     }
     memset(&info, 0, sizeof info);
     r = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
-    gfs_memory_init(&files->memory, &gfs_memory_host, info.device_uuid, info.granularity_bytes);
+    gfs_memory_init(&files->memory,
+                    info.memory == GMSFS_MEMORY_CUDA ? &gfs_memory_cuda : &gfs_memory_host,
+                    info.device_uuid, info.granularity_bytes);
+    if (!r && info.memory > GMSFS_MEMORY_CUDA)
+        r = -EOPNOTSUPP; /* of a newer daemon */
     if (!r && (info.granularity_bytes == 0 ||
                info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
                (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))
@@ -220,14 +224,17 @@ out:
 static int handle_set_memory(struct gmsfs *handle, const struct gfs_memory *memory)
 {
     const struct gfs_memory *old = &handle->memory;
+    struct gfs_wishes wishes;
 
     if (old->kind == memory->kind && old->granularity_bytes == memory->granularity_bytes &&
         memcmp(old->uuid, memory->uuid, sizeof old->uuid) == 0)
         return 0;
-    if (handle->map.reservation_count)
+    if (handle->map.reservation_count || handle->copy_count)
         return -EXDEV;
     gfs_memory_close(&handle->memory);
+    wishes = old->wishes;
     handle->memory = *memory;
+    handle->memory.wishes = wishes;
     return 0;
 }
 
@@ -264,6 +271,8 @@ static int handle_path_absolute(const char *path, char **absolute)
 
 static void handle_free(struct gmsfs *handle)
 {
+    free(handle->memory.wishes.streams);
+    free(handle->copies);
     gfs_slabs_free(&handle->slabs);
     gfs_vmap_free(&handle->map);
     pthread_mutex_destroy(&handle->state);
@@ -320,7 +329,10 @@ void gmsfs_close(gmsfs_t *handle)
         return;
     }
     pthread_mutex_lock(&handle->op);
-    if (handle->map.reservation_count && !gfs_memory_enter(&handle->memory, 1)) {
+    if ((handle->map.reservation_count || handle->copy_count) &&
+        !gfs_memory_enter(&handle->memory, 1)) {
+        gfs_memory_synchronise(&handle->memory);
+        gfs_private_drop_all(handle);
         gfs_va_drop_all(handle);
         gfs_memory_leave(&handle->memory);
     }

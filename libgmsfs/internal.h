@@ -30,6 +30,11 @@
 #define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
 
+struct gfs_copy {
+    uintptr_t va;
+    uint64_t size_bytes;
+};
+
 struct gmsfs {
     pthread_mutex_t op;
     pthread_mutex_t state;
@@ -47,6 +52,8 @@ struct gmsfs {
     int waking;             /* mappings in reservations of `map` are not settled yet */
 
     /* Under op. */
+    struct gfs_copy *copies; /* private memory */
+    size_t copy_count, copy_room;
     struct gfs_slabs slabs;
     uint64_t slab_wish_bytes; /* of gmsfs_set_slab_bytes */
     uint64_t slab_bytes;      /* by default, on this device; 0: not known yet */
@@ -177,6 +184,10 @@ int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank
 int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_automatic);
 /* The mapping that begins at `va`, or NULL. */
 struct gfs_mapping *gfs_va_find(const struct gmsfs *handle, const void *va);
+
+/* ---- private.c ------------------------------------------------------------------------------ */
+
+void gfs_private_drop_all(struct gmsfs *handle);
 
 /* ---- mapping.c ---------------------------------------------------------------------------- */
 

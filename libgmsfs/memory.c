@@ -39,7 +39,11 @@ void gfs_memory_leave(struct gfs_memory *memory)
 
 int gfs_memory_synchronise(struct gfs_memory *memory)
 {
-    return memory->kind->synchronise ? memory->kind->synchronise(memory) : 0;
+    if (memory->kind->synchronise)
+        return memory->kind->synchronise(memory);
+    return memory->wishes.synchronise
+               ? memory->wishes.synchronise(memory->wishes.synchronise_context)
+               : 0;
 }
 
 /* ---- addresses ---------------------------------------------------------------------------- */
@@ -123,6 +127,18 @@ void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range)
     if (range->base)
         memory->kind->cancel(memory, range);
     memset(range, 0, sizeof *range);
+}
+
+/* ---- memory of this process alone --------------------------------------------------------- */
+
+int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes, uintptr_t *copy)
+{
+    return memory->kind->copy(memory, from, size_bytes, copy);
+}
+
+void gfs_memory_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes)
+{
+    memory->kind->drop_copy(memory, copy, size_bytes);
 }
 
 /* ---- fork --------------------------------------------------------------------------------- */

@@ -21,11 +21,23 @@
 
 struct gfs_memory_kind;
 
+/* What the program asked for; it stays when another device is opened. */
+struct gfs_wishes {
+    gmsfs_synchronise_fn *synchronise; /* NULL: the kind's own way */
+    void *synchronise_context;
+    void **streams; /* owned */
+    size_t stream_count;
+    uint8_t devices[GMSFS_DEVICES_MAX][16]; /* which may touch it too */
+    size_t device_count;
+};
+
 struct gfs_memory {
     const struct gfs_memory_kind *kind;
     uint64_t granularity_bytes;
     uint8_t uuid[16]; /* of the device */
     void *device;     /* the kind's own; NULL: not opened */
+    struct gfs_wishes wishes;
+    char error[GMSFS_DEVICE_ERROR_BYTES]; /* what the driver last complained of */
 };
 
 /* A fresh reservation that is filled with mappings from its beginning, side by side. */
@@ -58,10 +70,12 @@ struct gfs_memory_kind {
     int (*unmap)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
     void (*release)(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes);
     void (*cancel)(struct gfs_memory *memory, const struct gfs_range *range);
+    int (*copy)(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes, uintptr_t *copy);
+    void (*drop_copy)(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes);
     void (*after_fork)(const struct gfs_range *range, const struct gfs_vmap *map, int waking);
 };
 
-extern const struct gfs_memory_kind gfs_memory_host;
+extern const struct gfs_memory_kind gfs_memory_host, gfs_memory_cuda;
 
 /* ---- the device ----------------------------------------------------------------------------- */
 
@@ -109,6 +123,14 @@ int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_
 int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs_access access);
 /* Unmaps and releases; the range is as new. */
 void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range);
+
+/* ---- memory of this process alone -------------------------------------------------------------
+ */
+
+/* New memory with the bytes that are at `from`, which may be read. size_bytes > 0, any. */
+int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
+                    uintptr_t *copy);
+void gfs_memory_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes);
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory: memfds and mmap. A reservation is a PROT_NONE mapping. */
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "internal.h"
@@ -145,6 +146,31 @@ static void host_cancel(struct gfs_memory *memory, const struct gfs_range *range
         munmap((void *)(range->base + held_from), range->reserved_bytes - held_from);
 }
 
+/* ---- private copies ----------------------------------------------------------------------- */
+
+static int host_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
+                     uintptr_t *copy)
+{
+    void *made;
+    int r = 0;
+
+    (void)memory;
+    if (size_bytes > SIZE_MAX / 2)
+        return -ENOMEM;
+    gfs_gate_enter();
+    made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED)
+        r = -errno;
+    else
+        madvise(made, size_bytes, MADV_DONTFORK);
+    gfs_gate_leave();
+    if (r)
+        return r;
+    memcpy(made, (const void *)from, size_bytes);
+    *copy = (uintptr_t)made;
+    return 0;
+}
+
 /* ---- fork --------------------------------------------------------------------------------- */
 
 static void host_after_fork(const struct gfs_range *range, const struct gfs_vmap *map, int waking)
@@ -165,5 +191,7 @@ const struct gfs_memory_kind gfs_memory_host = {
     .unmap = host_unmap,
     .release = host_release,
     .cancel = host_cancel,
+    .copy = host_copy,
+    .drop_copy = host_release,
     .after_fork = host_after_fork,
 };

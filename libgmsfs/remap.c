@@ -203,6 +203,8 @@ static int remap_unmap_all(struct gmsfs *handle)
     uintptr_t va;
     int r = gfs_memory_synchronise(&handle->memory);
 
+    if (r)
+        return r;
     while (first = at,
            gfs_vmap_next_run(&handle->map, &at, remap_is_live, NULL, &va, &size_bytes)) {
         int failed = gfs_memory_unmap(&handle->memory, va, size_bytes);

@@ -469,6 +469,7 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
         gfs_hex_format(info.layout_hash, out->layout_hash);
     out->state = info.state;
     out->mode = info.mode;
+    out->memory = info.memory;
     out->committed = info.committed != 0;
     out->generation = info.generation;
     out->session = info.session;

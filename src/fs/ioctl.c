@@ -79,6 +79,7 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .state = (uint32_t)state,
         .committed = store->committed != NULL,
         .abi_version = GMSFS_ABI_VERSION,
+        .memory = strcmp(device.backend, "cuda") == 0 ? GMSFS_MEMORY_CUDA : GMSFS_MEMORY_HOST,
     };
     for (size_t i = 0; i < store->lock.session_count; i++)
         info->readers += store->lock.sessions[i].mode == LOCK_MODE_RO;

@@ -289,3 +289,72 @@ TAP_TEST(memory_outlives_the_lock_while_it_is_mapped)
     check_int(gmsfs_destroy_mapping(store, ptr), 0);
     gmsfs_close(store);
 }
+
+TAP_TEST(private_copy_is_this_processs_own_and_stays_in_sleep)
+{
+    unsigned char *shared = NULL, *copy = NULL;
+    struct gmsfs_memory_info info = {0};
+    struct gmsfs_mapping *list = NULL;
+    gmsfs_t *store;
+    size_t count = 0;
+    uint64_t granularity;
+
+    publish(5000, "t", 5);
+    store = open_locked(GMSFS_MODE_RO);
+    granularity = granularity_of(store);
+    check_int(gmsfs_attach_all(store, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == 1);
+    shared = list[0].ptr;
+    check_int(gmsfs_attach_mapping(store, list[0].slot, GMSFS_ACCESS_READ, &(void *){NULL}), 0);
+    check_int(gmsfs_copy_private(store, shared + 4000, 1000, (void **)&copy), 0);
+    check_int(copy[999], 5);
+    copy[0] = 6;
+    check_int(shared[4000], 5);
+    check_int(gmsfs_memory_info(store, &info), 0);
+    check_int(info.shared_bytes, granularity); /* though it is mapped twice */
+    check_int(info.private_bytes, 1000);
+    check_int(info.preserved_bytes, 0);
+    check_int(gmsfs_copy_private(store, shared, granularity + 1, (void **)&copy), -ENOENT);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(copy[0], 6);
+    check_int(gmsfs_copy_private(store, shared, 1, &(void *){NULL}), -ENOENT);
+    check_int(gmsfs_memory_info(store, &info), 0);
+    check_int(info.shared_bytes, 0);
+    check_int(info.preserved_bytes, 2 * granularity);
+    check_int(gmsfs_free_private(store, copy + 1), -ENOENT);
+    check_int(gmsfs_free_private(store, copy), 0);
+    check_str(rights_at(copy), "");
+    free(list);
+    gmsfs_close(store);
+}
+
+static int count_call(void *context)
+{
+    ++*(int *)context;
+    return 0;
+}
+
+static int refuse_call(void *context)
+{
+    (void)context;
+    return -EBUSY;
+}
+
+TAP_TEST(callers_way_to_synchronise_comes_before_commit_and_sleep)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *ptr = NULL;
+    int calls = 0;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &ptr), 0);
+    check_int(gmsfs_set_synchronise(store, refuse_call, NULL), 0);
+    check_int(gmsfs_commit(store, 0, NULL), -EBUSY);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
+    check_str(rights_at(ptr), "rw-s");
+    check_int(gmsfs_set_synchronise(store, count_call, &calls), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(calls, 1);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(calls, 2);
+    gmsfs_close(store);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU's memory: imported descriptors, mapped through the CUDA driver.
+ *
+ * The driver's calls of a thread go between cuda_enter and cuda_leave, where a context of the
+ * device is current and the thread's capture mode is relaxed: so none of them invalidates a
+ * capture, ours or another thread's. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/driver.h"
+#include "internal.h"
+
+#define CUDA_LEGACY_STREAM ((struct drv_stream *)1) /* CU_STREAM_LEGACY */
+
+struct cuda_device {
+    const struct drv *driver;
+    drv_device device;
+    struct drv_context *primary; /* retained; NULL: was not needed so far */
+    int pushed;
+    int capturing; /* only where it could not be refused */
+    enum drv_capture_mode mode;
+};
+
+static int cuda_failed(struct gfs_memory *memory, const char *call, enum drv_result result)
+{
+    const struct cuda_device *cuda = memory->device;
+
+    return drv_explain(cuda->driver, call, result, memory->error, sizeof memory->error);
+}
+
+#define CUDA_CALL(memory, call, arguments) \
+    cuda_result(memory, #call, ((struct cuda_device *)(memory)->device)->driver->call arguments)
+
+static int cuda_result(struct gfs_memory *memory, const char *call, enum drv_result result)
+{
+    return result == DRV_SUCCESS ? 0 : cuda_failed(memory, call, result);
+}
+
+/* ---- the device --------------------------------------------------------------------------- */
+
+/* Ordinals differ from process to process (CUDA_VISIBLE_DEVICES), uuids do not. */
+static int cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_device *found)
+{
+    struct drv_uuid here;
+    drv_device device;
+    int count = 0;
+    int r = CUDA_CALL(memory, cuDeviceGetCount, (&count));
+
+    for (int i = 0; i < count && !r; i++) {
+        r = CUDA_CALL(memory, cuDeviceGet, (&device, i));
+        if (!r)
+            r = CUDA_CALL(memory, cuDeviceGetUuid_v2, (&here, device));
+        if (!r && memcmp(here.bytes, uuid, sizeof here.bytes) == 0) {
+            *found = device;
+            return 0;
+        }
+    }
+    if (r)
+        return r;
+    snprintf(memory->error, sizeof memory->error,
+             "the device is none of the %d that this process sees (CUDA_VISIBLE_DEVICES?)", count);
+    return -ENODEV;
+}
+
+static void cuda_close(struct gfs_memory *memory)
+{
+    struct cuda_device *cuda = memory->device;
+
+    if (cuda->primary)
+        cuda->driver->cuDevicePrimaryCtxRelease_v2(cuda->device);
+    free(cuda);
+}
+
+static int cuda_open(struct gfs_memory *memory)
+{
+    struct cuda_device *cuda = calloc(1, sizeof *cuda);
+    int r;
+
+    if (!cuda)
+        return -ENOMEM;
+    r = drv_open(&cuda->driver, memory->error, sizeof memory->error);
+    if (!r) {
+        memory->device = cuda;
+        r = cuda_find(memory, memory->uuid, &cuda->device);
+    }
+    if (r) {
+        memory->device = NULL;
+        free(cuda);
+    }
+    return r;
+}
+
+/* ---- entering ----------------------------------------------------------------------------- */
+
+/* Does some stream record what it is given, instead of doing it? A blocking stream that does shows
+ * itself at the legacy one; others are known only if the caller named them. */
+static int cuda_check_captures(struct gfs_memory *memory)
+{
+    struct cuda_device *cuda = memory->device;
+    enum drv_capture_status status;
+    enum drv_result result;
+
+    for (size_t i = 0; i <= memory->wishes.stream_count; i++) {
+        struct drv_stream *stream =
+            i < memory->wishes.stream_count ? memory->wishes.streams[i] : CUDA_LEGACY_STREAM;
+        status = DRV_CAPTURE_NONE;
+        result = cuda->driver->cuStreamIsCapturing(stream, &status);
+        if (result == DRV_STREAM_CAPTURE_IMPLICIT || (!result && status != DRV_CAPTURE_NONE)) {
+            snprintf(memory->error, sizeof memory->error, "a stream is capturing");
+            return -EBUSY;
+        }
+        if (result != DRV_SUCCESS)
+            return cuda_failed(memory, "cuStreamIsCapturing", result);
+    }
+    return 0;
+}
+
+/* The caller's context, if it is one of the device; else the primary one. */
+static int cuda_take_context(struct gfs_memory *memory)
+{
+    struct cuda_device *cuda = memory->device;
+    struct drv_context *current = NULL;
+    drv_device device;
+    int r = CUDA_CALL(memory, cuCtxGetCurrent, (&current));
+
+    if (r)
+        return r;
+    if (current && cuda->driver->cuCtxGetDevice(&device) == DRV_SUCCESS && device == cuda->device)
+        return 0;
+    if (!cuda->primary)
+        r = CUDA_CALL(memory, cuDevicePrimaryCtxRetain, (&cuda->primary, cuda->device));
+    if (!r)
+        r = CUDA_CALL(memory, cuCtxPushCurrent_v2, (cuda->primary));
+    cuda->pushed = !r;
+    return r;
+}
+
+static void cuda_leave(struct gfs_memory *memory)
+{
+    struct cuda_device *cuda = memory->device;
+    struct drv_context *popped;
+
+    if (cuda->pushed)
+        cuda->driver->cuCtxPopCurrent_v2(&popped);
+    cuda->pushed = 0;
+    cuda->driver->cuThreadExchangeStreamCaptureMode(&cuda->mode);
+}
+
+static int cuda_enter(struct gfs_memory *memory, int must)
+{
+    struct cuda_device *cuda = memory->device;
+    int r;
+
+    cuda->mode = DRV_CAPTURE_MODE_RELAXED;
+    r = CUDA_CALL(memory, cuThreadExchangeStreamCaptureMode, (&cuda->mode));
+    if (r)
+        return r;
+    r = cuda_take_context(memory);
+    cuda->capturing = 0;
+    if (!r) {
+        r = cuda_check_captures(memory);
+        cuda->capturing = r == -EBUSY;
+        if (must)
+            r = 0;
+    }
+    if (r)
+        cuda_leave(memory);
+    return r;
+}
+
+/* Waiting would break a capture, and who captures has not given the device that work yet. */
+static int cuda_synchronise(struct gfs_memory *memory)
+{
+    const struct cuda_device *cuda = memory->device;
+
+    if (!cuda || cuda->capturing)
+        return 0;
+    if (memory->wishes.synchronise)
+        return memory->wishes.synchronise(memory->wishes.synchronise_context);
+    return CUDA_CALL(memory, cuCtxSynchronize, ());
+}
+
+/* ---- addresses ---------------------------------------------------------------------------- */
+
+static int cuda_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base)
+{
+    drv_pointer address = 0;
+    int r = CUDA_CALL(memory, cuMemAddressReserve,
+                      (&address, size_bytes, memory->granularity_bytes, 0, 0));
+
+    if (!r)
+        *base = (uintptr_t)address;
+    return r;
+}
+
+static void cuda_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
+{
+    CUDA_CALL(memory, cuMemAddressFree, (base, size_bytes));
+}
+
+/* ---- mappings ----------------------------------------------------------------------------- */
+
+/* The mapping keeps the memory: the handle goes at once, whatever came of it. */
+static int cuda_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                    enum gmsfs_access access, int fd)
+{
+    drv_memory imported;
+    int r = CUDA_CALL(memory, cuMemImportFromShareableHandle,
+                      (&imported, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+
+    (void)access;
+    if (r)
+        return r;
+    r = CUDA_CALL(memory, cuMemMap, (va, size_bytes, 0, imported, 0));
+    ((struct cuda_device *)memory->device)->driver->cuMemRelease(imported);
+    return r;
+}
+
+static int cuda_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
+                       enum gmsfs_access access, int fd)
+{
+    return cuda_map(memory, range->base + range->mapped_bytes, size_bytes, access, fd);
+}
+
+/* Set again it replaces what was set before. */
+static int cuda_set_access(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                           enum gmsfs_access access)
+{
+    struct drv_access_desc rights[1 + GMSFS_DEVICES_MAX];
+    size_t count = memory->wishes.device_count;
+    int r = 0;
+
+    rights[0].location.id = ((struct cuda_device *)memory->device)->device;
+    for (size_t i = 0; i < count && !r; i++)
+        r = cuda_find(memory, memory->wishes.devices[i], &rights[1 + i].location.id);
+    if (r)
+        return r;
+    for (size_t i = 0; i <= count; i++) {
+        rights[i].location.type = DRV_LOCATION_DEVICE;
+        rights[i].flags = access == GMSFS_ACCESS_WRITE ? DRV_ACCESS_READWRITE : DRV_ACCESS_READ;
+    }
+    return CUDA_CALL(memory, cuMemSetAccess, (va, size_bytes, rights, 1 + count));
+}
+
+static int cuda_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
+{
+    return CUDA_CALL(memory, cuMemUnmap, (va, size_bytes));
+}
+
+static void cuda_cancel(struct gfs_memory *memory, const struct gfs_range *range)
+{
+    if (range->mapped_bytes)
+        cuda_unmap(memory, range->base, range->mapped_bytes);
+    cuda_release(memory, range->base, range->reserved_bytes);
+}
+
+/* ---- private copies ------------------------------------------------------------------------- */
+
+/* A copy between two places of the device is done some time after the call. */
+static int cuda_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
+                     uintptr_t *copy)
+{
+    drv_pointer made;
+    int r = CUDA_CALL(memory, cuMemAlloc_v2, (&made, size_bytes));
+
+    if (r)
+        return r;
+    r = CUDA_CALL(memory, cuMemcpyDtoD_v2, (made, from, size_bytes));
+    if (!r)
+        r = CUDA_CALL(memory, cuStreamSynchronize, (CUDA_LEGACY_STREAM));
+    if (r)
+        ((struct cuda_device *)memory->device)->driver->cuMemFree_v2(made);
+    else
+        *copy = (uintptr_t)made;
+    return r;
+}
+
+static void cuda_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes)
+{
+    (void)size_bytes;
+    CUDA_CALL(memory, cuMemFree_v2, (copy));
+}
+
+const struct gfs_memory_kind gfs_memory_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .synchronise = cuda_synchronise,
+    .reserve = cuda_reserve,
+    .map = cuda_map,
+    .append = cuda_append,
+    .settle = cuda_set_access,
+    .protect = cuda_set_access,
+    .unmap = cuda_unmap,
+    .release = cuda_release,
+    .cancel = cuda_cancel,
+    .copy = cuda_copy,
+    .drop_copy = cuda_drop_copy,
+};

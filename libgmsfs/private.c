@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program says about the device that it uses, what of its memory is its own, and how much.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* ---- wishes ------------------------------------------------------------------------------- */
+
+int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
+{
+    void **copy = NULL;
+    int r;
+
+    if ((count && !streams) || count > SIZE_MAX / 2 / sizeof *copy)
+        return -EINVAL;
+    if (count) {
+        copy = malloc(count * sizeof *copy);
+        if (!copy)
+            return -ENOMEM;
+        memcpy(copy, streams, count * sizeof *copy);
+    }
+    r = gfs_enter(handle);
+    if (r) {
+        free(copy);
+        return r;
+    }
+    free(handle->memory.wishes.streams);
+    handle->memory.wishes.streams = copy;
+    handle->memory.wishes.stream_count = count;
+    gfs_leave(handle);
+    return 0;
+}
+
+int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn *synchronise, void *context)
+{
+    int r = gfs_enter(handle);
+
+    if (r)
+        return r;
+    handle->memory.wishes.synchronise = synchronise;
+    handle->memory.wishes.synchronise_context = context;
+    gfs_leave(handle);
+    return 0;
+}
+
+int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count)
+{
+    int r;
+
+    if ((count && !uuids) || count > GMSFS_DEVICES_MAX)
+        return -EINVAL;
+    r = gfs_enter(handle);
+    if (r)
+        return r;
+    if (count)
+        memcpy(handle->memory.wishes.devices, uuids, count * sizeof *uuids);
+    handle->memory.wishes.device_count = count;
+    gfs_leave(handle);
+    return 0;
+}
+
+int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES])
+{
+    int r = text ? gfs_enter(handle) : -EINVAL;
+
+    if (r)
+        return r;
+    memcpy(text, handle->memory.error, GMSFS_DEVICE_ERROR_BYTES);
+    gfs_leave(handle);
+    return 0;
+}
+
+/* ---- private copies ----------------------------------------------------------------------- */
+
+/* Is all of it in live mappings? */
+static int private_check_range(const struct gfs_vmap *map, uintptr_t va, uint64_t size_bytes)
+{
+    while (size_bytes) {
+        const struct gfs_mapping *mapping = gfs_vmap_find_mapping(map, va);
+        uint64_t part_bytes;
+
+        if (!mapping || !mapping->live)
+            return -ENOENT;
+        part_bytes = mapping->aligned_bytes - (va - mapping->va);
+        part_bytes = part_bytes < size_bytes ? part_bytes : size_bytes;
+        va += part_bytes;
+        size_bytes -= part_bytes;
+    }
+    return 0;
+}
+
+static int private_make_room(struct gmsfs *handle)
+{
+    size_t room = handle->copy_room ? handle->copy_room * 2 : 8;
+    struct gfs_copy *grown;
+
+    if (handle->copy_count < handle->copy_room)
+        return 0;
+    grown = realloc(handle->copies, room * sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    handle->copies = grown;
+    handle->copy_room = room;
+    return 0;
+}
+
+int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, void **out)
+{
+    struct gfs_copy copy = {.size_bytes = size_bytes};
+    int r;
+
+    if (!ptr || !out || size_bytes == 0)
+        return -EINVAL;
+    r = gfs_va_enter(handle);
+    if (r)
+        return r;
+    r = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);
+    if (!r)
+        r = private_make_room(handle);
+    if (!r)
+        r = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy.va);
+    if (!r) {
+        handle->copies[handle->copy_count++] = copy;
+        *out = (void *)copy.va;
+    }
+    gfs_va_leave(handle);
+    return r;
+}
+
+int gmsfs_free_private(gmsfs_t *handle, void *ptr)
+{
+    int r = gfs_va_enter(handle);
+    size_t at = 0;
+
+    if (r)
+        return r;
+    while (at < handle->copy_count && handle->copies[at].va != (uintptr_t)ptr)
+        at++;
+    r = at < handle->copy_count ? gfs_memory_synchronise(&handle->memory) : -ENOENT;
+    if (!r) {
+        gfs_memory_drop_copy(&handle->memory, handle->copies[at].va, handle->copies[at].size_bytes);
+        handle->copies[at] = handle->copies[--handle->copy_count];
+    }
+    gfs_va_leave(handle);
+    return r;
+}
+
+void gfs_private_drop_all(struct gmsfs *handle)
+{
+    for (size_t i = 0; i < handle->copy_count; i++)
+        gfs_memory_drop_copy(&handle->memory, handle->copies[i].va, handle->copies[i].size_bytes);
+    handle->copy_count = 0;
+}
+
+/* ---- how much ----------------------------------------------------------------------------- */
+
+static int private_compare(const void *left, const void *right)
+{
+    const struct gfs_mapping *a = *(struct gfs_mapping *const *)left;
+    const struct gfs_mapping *b = *(struct gfs_mapping *const *)right;
+
+    if (a->ident.epoch != b->ident.epoch)
+        return a->ident.epoch < b->ident.epoch ? -1 : 1;
+    return (a->slot > b->slot) - (a->slot < b->slot);
+}
+
+/* An allocation that is mapped twice is there once. */
+static int private_count_shared(const struct gfs_vmap *map, struct gmsfs_memory_info *info)
+{
+    struct gfs_mapping **live = malloc((map->mapping_count + 1) * sizeof *live);
+    size_t count = 0;
+
+    if (!live)
+        return -ENOMEM;
+    for (size_t i = 0; i < map->mapping_count; i++) {
+        if (map->mappings[i].live)
+            live[count++] = map->mappings + i;
+        else
+            info->preserved_bytes += map->mappings[i].aligned_bytes;
+    }
+    if (count > 1)
+        qsort(live, count, sizeof *live, private_compare);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || private_compare(live + i - 1, live + i) != 0)
+            info->shared_bytes += live[i]->aligned_bytes;
+    free(live);
+    return 0;
+}
+
+int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *out)
+{
+    struct gmsfs_memory_info info = {0};
+    int r = out ? gfs_enter(handle) : -EINVAL;
+
+    if (r)
+        return r;
+    r = private_count_shared(&handle->map, &info);
+    for (size_t i = 0; i < handle->copy_count; i++)
+        info.private_bytes += handle->copies[i].size_bytes;
+    gfs_leave(handle);
+    if (!r)
+        *out = info;
+    return r;
+}
