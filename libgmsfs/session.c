@@ -91,6 +91,7 @@ static void session_begin(struct gmsfs *handle, const struct session_grant *gran
     ident->epoch += !same;
     handle->ident_broken = 0;
     gfs_state_unlock(handle);
+    handle->announced_bytes = 0;
 }
 
 void gfs_session_forget(struct gmsfs *handle)
@@ -200,6 +201,8 @@ int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeou
     if (r)
         return r;
     r = gfs_session_acquire(handle, &acquire);
+    if (!r)
+        handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
     gfs_leave(handle);
     return r;
 }

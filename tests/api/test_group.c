@@ -92,10 +92,12 @@ static bool engine_has(struct engine *engine, enum gmsfs_mode mode)
 
 static void fill_store(gmsfs_t *writer, int fill)
 {
+    uint64_t slot = 0;
     void *ptr = NULL;
 
     check_int(gmsfs_clear_all_handles(writer), 0);
-    if (check_int(gmsfs_create_mapping(writer, BYTES, "t", NULL, &ptr), 0)) {
+    check_int(gmsfs_allocate_handle(writer, BYTES, "t", NULL, &slot), 0);
+    if (check_int(gmsfs_attach_mapping(writer, slot, GMSFS_ACCESS_WRITE, &ptr), 0)) {
         memset(ptr, fill, BYTES);
         check_int(gmsfs_destroy_mapping(writer, ptr), 0);
     }

@@ -95,6 +95,22 @@ TAP_TEST(default_slab_is_an_eighth_of_a_small_device)
     gmsfs_close(store);
 }
 
+TAP_TEST(slab_is_as_large_as_what_was_announced_where_that_is_less)
+{
+    gmsfs_t *store = open_store();
+    struct gmsfs_handle_info info;
+    uint64_t granularity, slot;
+
+    check_int(gmsfs_set_slab_bytes(store, GMSFS_SLAB_DEFAULT), 0);
+    granularity = granularity_of(store);
+    require(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, granularity + 1) == 0);
+    check_int(gmsfs_clear_all_handles(store), 0);
+    slot = slot_of(store, create(store, 100, "t", 1), NULL);
+    check_int(gmsfs_get_handle_info(store, slot, &info), 0);
+    check_int(info.size_bytes, 2 * granularity);
+    gmsfs_close(store);
+}
+
 TAP_TEST(reader_finds_a_piece_by_its_metadata)
 {
     gmsfs_t *store = open_slab_writer(SLAB);
