@@ -402,6 +402,23 @@ PY
     same weights other
 }
 
+@test "replacing an image can be gone on with, whenever it was interrupted" {
+    start_mount
+    fill_store weights
+    cli image save -q "$M/weights" "$T/new"
+    cli image save -q --file-size 1M "$M/weights" "$T/image"
+    cp "$T/new/manifest" "$T/new/whole"
+    interrupt "$T/new" 0
+    cp "$T/new/unfinished" "$T/image/unfinished" # the older manifest and its files are there yet
+    cli image ls --check "$T/image"
+    cli -1 image save "$M/weights" "$T/image"
+    cli image save --resume "$M/weights" "$T/image"
+    assert_eq "$(files_in "$T/image")" 'data-00000 layout manifest ' files
+    cli image ls --check "$T/image"
+    assert_eq "$(grep -v '^saved\|^end' "$T/image/manifest")" \
+        "$(grep -v '^saved\|^end' "$T/new/whole")" manifest
+}
+
 @test "an unfinished image of another layout is not gone on with" {
     start_mount
     fill_store weights
@@ -428,9 +445,9 @@ PY
         ((i % 2)) || signal=TERM
         rm -rf "$T/image"
         spawn "$GMSFS" image save --threads 1 --file-size 1M "$M/weights" "$T/image"
-        wait_until 5 eval '[[ -e $T/image/data-00000 || -e $T/image/manifest ]]'
+        wait_until 20 eval '[[ -e $T/image/data-00000 || -e $T/image/manifest ]]'
         kill "-$signal" "$SPAWNED" 2>/dev/null || true
-        wait_exit "$SPAWNED"
+        wait_exit "$SPAWNED" 30
         [[ ! -e $T/image/manifest ]] || continue
         interrupted=1
         assert_state weights COMMITTED
@@ -455,9 +472,9 @@ PY
         signal=KILL
         ((i % 2)) || signal=INT
         spawn env -i "$GMSFS" image load --threads 1 "$M/other" "$T/image"
-        wait_until 5 eval '[[ $(<"$M/other/state") == RW || $(<"$M/other/layout_hash") != '"$before"' ]]'
+        wait_until 20 eval '[[ $(<"$M/other/state") == RW || $(<"$M/other/layout_hash") != '"$before"' ]]'
         kill "-$signal" "$SPAWNED" 2>/dev/null || true
-        wait_exit "$SPAWNED"
+        wait_exit "$SPAWNED" 30
         assert_state other COMMITTED 10
         if [[ $(cat "$M/other/layout_hash") == "$before" ]]; then
             stopped=1

@@ -2,6 +2,7 @@
 /* All bytes of an image through several threads: summed, and put where they are wanted. */
 #include "cli/image.h"
 
+#include "cli/populate.h"
 #include "cli/signals.h"
 #include "cli/work.h"
 
@@ -54,6 +55,8 @@ static int check_steps(struct check_run *run, const struct image_piece *piece, i
     void *base = run->check->into ? run->check->into[piece->rank] : NULL;
     int r = 0;
 
+    if (base)
+        populate((uint8_t *)base + piece->offset_bytes, piece->size_bytes);
     for (uint64_t at = 0; !r && at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
         uint64_t left = piece->size_bytes - at;
         size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;

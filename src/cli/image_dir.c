@@ -27,17 +27,19 @@ const char *image_data_name(uint64_t file, char name[IMAGE_NAME_BYTES])
     return name;
 }
 
+static uint64_t data_number(const char *name)
+{
+    return strtoull(name + strlen(DATA_PREFIX), NULL, 10);
+}
+
 /* Exactly a name that image_data_name makes. */
 static bool is_data_name(const char *name)
 {
     char again[IMAGE_NAME_BYTES];
-    char *end;
-    uint64_t file;
 
-    if (strncmp(name, DATA_PREFIX, strlen(DATA_PREFIX)) != 0)
-        return false;
-    file = strtoull(name + strlen(DATA_PREFIX), &end, 10);
-    return file < IMAGE_MAX_PIECES && strcmp(image_data_name(file, again), name) == 0;
+    return strncmp(name, DATA_PREFIX, strlen(DATA_PREFIX)) == 0 &&
+           data_number(name) < IMAGE_MAX_PIECES &&
+           strcmp(image_data_name(data_number(name), again), name) == 0;
 }
 
 static bool is_name_of_image(const char *name)
@@ -145,20 +147,33 @@ int image_dir_look(const struct image_dir *dir, struct image_dir_content *conten
     return dir_each(dir, look_at, content);
 }
 
+struct removal {
+    const struct image_dir *dir;
+    uint64_t first;
+};
+
 static int remove_data(void *context, const char *name)
 {
-    return is_name_of_image(name) ? image_dir_remove(context, name) : 0;
+    const struct removal *removal = context;
+
+    if (!is_data_name(name) || data_number(name) < removal->first)
+        return 0;
+    return image_dir_remove(removal->dir, name);
 }
 
-int image_dir_remove_data(const struct image_dir *dir)
+int image_dir_remove_data(const struct image_dir *dir, uint64_t first)
 {
-    return dir_each(dir, remove_data, (void *)dir);
+    struct removal removal = {dir, first};
+
+    return dir_each(dir, remove_data, &removal);
 }
 
 void image_dir_undo(const struct image_dir *dir, bool data)
 {
-    if (data)
-        image_dir_remove_data(dir);
+    if (data) {
+        image_dir_remove_data(dir, 0);
+        image_dir_remove(dir, IMAGE_LAYOUT);
+    }
     image_dir_remove(dir, IMAGE_UNFINISHED);
     if (dir->created)
         rmdir(dir->path);

@@ -50,8 +50,8 @@ void image_dir_close(struct image_dir *dir);
 
 int image_dir_look(const struct image_dir *dir, struct image_dir_content *content);
 
-/* Removes data files and `layout`. */
-int image_dir_remove_data(const struct image_dir *dir);
+/* Removes the data files from this number on. */
+int image_dir_remove_data(const struct image_dir *dir, uint64_t first);
 /* Takes a beginning back: the unfinished manifest, data if there is any, and the directory if it
  * was created. */
 void image_dir_undo(const struct image_dir *dir, bool data);

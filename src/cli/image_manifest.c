@@ -389,7 +389,7 @@ static struct image_piece *decode_find(const struct image_manifest *manifest,
 static int decode_piece(struct parse *parse, struct image_manifest *manifest,
                         struct image_piece **found)
 {
-    struct image_piece read;
+    struct image_piece read = {0};
 
     if (!parse_take(parse, "piece ") || !parse_number(parse, &read.rank) ||
         !parse_take(parse, " ") || !parse_number(parse, &read.offset_bytes) ||

@@ -69,9 +69,10 @@ size_t image_manifest_piece_line(const struct image_piece *piece, char line[IMAG
 int image_manifest_encode(const struct image_manifest *manifest, bool unfinished, char **text,
                           size_t *text_bytes)
 {
-    char line[IMAGE_PIECE_LINE_BYTES];
+    char line[IMAGE_PIECE_LINE_BYTES] = "";
     uint8_t sum[IMAGE_DIGEST_BYTES];
     FILE *to = open_memstream(text, text_bytes);
+    size_t length;
     int failed;
 
     if (!to)
@@ -80,7 +81,8 @@ int image_manifest_encode(const struct image_manifest *manifest, bool unfinished
     for (size_t i = 0; i < manifest->piece_count; i++) {
         if (!manifest->pieces[i].done)
             continue;
-        fwrite(line, 1, image_manifest_piece_line(&manifest->pieces[i], line), to);
+        length = image_manifest_piece_line(&manifest->pieces[i], line);
+        fwrite(line, 1, length, to);
     }
     if (!unfinished && fflush(to) == 0) {
         image_digest(*text, *text_bytes, sum);

@@ -188,10 +188,10 @@ static int prepare_begin(struct image_save *save)
 
 static int prepare_files(struct image_save *save)
 {
-    int status = CLI_OK, r = 0;
+    /* Of an older image; what is gone on with may lie in the files that are planned. */
+    int status = CLI_OK,
+        r = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
 
-    if (!save->resumes)
-        r = image_dir_remove_data(&save->dir);
     if (r)
         return image_save_fail(save, "", r);
     r = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);

@@ -2,6 +2,7 @@
 /* From the files into the mapped memory, by several threads, without a buffer between them. */
 #include "cli/load.h"
 
+#include "cli/populate.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/work.h"
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 struct copy_item {
@@ -49,21 +49,6 @@ static int copy_fail(struct copy *copy, const struct copy_item *item, int error)
     return error;
 }
 
-/* Maps the pages in one go, where the kernel can (5.14): else each costs a fault. */
-static void copy_populate(uint8_t *to, size_t size_bytes)
-{
-#ifdef MADV_POPULATE_WRITE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = (uintptr_t)to & ~(page - 1);
-    uintptr_t end = ((uintptr_t)to + size_bytes + page - 1) & ~(page - 1);
-
-    madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
-#else
-    (void)to;
-    (void)size_bytes;
-#endif
-}
-
 static int copy_piece(void *context, const struct work_piece *piece, void *buffer)
 {
     struct copy *copy = context;
@@ -77,7 +62,7 @@ static int copy_piece(void *context, const struct work_piece *piece, void *buffe
     size_t done = 0;
 
     (void)buffer;
-    copy_populate(to, piece->size_bytes);
+    populate(to, piece->size_bytes);
     while (done < piece->size_bytes) {
         ssize_t got = pread(load->model->files[tensor->file].fd, to + done,
                             piece->size_bytes - done, (off_t)(from + done));
