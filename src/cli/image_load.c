@@ -6,6 +6,7 @@
 #include "cli/image_entries.h"
 #include "cli/signals.h"
 #include "cli/store_path.h"
+#include "cli/store_space.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,80 +100,73 @@ static int load_check_hash(struct image_load *load, const uint64_t *aligned)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-struct load_space {
-    uint64_t total_bytes, free_bytes; /* free: as others leave it, the store's own not counted */
-    bool is_known;
-};
-
-static void load_get_space(const struct image_load *load, struct load_space *space)
-{
-    json_t *device = store_device_json(load->request->store);
-    uint64_t taken;
-
-    memset(space, 0, sizeof(*space));
-    if (!device)
-        return;
-    space->is_known = true;
-    space->total_bytes = store_json_number(device, "total_bytes");
-    taken = store_json_number(device, "used_bytes") + store_json_number(device, "reserved_bytes");
-    if (taken < space->total_bytes)
-        space->free_bytes = space->total_bytes - taken;
-    json_decref(device);
-}
-
-static int load_say_full(const struct image_load *load, const struct load_space *space)
-{
-    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
-
-    cli_error(
-        "%s: the image does not fit: %s needed, %s free of %s; remove another store's layout, "
-        "or mount with a larger size=",
-        load->request->store, size_format(load->needed_bytes, needed),
-        size_format(space->free_bytes, available), size_format(space->total_bytes, total));
-    return CLI_FAILURE;
-}
-
-/* Only what can never fit ends here: ALLOC waits for memory that others are giving back. */
+/* Only what can never fit ends here: the grant waits for memory that others are giving back. */
 static int load_check_space(const struct image_load *load)
 {
-    struct load_space space;
+    struct store_space space;
 
-    load_get_space(load, &space);
+    store_get_space(load->request->store, load->handle, &space);
     if (space.is_known && load->needed_bytes > space.total_bytes)
-        return load_say_full(load, &space);
+        return store_say_full(load->request->store, &space, load->needed_bytes);
     return CLI_OK;
 }
 
-/*
- * Beside the committed layout, where both fit, a load that fails is rolled back. Where they do not,
- * the old one is given up for the new one: then every byte is read once before.
- */
+/* What the committed layout costs; 0: there is none. */
+static uint64_t load_committed_bytes(const struct image_load *load)
+{
+    struct gmsfs_info info;
+
+    if (gmsfs_get_info(load->handle, &info) != 0)
+        return UINT64_MAX;
+    return info.committed ? info.total_bytes : 0;
+}
+
 static int load_check_sums(struct image_load *load)
 {
     struct image_check check = {.image = &load->image,
                                 .verb = "checking",
                                 .threads = (unsigned)load->request->threads,
                                 .quiet = load->request->quiet};
-    struct gmsfs_info info;
-    struct load_space space;
-    int status;
+    int status = image_check(&check);
 
-    load_get_space(load, &space);
-    if (load->is_checked || gmsfs_get_info(load->handle, &info) != 0 || !info.committed ||
-        (space.is_known && load->needed_bytes <= space.free_bytes))
-        return CLI_OK;
-    status = image_check(&check);
     load->is_checked = status == CLI_OK;
+    return status;
+}
+
+/*
+ * Takes the lock. A reservation counts what is committed as there, for the writer frees it; so one
+ * for both sets memory aside for the image beside the committed layout, and a load that fails is
+ * rolled back. Where that cannot be had at once, the old layout may have to be given up for the new
+ * one: then every byte is read once before, if possible while the lock is free for others.
+ */
+static int load_connect(struct image_load *load)
+{
+    const struct image_request *request = load->request;
+    uint64_t beside_bytes = load_committed_bytes(load), both_bytes;
+    int status = CLI_OK, r = -ENOMEM;
+
+    if (!__builtin_add_overflow(load->needed_bytes, beside_bytes, &both_bytes))
+        r = gmsfs_connect_reserve(load->handle, GMSFS_MODE_RW, 0, both_bytes);
+    if (r == -ENOMEM && beside_bytes > 0)
+        status = load_check_sums(load);
+    if (r && status == CLI_OK)
+        status = store_connect_reserve(load->handle, request->store, request->timeout_ms,
+                                       request->quiet, load->needed_bytes);
+    signals_defer(true);
+    /* Others may have committed more meanwhile, or something at all. */
+    if (status == CLI_OK && !load->is_checked &&
+        load_committed_bytes(load) > (r ? 0 : beside_bytes))
+        status = load_check_sums(load);
     return status;
 }
 
 static int load_explain_allocation(const struct image_load *load, size_t rank, int error)
 {
-    struct load_space space;
+    struct store_space space;
 
-    load_get_space(load, &space);
+    store_get_space(load->request->store, load->handle, &space);
     if (error == -ENOMEM && space.is_known)
-        return load_say_full(load, &space);
+        return store_say_full(load->request->store, &space, load->needed_bytes);
     cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
               load->image.manifest.allocations[rank].name,
               load->image.manifest.allocations[rank].size_bytes, strerror(-error));
@@ -299,10 +293,8 @@ static int load_commit(struct image_load *load)
 
 static int load_fill(struct image_load *load)
 {
-    int status = load_check_sums(load);
+    int status = load_allocate(load);
 
-    if (status == CLI_OK)
-        status = load_allocate(load);
     if (status == CLI_OK)
         status = load_copy(load);
     if (status == CLI_OK)
@@ -369,23 +361,19 @@ static int load_prepare(struct image_load *load)
         status = load_align(load, info.granularity_bytes);
     if (status == CLI_OK)
         status = load_check_hash(load, load->aligned);
-    if (status == CLI_OK)
-        status = load_check_space(load);
-    return status == CLI_OK ? load_check_sums(load) : status;
+    return status == CLI_OK ? load_check_space(load) : status;
 }
 
 static int load_into_store(struct image_load *load)
 {
-    const struct image_request *request = load->request;
     uint64_t start_ms;
-    int status = store_connect(load->handle, request->store, GMSFS_MODE_RW, request->timeout_ms,
-                               request->quiet);
+    int status = load_connect(load);
 
-    if (status != CLI_OK)
-        return status;
     start_ms = cli_now_ms();
-    signals_defer(true);
-    status = load_fill(load);
+    if (status == CLI_OK)
+        status = load_fill(load);
+    else if (!gmsfs_is_connected(load->handle))
+        return status;
     if (status == CLI_OK)
         load_print_result(load, start_ms);
     else
