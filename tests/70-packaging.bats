@@ -26,6 +26,8 @@ complete_words() {
     done
     complete_words gmsfs um
     assert_eq "$output" umount
+    complete_words gmsfs image lo
+    assert_eq "$output" load
 }
 
 @test "completion offers the options of a command's own help" {
