@@ -9,12 +9,16 @@
 #include "internal.h"
 
 #define BULK_VERSION 1
+/* What one request of the kernel takes is 256 pages, and these bytes may begin anywhere in one. */
+#define BULK_PIECE_BYTES ((1u << 20) - 4096)
 
 /* The lowest index whose slot is not below. */
 static size_t bulk_rank(const uint64_t *slots, size_t count, uint64_t slot)
 {
     size_t low = 0, high = count;
 
+    if (count && slot - slots[0] < count && slots[slot - slots[0]] == slot)
+        return (size_t)(slot - slots[0]); /* there is no gap before it */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (slots[middle] < slot)
@@ -51,7 +55,7 @@ int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entr
         gfs_write_uint(writer, entries[i].offset);
         gfs_write_binary(writer, entries[i].value, entries[i].value_bytes);
     }
-    return writer->failed ? -ENOMEM : 0;
+    return writer->failed;
 }
 
 /* Slots rise with ranks. So where the slot of rank 0 and that of the last rank lie as far apart as
@@ -97,8 +101,10 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
     return *slots ? 0 : -ENOMEM;
 }
 
-static int bulk_write(struct gmsfs *handle, const uint8_t *bytes, size_t size_bytes)
+/* The writer's `drain`. */
+static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
 {
+    struct gmsfs *handle = context;
     ssize_t written;
 
     while (size_bytes) {
@@ -113,16 +119,23 @@ static int bulk_write(struct gmsfs *handle, const uint8_t *bytes, size_t size_by
     return 0;
 }
 
-/* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
-static int bulk_send(struct gmsfs *handle, const struct gfs_writer *writer, size_t count,
-                     size_t *culprit)
+/* Bytes go out while others are made, so there is never more than a piece of the document here.
+ * After a failure too APPLY takes away what was gathered, and half a document is none. */
+static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+                     const uint64_t *slots, size_t slot_count, size_t *culprit)
 {
+    struct gfs_writer writer = {
+        .drain = bulk_write, .context = handle, .drain_bytes = BULK_PIECE_BYTES};
     struct gmsfs_ioc_apply apply = {0};
-    int written = bulk_write(handle, writer->bytes, writer->size_bytes);
-    int r = gfs_ioctl(handle, GMSFS_IOC_APPLY, &apply);
+    int sent = gfs_bulk_encode(&writer, entries, count, slots, slot_count, culprit);
+    int r;
 
-    if (written)
-        return written;
+    if (!sent)
+        sent = gfs_write_end(&writer);
+    free(writer.bytes);
+    r = gfs_ioctl(handle, GMSFS_IOC_APPLY, &apply);
+    if (sent)
+        return sent;
     if (!r && apply.error) {
         r = apply.error < 0 ? apply.error : -EPROTO;
         if (apply.culprit < count)
@@ -134,7 +147,6 @@ static int bulk_send(struct gmsfs *handle, const struct gfs_writer *writer, size
 int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit)
 {
-    struct gfs_writer writer = {0};
     uint64_t *slots = NULL;
     size_t slot_count;
     int r;
@@ -143,10 +155,7 @@ int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, siz
         return 0;
     r = bulk_slots(handle, entries, count, &slots, &slot_count);
     if (!r)
-        r = gfs_bulk_encode(&writer, entries, count, slots, slot_count, culprit);
-    if (!r)
-        r = bulk_send(handle, &writer, count, culprit);
-    free(writer.bytes);
+        r = bulk_send(handle, entries, count, slots, slot_count, culprit);
     free(slots);
     return r;
 }

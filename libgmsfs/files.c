@@ -165,6 +165,17 @@ int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES])
     return 0;
 }
 
+int gfs_key_check(const char *key)
+{
+    char name[GFS_ENCODED_KEY_BYTES];
+    size_t size_bytes = key ? strnlen(key, GMSFS_NAME_MAX + 1) : 0;
+
+    if (size_bytes && size_bytes <= GMSFS_NAME_MAX && *key != '.' &&
+        !memchr(key, '%', size_bytes) && !memchr(key, '/', size_bytes))
+        return 0; /* it is its own name */
+    return gfs_key_encode(key, name);
+}
+
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes)
 {
     size_t used = 0;

@@ -133,29 +133,57 @@ int gfs_read_nil(struct gfs_reader *reader)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static uint8_t *write_room(struct gfs_writer *writer, size_t size_bytes)
+static void write_drain(struct gfs_writer *writer)
+{
+    if (!writer->failed && writer->size_bytes)
+        writer->failed = writer->drain(writer->context, writer->bytes, writer->size_bytes);
+    writer->size_bytes = 0;
+}
+
+static int write_grow(struct gfs_writer *writer, size_t size_bytes)
 {
     size_t room = writer->room_bytes ? writer->room_bytes : 4096;
     uint8_t *grown;
 
-    if (writer->failed || size_bytes > SIZE_MAX / 4 - writer->size_bytes) {
-        writer->failed = 1;
-        return NULL;
-    }
+    if (writer->drain && !writer->bytes)
+        room = writer->drain_bytes;
+    if (size_bytes > SIZE_MAX / 4 - writer->size_bytes)
+        return -ENOMEM;
     while (room < writer->size_bytes + size_bytes)
         room *= 2;
-    if (room != writer->room_bytes) {
-        grown = realloc(writer->bytes, room);
-        if (!grown) {
-            writer->failed = 1;
+    if (room == writer->room_bytes)
+        return 0;
+    grown = realloc(writer->bytes, room);
+    if (!grown)
+        return -ENOMEM;
+    writer->bytes = grown;
+    writer->room_bytes = room;
+    return 0;
+}
+
+static uint8_t *write_room(struct gfs_writer *writer, size_t size_bytes)
+{
+    uint8_t *place;
+
+    if (writer->failed)
+        return NULL;
+    if (size_bytes > writer->room_bytes - writer->size_bytes) {
+        if (writer->drain)
+            write_drain(writer);
+        if (!writer->failed)
+            writer->failed = write_grow(writer, size_bytes);
+        if (writer->failed)
             return NULL;
-        }
-        writer->bytes = grown;
-        writer->room_bytes = room;
     }
-    grown = writer->bytes + writer->size_bytes;
+    place = writer->bytes + writer->size_bytes;
     writer->size_bytes += size_bytes;
-    return grown;
+    return place;
+}
+
+int gfs_write_end(struct gfs_writer *writer)
+{
+    write_drain(writer);
+    return writer->failed;
 }
 
 static void write_raw(struct gfs_writer *writer, const void *bytes, size_t size_bytes)
@@ -218,7 +246,7 @@ void gfs_write_uint(struct gfs_writer *writer, uint64_t value)
 void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_bytes)
 {
     if (size_bytes > UINT32_MAX)
-        writer->failed = 1;
+        writer->failed = -ENOMEM;
     else if (size_bytes < 32)
         write_number(writer, TAG_FIXSTR | (unsigned)size_bytes, 0, 0);
     else
@@ -229,7 +257,7 @@ void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_byt
 void gfs_write_binary(struct gfs_writer *writer, const void *bytes, size_t size_bytes)
 {
     if (size_bytes > UINT32_MAX)
-        writer->failed = 1;
+        writer->failed = -ENOMEM;
     else
         write_shortest(writer, TAG_BIN8, 1, size_bytes);
     write_raw(writer, bytes, size_bytes);

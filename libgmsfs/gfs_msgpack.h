@@ -3,8 +3,8 @@
  * gfs_msgpack - the little of msgpack that `layout` and bulk documents are made of
  *
  * A reader over bytes in memory that never reads past their end and accepts every length form, and
- * a writer of shortest forms into a growing buffer. No I/O. Source of the format: the msgpack
- * specification (github.com/msgpack/msgpack, spec.md).
+ * a writer of shortest forms into a buffer that grows, or that somebody empties. No I/O. Source of
+ * the format: the msgpack specification (github.com/msgpack/msgpack, spec.md).
  */
 #ifndef GMSFS_LIB_MSGPACK_H
 #define GMSFS_LIB_MSGPACK_H
@@ -26,11 +26,16 @@ int gfs_read_binary(struct gfs_reader *reader, const uint8_t **bytes, size_t *si
 /* 1: it was nil and is taken; 0: it is something else. */
 int gfs_read_nil(struct gfs_reader *reader);
 
-/* After a failure (no memory) `failed` is set and nothing more is written. */
+/* After a failure `failed` is set, a negative errno, and nothing more is written. With `drain` the
+ * buffer does not grow for what comes next but is emptied when it has drain_bytes: drain takes the
+ * bytes, and returns 0 or the failure. */
 struct gfs_writer {
     uint8_t *bytes;
     size_t size_bytes, room_bytes;
     int failed;
+    int (*drain)(void *context, const uint8_t *bytes, size_t size_bytes);
+    void *context;
+    size_t drain_bytes;
 };
 
 void gfs_write_array(struct gfs_writer *writer, uint32_t count);
@@ -39,5 +44,7 @@ void gfs_write_uint(struct gfs_writer *writer, uint64_t value);
 void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_bytes);
 void gfs_write_binary(struct gfs_writer *writer, const void *bytes, size_t size_bytes);
 void gfs_write_nil(struct gfs_writer *writer);
+/* What is still in the buffer goes to `drain`. 0, or the writer's failure. */
+int gfs_write_end(struct gfs_writer *writer);
 
 #endif

@@ -150,6 +150,7 @@ int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t 
 int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *text,
                    size_t text_bytes);
 int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES]);
+int gfs_key_check(const char *key); /* whether it can be encoded */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 

@@ -9,13 +9,6 @@
 #include "bulk.h"
 #include "internal.h"
 
-static int metadata_check_key(const char *key)
-{
-    char name[GFS_ENCODED_KEY_BYTES];
-
-    return gfs_key_encode(key, name);
-}
-
 static int metadata_put_small(struct gmsfs *handle, const struct gmsfs_metadata *entry)
 {
     struct gmsfs_ioc_metadata request;
@@ -36,7 +29,7 @@ int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry)
 {
     int r;
 
-    if (!entry || (!entry->value && entry->value_bytes) || metadata_check_key(entry->key))
+    if (!entry || (!entry->value && entry->value_bytes) || gfs_key_check(entry->key))
         return -EINVAL;
     if (strlen(entry->key) + entry->value_bytes > GMSFS_PUT_DATA_MAX)
         return gmsfs_metadata_put_many(handle, entry, 1, NULL);
@@ -57,8 +50,7 @@ int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entrie
     if (!entries && count)
         return -EINVAL;
     for (size_t i = 0; i < count && !r; i++) {
-        r = !entries[i].value && entries[i].value_bytes ? -EINVAL
-                                                        : metadata_check_key(entries[i].key);
+        r = !entries[i].value && entries[i].value_bytes ? -EINVAL : gfs_key_check(entries[i].key);
         if (r)
             at_fault = i;
     }
@@ -79,7 +71,7 @@ int gmsfs_metadata_delete(gmsfs_t *handle, const char *key)
     struct gmsfs_ioc_metadata request;
     int r;
 
-    if (metadata_check_key(key))
+    if (gfs_key_check(key))
         return -EINVAL;
     r = gfs_enter(handle);
     if (r)
@@ -169,7 +161,7 @@ int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_
     struct metadata_found found = {0};
     int r;
 
-    if (metadata_check_key(key))
+    if (gfs_key_check(key))
         return -EINVAL;
     r = gfs_enter(handle);
     if (r)

@@ -117,9 +117,10 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
         fs_reply_error(req, error);
         return;
     }
+    /* There is room, so nothing can fail any more: the client makes its next piece meanwhile. */
+    fuse_reply_write(req, size);
     memcpy(handle->gathered + handle->gathered_bytes, from, size);
     handle->gathered_bytes += size;
-    fuse_reply_write(req, size);
 }
 
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,

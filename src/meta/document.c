@@ -28,7 +28,7 @@ struct layout_document {
     bool has_rows;
     struct document_allocation *allocations;
     size_t allocation_count;
-    struct layout_row *rows;
+    struct layout_put *rows; /* their slots are ranks */
     size_t row_count;
 };
 
@@ -114,28 +114,32 @@ static int decode_allocations(struct layout_document *document, struct unpack *u
     return rc;
 }
 
-static int decode_row(struct layout_row *row, struct unpack *unpack)
+static int decode_row(struct layout_put *row, struct unpack *unpack)
 {
-    char name[NAME_MAX_BYTES + 1];
+    const uint8_t *value;
+    const char *key;
     int rc = decode_tuple(unpack, 4);
 
     if (rc == 0)
-        rc = unpack_str(unpack, &row->key, &row->key_bytes);
+        rc = unpack_str(unpack, &key, &row->key_bytes);
     if (rc < 0)
         return rc;
-    rc = name_encode_key(row->key, row->key_bytes, name);
+    row->key = key;
+    rc = name_check_key(key, row->key_bytes);
     if (rc < 0)
         return rc;
     if (unpack_nil(unpack)) {
-        row->rank = LAYOUT_UNBOUND;
+        row->slot = LAYOUT_UNBOUND;
     } else {
-        rc = unpack_uint(unpack, &row->rank);
-        if (rc < 0 || row->rank >= LAYOUT_MAX_ALLOCATIONS)
+        rc = unpack_uint(unpack, &row->slot);
+        if (rc < 0 || row->slot >= LAYOUT_MAX_ALLOCATIONS)
             return -EINVAL;
     }
     rc = unpack_uint(unpack, &row->offset);
     if (rc == 0)
-        rc = unpack_bin(unpack, &row->value, &row->value_bytes);
+        rc = unpack_bin(unpack, &value, &row->value_bytes);
+    if (rc == 0)
+        row->value = value;
     if (rc == 0 && row->value_bytes > LAYOUT_MAX_VALUE_BYTES)
         rc = -EINVAL;
     return rc;
@@ -158,7 +162,7 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
         return -ENOMEM;
     document->row_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        struct layout_row *row = &document->rows[i];
+        struct layout_put *row = &document->rows[i];
 
         rc = decode_row(row, unpack);
         entry_bytes += row->key_bytes + row->value_bytes;
@@ -181,7 +185,7 @@ static bool key_is(const char *key, size_t key_bytes, const char *expected)
 static int check_ranks(const struct layout_document *document, uint64_t *culprit)
 {
     for (size_t i = 0; document->has_allocations && i < document->row_count; i++) {
-        uint64_t rank = document->rows[i].rank;
+        uint64_t rank = document->rows[i].slot;
         if (rank != LAYOUT_UNBOUND && rank >= document->allocation_count) {
             *culprit = i;
             return -EINVAL;
@@ -280,5 +284,24 @@ size_t layout_document_count_rows(const struct layout_document *document)
 void layout_document_row(const struct layout_document *document, size_t index,
                          struct layout_row *row)
 {
-    *row = document->rows[index];
+    const struct layout_put *put = &document->rows[index];
+
+    *row = (struct layout_row){
+        .key = put->key,
+        .key_bytes = put->key_bytes,
+        .rank = put->slot,
+        .offset = put->offset,
+        .value = put->value,
+        .value_bytes = put->value_bytes,
+    };
+}
+
+struct layout_put *layout_document_take_puts(struct layout_document *document, size_t *count)
+{
+    struct layout_put *puts = document->rows;
+
+    *count = document->row_count;
+    document->rows = NULL;
+    document->row_count = 0;
+    return puts;
 }

@@ -156,13 +156,18 @@ const struct layout_allocation *layout_at_rank(const struct layout *layout, size
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
 {
     size_t low = 0, high = layout->allocation_count;
+    uint64_t first = high ? layout->by_slot[0]->slot : 0;
 
-    /* Slots below this one number at most `slot`; exactly that where no gap precedes it. */
-    if (slot < high) {
-        if (layout->by_slot[slot]->slot == slot)
-            low = high = (size_t)slot;
+    /* Slots from the first to this one number at most their distance; exactly that where no gap
+     * lies between. */
+    if (slot < first)
+        return NULL;
+    if (slot - first < high) {
+        size_t guess = (size_t)(slot - first);
+        if (layout->by_slot[guess]->slot == slot)
+            low = high = guess;
         else
-            high = (size_t)slot;
+            high = guess;
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;

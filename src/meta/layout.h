@@ -144,5 +144,8 @@ void layout_document_allocation(const struct layout_document *document, size_t r
 size_t layout_document_count_rows(const struct layout_document *document);
 void layout_document_row(const struct layout_document *document, size_t index,
                          struct layout_row *row);
+/* The rows as puts, but for their slots, which are ranks still, and their serials, which are 0.
+ * They become the caller's, who frees them; the document has none then. */
+struct layout_put *layout_document_take_puts(struct layout_document *document, size_t *count);
 
 #endif

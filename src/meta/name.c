@@ -94,6 +94,44 @@ int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES 
     return (int)length;
 }
 
+#define BLOCK_BYTES 16u /* as many as compilers look at in one go */
+
+/* Notes where a byte is not ASCII, or is escaped wherever it stands. */
+static void mark_odd(uint8_t odd[BLOCK_BYTES], const char *text)
+{
+    uint8_t block[BLOCK_BYTES];
+
+    memcpy(block, text, sizeof block);
+    for (size_t i = 0; i < BLOCK_BYTES; i++)
+        odd[i] |=
+            (uint8_t)((block[i] >= 0x80) | (block[i] == '%') | (block[i] == '/') | (block[i] == 0));
+}
+
+/* Of a text of a block at least. */
+static bool is_plain(const char *text, size_t bytes)
+{
+    static const uint8_t none[BLOCK_BYTES];
+    uint8_t odd[BLOCK_BYTES] = {0};
+
+    for (size_t at = 0; at < bytes - BLOCK_BYTES; at += BLOCK_BYTES)
+        mark_odd(odd, text + at);
+    mark_odd(odd, text + bytes - BLOCK_BYTES); /* some of them once more */
+    return memcmp(odd, none, sizeof odd) == 0;
+}
+
+int name_check_key(const void *key, size_t key_bytes)
+{
+    char name[NAME_MAX_BYTES + 1];
+    const char *text = key;
+    int length;
+
+    if (key_bytes >= BLOCK_BYTES && key_bytes <= NAME_MAX_BYTES && text[0] != '.' &&
+        is_plain(text, key_bytes))
+        return 0;
+    length = name_encode_key(key, key_bytes, name);
+    return length < 0 ? length : 0;
+}
+
 /* The byte that an escape at this place of a key stands for, or -EINVAL. */
 static int unescape(const char *escape, size_t index)
 {

@@ -18,6 +18,8 @@ bool name_is_utf8(const void *text, size_t bytes);
 /* Key → file name (NUL-terminated). Returns its length, -EINVAL (empty, not UTF-8), -ENAMETOOLONG
  */
 int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES + 1]);
+/* 0 if name_encode_key would take it, else its error; quick where nothing is escaped. */
+int name_check_key(const void *key, size_t key_bytes);
 /* File name → key, NUL-terminated beyond its length. Returns the key's length, -ENAMETOOLONG,
  * -EINVAL for any spelling that encode does not write */
 int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1]);

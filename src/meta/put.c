@@ -28,11 +28,10 @@ struct plan {
 
 static int check_put(const struct layout_put *put)
 {
-    char name[NAME_MAX_BYTES + 1];
-    int length = name_encode_key(put->key, put->key_bytes, name);
+    int rc = name_check_key(put->key, put->key_bytes);
 
-    if (length < 0)
-        return length;
+    if (rc < 0)
+        return rc;
     return put->value_bytes > LAYOUT_MAX_VALUE_BYTES ? -EINVAL : 0;
 }
 
@@ -173,9 +172,12 @@ static int plan_check_serials(struct plan *plan, const struct layout *layout, si
                               const struct layout_put *puts, size_t *culprit)
 {
     const struct layout_entry_ref *fresh = plan->fresh;
-    size_t at = 0;
+    size_t sorted = 1, at = 0;
 
-    qsort(plan->fresh, plan->fresh_count, sizeof plan->fresh[0], compare_serials);
+    while (sorted < plan->fresh_count && fresh[sorted - 1].serial < fresh[sorted].serial)
+        sorted++;
+    if (sorted < plan->fresh_count)
+        qsort(plan->fresh, plan->fresh_count, sizeof plan->fresh[0], compare_serials);
     for (size_t i = 0; i < plan->fresh_count; i++) {
         bool taken = i + 1 < plan->fresh_count && fresh[i].serial == fresh[i + 1].serial;
 

@@ -229,9 +229,10 @@ enum record_type {
     RECORD_TOUCH,        /* session: committed bytes may have changed */
     RECORD_GIVE_UP,   /* session: the committed layout is given up to make room (implies TOUCH) */
     RECORD_ENTRY_PUT, /* session, key = name, offset, value, slot */
-    RECORD_ENTRY_PUT_MANY, /* session, value = msgpack rows (record_rows_*): unknown slots skipped
-                              → out.count: how many were not. Fails as a whole; out.count is then
-                              the row at fault (the number of rows: none in particular) */
+    RECORD_ENTRY_PUT_MANY, /* session, puts (their serials are ignored), or the same as msgpack
+                              rows in value (record_rows_*): unknown slots skipped → out.count: how
+                              many were not. Fails as a whole; out.count is then the row at fault
+                              (the number of rows: none in particular) */
     RECORD_ENTRY_DELETE,   /* session, key = name */
     RECORD_ENTRY_RENAME,   /* session, serial, key = name (replaces) */
     RECORD_FILE_BIND,      /* file (ALLOCATION, opened with serial 0), serial: what it created */
@@ -281,6 +282,9 @@ struct record {
     size_t value_bytes;
     const uint64_t *memories;
     size_t memory_count;
+    /* Instead of value, spares writing and reading it: record_encode writes them as that. */
+    const struct layout_put *puts;
+    size_t put_count;
 };
 
 struct outcome {

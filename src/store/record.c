@@ -98,7 +98,8 @@ static int pack_record(msgpack_packer *packer, const struct record *record)
     return failed;
 }
 
-int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
+/* One whose rows, if any, are in `value`. */
+static int encode_flat(const struct record *record, uint8_t **bytes, size_t *size)
 {
     msgpack_sbuffer buffer;
     msgpack_packer packer;
@@ -112,6 +113,22 @@ int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
     *size = buffer.size;
     *bytes = (uint8_t *)msgpack_sbuffer_release(&buffer);
     return 0;
+}
+
+int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
+{
+    struct record flat = *record;
+    uint8_t *rows = NULL;
+    int error = 0;
+
+    if (record->puts) {
+        error = record_rows_encode(record->puts, record->put_count, &rows, &flat.value_bytes);
+        flat.value = rows;
+    }
+    if (error == 0)
+        error = encode_flat(&flat, bytes, size);
+    free(rows);
+    return error;
 }
 
 static int read_numbers(struct unpack *unpack, struct record *record)

@@ -29,9 +29,11 @@
 #define SERVICE_GRACE_MS                                                     \
     5u /* a RELEASE that follows a FLUSH is this late at most (measured 0.1) \
         */
-#define SERVICE_APPLY_SLICE \
-    512u /* entries of a bulk document between two looks at other requests */
-#define SERVICE_MAX_BULK_BYTES (1ull << 30)
+/* Of a bulk document between two looks at other requests: entries, and bytes of keys and values
+ * after which no further entry is taken. Some 100 microseconds. */
+#define SERVICE_APPLY_SLICE       1024u
+#define SERVICE_APPLY_SLICE_BYTES (256u << 10)
+#define SERVICE_MAX_BULK_BYTES    (1ull << 30)
 
 /* The caller of a request, resolved while it is blocked in it. */
 struct service_caller {

@@ -57,8 +57,7 @@ struct bulk_op {
     uint64_t session;
     uint8_t *bytes;
     size_t size;
-    struct layout_document *document;
-    uint64_t *slots; /* of the ranks at the time of the check */
+    struct layout_put *puts; /* of the document; in slots once it was checked, in ranks before */
     size_t rows, next_row;
     uint64_t culprit;
     int error;
@@ -69,9 +68,8 @@ static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
-    layout_document_free(op->document);
+    free(op->puts);
     free(op->bytes);
-    free(op->slots);
     free(op);
     service_answer(request, error, &answer);
 }
@@ -95,9 +93,15 @@ void service_drop_bulks(struct service *s)
 static void run_decode(struct service_job *job)
 {
     struct bulk_op *op = (struct bulk_op *)job;
-    op->error = layout_document_decode(op->bytes, op->size, &op->document, &op->culprit);
-    if (!op->error && layout_document_has_allocations(op->document))
+    struct layout_document *document;
+    op->error = layout_document_decode(op->bytes, op->size, &document, &op->culprit);
+    if (op->error)
+        return;
+    if (layout_document_has_allocations(document))
         op->error = -EINVAL; /* memory is not made by a document */
+    else
+        op->puts = layout_document_take_puts(document, &op->rows);
+    layout_document_free(document);
 }
 
 static int check_bounds(const struct layout *layout, struct bulk_op *op, uint64_t bytes)
@@ -109,28 +113,23 @@ static int check_bounds(const struct layout *layout, struct bulk_op *op, uint64_
     return 0;
 }
 
+/* From ranks to the slots that they are now. */
 static int check_rows(const struct layout *layout, struct bulk_op *op)
 {
-    size_t ranks = layout_count_allocations(layout);
     uint64_t bytes = 0;
     for (size_t i = 0; i < op->rows; i++) {
-        struct layout_row row;
-        layout_document_row(op->document, i, &row);
-        bytes += row.key_bytes + row.value_bytes;
-        if (row.rank == LAYOUT_UNBOUND || row.rank < ranks)
+        struct layout_put *put = &op->puts[i];
+        bytes += put->key_bytes + put->value_bytes;
+        if (put->slot == LAYOUT_UNBOUND)
             continue;
-        op->culprit = i;
-        return -EINVAL;
+        const struct layout_allocation *allocation = layout_at_rank(layout, (size_t)put->slot);
+        if (!allocation) {
+            op->culprit = i;
+            return -EINVAL;
+        }
+        put->slot = allocation->slot;
     }
-    int error = check_bounds(layout, op, bytes);
-    if (error)
-        return error;
-    op->slots = malloc((ranks ? ranks : 1) * sizeof *op->slots);
-    if (!op->slots)
-        return -ENOMEM;
-    for (size_t rank = 0; rank < ranks; rank++)
-        op->slots[rank] = layout_at_rank(layout, rank)->slot;
-    return 0;
+    return check_bounds(layout, op, bytes);
 }
 
 static int bulk_check(struct service *s, struct bulk_op *op)
@@ -138,7 +137,6 @@ static int bulk_check(struct service *s, struct bulk_op *op)
     const struct core_session *session = core_find_session(s->core, op->session);
     if (!session)
         return -ESTALE;
-    op->rows = layout_document_count_rows(op->document);
     return check_rows(core_get_layout(s->core, core_find_store(s->core, session->store)), op);
 }
 
@@ -159,30 +157,19 @@ static void done_decode(struct service_job *job)
     s->host.set_idle(s->host.context);
 }
 
+/* The rows go into the record as they are: they live longer than its being applied. */
 static int apply_slice(struct service *s, struct bulk_op *op)
 {
-    struct layout_put puts[SERVICE_APPLY_SLICE];
-    size_t count = 0;
-    while (count < SERVICE_APPLY_SLICE && op->next_row < op->rows) {
-        struct layout_row row;
-        layout_document_row(op->document, op->next_row++, &row);
-        puts[count++] = (struct layout_put){
-            .key = row.key,
-            .key_bytes = row.key_bytes,
-            .slot = row.rank == LAYOUT_UNBOUND ? LAYOUT_UNBOUND : op->slots[row.rank],
-            .offset = row.offset,
-            .value = row.value,
-            .value_bytes = row.value_bytes,
-        };
+    struct record record = {
+        .type = RECORD_ENTRY_PUT_MANY, .session = op->session, .puts = op->puts + op->next_row};
+    size_t bytes = 0;
+    while (op->next_row < op->rows && record.put_count < SERVICE_APPLY_SLICE &&
+           bytes < SERVICE_APPLY_SLICE_BYTES) {
+        const struct layout_put *put = &op->puts[op->next_row++];
+        bytes += put->key_bytes + put->value_bytes;
+        record.put_count++;
     }
-    struct record record = {.type = RECORD_ENTRY_PUT_MANY, .session = op->session};
-    uint8_t *bytes = NULL;
-    int error = record_rows_encode(puts, count, &bytes, &record.value_bytes);
-    record.value = bytes;
-    if (!error)
-        error = service_apply_record(s, &record, NULL);
-    free(bytes);
-    return error;
+    return service_apply_record(s, &record, NULL);
 }
 
 void service_apply_slices(struct service *s)

@@ -341,6 +341,39 @@ TAP_TEST(bulk_names_the_entry_whose_slot_is_gone)
     free(writer.bytes);
 }
 
+static int gather(void *context, const uint8_t *bytes, size_t size_bytes)
+{
+    struct gfs_writer *whole = context;
+
+    if (whole->size_bytes + size_bytes > whole->room_bytes)
+        return -EFBIG;
+    memcpy(whole->bytes + whole->size_bytes, bytes, size_bytes);
+    whole->size_bytes += size_bytes;
+    return 0;
+}
+
+TAP_TEST(a_document_in_pieces_is_the_same_and_ends_where_a_piece_is_refused)
+{
+    static uint8_t room[64 << 10], value[10000];
+    struct gmsfs_metadata entries[4];
+    struct gfs_writer direct = {0}, whole = {.bytes = room, .room_bytes = sizeof room};
+    struct gfs_writer pieces = {.drain = gather, .context = &whole, .drain_bytes = 100};
+    size_t culprit;
+
+    for (size_t i = 0; i < 4; i++)
+        entries[i] = (struct gmsfs_metadata){
+            .key = "key", .slot = GMSFS_SLOT_NONE, .value = value, .value_bytes = i * 3000};
+    check_int(gfs_bulk_encode(&direct, entries, 4, NULL, 0, &culprit), 0);
+    check_int(gfs_bulk_encode(&pieces, entries, 4, NULL, 0, &culprit), 0);
+    check_int(gfs_write_end(&pieces), 0);
+    check_bytes(whole.bytes, whole.size_bytes, direct.bytes, direct.size_bytes);
+    whole.room_bytes = whole.size_bytes + 5000;
+    check_int(gfs_bulk_encode(&pieces, entries, 4, NULL, 0, &culprit), -EFBIG);
+    check_int(gfs_write_end(&pieces), -EFBIG);
+    free(direct.bytes);
+    free(pieces.bytes);
+}
+
 /* ---- names -------------------------------------------------------------------------------- */
 
 TAP_TEST(keys_become_names_and_back)

@@ -165,6 +165,25 @@ TAP_TEST(what_decodes_encodes_to_the_same_name)
     }
 }
 
+/* Each byte at each place of keys shorter than, as long as, and longer than a block. */
+TAP_TEST(a_key_is_checked_as_it_is_encoded)
+{
+    static const size_t sizes[] = {1, 15, 16, 17, 32, 33, 50, 253, 254, 255};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (size_t at = 0; at < sizes[i]; at++) {
+            for (int byte = 0; byte < 256; byte++) {
+                memset(key, 'k', sizes[i]);
+                key[at] = (char)byte;
+                int length = name_encode_key(key, sizes[i], name);
+                require(name_check_key(key, sizes[i]) == (length < 0 ? length : 0));
+            }
+        }
+    }
+    check_int(name_check_key(key, 0), -EINVAL);
+    check_int(name_check_key(key, NAME_MAX_BYTES + 1), -ENAMETOOLONG);
+}
+
 TAP_TEST(every_key_of_two_bytes_survives_both_ways)
 {
     for (int first = 0; first < 256; first++) {
