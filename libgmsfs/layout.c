@@ -11,28 +11,21 @@
 #define LAYOUT_VERSION 1
 #define LAYOUT_TRIES   8 /* reads that a writer may spoil one after the other */
 
+#define ALLOCATION_LEAST_BYTES 4 /* array, two numbers, empty str */
+#define ENTRY_LEAST_BYTES      7 /* array, str of one byte, nil, number, empty bin */
+
 struct layout_owned {
     struct gmsfs_layout layout;
-    uint8_t *bytes;
-    char *text; /* keys and tags with their NULs */
+    uint8_t *bytes; /* of the document: keys, tags and values lie in it */
 };
 
-/* First pass (text NULL): validates and counts. Second pass: fills. */
-struct layout_pass {
-    struct gmsfs_layout *layout;
-    char *text;
-    size_t text_bytes;
-};
-
-static const char *layout_keep_text(struct layout_pass *pass, const char *text, size_t size_bytes)
+/* Moves a text over its own head, which has a byte at least, and so makes room for its NUL. */
+static const char *layout_end_text(const char *text, size_t size_bytes)
 {
-    char *place = pass->text ? pass->text + pass->text_bytes : NULL;
+    char *place = (char *)(uintptr_t)text - 1;
 
-    if (place) {
-        memcpy(place, text, size_bytes);
-        place[size_bytes] = 0;
-    }
-    pass->text_bytes += size_bytes + 1;
+    memmove(place, text, size_bytes);
+    place[size_bytes] = 0;
     return place;
 }
 
@@ -47,72 +40,106 @@ static int layout_read_name(struct gfs_reader *reader, const char *name)
     return 0;
 }
 
-static int layout_read_allocation(struct layout_pass *pass, struct gfs_reader *reader, size_t index)
+static int layout_read_allocation(struct gfs_reader *reader,
+                                  struct gmsfs_layout_allocation *allocation)
 {
-    struct gmsfs_layout_allocation allocation;
     const char *tag;
     size_t tag_bytes;
     uint32_t fields;
 
     if (gfs_read_array(reader, &fields) || fields != 3 ||
-        gfs_read_uint(reader, &allocation.size_bytes) ||
-        gfs_read_uint(reader, &allocation.aligned_bytes) || gfs_read_text(reader, &tag, &tag_bytes))
+        gfs_read_uint(reader, &allocation->size_bytes) ||
+        gfs_read_uint(reader, &allocation->aligned_bytes) ||
+        gfs_read_text(reader, &tag, &tag_bytes))
         return -EPROTO;
-    allocation.tag = layout_keep_text(pass, tag, tag_bytes);
-    if (pass->text)
-        pass->layout->allocations[index] = allocation;
+    allocation->tag = layout_end_text(tag, tag_bytes);
     return 0;
 }
 
-static int layout_read_entry(struct layout_pass *pass, struct gfs_reader *reader, size_t index)
+static int layout_read_entry(struct gfs_reader *reader, size_t ranks,
+                             struct gmsfs_layout_entry *entry)
 {
-    struct gmsfs_layout_entry entry = {.rank = GMSFS_SLOT_NONE};
     const uint8_t *value;
     const char *key;
     uint32_t fields;
 
     if (gfs_read_array(reader, &fields) || fields != 4 ||
-        gfs_read_text(reader, &key, &entry.key_bytes))
+        gfs_read_text(reader, &key, &entry->key_bytes))
         return -EPROTO;
-    if (!gfs_read_nil(reader) &&
-        (gfs_read_uint(reader, &entry.rank) || entry.rank >= pass->layout->allocation_count))
+    entry->rank = GMSFS_SLOT_NONE;
+    if (!gfs_read_nil(reader) && (gfs_read_uint(reader, &entry->rank) || entry->rank >= ranks))
         return -EPROTO;
-    if (gfs_read_uint(reader, &entry.offset) || gfs_read_binary(reader, &value, &entry.value_bytes))
+    if (gfs_read_uint(reader, &entry->offset) ||
+        gfs_read_binary(reader, &value, &entry->value_bytes))
         return -EPROTO;
-    entry.value = value;
-    entry.key = layout_keep_text(pass, key, entry.key_bytes);
-    if (pass->text)
-        pass->layout->entries[index] = entry;
+    entry->value = value;
+    entry->key = layout_end_text(key, entry->key_bytes);
     return 0;
 }
 
-static int layout_run_pass(struct layout_pass *pass, struct gfs_reader reader)
+/* An array, and room for its items, if the rest can really hold so many. */
+static int layout_read_count(struct gfs_reader *reader, size_t least_bytes, size_t item_bytes,
+                             size_t *count, void **items)
 {
-    uint32_t fields, count;
-    uint64_t version;
+    uint32_t claimed;
 
-    if (gfs_read_map(&reader, &fields) || fields != 3 || layout_read_name(&reader, "v") ||
-        gfs_read_uint(&reader, &version) || version != LAYOUT_VERSION ||
-        layout_read_name(&reader, "allocations") || gfs_read_array(&reader, &count))
+    *items = NULL;
+    if (gfs_read_array(reader, &claimed) ||
+        claimed > (size_t)(reader->end - reader->at) / least_bytes)
         return -EPROTO;
-    pass->layout->allocation_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        if (layout_read_allocation(pass, &reader, i))
-            return -EPROTO;
-    if (layout_read_name(&reader, "metadata") || gfs_read_array(&reader, &count))
+    *items = calloc((size_t)claimed + 1, item_bytes);
+    *count = *items ? claimed : 0;
+    return *items ? 0 : -ENOMEM;
+}
+
+static int layout_read_allocations(struct gfs_reader *reader, struct gmsfs_layout *layout)
+{
+    void *items;
+    int r = layout_read_count(reader, ALLOCATION_LEAST_BYTES, sizeof *layout->allocations,
+                              &layout->allocation_count, &items);
+
+    layout->allocations = items;
+    for (size_t i = 0; !r && i < layout->allocation_count; i++)
+        r = layout_read_allocation(reader, layout->allocations + i);
+    return r;
+}
+
+static int layout_read_entries(struct gfs_reader *reader, struct gmsfs_layout *layout)
+{
+    void *items;
+    int r = layout_read_count(reader, ENTRY_LEAST_BYTES, sizeof *layout->entries,
+                              &layout->entry_count, &items);
+
+    layout->entries = items;
+    for (size_t i = 0; !r && i < layout->entry_count; i++)
+        r = layout_read_entry(reader, layout->allocation_count, layout->entries + i);
+    return r;
+}
+
+static int layout_read_document(struct gfs_reader *reader, struct gmsfs_layout *layout)
+{
+    uint32_t fields;
+    uint64_t version;
+    int r;
+
+    if (gfs_read_map(reader, &fields) || fields != 3 || layout_read_name(reader, "v") ||
+        gfs_read_uint(reader, &version) || version != LAYOUT_VERSION ||
+        layout_read_name(reader, "allocations"))
         return -EPROTO;
-    pass->layout->entry_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        if (layout_read_entry(pass, &reader, i))
-            return -EPROTO;
-    return reader.at == reader.end ? 0 : -EPROTO;
+    r = layout_read_allocations(reader, layout);
+    if (!r)
+        r = layout_read_name(reader, "metadata");
+    if (!r)
+        r = layout_read_entries(reader, layout);
+    if (!r && reader->at != reader->end)
+        r = -EPROTO;
+    return r;
 }
 
 int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **out)
 {
     struct layout_owned *owned = calloc(1, sizeof *owned);
     struct gfs_reader reader = {.at = bytes, .end = bytes + size_bytes};
-    struct layout_pass pass = {0};
     int r;
 
     if (!owned) {
@@ -120,21 +147,7 @@ int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **o
         return -ENOMEM;
     }
     owned->bytes = bytes;
-    pass.layout = &owned->layout;
-    r = layout_run_pass(&pass, reader);
-    if (r)
-        goto out;
-    owned->text = malloc(pass.text_bytes + 1);
-    owned->layout.allocations =
-        calloc(owned->layout.allocation_count + 1, sizeof *owned->layout.allocations);
-    owned->layout.entries = calloc(owned->layout.entry_count + 1, sizeof *owned->layout.entries);
-    r = owned->text && owned->layout.allocations && owned->layout.entries ? 0 : -ENOMEM;
-    if (r)
-        goto out;
-    pass.text = owned->text;
-    pass.text_bytes = 0;
-    r = layout_run_pass(&pass, reader);
-out:
+    r = layout_read_document(&reader, &owned->layout);
     if (r)
         gmsfs_free_layout(&owned->layout);
     else
@@ -150,7 +163,6 @@ void gmsfs_free_layout(struct gmsfs_layout *layout)
         return;
     free(owned->layout.allocations);
     free(owned->layout.entries);
-    free(owned->text);
     free(owned->bytes);
     free(owned);
 }

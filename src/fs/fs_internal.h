@@ -34,9 +34,10 @@
 /* ---- handles (handle.c) ------------------------------------------------------------------ */
 
 struct fs_handle {
-    uint64_t id;   /* fh; first for idvec */
-    uint64_t node; /* id */
-    uint8_t *text; /* what is being read */
+    uint64_t id;         /* fh; first for idvec */
+    uint64_t node;       /* id */
+    uint8_t *text;       /* what is being read */
+    struct blob *shared; /* whose bytes the text is; NULL: it is the handle's own */
     size_t text_bytes, text_at;
     bool has_text;
     uint64_t position; /* events: the next one */
@@ -97,6 +98,8 @@ void fs_handle_drop(struct fs *fs, uint64_t fh); /* if there is one */
 void fs_handle_free(struct fs *fs, struct fs_handle *handle);
 /* Takes `text` (malloc'ed). -ENOMEM: the bound; then it is freed. */
 int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
+/* The text is these bytes, without a copy. -ENOMEM: the bound */
+int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *text);
 /* Makes room for `bytes` gathered bytes in all. -EFBIG beyond max_bytes, -ENOMEM */
 int fs_handle_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
 /* The gathered bytes become the caller's (malloc'ed; NULL if none). */

@@ -33,8 +33,12 @@ static void drop_text(struct fs *fs, struct fs_handle *handle)
     if (!handle->has_text)
         return;
     fs->text_bytes -= handle->text_bytes;
-    free(handle->text);
+    if (handle->shared)
+        blob_unref(handle->shared);
+    else
+        free(handle->text);
     handle->text = NULL;
+    handle->shared = NULL;
     handle->text_bytes = 0;
     handle->has_text = false;
 }
@@ -79,6 +83,20 @@ int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, s
     handle->text_at = 0;
     handle->has_text = true;
     fs->text_bytes += bytes;
+    return 0;
+}
+
+int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *text)
+{
+    drop_text(fs, handle);
+    if (text->size > FS_MAX_TEXT_BYTES - fs->text_bytes)
+        return -ENOMEM;
+    handle->shared = blob_ref(text);
+    handle->text = text->bytes;
+    handle->text_bytes = text->size;
+    handle->text_at = 0;
+    handle->has_text = true;
+    fs->text_bytes += text->size;
     return 0;
 }
 

@@ -40,13 +40,6 @@ static int render_hash(const struct core_store *store, struct fs_text *text)
     return copy_text(line, 33, text);
 }
 
-static int render_layout(const struct core_store *store, struct fs_text *text)
-{
-    if (!shows_layout(store))
-        return copy_text("", 0, text);
-    return copy_text(store->encoding, store->encoding_bytes, text);
-}
-
 static const struct core_session *find_held(const struct fs *fs, uint64_t fh)
 {
     const struct core_file *file = core_find_file(fs->core, fh);
@@ -77,7 +70,7 @@ static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs
     case NODE_LAYOUT_HASH:
         return render_hash(node->store, text);
     case NODE_LAYOUT:
-        return render_layout(node->store, text);
+        return copy_text("", 0, text); /* what is committed is shared instead */
     case NODE_INFO:
         return fs_text_info(fs, node->store, text);
     case NODE_SESSIONS:
@@ -96,6 +89,8 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     struct fs_text text;
     if (node_find(fs->core, handle->node, &node))
         return -ESTALE; /* the store was removed */
+    if (node.kind == NODE_LAYOUT && shows_layout(node.store))
+        return fs_handle_share_text(fs, handle, node.store->encoding);
     int error = render(fs, &node, handle->id, &text);
     if (error)
         return error;

@@ -131,15 +131,14 @@ static int find_writer(struct apply *apply, struct core_session **session)
 }
 
 static void publish(struct apply *apply, struct core_store *store, struct layout *layout,
-                    uint8_t *encoding, size_t encoding_bytes)
+                    struct blob *encoding)
 {
     const struct record *record = apply->record;
 
     core_set_committed(apply->core, store, layout);
-    free(store->encoding);
+    blob_unref(store->encoding);
     store->encoding = encoding;
-    store->encoding_bytes = encoding_bytes;
-    layout_hash(encoding, encoding_bytes, store->hash);
+    layout_hash(encoding->bytes, encoding->size, store->hash);
     memset(store->group, 0, sizeof store->group);
     if (record->flags & CORE_COMMIT_GROUP)
         memcpy(store->group, record->bytes16, sizeof store->group);
@@ -182,14 +181,28 @@ static int check_layout(struct core_store *store, const struct layout *layout)
     return error;
 }
 
+static int encode_layout(const struct layout *layout, struct blob **encoding)
+{
+    uint8_t *bytes;
+    size_t size;
+    int error = layout_encode(layout, &bytes, &size);
+
+    if (error < 0)
+        return error;
+    *encoding = blob_new(bytes, size);
+    if (*encoding)
+        return 0;
+    free(bytes);
+    return -ENOMEM;
+}
+
 int apply_commit(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct layout *layout, *fresh = NULL;
     struct core_session *session;
     struct core_store *store;
-    size_t encoding_bytes;
-    uint8_t *encoding;
+    struct blob *encoding = NULL;
     int error = find_writer(apply, &session);
 
     if (error < 0)
@@ -204,13 +217,13 @@ int apply_commit(struct apply *apply)
         return -ENOMEM;
     error = check_layout(store, layout);
     if (error == 0)
-        error = layout_encode(layout, &encoding, &encoding_bytes);
+        error = encode_layout(layout, &encoding);
     if (error < 0) {
         layout_free(fresh);
         return error;
     }
     apply->out->session = session->id;
-    publish(apply, store, layout, encoding, encoding_bytes);
+    publish(apply, store, layout, encoding);
     end_commit(apply, store, session);
     apply->out->generation = store->generation;
     apply_drain(apply, store);

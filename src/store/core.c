@@ -39,7 +39,7 @@ void core_store_free(struct core_store *store)
     lock_free(&store->lock);
     layout_free(store->committed);
     layout_free(store->working);
-    free(store->encoding);
+    blob_unref(store->encoding);
     free(store);
 }
 

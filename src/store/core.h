@@ -17,6 +17,7 @@
 #ifndef GMSFS_STORE_CORE_H
 #define GMSFS_STORE_CORE_H
 
+#include "base/blob.h"
 #include "base/idvec.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
@@ -72,8 +73,7 @@ struct core_store {
     struct lock lock;
     struct layout *committed; /* NULL: nothing committed */
     struct layout *working;   /* NULL: no writer, or a writer that has changed nothing */
-    uint8_t *encoding;        /* canonical bytes of `committed` */
-    size_t encoding_bytes;
+    struct blob *encoding;    /* canonical bytes of `committed` */
     uint8_t hash[16];
     uint8_t group[16];
     char last_error[256];

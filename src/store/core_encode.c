@@ -143,7 +143,8 @@ static void put_store(struct output *output, const struct core_store *store)
     put_lock(output, &store->lock);
     put_layout(output, store->committed);
     put_layout(output, store->working);
-    put_bytes(output, store->encoding, store->encoding_bytes);
+    put_bytes(output, store->encoding ? store->encoding->bytes : NULL,
+              store->encoding ? store->encoding->size : 0);
     put_raw(output, store->hash, sizeof store->hash);
     put_raw(output, store->group, sizeof store->group);
     put_text(output, store->last_error);

@@ -112,10 +112,9 @@ void core_drop_committed(struct core *core, struct core_store *store)
     mark_committed(core, store->committed, 0);
     core_memory_unref_layout(core, store->committed);
     layout_free(store->committed);
-    free(store->encoding);
+    blob_unref(store->encoding);
     store->committed = NULL;
     store->encoding = NULL;
-    store->encoding_bytes = 0;
     memset(store->hash, 0, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     lock_set_committed(&store->lock, false);

@@ -313,7 +313,7 @@ TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
     size_t size;
     require(layout_encode(seen->committed, &bytes, &size) == 0);
     layout_hash(bytes, size, hash);
-    check_bytes(seen->encoding, seen->encoding_bytes, bytes, size);
+    check_bytes(seen->encoding->bytes, seen->encoding->size, bytes, size);
     check_bytes(seen->hash, 16, hash, 16);
     check_int(state(store), LOCK_STATE_COMMITTED);
     check(core_find_session(core, session) == NULL);
