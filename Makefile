@@ -68,7 +68,7 @@ TEST_BIN := $(O)/test/gmsfs
 CORE_A   := $(O)/test/libcore.a
 FAKE_DIR := $(O)/tests/fake_cuda
 FAKE_OBJ := $(FAKE_SRC:%.c=$(O)/obj/%.o)
-FAKES    := $(FAKE_DIR)/libcuda.so.1
+FAKES    := $(FAKE_DIR)/libcuda.so.1 $(FAKE_DIR)/libnvidia-ml.so.1
 
 # Not needed: where NVIDIA's header is, our declarations are held against it.
 CUDA_INCLUDE := $(patsubst %/cuda.h,-isystem %,$(firstword \
@@ -202,7 +202,7 @@ $(CORE_A): $(filter-out $(O)/test/obj/$(MAIN_SRC:.c=.o),$(TEST_OBJ)) $(O)/.sourc
 $(O)/tests/unit/%: tests/unit/%.c $(CORE_A) $(LIB_A) | $(FAKES)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
-		$(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../fake_cuda' -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
+		$(ALL_LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../fake_cuda' -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
 $(O)/tests/api/%: tests/api/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
@@ -214,7 +214,10 @@ $(O)/obj/tests/fake_cuda/%.o: tests/fake_cuda/%.c
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
-$(FAKE_DIR)/libcuda.so.1: $(FAKE_OBJ)
+FAKE_NVML := $(patsubst %,$(O)/obj/tests/fake_cuda/%.o,nvml machine account)
+$(FAKE_DIR)/libcuda.so.1: $(filter-out %/nvml.o,$(FAKE_OBJ))
+$(FAKE_DIR)/libnvidia-ml.so.1: $(FAKE_NVML)
+$(FAKES):
 	$(Q)mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(LIB_CFLAGS) $(ALL_LDFLAGS) $(SO_LDFLAGS) -shared \
 		-Wl,-soname,$(@F) -o $@ $^

@@ -12,7 +12,7 @@
 #include "daemon/loop.h"
 #include "store/service.h"
 
-#define HELPERS_MAX_MEMORY   4u
+#define HELPERS_MAX_MEMORY   8u
 #define HELPERS_MAX_TRANSFER 48u
 #define HELPERS_REST_S       2
 

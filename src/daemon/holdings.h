@@ -17,7 +17,7 @@ struct holdings {
 };
 
 /* Takes the descriptor, on failure too. */
-int holdings_add(struct holdings *holdings, uint64_t memory, int fd);
+int holdings_add(struct holdings *holdings, uint64_t memory, int fd, uint64_t bytes);
 void holdings_drop(struct holdings *holdings, uint64_t memory);
 void holdings_free(struct holdings *holdings);
 size_t holdings_count(const struct holdings *holdings);

@@ -22,30 +22,36 @@ void keep_close(struct keep *keep)
     keep->fd = -1;
 }
 
-int keep_add(struct keep *keep, uint64_t memory, int fd)
+/* Sends, and waits until the keeper has done it. */
+static int ask(struct keep *keep, struct wire_message *message, int fd)
 {
-    struct wire_message message = {.type = WIRE_KEEP, .id = memory};
+    uint64_t memory = message->id;
     int passed_fd = -1;
 
     pthread_mutex_lock(&keep->mutex);
-    int error = wire_send(keep->fd, &message, fd);
+    int error = wire_send(keep->fd, message, fd);
     if (!error)
-        error = wire_receive(keep->fd, &message, &passed_fd);
+        error = wire_receive(keep->fd, message, &passed_fd);
     pthread_mutex_unlock(&keep->mutex);
     if (passed_fd >= 0)
         close(passed_fd);
-    if (!error && (message.type != WIRE_ACK || message.id != memory))
+    if (!error && (message->type != WIRE_ACK || message->id != memory))
         error = -EPROTO;
-    return error ? error : message.error;
+    return error ? error : message->error;
+}
+
+int keep_add(struct keep *keep, uint64_t memory, int fd, uint64_t bytes)
+{
+    struct wire_message message = {.type = WIRE_KEEP, .id = memory, .value = bytes};
+
+    return ask(keep, &message, fd);
 }
 
 void keep_drop(struct keep *keep, uint64_t memory)
 {
     struct wire_message message = {.type = WIRE_DROP, .id = memory};
+    int error = ask(keep, &message, -1);
 
-    pthread_mutex_lock(&keep->mutex);
-    int error = wire_send(keep->fd, &message, -1);
-    pthread_mutex_unlock(&keep->mutex);
     if (error)
         log_error("cannot tell the keeper that memory %" PRIu64 " is free: %s", memory,
                   strerror(-error));

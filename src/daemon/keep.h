@@ -19,7 +19,7 @@ struct keep {
 void keep_init(struct keep *keep, int fd);
 void keep_close(struct keep *keep);
 /* The keeper holds a duplicate when this returns 0. -EMFILE: it has too many */
-int keep_add(struct keep *keep, uint64_t memory, int fd);
+int keep_add(struct keep *keep, uint64_t memory, int fd, uint64_t bytes);
 void keep_drop(struct keep *keep, uint64_t memory);
 
 #endif

@@ -214,7 +214,8 @@ void keeper_on_keep(struct keeper *keeper)
     if (message.type == WIRE_KEEP) {
         struct wire_message answer = {.type = WIRE_ACK, .id = message.id, .error = error};
         if (!error)
-            answer.error = fd < 0 ? -EPROTO : holdings_add(&keeper->holdings, message.id, fd);
+            answer.error =
+                fd < 0 ? -EPROTO : holdings_add(&keeper->holdings, message.id, fd, message.value);
         if (answer.error)
             log_error("%s: cannot hold the memory's descriptor: %s", keeper_path(keeper),
                       strerror(-answer.error));
@@ -223,8 +224,11 @@ void keeper_on_keep(struct keeper *keeper)
     }
     if (fd >= 0)
         close(fd);
-    if (message.type == WIRE_DROP)
+    if (message.type == WIRE_DROP) { /* answered: until then the memory is not free */
+        struct wire_message answer = {.type = WIRE_ACK, .id = message.id};
         holdings_drop(&keeper->holdings, message.id);
+        wire_send(keeper->keep_fd, &answer, -1);
+    }
 }
 
 void keeper_on_mounts(struct keeper *keeper)

@@ -232,6 +232,17 @@ static int parse_backend(struct parser *parser, const struct option *option)
     return 0;
 }
 
+/* What it names, the backend finds out. */
+static int parse_device(const struct parser *parser, const struct option *option)
+{
+    struct vmm_options *vmm = &parser->options->vmm;
+
+    if (strlen(option->value) >= sizeof vmm->device)
+        return refuse(parser, option, "expected an index, a GPU-UUID or a PCI id");
+    strcpy(vmm->device, option->value);
+    return 0;
+}
+
 static int parse_valued(struct parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
@@ -239,6 +250,8 @@ static int parse_valued(struct parser *parser, const struct option *option)
 
     if (strcmp(name, "backend") == 0)
         return parse_backend(parser, option);
+    if (strcmp(name, "device") == 0)
+        return parse_device(parser, option);
     if (strcmp(name, "size") == 0)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.size_bytes);
     if (strcmp(name, "granularity") == 0)

@@ -23,9 +23,9 @@ enum wire_type {
     WIRE_DETACHED, /* the mount is not in the tree any more */
     WIRE_END,      /* end in order */
     /* keep */
-    WIRE_KEEP, /* id: memory; descriptor */
+    WIRE_KEEP, /* id: memory, value: its bytes, 0: its file tells; descriptor */
     WIRE_DROP, /* id: memory */
-    WIRE_ACK,  /* error: of KEEP */
+    WIRE_ACK,  /* id: memory; KEEP (error) or DROP is done */
 };
 
 struct wire_message {

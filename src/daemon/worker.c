@@ -135,14 +135,14 @@ static int check_descriptors(int fd)
     return -ENOSPC;
 }
 
-static int host_keep(void *context, uint64_t memory, int fd)
+static int host_keep(void *context, uint64_t memory, int fd, uint64_t bytes)
 {
     struct worker *worker = context;
     int error = check_descriptors(fd);
 
     if (error)
         return error;
-    return keep_add(&worker->keep, memory, fd);
+    return keep_add(&worker->keep, memory, fd, bytes);
 }
 
 static void host_drop(void *context, uint64_t memory)

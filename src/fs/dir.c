@@ -194,6 +194,7 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
     struct vmm_info info;
     uint64_t files = 0, room;
     (void)node;
+    vmm_measure(service_get_vmm(fs->service));
     vmm_get_info(service_get_vmm(fs->service), &info);
     for (size_t i = 0; i < fs->core->stores.count; i++) {
         const struct layout *layout = core_get_layout(fs->core, fs->core->stores.items[i]);
@@ -201,6 +202,10 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
     }
     room = fs->core->stores.count * ((uint64_t)LAYOUT_MAX_ALLOCATIONS + LAYOUT_MAX_ENTRIES);
     uint64_t used = info.used_bytes + info.aside_bytes;
+    /* What others hold of the device is not free, although it is not ours. */
+    uint64_t free_bytes = info.total_bytes - used;
+    if (info.knows_others && info.free_bytes < free_bytes)
+        free_bytes = info.free_bytes;
     struct statvfs stat = {
         .f_bsize = info.granularity_bytes,
         .f_frsize = info.granularity_bytes,
@@ -210,6 +215,6 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
         .f_favail = room - files,
         .f_namemax = NAME_MAX_BYTES,
     };
-    stat.f_bfree = stat.f_bavail = (info.total_bytes - used) / info.granularity_bytes;
+    stat.f_bfree = stat.f_bavail = free_bytes / info.granularity_bytes;
     fuse_reply_statfs(req, &stat);
 }

@@ -164,6 +164,7 @@ static void write_device(FILE *out, const struct fs *fs)
 {
     struct vmm_info info;
     struct service_numbers numbers;
+    vmm_measure(service_get_vmm(fs->service));
     vmm_get_info(service_get_vmm(fs->service), &info);
     service_get_numbers(fs->service, &numbers);
     single(out, "gmsfs_device_total_bytes", "gauge", "Memory of the device.", info.total_bytes);
@@ -171,6 +172,12 @@ static void write_device(FILE *out, const struct fs *fs)
            info.used_bytes);
     single(out, "gmsfs_device_reserved_bytes", "gauge", "Memory set aside for sessions.",
            info.aside_bytes);
+    if (info.knows_others) {
+        single(out, "gmsfs_device_other_bytes", "gauge", "Memory of the device held by others.",
+               info.other_bytes);
+        single(out, "gmsfs_device_free_bytes", "gauge", "Memory of the device that nobody holds.",
+               info.free_bytes);
+    }
     single(out, "gmsfs_device_freeing_bytes", "gauge", "Memory being given back.",
            numbers.freeing_bytes);
     single(out, "gmsfs_open_files", "gauge", "Open files of the mount.",

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,12 +64,30 @@ static int finish(json_t *object, bool failed, size_t flags, struct fs_text *tex
     return 0;
 }
 
+static bool add_gpu(json_t *object, const struct vmm_info *info)
+{
+    char version[16];
+    bool failed = false;
+    snprintf(version, sizeof version, "%d.%d", info->cuda_version / 1000,
+             info->cuda_version % 1000 / 10);
+    failed |= json_object_set_new(object, "pci_id", make_string(info->pci_id)) != 0;
+    failed |= json_object_set_new(object, "cuda_version", make_string(version)) != 0;
+    failed |=
+        json_object_set_new(object, "other_bytes",
+                            info->knows_others ? make_number(info->other_bytes) : json_null()) != 0;
+    failed |=
+        json_object_set_new(object, "free_bytes",
+                            info->knows_others ? make_number(info->free_bytes) : json_null()) != 0;
+    return failed;
+}
+
 int fs_text_device(const struct fs *fs, struct fs_text *text)
 {
     struct vmm_info info;
     struct service_numbers numbers;
     json_t *object = json_object();
     bool failed = false;
+    vmm_measure(service_get_vmm(fs->service));
     vmm_get_info(service_get_vmm(fs->service), &info);
     service_get_numbers(fs->service, &numbers);
     failed |= json_object_set_new(object, "uuid", make_uuid(info.uuid)) != 0;
@@ -82,6 +101,8 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
     failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
+    if (info.pci_id[0])
+        failed |= add_gpu(object, &info);
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
     return finish(object, failed, JSON_INDENT(2), text);
 }

@@ -71,8 +71,9 @@ struct service_host {
     /* Watches a process until it exits: calls service_on_exit(session). -ESRCH: gone already */
     int (*watch_process)(void *context, struct core_process process, uint64_t session);
     void (*unwatch_process)(void *context, uint64_t session);
-    /* On helper threads. The keeper holds a duplicate of the descriptor before this returns. */
-    int (*keep)(void *context, uint64_t memory, int fd);
+    /* On helper threads. The keeper holds a duplicate of the descriptor before this returns; bytes
+     * 0: they change, and its file tells them. After drop it holds none. */
+    int (*keep)(void *context, uint64_t memory, int fd, uint64_t bytes);
     void (*drop)(void *context, uint64_t memory);
     /* Front ends, on the loop's thread. */
     void (*on_state)(void *context,
@@ -231,7 +232,8 @@ int service_rename(struct service *s, uint64_t session, uint64_t serial, const c
 int service_set_tag(struct service *s, uint64_t session, uint64_t serial, const char *tag);
 int service_clear(struct service *s, uint64_t session);
 
-/* Byte transfers through an open allocation. read: answer.data/bytes; short at the end. write:
+/* Byte transfers through an open allocation; -EOPNOTSUPP (logged once) where the memory's bytes are
+ * out of the daemon's reach. read: answer.data/bytes; short at the end. write:
  * `from` stays the caller's until done. */
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request);

@@ -8,6 +8,7 @@
 #include "store/service_internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,21 @@
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
 
-struct alloc_op {
+/* Some of an operation's pieces, made by one thread: drivers take their time, but several calls at
+ * a time. Half of the pool's threads, so that other stores go on. */
+#define MAX_PARTS 4u
+
+struct alloc_part {
     struct service_job job; /* first */
+    struct alloc_op *op;
+    uint32_t first, end;
+    int error;
+};
+
+struct alloc_op {
+    struct alloc_part parts[MAX_PARTS];
+    uint32_t parts_running;
+    atomic_bool failed; /* a part did: the others need not go on */
     struct service *service;
     struct service_request *request;
     uint64_t session;
@@ -65,14 +79,19 @@ static void op_give_back(struct service *s, struct alloc_op *op)
 
 static void run_create(struct service_job *job)
 {
-    struct alloc_op *op = (struct alloc_op *)job;
+    struct alloc_part *part = (struct alloc_part *)job;
+    struct alloc_op *op = part->op;
     const struct service_host *host = &op->service->host;
-    for (uint32_t i = 0; i < op->count && !op->error; i++) {
+    for (uint32_t i = part->first; i < part->end && !part->error && !atomic_load(&op->failed);
+         i++) {
         struct piece *piece = op->pieces[i];
-        op->error = vmm_create(op->service->vmm, op->size_bytes, true, &piece->memory);
-        if (!op->error)
-            op->error = host->keep(host->context, piece->id, piece->memory.fd);
+        part->error = vmm_create(op->service->vmm, op->size_bytes, true, &piece->memory);
+        if (!part->error)
+            part->error =
+                host->keep(host->context, piece->id, piece->memory.fd, piece->memory.aligned_bytes);
     }
+    if (part->error)
+        atomic_store(&op->failed, true);
 }
 
 static int record_resized(struct service *s, struct alloc_op *op)
@@ -155,13 +174,12 @@ static void op_queue(struct service *s, struct alloc_op *op)
     s->numbers.allocs_waiting++;
 }
 
-static void done_create(struct service_job *job)
+/* The last part is through. */
+static void finish_create(struct alloc_op *op)
 {
-    struct alloc_op *op = (struct alloc_op *)job;
     struct service *s = op->service;
     struct service_answer answer = {0};
     uint64_t session = op->session, now_ms = service_now(s);
-    s->numbers.jobs_in_flight--;
     op->running = false;
     int error = op->error;
     if (!error)
@@ -180,6 +198,43 @@ static void done_create(struct service_job *job)
         op_answer(op, error, &answer);
     }
     service_end_use(s, session);
+}
+
+static void done_create(struct service_job *job)
+{
+    struct alloc_part *part = (struct alloc_part *)job;
+    struct alloc_op *op = part->op;
+    op->service->numbers.jobs_in_flight--;
+    if (!op->error)
+        op->error = part->error;
+    if (--op->parts_running == 0)
+        finish_create(op);
+}
+
+/* In parts of neighbours. Fails only if no part could be started. */
+static int op_submit(struct service *s, struct alloc_op *op)
+{
+    uint32_t count = op->count < MAX_PARTS ? op->count : MAX_PARTS;
+    int error = 0;
+    op->parts_running = 0;
+    atomic_init(&op->failed, false);
+    for (uint32_t i = 0; i < count && !error; i++) {
+        struct alloc_part *part = &op->parts[i];
+        *part = (struct alloc_part){
+            .job = {.run = run_create, .done = done_create},
+            .op = op,
+            .first = (uint32_t)((uint64_t)op->count * i / count),
+            .end = (uint32_t)((uint64_t)op->count * (i + 1) / count),
+        };
+        error = service_submit(s, SERVICE_POOL_MEMORY, &part->job);
+        if (!error)
+            op->parts_running++;
+    }
+    if (!error || op->parts_running == 0)
+        return error;
+    op->error = error; /* the parts under way end it */
+    atomic_store(&op->failed, true);
+    return 0;
 }
 
 static int op_reserve(struct service *s, struct alloc_op *op)
@@ -224,8 +279,7 @@ static int op_try(struct service *s, struct alloc_op *op)
     error = service_begin_use(s, op->session);
     if (error)
         goto give_back;
-    op->job = (struct service_job){.run = run_create, .done = done_create};
-    error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
+    error = op_submit(s, op);
     if (!error) {
         op->running = true;
         op->request->alloc = op;

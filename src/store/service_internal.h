@@ -79,7 +79,8 @@ struct service {
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct service_numbers numbers;
-    bool ending; /* service_free: effects are dropped */
+    bool told_reach; /* bytes that cannot be moved: logged once */
+    bool ending;     /* service_free: effects are dropped */
 };
 
 /* service_free: whoever still waits is answered -ENOTCONN. */

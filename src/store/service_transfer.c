@@ -7,6 +7,7 @@
  * for itself; later ones queue on it and start over, because the first may have changed what they
  * are about.
  */
+#include "base/log.h"
 #include "store/service_internal.h"
 
 #include <errno.h>
@@ -125,6 +126,18 @@ static int find_open_allocation(struct service *s, uint64_t file, const struct c
     return *allocation ? 0 : -ESTALE;
 }
 
+/* Said once: a program that tries goes on trying. */
+static int check_reach(struct service *s)
+{
+    if (vmm_can_transfer(s->vmm))
+        return 0;
+    if (!s->told_reach)
+        log_warning("GPU memory has no read(2) and write(2) yet (EOPNOTSUPP): give an allocation "
+                    "its size by truncate(1) or ALLOC and map it, or use gmsfs load");
+    s->told_reach = true;
+    return -EOPNOTSUPP;
+}
+
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request)
 {
@@ -135,6 +148,8 @@ int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset
     int error = find_open_allocation(s, file, &opened, &allocation, &store);
     if (!error && !(opened->flags & CORE_OPEN_READ))
         error = -EBADF;
+    if (!error && bytes > 0)
+        error = check_reach(s);
     if (error || allocation->memory == LAYOUT_NO_MEMORY || offset >= allocation->size_bytes ||
         bytes == 0) {
         service_answer(request, error, &nothing);
@@ -193,7 +208,7 @@ static void run_spool(struct service_job *job)
     if (memory->fd < 0) {
         op->error = vmm_create(vmm, 0, false, memory);
         if (!op->error)
-            op->error = host->keep(host->context, op->piece->id, memory->fd);
+            op->error = host->keep(host->context, op->piece->id, memory->fd, 0);
     }
     if (!op->error)
         op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);
@@ -479,6 +494,8 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
         error = -EBADF;
     if (!error && core_find_session(s->core, opened->session)->mode != LOCK_MODE_RW)
         error = -ENOLCK;
+    if (!error && bytes > 0)
+        error = check_reach(s);
     if (!error && offset > UINT64_MAX - bytes)
         error = -EFBIG;
     if (!error && bytes > 0) {

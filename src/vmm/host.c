@@ -508,9 +508,15 @@ static void host_free(struct host *host)
 static int host_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
                      char *error, size_t error_bytes)
 {
-    struct host *host = calloc(1, sizeof(*host));
+    struct host *host;
     int rc;
 
+    if (options->device[0]) {
+        snprintf(error, error_bytes, "device=%s: names a GPU; take backend=cuda, or leave it out",
+                 options->device);
+        return -EINVAL;
+    }
+    host = calloc(1, sizeof(*host));
     if (!host) {
         snprintf(error, error_bytes, "device host: out of memory");
         return -ENOMEM;

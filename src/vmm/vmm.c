@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #define DEFAULT_BACKEND "cuda"
+#define UNKNOWN         UINT64_MAX
 
 struct vmm {
     const struct vmm_backend *backend;
     struct vmm_device device;
     _Atomic uint64_t taken_bytes; /* in use, or set aside */
     _Atomic uint64_t aside_bytes;
+    _Atomic uint64_t free_bytes; /* as last measured; UNKNOWN */
 };
 
 static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
@@ -33,13 +35,11 @@ static int find_backend(const char *name, const struct vmm_backend **backend, ch
         *backend = &vmm_backend_host;
         return 0;
     }
-    if (!strcmp(name, "cuda")) {
-        snprintf(error, error_bytes,
-                 "device cuda:0: this build cannot own GPU memory yet; mount host memory with: "
-                 "gmsfs mount -o backend=host,size=4G MOUNTPOINT");
-        return -EOPNOTSUPP;
+    if (!strcmp(name, vmm_backend_cuda.name)) {
+        *backend = &vmm_backend_cuda;
+        return 0;
     }
-    snprintf(error, error_bytes, "backend=%s: there is no such backend; use backend=host", name);
+    snprintf(error, error_bytes, "backend=%s: there is no such backend; use cuda or host", name);
     return -EINVAL;
 }
 
@@ -63,6 +63,7 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     made->backend = backend;
     atomic_init(&made->taken_bytes, 0);
     atomic_init(&made->aside_bytes, 0);
+    atomic_init(&made->free_bytes, UNKNOWN);
     rc = backend->open(root, options, &made->device, error, error_bytes);
     if (rc < 0) {
         free(made);
@@ -87,6 +88,23 @@ void vmm_close(struct vmm *vmm)
     free(vmm);
 }
 
+/* The account counts what is only being made, so for moments it may say more than the device. */
+static void get_others(const struct vmm *vmm, struct vmm_info *info)
+{
+    uint64_t held_bytes;
+
+    info->free_bytes = atomic_load(&vmm->free_bytes);
+    info->knows_others = info->free_bytes != UNKNOWN;
+    if (!info->knows_others) {
+        info->free_bytes = 0;
+        return;
+    }
+    held_bytes = vmm->device.physical_bytes - info->free_bytes;
+    if (info->free_bytes > vmm->device.physical_bytes || held_bytes < info->used_bytes)
+        held_bytes = info->used_bytes;
+    info->other_bytes = held_bytes - info->used_bytes;
+}
+
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
 {
     memset(info, 0, sizeof(*info));
@@ -97,6 +115,22 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     info->total_bytes = vmm->device.total_bytes;
     info->aside_bytes = atomic_load(&vmm->aside_bytes);
     info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
+    memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));
+    info->cuda_version = vmm->device.cuda_version;
+    get_others(vmm, info);
+}
+
+void vmm_measure(struct vmm *vmm)
+{
+    uint64_t free_bytes;
+
+    if (vmm->backend->measure && vmm->backend->measure(&vmm->device, &free_bytes) == 0)
+        atomic_store(&vmm->free_bytes, free_bytes);
+}
+
+bool vmm_can_transfer(const struct vmm *vmm)
+{
+    return vmm->backend->read != NULL;
 }
 
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
@@ -176,6 +210,8 @@ int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
 {
     int rc;
 
+    if (!vmm->backend->grow)
+        return -EOPNOTSUPP;
     if (piece->fd < 0 || piece->sealed || aligned_bytes % vmm->device.granularity_bytes)
         return -EINVAL;
     if (aligned_bytes <= piece->aligned_bytes)
@@ -193,6 +229,8 @@ int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
     int rc;
 
+    if (!vmm->backend->seal)
+        return -EOPNOTSUPP;
     if (piece->fd < 0 || piece->sealed || size_bytes > piece->aligned_bytes)
         return -EINVAL;
     rc = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
@@ -214,6 +252,8 @@ static bool is_inside(const struct vmm_piece *piece, size_t bytes, uint64_t offs
 int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset)
 {
+    if (!vmm->backend->read)
+        return -EOPNOTSUPP;
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
     return vmm->backend->read(&vmm->device, piece, to, bytes, offset);
@@ -222,6 +262,8 @@ int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t by
 int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, size_t bytes,
               uint64_t offset)
 {
+    if (!vmm->backend->write)
+        return -EOPNOTSUPP;
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
     return vmm->backend->write(&vmm->device, piece, from, bytes, offset);
@@ -230,7 +272,7 @@ int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, 
 void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
 {
     (void)vmm;
-    if (piece->fd_readonly >= 0)
+    if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)
         close(piece->fd_readonly);
     if (piece->fd >= 0)
         close(piece->fd);

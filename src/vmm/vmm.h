@@ -4,8 +4,8 @@
  *
  * An allocation of memory is a descriptor: whoever holds one keeps the memory alive. This module
  * creates, grows, seals, reads, writes and closes such pieces, and keeps the device's account. It
- * knows nothing of stores, files or requests. Backends: host (memfd). A further backend is one
- * table of functions (vmm_backend.h).
+ * knows nothing of stores, files or requests. Backends: host (memfd) and cuda (the driver's
+ * exported handles). A further backend is one table of functions (vmm_backend.h).
  *
  * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account), vmm_set_aside
  * and what relies on aside_bytes from one; the piece
@@ -22,12 +22,15 @@
 
 struct vmm;
 
+#define VMM_DEVICE_BYTES 64
+
 struct vmm_options {
-    const char *backend; /* "host" or "cuda" (the latter: -EOPNOTSUPP and a message, so far) */
-    uint64_t size_bytes; /* host: 0 = half of what the machine (and its cgroup) has */
-    uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB */
+    const char *backend;           /* "host" or "cuda"; NULL: cuda */
+    char device[VMM_DEVICE_BYTES]; /* cuda: index, GPU-UUID or PCI id; "": the first */
+    uint64_t size_bytes; /* 0: host: half of what the machine (and its cgroup) has, cuda: all */
+    uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB, or the device's own */
     uint64_t hugepage_bytes;    /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
-    uint8_t uuid[16];           /* all zeros: derived from the machine id and "host" */
+    uint8_t uuid[16];           /* host: all zeros: derived from the machine id and "host" */
 };
 
 struct vmm_info {
@@ -38,11 +41,17 @@ struct vmm_info {
     uint64_t total_bytes;
     uint64_t used_bytes;  /* reserved for pieces that exist, are being made, or being freed */
     uint64_t aside_bytes; /* set aside: vmm_reserve does not give them */
+    /* GPUs only */
+    char pci_id[16];
+    int cuda_version;     /* of the driver: 1000 * major + 10 * minor */
+    bool knows_others;    /* as of the last vmm_measure: the next two say something */
+    uint64_t free_bytes;  /* of the device, for anybody */
+    uint64_t other_bytes; /* held by others: programs, and whoever still maps what was freed */
 };
 
 struct vmm_piece {
     int fd;          /* readable and writable; -1: none */
-    int fd_readonly; /* for readers; -1: none */
+    int fd_readonly; /* for readers, the same one where there is no weaker; -1: none */
     uint64_t size_bytes;
     uint64_t aligned_bytes; /* memory really committed */
     bool sealed;
@@ -51,6 +60,10 @@ struct vmm_piece {
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
+/* Asks the device what others hold of it; vmm_get_info tells from then on. Waits 10 ms at most. */
+void vmm_measure(struct vmm *vmm);
+/* Whether vmm_read, vmm_write and spools exist: else they are -EOPNOTSUPP. */
+bool vmm_can_transfer(const struct vmm *vmm);
 /* size up to the granularity; 0 if that overflows */
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes);
 
@@ -66,7 +79,8 @@ uint64_t vmm_get_free(const struct vmm *vmm);
 
 /* Zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`, sealed
  * against resizing, mode 0. size 0 with seal false makes an empty spool. -ENOMEM when machine or
- * cgroup lack it, -EMFILE when descriptors run out. */
+ * cgroup or the device lack it, -EMFILE when descriptors run out, -ENODEV when the device is gone,
+ * -EIO when the driver says anything else (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);

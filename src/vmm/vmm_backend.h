@@ -19,6 +19,10 @@ struct vmm_device {
     uint8_t uuid[16];
     uint64_t granularity_bytes;
     uint64_t total_bytes; /* a multiple of the granularity, not 0 */
+    /* GPUs only */
+    uint64_t physical_bytes; /* all that the device has, whatever part of it is ours to use */
+    char pci_id[16];
+    int cuda_version; /* 1000 * major + 10 * minor */
 };
 
 struct vmm_backend {
@@ -31,6 +35,8 @@ struct vmm_backend {
     /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
     int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                   struct vmm_piece *piece);
+    /* A backend that cannot move bytes has none of the next four, and create without `seal` is
+     * -EOPNOTSUPP. */
     /* From piece->aligned_bytes to the greater `aligned_bytes`; all or nothing. */
     int (*grow)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);
     /* Zeros from `size_bytes` to `aligned_bytes`, gives back what lies beyond, seals. */
@@ -40,9 +46,12 @@ struct vmm_backend {
                 uint64_t offset);
     int (*write)(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
                  size_t bytes, uint64_t offset);
+    /* May be absent. Bytes of the device that nobody holds, in a bounded time. */
+    int (*measure)(struct vmm_device *device, uint64_t *free_bytes);
 };
 
 extern const struct vmm_backend vmm_backend_host;
+extern const struct vmm_backend vmm_backend_cuda;
 
 /* As vmm_open, with /proc, /sys and /etc read below `root`: for tests of full machines. */
 int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,

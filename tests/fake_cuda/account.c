@@ -44,13 +44,16 @@ static int lock(int fd, int how)
 }
 
 /* Other users take part: whatever the umask says. */
-static int open_shared(const char *path, int flags)
+static int make_account(unsigned gpu)
 {
-    int fd = open(path, flags | O_CLOEXEC);
+    char path[PATH_BYTES];
+    int fd;
 
-    if (fd >= 0 || errno != ENOENT)
-        return fd < 0 ? -errno : fd;
-    fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666);
+    path_of(path, gpu, "");
+    if (mkdir(path, 0777) == 0)
+        chmod(path, 0777);
+    path_of(path, gpu, "account");
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd >= 0)
         fchmod(fd, 0666);
     return fd < 0 ? -errno : fd;
@@ -61,11 +64,10 @@ static int account_lock(unsigned gpu, struct account *account)
     char path[PATH_BYTES];
     int fd, rc;
 
-    path_of(path, gpu, "");
-    if (mkdir(path, 0777) == 0)
-        chmod(path, 0777);
     path_of(path, gpu, "account");
-    fd = open_shared(path, O_RDWR);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        fd = make_account(gpu);
     if (fd < 0)
         return fd;
     rc = lock(fd, LOCK_EX);

@@ -75,17 +75,9 @@ enum drv_result cuGetErrorString(enum drv_result result, const char **text)
 /* "GPU-" and at least the beginning of the uuid. */
 static bool is_uuid_of(const char *word, unsigned gpu)
 {
-    struct drv_uuid uuid;
-    char text[64] = "GPU-";
-    size_t at = 4;
+    char text[64];
 
-    machine_uuid(gpu, &uuid);
-    for (int i = 0; i < 16; i++) {
-        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%02x", dash,
-                               (unsigned char)uuid.bytes[i]);
-    }
+    machine_uuid_text(gpu, text, sizeof(text));
     return strlen(word) > 4 && strncasecmp(word, text, strlen(word)) == 0;
 }
 

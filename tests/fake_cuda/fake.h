@@ -73,10 +73,13 @@ const char *machine_dir(void);
 /* What the control file says now. */
 void machine_read(struct machine *machine);
 void machine_uuid(unsigned gpu, struct drv_uuid *uuid);
+void machine_uuid_text(unsigned gpu, char *text, size_t bytes); /* GPU-… */
 void machine_pci_id(unsigned gpu, char *text, size_t bytes);
 /* To begin each call with: waits as `slow` says, and tells what `fail` wants, or whether this
  * process may call at all. */
 enum drv_result machine_enter(const char *call);
+/* The first half of it, for calls of any process. */
+enum drv_result machine_judge(const char *call);
 /* The same for cuInit, which makes the rest possible in this process. */
 enum drv_result machine_init(void);
 

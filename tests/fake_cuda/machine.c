@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define TEXT_BYTES 8192
 #define CALL_BYTES 64
+#define YOUNG_S    1
 
 struct fault {
     char call[CALL_BYTES];
@@ -37,6 +39,18 @@ void machine_uuid(unsigned gpu, struct drv_uuid *uuid)
     memset(uuid->bytes, 0x5a, sizeof(uuid->bytes));
     uuid->bytes[0] = (char)0xfa;
     uuid->bytes[15] = (char)gpu;
+}
+
+void machine_uuid_text(unsigned gpu, char *uuid_text, size_t bytes)
+{
+    struct drv_uuid uuid;
+    int at = snprintf(uuid_text, bytes, "GPU-");
+
+    machine_uuid(gpu, &uuid);
+    for (int i = 0; i < 16; i++)
+        at += snprintf(uuid_text + at, bytes - (size_t)at, "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                       (unsigned char)uuid.bytes[i]);
 }
 
 void machine_pci_id(unsigned gpu, char *id, size_t bytes)
@@ -100,14 +114,34 @@ static void take_text(void)
         take_line(line);
 }
 
+/* A file that was not written to since it was last read; one that is young may be written to again
+ * within the same tick of the file system's clock. */
+static bool is_unchanged(const char *path, struct stat *last)
+{
+    struct timespec clock;
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        st = (struct stat){0};
+    bool same = st.st_ino == last->st_ino && st.st_size == last->st_size &&
+                st.st_mtim.tv_sec == last->st_mtim.tv_sec &&
+                st.st_mtim.tv_nsec == last->st_mtim.tv_nsec;
+    clock_gettime(CLOCK_REALTIME, &clock);
+    *last = st;
+    return same && clock.tv_sec - st.st_mtim.tv_sec > YOUNG_S;
+}
+
 /* A file that does not exist is an empty one. */
 static void refresh(void)
 {
     char fresh[TEXT_BYTES] = "", path[4096];
+    static struct stat last;
     static bool taken;
     int fd;
 
     snprintf(path, sizeof(path), "%s/control", machine_dir());
+    if (is_unchanged(path, &last) && taken)
+        return;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t got = read(fd, fresh, TEXT_BYTES - 1);
@@ -153,7 +187,7 @@ static enum drv_result judge(const char *call, unsigned *slow_ms)
     return result;
 }
 
-static enum drv_result enter(const char *call)
+enum drv_result machine_judge(const char *call)
 {
     enum drv_result result;
     unsigned slow_ms = 0;
@@ -171,7 +205,7 @@ enum drv_result machine_enter(const char *call)
 {
     if (initialised_by != getpid())
         return DRV_NOT_INITIALIZED;
-    return enter(call);
+    return machine_judge(call);
 }
 
 enum drv_result machine_init(void)
@@ -182,7 +216,7 @@ enum drv_result machine_init(void)
         return DRV_NO_DEVICE;
     if (initialised_by && initialised_by != getpid())
         return DRV_NOT_INITIALIZED; /* a child of a process that had it */
-    result = enter("cuInit");
+    result = machine_judge("cuInit");
     if (result == DRV_SUCCESS && now.devices == 0)
         result = DRV_NO_DEVICE;
     if (result == DRV_SUCCESS)

@@ -151,6 +151,18 @@ TAP_TEST(what_mount_passes_on_is_accepted)
     check_int(parse_list(note), 0);
 }
 
+TAP_TEST(device_is_taken_as_it_is_and_bounded)
+{
+    check_int(parse("-o", "device=GPU-fa5a5a5a", "/mnt", NULL), 0);
+    check_str(options.vmm.device, "GPU-fa5a5a5a");
+    check_int(parse("/mnt", NULL), 0);
+    check_str(options.vmm.device, "");
+    check_int(parse("-o", "device=0123456789012345678901234567890123456789012345678901234567890123",
+                    "/mnt", NULL),
+              -EINVAL);
+    check(strstr(error_text, "expected an index, a GPU-UUID or a PCI id") != NULL);
+}
+
 TAP_TEST(mount_helper_form)
 {
     check_int(parse("host", "/mnt", "-o", "rw", NULL), 0);

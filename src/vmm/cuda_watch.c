@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cuda_watch.h"
+
+#include "vmm/nvml.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define ENDING_S          1 /* what hangs in NVML longer is left to the process's end */
+#define UUID_TEXT_BYTES   64
+#define WATCH_STACK_BYTES (256u * 1024)
+
+struct cuda_watch {
+    struct nvml nvml;
+    struct nvml_device *device;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of everything below */
+    pthread_cond_t asked, answered;
+    bool wanted, ending, known;
+    uint64_t rounds; /* answers of NVML, good or bad */
+    uint64_t free_bytes;
+};
+
+static void *run(void *argument)
+{
+    struct cuda_watch *watch = argument;
+
+    pthread_mutex_lock(&watch->mutex);
+    for (;;) {
+        struct nvml_memory memory;
+        enum nvml_result result;
+
+        while (!watch->wanted && !watch->ending)
+            pthread_cond_wait(&watch->asked, &watch->mutex);
+        if (watch->ending)
+            break;
+        watch->wanted = false;
+        pthread_mutex_unlock(&watch->mutex);
+        result = watch->nvml.nvmlDeviceGetMemoryInfo(watch->device, &memory);
+        pthread_mutex_lock(&watch->mutex);
+        if (result == NVML_DONE) {
+            watch->free_bytes = memory.free_bytes;
+            watch->known = true;
+        }
+        watch->rounds++;
+        pthread_cond_broadcast(&watch->answered);
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return NULL;
+}
+
+static struct timespec after_ms(clockid_t clock, unsigned ms)
+{
+    struct timespec at;
+
+    clock_gettime(clock, &at);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += ms % 1000 * 1000000L;
+    if (at.tv_nsec >= 1000000000L) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000L;
+    }
+    return at;
+}
+
+int cuda_watch_measure(struct cuda_watch *watch, uint64_t *free_bytes)
+{
+    struct timespec until = after_ms(CLOCK_MONOTONIC, CUDA_WATCH_PATIENCE_MS);
+    int rc = 0;
+
+    pthread_mutex_lock(&watch->mutex);
+    uint64_t before = watch->rounds;
+    watch->wanted = true;
+    pthread_cond_signal(&watch->asked);
+    while (watch->rounds == before && rc == 0)
+        rc = pthread_cond_timedwait(&watch->answered, &watch->mutex, &until);
+    rc = watch->known ? 0 : -EAGAIN;
+    *free_bytes = watch->free_bytes;
+    pthread_mutex_unlock(&watch->mutex);
+    return rc;
+}
+
+static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT_BYTES])
+{
+    int at = snprintf(text, UUID_TEXT_BYTES, "GPU-");
+
+    for (int i = 0; i < 16; i++)
+        at += snprintf(text + at, (size_t)(UUID_TEXT_BYTES - at), "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+/* Signals are the loop's business. */
+static int start(struct cuda_watch *watch)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, WATCH_STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watch->thread, &attributes, run, watch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return -error;
+}
+
+static void init(struct cuda_watch *watch)
+{
+    pthread_condattr_t clock;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&watch->mutex, NULL);
+    pthread_cond_init(&watch->asked, NULL);
+    pthread_cond_init(&watch->answered, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+static void destroy(struct cuda_watch *watch)
+{
+    pthread_cond_destroy(&watch->answered);
+    pthread_cond_destroy(&watch->asked);
+    pthread_mutex_destroy(&watch->mutex);
+    free(watch);
+}
+
+int cuda_watch_new(const uint8_t uuid[16], struct cuda_watch **watch, char *error,
+                   size_t error_bytes)
+{
+    struct cuda_watch *made = calloc(1, sizeof(*made));
+    char text[UUID_TEXT_BYTES];
+    int rc;
+
+    if (!made)
+        return -ENOMEM;
+    init(made);
+    format_uuid(uuid, text);
+    rc = nvml_open(&made->nvml, error, error_bytes);
+    if (rc == 0 && made->nvml.nvmlDeviceGetHandleByUUID(text, &made->device) != NVML_DONE) {
+        snprintf(error, error_bytes, "NVML does not know %s", text);
+        rc = -ENODEV;
+    }
+    if (rc == 0)
+        rc = start(made);
+    if (rc < 0)
+        destroy(made);
+    else
+        *watch = made;
+    return rc;
+}
+
+void cuda_watch_free(struct cuda_watch *watch)
+{
+    struct timespec until = after_ms(CLOCK_REALTIME, ENDING_S * 1000);
+
+    if (!watch)
+        return;
+    pthread_mutex_lock(&watch->mutex);
+    watch->ending = true;
+    pthread_cond_signal(&watch->asked);
+    pthread_mutex_unlock(&watch->mutex);
+    if (pthread_timedjoin_np(watch->thread, NULL, &until) == 0)
+        destroy(watch);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libnvidia-ml.so.1 of the fake machine: what is held of each GPU, and its bad news. Knows all
+ * GPUs, whatever CUDA_VISIBLE_DEVICES says, and works in any process.
+ */
+#include "fake.h"
+
+#include "vmm/nvml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_MS 10
+
+#define NVML_FUNCTION(symbol, parameters) EXPORTED enum nvml_result symbol parameters;
+NVML_FUNCTIONS
+#undef NVML_FUNCTION
+
+struct nvml_device {
+    unsigned gpu;
+};
+
+struct nvml_event_set {
+    unsigned long long types[FAKE_MAX_DEVICES];
+    unsigned told; /* of the control file's events */
+};
+
+static struct nvml_device devices[FAKE_MAX_DEVICES];
+
+enum nvml_result nvmlInit_v2(void)
+{
+    for (unsigned i = 0; i < FAKE_MAX_DEVICES; i++)
+        devices[i].gpu = i;
+    return machine_dir() ? NVML_DONE : NVML_NOT_FOUND;
+}
+
+enum nvml_result nvmlDeviceGetHandleByUUID(const char *uuid, struct nvml_device **device)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    for (unsigned gpu = 0; gpu < machine.devices; gpu++) {
+        char text[64];
+
+        machine_uuid_text(gpu, text, sizeof(text));
+        if (!strcmp(uuid, text)) {
+            *device = &devices[gpu];
+            return NVML_DONE;
+        }
+    }
+    return NVML_NOT_FOUND;
+}
+
+enum nvml_result nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *memory)
+{
+    enum nvml_result result = (enum nvml_result)machine_judge("nvmlDeviceGetMemoryInfo");
+    struct machine machine;
+    uint64_t used;
+
+    if (result != NVML_DONE)
+        return result;
+    machine_read(&machine);
+    if (machine.lost[device->gpu])
+        return NVML_GPU_IS_LOST;
+    used = account_used(device->gpu) + machine.others_bytes;
+    if (used > machine.memory_bytes)
+        used = machine.memory_bytes;
+    *memory = (struct nvml_memory){.total_bytes = machine.memory_bytes,
+                                   .free_bytes = machine.memory_bytes - used,
+                                   .used_bytes = used};
+    return NVML_DONE;
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+enum nvml_result nvmlEventSetCreate(struct nvml_event_set **set)
+{
+    *set = calloc(1, sizeof(**set));
+    return *set ? NVML_DONE : NVML_UNKNOWN;
+}
+
+enum nvml_result nvmlEventSetFree(struct nvml_event_set *set)
+{
+    free(set);
+    return NVML_DONE;
+}
+
+enum nvml_result nvmlDeviceRegisterEvents(struct nvml_device *device, unsigned long long types,
+                                          struct nvml_event_set *set)
+{
+    set->types[device->gpu] |= types;
+    return NVML_DONE;
+}
+
+static bool next_event(struct nvml_event_set *set, struct nvml_event *event)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    while (set->told < machine.event_count) {
+        const struct machine_event *next = &machine.events[set->told++];
+        unsigned long long type = next->xid ? NVML_EVENT_XID : NVML_EVENT_DOUBLE_BIT_ECC;
+
+        if (!(set->types[next->gpu] & type))
+            continue;
+        *event =
+            (struct nvml_event){.device = &devices[next->gpu], .type = type, .data = next->xid};
+        return true;
+    }
+    return false;
+}
+
+enum nvml_result nvmlEventSetWait_v2(struct nvml_event_set *set, struct nvml_event *event,
+                                     unsigned timeout_ms)
+{
+    for (unsigned waited_ms = 0;; waited_ms += LOOK_MS) {
+        if (next_event(set, event))
+            return NVML_DONE;
+        if (waited_ms >= timeout_ms)
+            return NVML_TIMED_OUT;
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    }
+}
