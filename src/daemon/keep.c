@@ -22,21 +22,30 @@ void keep_close(struct keep *keep)
     keep->fd = -1;
 }
 
+/* Under the mutex. An answer that an earlier call could not receive still lies before ours. */
+static int receive_ack(struct keep *keep, uint64_t memory, struct wire_message *message)
+{
+    int passed_fd = -1;
+    int error;
+
+    do {
+        error = wire_receive(keep->fd, message, &passed_fd);
+        if (passed_fd >= 0)
+            close(passed_fd);
+    } while (!error && message->type == WIRE_ACK && message->id != memory);
+    return !error && message->type != WIRE_ACK ? -EPROTO : error;
+}
+
 /* Sends, and waits until the keeper has done it. */
 static int ask(struct keep *keep, struct wire_message *message, int fd)
 {
     uint64_t memory = message->id;
-    int passed_fd = -1;
 
     pthread_mutex_lock(&keep->mutex);
     int error = wire_send(keep->fd, message, fd);
     if (!error)
-        error = wire_receive(keep->fd, message, &passed_fd);
+        error = receive_ack(keep, memory, message);
     pthread_mutex_unlock(&keep->mutex);
-    if (passed_fd >= 0)
-        close(passed_fd);
-    if (!error && (message->type != WIRE_ACK || message->id != memory))
-        error = -EPROTO;
     return error ? error : message->error;
 }
 

@@ -167,6 +167,12 @@ static void on_unmounter_gone(struct keeper *keeper, int status)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
+/* The message is not there yet, or is there still. */
+static bool will_come_again(int error)
+{
+    return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS;
+}
+
 void keeper_on_control(struct keeper *keeper)
 {
     struct wire_message message;
@@ -175,7 +181,7 @@ void keeper_on_control(struct keeper *keeper)
 
     if (fd >= 0)
         close(fd); /* nothing on this channel has one */
-    if (error == -EAGAIN)
+    if (will_come_again(error))
         return;
     if (error) {
         keeper_close(&keeper->control_fd);
@@ -205,7 +211,7 @@ void keeper_on_keep(struct keeper *keeper)
     int fd;
     int error = wire_receive(keeper->keep_fd, &message, &fd);
 
-    if (error == -EAGAIN)
+    if (will_come_again(error))
         return;
     if (error && error != -EMFILE) {
         keeper_close(&keeper->keep_fd);

@@ -36,7 +36,8 @@ struct wire_message {
 
 /* 0 or a negative errno; a pair of connected sockets, closed on exec. */
 int wire_pair(int fds[2]);
-/* `passed_fd` -1: none. Waits for room unless the socket is non-blocking. -EPIPE: the other end is
+/* Both try again for some milliseconds when the kernel lacks memory; then -ENOMEM or -ENOBUFS.
+ * `passed_fd` -1: none. Waits for room unless the socket is non-blocking. -EPIPE: the other end is
  * gone. */
 int wire_send(int fd, const struct wire_message *message, int passed_fd);
 /* *passed_fd is -1 if none came. -EAGAIN; -EPIPE: the other end is gone; -EMFILE: a descriptor was
