@@ -129,14 +129,18 @@ int process_open(uint64_t pid, int *pidfd)
 }
 
 /* Asked once: it is the kernel's. */
-static bool has_pidfs(int pidfd)
+static int has_pidfs(int pidfd, bool *has)
 {
     static int known; /* 1: yes, -1: no */
     struct statfs fs;
 
-    if (!known)
-        known = fstatfs(pidfd, &fs) == 0 && fs.f_type == PROCESS_PIDFS_MAGIC ? 1 : -1;
-    return known > 0;
+    if (!known) {
+        if (fstatfs(pidfd, &fs) != 0)
+            return -errno;
+        known = fs.f_type == PROCESS_PIDFS_MAGIC ? 1 : -1;
+    }
+    *has = known > 0;
+    return 0;
 }
 
 int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
@@ -144,7 +148,14 @@ int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
     char text[PROCESS_TEXT_BYTES];
     struct stat stat;
 
-    if (has_pidfs(pidfd) && fstat(pidfd, &stat) == 0) {
+    bool has = false;
+    int error = has_pidfs(pidfd, &has);
+
+    if (error)
+        return error;
+    if (has) { /* or nothing: the other source counts otherwise */
+        if (fstat(pidfd, &stat) != 0)
+            return -errno;
         *start = stat.st_ino;
         return 0;
     }
@@ -262,40 +273,54 @@ static void remember_caller(uint32_t tid, const struct service_caller *caller)
     last_caller.tid = tid;
 }
 
-static bool find_caller(uint32_t tid, struct service_caller *caller, struct process_status *status)
+/* Not for want of the process, but of what it takes to look. */
+static bool is_shortage(int error)
+{
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+static int find_caller(uint32_t tid, struct service_caller *caller, struct process_status *status)
 {
     char text[PROCESS_TEXT_BYTES];
     static uint32_t before; /* worth remembering is who comes twice */
 
     if (recall_caller(tid, caller, status))
-        return true;
-    if (identify_caller(tid, &caller->processes[0], status))
-        return false;
+        return 0;
+    int error = identify_caller(tid, &caller->processes[0], status);
+    if (error)
+        return error;
     copy_comm(text, read_proc(status->pid, "comm", text), caller->comm);
     if (before == tid)
         remember_caller(tid, caller);
     before = tid;
-    return true;
+    return 0;
 }
 
-void process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
+int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
 {
     struct process_status status;
     size_t count = 0;
+    int error;
 
     caller->process_count = 0;
     memset(caller->comm, 0, sizeof caller->comm);
-    if (tid == 0 || max == 0 || !find_caller(tid, caller, &status))
-        return;
+    if (tid == 0 || max == 0)
+        return 0;
+    error = find_caller(tid, caller, &status);
+    if (error)
+        return is_shortage(error) ? error : 0;
     if (max > SERVICE_MAX_ANCESTORS)
         max = SERVICE_MAX_ANCESTORS;
     /* The caller is blocked; its ancestors may die meanwhile, and their numbers pass to others. But
      * those are younger, and both kinds of `start` grow. */
     for (count = 1; count < max && status.parent > 1; count++) {
         struct core_process *process = &caller->processes[count];
-        if (identify(status.parent, process, &status) ||
-            process->start > caller->processes[count - 1].start)
+        error = identify(status.parent, process, &status);
+        if (is_shortage(error))
+            return error;
+        if (error || process->start > caller->processes[count - 1].start)
             break;
     }
     caller->process_count = count;
+    return 0;
 }

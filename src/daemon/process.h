@@ -38,7 +38,8 @@ int process_read_start(uint64_t pid, int pidfd, uint64_t *start);
 /* -ESRCH: no such process */
 int process_open(uint64_t pid, int *pidfd);
 /* Fills processes (itself, then its ancestors, pid 1 excluded, `max` in all) and comm;
- * process_count 0 if `tid` is 0, gone or not visible. uid and gid stay as they are. */
-void process_resolve(uint32_t tid, size_t max, struct service_caller *caller);
+ * process_count 0 if `tid` is 0, gone or not visible. uid and gid stay as they are. -EMFILE,
+ * -ENFILE, -ENOMEM: it cannot be looked up now; process_count is 0. */
+int process_resolve(uint32_t tid, size_t max, struct service_caller *caller);
 
 #endif

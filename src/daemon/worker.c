@@ -184,10 +184,10 @@ static void host_unwatch(void *context, struct fs_watch *watch)
     loop_unwatch(worker->loop, watch);
 }
 
-static void host_resolve(void *context, uint32_t tid, size_t max, struct service_caller *caller)
+static int host_resolve(void *context, uint32_t tid, size_t max, struct service_caller *caller)
 {
     (void)context;
-    process_resolve(tid, max, caller);
+    return process_resolve(tid, max, caller);
 }
 
 /* A keeper that does not answer is gone, and then so is this process in a moment. */

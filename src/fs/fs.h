@@ -31,8 +31,9 @@ struct fs_host {
     int (*watch)(void *context, struct fs_watch *watch, uint32_t events); /* adds or changes */
     void (*unwatch)(void *context, struct fs_watch *watch);
     /* Who is this thread (of a request that is blocked)? Fills processes (`max` of them), comm; uid
-     * and gid are set by the caller. tid 0 or gone: process_count 0. */
-    void (*resolve)(void *context, uint32_t tid, size_t max, struct service_caller *caller);
+     * and gid are set by the caller. tid 0 or gone: process_count 0. A negative errno: it cannot
+     * be told now, and whoever asks is not to be taken for a stranger. */
+    int (*resolve)(void *context, uint32_t tid, size_t max, struct service_caller *caller);
     /* A client may ask for an unmount (`.fds`, op UNMOUNT): tells the keeper. */
     void (*request_unmount)(void *context);
     /* The FUSE session is over: the mount is gone (or was aborted). */

@@ -175,9 +175,11 @@ const void *fs_request_keep_bytes(struct fs_request *request, const void *from, 
 /* How many processes a request on `store` has to be resolved to: looking at an ancestor takes
  * microseconds, and nobody asks for it where no session can be joined. */
 size_t fs_count_callers(fuse_req_t req, uint64_t store);
-/* Who asks; max 0: its user only; 1: its process too; more: ancestors too. */
-void fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller);
-/* The writer's session of `store` through which this request may change it. 0, -ENOLCK */
+/* Who asks; max 0: its user only; 1: its process too; more: ancestors too. 0, or why
+ * that cannot be told now (-EMFILE, -ENFILE, -ENOMEM). */
+int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller);
+/* The writer's session of `store` through which this request may change it. 0, -ENOLCK, or
+ * as fs_get_caller. */
 int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
 
 /* True if this one may be logged; bad clients must not flood the log. */

@@ -101,7 +101,11 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
     argument->count = 0;
-    fs_get_caller(request->req, 1, &caller);
+    error = fs_get_caller(request->req, 1, &caller);
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
     request->reply = on_acquired;
     if (argument->flags & GMSFS_ACQUIRE_EXPORT)
         request->next_step = export_acquired;

@@ -99,9 +99,11 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     request->node = id;
     request->info = *info;
     struct service_open open = describe(&node, info->flags);
-    fs_get_caller(req, open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(req, open.store),
-                  &caller);
-    if (fs_request_may_wait(request))
+    size_t count = open.kind == CORE_KIND_PSEUDO ? 0 : fs_count_callers(req, open.store);
+    error = fs_get_caller(req, count, &caller);
+    if (error)
+        fs_request_finish(request, error, NULL);
+    else if (fs_request_may_wait(request))
         fs_request_submitted(request, service_open(fs->service, &open, &caller, &request->service));
 }
 
@@ -179,7 +181,11 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
         return;
     request->info = *info;
     struct service_open open = describe(&directory, info->flags);
-    fs_get_caller(req, fs_count_callers(req, open.store), &caller);
+    error = fs_get_caller(req, fs_count_callers(req, open.store), &caller);
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
     if (!fs_request_may_wait(request))
         return;
     if (directory.kind == NODE_METADATA) {
@@ -202,9 +208,10 @@ void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     if (kind == NODE_ENTRY)
         error = fs_entry_put(fs, info->fh);
     if (node_get_traits(kind)->file != CORE_KIND_PSEUDO) {
-        fs_get_caller(req, service_flush_asks(fs->service, info->fh), &caller);
+        int asked = fs_get_caller(req, service_flush_asks(fs->service, info->fh), &caller);
         int flushed = service_flush(fs->service, info->fh, &caller);
         error = error ? error : flushed;
+        error = error ? error : asked; /* it may have been a lost write */
     }
     fs_reply_error(req, error);
 }

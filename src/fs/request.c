@@ -239,16 +239,18 @@ size_t fs_count_callers(fuse_req_t req, uint64_t store)
     return service_has_joinable(fs_of(req)->service, store) ? SERVICE_MAX_ANCESTORS : 1;
 }
 
-void fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
+int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
 {
     struct fs *fs = fs_of(req);
     const struct fuse_ctx *context = fuse_req_ctx(req);
+    int error = 0;
     caller->process_count = 0;
     memset(caller->comm, 0, sizeof caller->comm);
     if (max)
-        fs->host.resolve(fs->host.context, (uint32_t)context->pid, max, caller);
+        error = fs->host.resolve(fs->host.context, (uint32_t)context->pid, max, caller);
     caller->uid = context->uid;
     caller->gid = context->gid;
+    return error;
 }
 
 int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session)
@@ -256,7 +258,9 @@ int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session)
     struct service_caller caller;
     if (!service_has_joinable(fs_of(req)->service, store))
         return -ENOLCK;
-    fs_get_caller(req, SERVICE_MAX_ANCESTORS, &caller);
+    int error = fs_get_caller(req, SERVICE_MAX_ANCESTORS, &caller);
+    if (error)
+        return error;
     return service_find_writer(fs_of(req)->service, store, &caller, session);
 }
 
