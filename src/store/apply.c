@@ -79,14 +79,28 @@ static void note_changes(struct core *core, const struct shown *before, size_t c
     }
 }
 
-/* Room for all that a record can add, so that only its own objects can be refused. */
-static int make_room(struct core *core)
+/* What ends or passes, and the account that follows it: nobody could do it again, so it never fails
+ * for want of memory. */
+static bool must_succeed(enum record_type type)
 {
-    size_t grants = core->waiters.count + 1;
+    return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
+           type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE;
+}
+
+/* Room for all that a record can add, so that only its own objects can be refused. All others than
+ * endings also keep room for the ending that may come next. */
+static int make_room(struct core *core, const struct record *record)
+{
+    bool ending = must_succeed((enum record_type)record->type);
+    size_t grants = core->waiters.count + (ending ? 0 : 2);
 
     if (core_reserve(&core->sessions, grants) < 0 || core_reserve(&core->files, grants) < 0 ||
-        core_reserve(&core->stores, 1) < 0 || core_reserve(&core->waiters, 1) < 0 ||
-        core_reserve(&core->tickets, 1) < 0 || core_reserve_effects(core) < 0)
+        core_reserve_effects(core, ending ? 0 : 1 + record->memory_count) < 0)
+        return -ENOMEM;
+    if (ending)
+        return 0;
+    if (core_reserve(&core->stores, 1) < 0 || core_reserve(&core->waiters, 1) < 0 ||
+        core_reserve(&core->tickets, 1) < 0)
         return -ENOMEM;
     return 0;
 }
@@ -112,7 +126,7 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
     memset(apply.out, 0, sizeof *apply.out);
     if (record->type < RECORD_STORE_CREATE || record->type >= RECORD_TYPE_COUNT)
         return -EINVAL;
-    error = make_room(core);
+    error = make_room(core, record);
     if (error < 0)
         return error;
     for (size_t i = 0; i < count; i++)

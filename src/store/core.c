@@ -125,9 +125,17 @@ static size_t effect_bound(const struct core *core)
     return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 4;
 }
 
-int core_reserve_effects(struct core *core)
+/* What one record more of everything, with `memories` of them, adds to the bound. */
+static size_t effect_growth(size_t memories)
 {
-    size_t wanted = core->effect_count + effect_bound(core);
+    return 1 + memories + 3 + 1;
+}
+
+int core_reserve_effects(struct core *core, size_t next_memories)
+{
+    size_t bound = effect_bound(core);
+    size_t next = next_memories ? bound + effect_growth(next_memories) : 0;
+    size_t wanted = core->effect_count + bound + next;
     struct effect *effects;
 
     if (core->effect_first > 0) {

@@ -51,7 +51,9 @@ bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
-int core_reserve_effects(struct core *core);
+/* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
+ * that adds one object of each kind and this many memories. */
+int core_reserve_effects(struct core *core, size_t next_memories);
 void core_push_effect(struct core *core, struct effect effect);
 /* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
