@@ -164,7 +164,9 @@ void service_on_exit(struct service *s, uint64_t session)
     if (!core_find_session(s->core, session))
         return;
     struct ending ending = {.type = ENDING_EXIT, .session = session};
-    service_end(s, &ending);
+    struct service_answer unused;
+    if (service_end(s, &ending)) /* nobody will tell again, so without waiting for transfers */
+        apply_end(s, session, 0, &unused);
 }
 
 /* ---- flush and close --------------------------------------------------------------------- */

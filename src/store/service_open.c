@@ -468,10 +468,11 @@ void service_watch_owner(struct service *s, uint64_t session)
     if (!held || held->owner.pid == 0)
         return; /* invisible: its files alone tell */
     struct run *run = service_get_run(s, session);
-    int error = s->host.watch_process(s->host.context, held->owner, session);
+    /* Who cannot be watched: its files alone tell, too. */
+    int error = run ? s->host.watch_process(s->host.context, held->owner, session) : -ENOMEM;
     if (error == -ESRCH)
         service_on_exit(s, session);
-    else if (!error && run)
+    else if (!error)
         run->watched = true;
 }
 
