@@ -51,7 +51,7 @@ static void execute_ending(struct service *s, struct ending *ending)
     int error = 0;
     switch (ending->type) {
     case ENDING_COMMIT:
-        error = apply_commit(s, ending, &answer);
+        error = ending->error ? ending->error : apply_commit(s, ending, &answer);
         break;
     case ENDING_ABORT:
     case ENDING_EXIT:
@@ -83,9 +83,18 @@ static bool seal_before_commit(struct service *s, struct run *run, struct ending
         return false;
     ending->sealing = true;
     run->running++; /* a spool that ends at once must not come back here in the middle */
-    service_seal_spools(s, run->id, 0, 0);
+    int sealed = service_seal_spools(s, run->id, 0, 0);
+    if (sealed < 0)
+        ending->error = sealed;
     run->running--;
     return run->running > 0;
+}
+
+void service_on_seal_failed(struct service *s, uint64_t session, int error)
+{
+    struct run *run = idvec_find(&s->runs, session);
+    if (run && run->endings && run->endings->sealing && !run->endings->error)
+        run->endings->error = error;
 }
 
 void service_run_endings(struct service *s, struct run *run)

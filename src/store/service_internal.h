@@ -63,6 +63,7 @@ struct ending {
     uint32_t flags;
     uint8_t group[16];
     bool sealing;                    /* COMMIT: its spools were told to end */
+    int error;                       /* COMMIT: one of them could not */
     struct service_request *request; /* NULL: nobody waits */
     struct ending *next;
 };
@@ -113,6 +114,8 @@ void service_watch_owner(struct service *s, uint64_t session);
 
 /* service_end.c */
 int service_end(struct service *s, const struct ending *ending);
+/* A spool could not end: a commit that waits for it says why. */
+void service_on_seal_failed(struct service *s, uint64_t session, int error);
 void service_run_endings(struct service *s, struct run *run);
 void service_on_session_over(struct service *s, uint64_t session);
 

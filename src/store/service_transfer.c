@@ -269,6 +269,8 @@ static void done_spool(struct service_job *job)
     /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
     if (!error && !piece->doomed)
         error = record_spool(s, op);
+    if (error && op->kind == SPOOL_SEAL)
+        service_on_seal_failed(s, op->session, error);
     if (error)
         undo_spool(s, op);
     else
