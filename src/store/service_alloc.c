@@ -163,6 +163,12 @@ static int op_publish(struct service *s, struct alloc_op *op, struct service_ans
     return error;
 }
 
+/* Memory of the machine, not of the account. */
+static void retry_later(const struct service *s, struct alloc_op *op)
+{
+    op->not_before_ms = service_now(s) + RETRY_MS;
+}
+
 static void op_queue(struct service *s, struct alloc_op *op)
 {
     struct alloc_op **last = &s->alloc_queue;
@@ -172,6 +178,9 @@ static void op_queue(struct service *s, struct alloc_op *op)
     *last = op;
     op->request->alloc = op;
     s->numbers.allocs_waiting++;
+    if (op->not_before_ms > service_now(s) && op->not_before_ms < s->alloc_retry_ms)
+        s->alloc_retry_ms = op->not_before_ms;
+    service_arm_timer(s);
 }
 
 /* The last part is through. */
@@ -190,10 +199,8 @@ static void finish_create(struct alloc_op *op)
         error = -EINTR;
     if (error == -ENOMEM && op->deadline_ms > now_ms) { /* the machine lacks it: try again later */
         op->error = 0;
-        op->not_before_ms = now_ms + RETRY_MS;
+        retry_later(s, op);
         op_queue(s, op);
-        s->alloc_retry_ms = op->not_before_ms;
-        service_arm_timer(s);
     } else {
         op_answer(op, error, &answer);
     }
@@ -250,6 +257,7 @@ static int op_reserve(struct service *s, struct alloc_op *op)
         op->pieces[i] = piece_new(s, op->session, op->aligned_bytes);
         if (op->pieces[i])
             continue;
+        retry_later(s, op);
         op_give_back(s, op);
         service_unreserve(s, held ? held->store : 0, op->aligned_bytes * (op->count - i));
         return -ENOMEM;
@@ -287,6 +295,7 @@ static int op_try(struct service *s, struct alloc_op *op)
     }
     service_end_use(s, op->session);
 give_back:
+    retry_later(s, op);
     op_give_back(s, op);
     return error;
 }
@@ -320,7 +329,6 @@ static void op_start(struct service *s, struct alloc_op *op)
         complain_once(s, op);
     if ((error == -EAGAIN || error == -ENOMEM) && later) {
         op_queue(s, op);
-        service_arm_timer(s);
         service_retry_allocs(s); /* what was given up may be free already */
         return;
     }
