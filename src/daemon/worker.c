@@ -304,7 +304,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
         error = serve_fuse(worker, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
-        error = fs_set_listener(worker->fs, fd);
+        fs_set_listener(worker->fs, fd);
     } else {
         if (fd >= 0)
             close(fd);

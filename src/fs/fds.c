@@ -405,7 +405,16 @@ static void on_connect(struct fs_watch *watch, uint32_t events)
     }
 }
 
-int fs_set_listener(struct fs *fs, int listen_fd)
+/* What cannot be watched now is tried again at the next tick. */
+static void listen_or_rest(struct fs *fs)
+{
+    int error = fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
+    if (error && fs_may_warn(fs))
+        log_warning("%s/.fds: cannot be watched: %s", fs->options.mountpoint, strerror(-error));
+    fs->listener_rests = error != 0;
+}
+
+void fs_set_listener(struct fs *fs, int listen_fd)
 {
     if (fs->listener.fd >= 0) {
         fs->host.unwatch(fs->host.context, &fs->listener);
@@ -415,26 +424,17 @@ int fs_set_listener(struct fs *fs, int listen_fd)
     fs->listener_rests = false;
     /* Its node goes with it: otherwise it could not be bound again after a refused unmount. */
     fs->top.has_socket = listen_fd >= 0;
-    if (listen_fd < 0)
-        return 0;
-    int error = fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
-    if (error) {
-        fs->listener.fd = -1;
-        fs->top.has_socket = false;
-        close(listen_fd);
-    }
-    return error;
+    if (listen_fd >= 0)
+        listen_or_rest(fs);
 }
 
 /* A connection that waits for its client makes no progress; one that is starved has a second try.
  */
 bool fs_fds_tick(struct fs *fs)
 {
-    bool busy = false;
-    if (fs->listener_rests) {
-        fs->listener_rests = false;
-        fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
-    }
+    if (fs->listener_rests)
+        listen_or_rest(fs);
+    bool busy = fs->listener_rests;
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {

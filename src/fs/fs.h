@@ -76,7 +76,7 @@ void fs_on_state(struct fs *fs, uint64_t store);
 void fs_on_event(struct fs *fs);
 
 /* The keeper bound `.fds`: start to accept (-1: stop to accept; open connections stay). */
-int fs_set_listener(struct fs *fs, int listen_fd);
+void fs_set_listener(struct fs *fs, int listen_fd);
 /* The mount is no longer in the tree (umount, umount -l): drop connections once no file is open. */
 void fs_on_detached(struct fs *fs);
 /* Once a second or so is enough: connections whose client never reads are dropped. True: something
