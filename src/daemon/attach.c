@@ -71,8 +71,10 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
     struct fuse_session *session =
         fuse_session_new(&args, &no_operations, sizeof no_operations, NULL);
     fuse_opt_free_args(&args);
-    if (!session)
-        return -EINVAL;
+    if (!session) {
+        log_error("cannot mount at %s: libfuse makes no session (out of memory?)", mountpoint);
+        return -ENOMEM;
+    }
     if (fuse_session_mount(session, mountpoint) != 0) {
         log_error("cannot mount at %s: the cause is in the line above; an ordinary user has to own "
                   "the directory and needs fusermount3 with its setuid bit",

@@ -270,7 +270,8 @@ int keeper_main(const struct keeper_setup *setup)
     int error = begin(&keeper);
 
     if (error) {
-        log_error("%s: cannot start: %s", setup->mountpoint, strerror(-error));
+        log_error("%s: not mounted: cannot start: %s", setup->mountpoint, strerror(-error));
+        relay_drain(setup->relay);
         return 1;
     }
     while (keeper.worker > 0)

@@ -59,6 +59,28 @@ static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_f
 
 /* ---- in order ---------------------------------------------------------------------------- */
 
+/* Ends the worker when it is asked to; SIGKILL when it does not within its time. */
+static void end_in_order(struct keeper *keeper)
+{
+    if (keeper->end_ms)
+        return;
+    keeper->end_ms = keeper_now_ms() + KEEPER_ENDING_MS;
+    keeper_close(&keeper->listen_fd);
+    notify_send("STOPPING=1");
+    if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
+        keeper->is_detached = true;
+    tell_worker(keeper, WIRE_END, -1);
+}
+
+/* A new mount without its socket is of no use; one that serves already goes on. */
+static void end_without_socket(struct keeper *keeper)
+{
+    if (keeper->is_serving || keeper->end_ms)
+        return;
+    keeper->status = 1;
+    end_in_order(keeper);
+}
+
 static void start_bind(struct keeper *keeper)
 {
     if (keeper->binder > 0 || keeper->is_detached || keeper->end_ms)
@@ -68,6 +90,7 @@ static void start_bind(struct keeper *keeper)
         log_error("%s: cannot start the child that binds .fds: %s", keeper_path(keeper),
                   strerror(-error));
         keeper->binder = -1;
+        end_without_socket(keeper);
     }
 }
 
@@ -90,19 +113,6 @@ static void announce(struct keeper *keeper)
     close(keeper->setup->ready_fd);
 }
 
-/* Ends the worker when it is asked to; SIGKILL when it does not within its time. */
-static void end_in_order(struct keeper *keeper)
-{
-    if (keeper->end_ms)
-        return;
-    keeper->end_ms = keeper_now_ms() + KEEPER_ENDING_MS;
-    keeper_close(&keeper->listen_fd);
-    notify_send("STOPPING=1");
-    if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
-        keeper->is_detached = true;
-    tell_worker(keeper, WIRE_END, -1);
-}
-
 void keeper_on_bound(struct keeper *keeper)
 {
     int error = attach_finish_bind(keeper->binder, keeper->binder_fd, &keeper->listen_fd);
@@ -110,10 +120,7 @@ void keeper_on_bound(struct keeper *keeper)
     keeper->binder = -1;
     keeper->binder_fd = -1;
     if (error) {
-        if (!keeper->is_serving && !keeper->end_ms) {
-            keeper->status = 1; /* a mount without its socket is of no use */
-            end_in_order(keeper);
-        }
+        end_without_socket(keeper);
         return;
     }
     if (keeper->is_detached || keeper->end_ms) {

@@ -395,24 +395,33 @@ static int open_service(struct worker *worker)
     return service_new(worker->vmm, &service, &host, &worker->service);
 }
 
+static int report(const struct worker *worker, const char *what, int error)
+{
+    if (error)
+        log_error("%s: not mounted: cannot start %s: %s", worker->setup->mountpoint, what,
+                  strerror(-error));
+    return error;
+}
+
 static int begin(struct worker *worker)
 {
     struct loop_calls calls = {
         .context = worker, .on_timer = on_timer, .on_idle = on_idle, .on_tick = on_tick};
     struct wire_message prepared = {.type = WIRE_PREPARED};
-    int error = loop_new(&calls, &worker->loop);
+    int error = report(worker, "the event loop", loop_new(&calls, &worker->loop));
 
     if (error)
         return error;
     exits_init(&worker->exits, worker->loop, on_exit_of, worker);
     worker->control = (struct fs_watch){.fd = worker->setup->control_fd, .ready = on_control};
-    error = helpers_new(worker->loop, &worker->helpers);
+    error = report(worker, "the helpers", helpers_new(worker->loop, &worker->helpers));
     if (!error)
         error = open_memory(worker);
     if (!error)
-        error = open_service(worker);
+        error = report(worker, "the service", open_service(worker));
     if (!error)
-        error = loop_watch(worker->loop, &worker->control, FS_WATCH_READ);
+        error = report(worker, "the event loop",
+                       loop_watch(worker->loop, &worker->control, FS_WATCH_READ));
     if (!error)
         tell_keeper(worker, &prepared);
     return error;
