@@ -119,6 +119,18 @@ static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
     return 0;
 }
 
+/* -ENOMEM may have been the kernel's want of memory, and the document still lies there. Where it
+ * does not, the second APPLY finds none. */
+static int bulk_apply(struct gmsfs *handle, struct gmsfs_ioc_apply *apply, size_t count)
+{
+    int r = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
+
+    if (r != -ENOMEM)
+        return r;
+    r = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
+    return !r && apply->error == -EINVAL && apply->culprit >= count ? -ENOMEM : r;
+}
+
 /* Bytes go out while others are made, so there is never more than a piece of the document here.
  * After a failure too APPLY takes away what was gathered, and half a document is none. */
 static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
@@ -133,7 +145,7 @@ static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries,
     if (!sent)
         sent = gfs_write_end(&writer);
     free(writer.bytes);
-    r = gfs_ioctl(handle, GMSFS_IOC_APPLY, &apply);
+    r = bulk_apply(handle, &apply, count);
     if (sent)
         return sent;
     if (!r && apply.error) {

@@ -269,8 +269,11 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
     }
     size_t known = COMMANDS[number].size;
     struct fs_request *request = fs_request_new(req, unused_reply, known);
-    if (!request)
+    if (!request) {
+        if (number == _IOC_NR(GMSFS_IOC_APPLY))
+            ioctl_drop_gathered(fs, info->fh);
         return;
+    }
     request->node = id;
     request->file = file->id;
     request->store = file->store;

@@ -19,5 +19,7 @@ void ioctl_export(struct fs_request *request, const struct core_file *file);
 void ioctl_commit(struct fs_request *request, const struct core_file *file);
 void ioctl_abort(struct fs_request *request, const struct core_file *file);
 void ioctl_apply(struct fs_request *request, const struct core_file *file);
+/* An APPLY that cannot even be a request: no later one finds what was written for it. */
+void ioctl_drop_gathered(struct fs *fs, uint64_t file);
 
 #endif

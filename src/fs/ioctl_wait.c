@@ -289,6 +289,14 @@ static void on_applied(struct fs_request *request, int error, const struct servi
     ioctl_answer(request, sizeof *apply);
 }
 
+void ioctl_drop_gathered(struct fs *fs, uint64_t file)
+{
+    struct fs_handle *handle = fs_handle_find(fs, file);
+    size_t bytes;
+    if (handle)
+        free(fs_handle_take_gathered(fs, handle, &bytes));
+}
+
 void ioctl_apply(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
