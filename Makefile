@@ -47,6 +47,7 @@ API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
 FUZZERS    := $(sort $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 TEST_TOOLS := $(sort $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c)))
 FAKE_SRC   := $(sort $(wildcard tests/fake_cuda/*.c))
+FAULTERS   := $(filter-out hook_%,$(sort $(patsubst tests/fault/%.c,%,$(wildcard tests/fault/*.c))))
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
@@ -58,6 +59,7 @@ MAIN_SRC := src/cli/main.c
 OBJ      := $(SRC:%.c=$(O)/obj/%.o)
 LIB_OBJ  := $(LIB_SRC:%.c=$(O)/obj/%.o)
 TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o)
+HOOK_OBJ := $(patsubst %.c,$(O)/test/obj/%.o,$(sort $(wildcard tests/fault/hook_*.c)))
 
 BIN      := $(O)/gmsfs
 LIB_SO   := $(O)/$(SONAME)
@@ -104,6 +106,11 @@ ALL_LDFLAGS += -fsanitize=$(SANITIZE)
 SO_LDFLAGS  :=
 endif
 
+# In test builds these calls of our own objects go through tests/fault/hook_wrap.c.
+HOOKED     := free keeper_main worker_main $(shell \
+	sed -n 's/^POINT.\([a-z0-9_]*\),.*/\1/p' tests/fault/points.h)
+HOOK_FLAGS := $(foreach name,$(HOOKED),-Wl,--wrap=$(name))
+
 DEPFLAGS = -MMD -MP -MT $@ -MF $(basename $@).d
 
 FILL_PC = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
@@ -135,7 +142,7 @@ units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 benches: $(BENCHES:%=$(O)/bench/%)
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
-	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES)
+	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
 
 # Says what is missing before the compiler does, and never installs by itself.
 $(O)/.packages:
@@ -161,6 +168,10 @@ $(O)/test/obj/src/%.o: src/%.c | $(O)/.packages
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
+$(O)/test/obj/tests/%.o: tests/%.c | $(O)/.packages
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
 $(O)/obj/libgmsfs/%.o: libgmsfs/%.c
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
@@ -172,8 +183,9 @@ $(O)/obj/src/cuda/%.o: src/cuda/%.c
 $(BIN): $(OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(OBJ) $(LIB_A) $(PKG_LIBS)
 
-$(TEST_BIN): $(TEST_OBJ) $(LIB_A) $(O)/.sources
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(TEST_OBJ) $(LIB_A) $(PKG_LIBS)
+$(TEST_BIN): $(TEST_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $(TEST_OBJ) \
+		$(HOOK_OBJ) $(LIB_A) $(PKG_LIBS)
 
 $(LIB_A): $(LIB_OBJ) $(O)/.sources
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
@@ -228,6 +240,12 @@ $(O)/tests/tools/%: tests/tools/%.c $(CORE_A) $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -Itests/unit $(ALL_CFLAGS) $(DEPFLAGS) \
 		$(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
+# Programs of the tests of faults: what they call themselves can fail, too.
+$(O)/tests/fault/%: tests/fault/%.c $(HOOK_OBJ) $(CORE_A) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) \
+		$(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $< $(HOOK_OBJ) $(CORE_A) $(LIB_A) $(PKG_LIBS)
+
 # libFuzzer brings main. Built by `make fuzz` with the compiler and the flags that it needs.
 $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 	$(Q)mkdir -p $(@D)
@@ -240,7 +258,7 @@ $(O)/bench/%: bench/%.c $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
 		$(LIB_A) $(PKG_LIBS)
 
--include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HOOK_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
 
 # ---- installing ----------------------------------------------------------------------------
@@ -278,11 +296,11 @@ demo:
 	@O=$(O) scripts/demo
 
 # TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; JOBS is how many
-# bats files run at a time.
+# bats files run at a time; FAULTS=all lets 59-faults take every call site in every deed.
 test:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
-	@O=$(O) tests/run $(TESTS)
+	@O=$(O) FAULTS=$(FAULTS) tests/run $(TESTS)
 
 # Needs 8 GiB of free memory; PIECE and MODEL make it smaller, BENCH picks some.
 bench:
@@ -351,6 +369,7 @@ help:
 	  'make uninstall    removes what install put there' \
 	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
+	  '                  FAULTS=all lets each call fail in every deed of 59-faults' \
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \

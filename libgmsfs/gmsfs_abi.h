@@ -93,7 +93,7 @@ struct gmsfs_ioc_acquire {
     uint64_t generation;     /* out */
     uint64_t count;          /* out: allocations behind the ticket */
     uint8_t token[16];       /* out: for JOIN and GMSFS_SESSION */
-    uint8_t ticket[16];      /* out: with GMSFS_ACQUIRE_EXPORT */
+    uint8_t ticket[16];      /* out: with GMSFS_ACQUIRE_EXPORT; zeros: EXPORT tells why */
     uint8_t store_id[16];    /* out */
     uint8_t layout_hash[16]; /* out: zeros in RW */
 };

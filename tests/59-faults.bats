@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Each call of the daemon and the library that can fail does so once: tests/fault. FAULTS=all takes
+# every call site in every deed, and every one of the start.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+
+FAULTS_TOOL=$BUILD/tests/fault/faults
+GMSCTL=$BUILD/tests/tools/gmsctl
+
+setup() {
+    common_setup
+    export ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} # of gmsctl, by the thousand
+    [[ ${FAULTS:-} != all ]] || export FAULTS_EACH=1
+}
+
+# name_sites PROGRAM: addresses as functions and lines, on standard input.
+name_sites() {
+    local line sites
+    while IFS= read -r line; do
+        if [[ $line == '    at '* && -n $(type -P addr2line) ]]; then
+            read -ra sites <<<"${line#    at}"
+            echo "    at" "$(addr2line -fse "$1" "${sites[@]}" | paste -sd ' ')"
+        else
+            printf '%s\n' "$line"
+        fi
+    done
+}
+
+# some_faults PROGRAM COMMAND...: succeeds, and says what is wrong otherwise.
+some_faults() {
+    local program=$1
+    shift
+    run timeout $((80 * SLOW)) "$@"
+    # shellcheck disable=SC2154 # set by run
+    name_sites "$program" <<<"$output"
+    [[ $status -eq 0 ]] || fail "exit status $status: ${*: -6}"
+}
+
+start_armed() {
+    "$FAULTS_TOOL" new "$T/control"
+    GMSFS_FAULT_CONTROL=$T/control start_mount size=8M,granularity=64K
+}
+
+daemon_faults() { # keeper|worker GROUP...
+    start_armed
+    some_faults "$GMSFS" "$FAULTS_TOOL" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
+        "$(worker_of "$KEEPER")" "$@"
+}
+
+@test "GMSFS_FAULT: what is wrong with it is said" {
+    local value
+    for value in nothing malloc:after=x malloc:after malloc:errno=EMUCH malloc:in=me :; do
+        GMSFS_FAULT=$value run_logged -2 "$GMSFS" --version
+        assert_match "$output" "^gmsfs: GMSFS_FAULT=$value: "
+    done
+    GMSFS_FAULT_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
+    assert_match "$output" 'GMSFS_FAULT_CONTROL=/dev/null'
+}
+
+@test "GMSFS_FAULT: the call that it names fails, once" {
+    requires fuse
+    mkdir "$T/m"
+    GMSFS_FAULT=epoll_create1:after=0:errno=ENFILE:in=worker \
+        run_logged -1 timeout $((20 * SLOW)) "$GMSFS" mount -f -o backend=host,size=8M "$T/m"
+    assert_match "$output" 'cannot start the event loop: Too many open files in system'
+    GMSFS_FAULT=memfd_create:after=3:errno=EMFILE:in=worker start_mount size=8M
+    code=0
+    for i in 1 2 3 4 5; do
+        timeout 10 "$GMSCTL" open "$M/weights/lock" rw alloc 100 1 '' '' >>"$T/said" || code=1
+    done
+    run_logged -0 cat "$T/said"
+    assert_eq "$(grep -c EMFILE "$T/said")" 1 'allocations that failed'
+    assert_eq "$code" 1 'exit status of one of them'
+}
+
+@test "worker: looking" {
+    daemon_faults worker look
+}
+
+@test "worker: locks" {
+    daemon_faults worker lock
+}
+
+@test "worker: memory" {
+    daemon_faults worker memory
+}
+
+@test "worker: entries, stores and tickets" {
+    daemon_faults worker entries stores tickets
+}
+
+@test "keeper" {
+    daemon_faults keeper memory
+}
+
+@test "a mount begins and ends whatever fails, or fails with a message and leaves nothing" {
+    local every=3
+    requires fuse root
+    [[ ${FAULTS:-} != all ]] || every=1
+    mkdir "$T/m"
+    some_faults "$GMSFS" "$BUILD/tests/fault/startup" "$T/control" "$GMSFS" "$T/m" "$every"
+}
+
+@test "core: what ends needs no memory" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/endings"
+}
+
+@test "library" {
+    start_mount size=8M,granularity=64K
+    some_faults "$BUILD/tests/fault/library" "$BUILD/tests/fault/library" "$M/weights"
+}

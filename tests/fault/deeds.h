@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * deeds - what is done to a mount while one call of its daemon fails
+ *
+ * Words are gmsctl's; W/ and M/ stand for the store and the mount. Each deed starts from the same
+ * store: committed, with the allocations `a` (64 KiB that begin with "committed") and `b`, and the
+ * entry `key`. Private to faults.c.
+ */
+#ifndef GMSFS_TESTS_FAULT_DEEDS_H
+#define GMSFS_TESTS_FAULT_DEEDS_H
+
+#include <stddef.h>
+
+/* Makes that store, whatever was there, and is a full cycle of lock, memory, bytes, commit, read.
+ */
+#define DEEDS_BEGIN                                                                             \
+    "open W/lock rw clear alloc 65536 1 a tag alloc 100 1 b tag open W/allocations/a rw "       \
+    "pwrite 0 committed use 0 put key value none 0 commit close "                               \
+    "open W/lock r open W/allocations/a r pread 0 9 connect M/ use 1 export 0 0 redeem last 8 " \
+    "peek 0 0 9"
+
+struct deed {
+    const char *group, *name, *words;
+    /* Whoever holds the lock meanwhile, until the deed is seen to wait; or NULL. */
+    const char *holder;
+    /* Done afterwards without a fault: what it prints is the same whenever the deed succeeded. */
+    const char *after;
+};
+
+static const struct deed DEEDS[] = {
+    {"look", "read",
+     "open W/state r read 99 open W/info r read 9999 open W/layout r read 9999 "
+     "open W/layout_hash r read 99 open W/sessions r read 999 open M/device r read 9999 "
+     "open M/metrics r read 9999 open M/events r read 4096 open W/metadata/key r read 9 "
+     "stat W/allocations/a",
+     NULL, NULL},
+    {"look", "poll", "open W/state r read 99 poll pri 1 open M/events r poll in 100", NULL, NULL},
+    {"look", "xattr",
+     "getxattr W/allocations/a user.gmsfs.rank "
+     "getxattr W/metadata/key user.gmsfs.offset",
+     NULL, NULL},
+    {"look", "ioctl", "open W/ctl r info get key", NULL, NULL},
+    {"lock", "ro", "open W/lock r read 64 close", NULL, NULL},
+    {"lock", "rw", "open W/lock rw read 64 close", NULL, NULL},
+    {"lock", "auto", "open W/auto rw read 64 close", NULL, NULL},
+    {"lock", "acquire", "open W/ctl rw acquire rw 1000 info release acquire ro 0 release", NULL,
+     NULL},
+    {"lock", "acquire-export",
+     "open W/ctl rw acquire-export ro 1000 connect M/ try redeem last 8 export 0 0 redeem last 8",
+     NULL, NULL},
+    {"lock", "join", "open W/ctl rw acquire rw 1000 info open W/ctl rw join last release", NULL,
+     NULL},
+    {"lock", "refused", "open W/ctl rw acquire rw 0 open W/ctl rw acquire rw 20", NULL, NULL},
+    {"lock", "wait", "open W/lock rw read 64", "open W/lock r", NULL},
+    {"lock", "wait-acquire", "open W/ctl rw acquire rw 20000 info", "open W/lock rw", NULL},
+    {"lock", "wait-interrupted", "alarm 30 open W/lock rw", "open W/lock r", NULL},
+    {"lock", "revoke", "open W/abort w try write hex:7265766f6b6520393939", NULL, NULL},
+    {"memory", "alloc", "open W/lock rw alloc 65536 1 n t alloc 100 3 m t commit", NULL,
+     "open W/allocations/n r pread 0 4"},
+    {"memory", "free", "open W/lock rw free 1 commit", NULL, NULL},
+    {"memory", "clear", "open W/lock rw clear abort", NULL, "open W/metadata/key r read 9"},
+    {"memory", "truncate",
+     "open W/lock rw open W/allocations/n rwc ftruncate 100000 "
+     "pwrite 70000 hello use 0 commit",
+     NULL, "open W/allocations/n r pread 70000 5"},
+    {"memory", "give-back",
+     "open W/lock rw open W/allocations/a rw ftruncate 0 ftruncate 65536 "
+     "use 0 commit",
+     NULL, "open W/allocations/a r pread 0 9"},
+    {"memory", "spool",
+     "open W/lock rw open W/allocations/n rwc fill 150000 fsync fill 10 "
+     "close use 0 commit",
+     NULL, "open W/allocations/n r pread 149995 9"},
+    {"memory", "spool-commit", "open W/lock rw open W/allocations/n rwc fill 150000 use 0 commit",
+     NULL, "open W/allocations/n r pread 149995 9"},
+    {"memory", "implicit", "open W/allocations/n rwc fill 100000 open W/commit w write 1", NULL,
+     "open W/allocations/n r pread 99998 9"},
+    {"memory", "lost-write", "open W/allocations/n rwc fill 100000 close", NULL, NULL},
+    {"memory", "read", "open W/allocations/a r pread 0 9", NULL, NULL},
+    {"memory", "overwrite",
+     "open W/lock rw open W/allocations/a rw pwrite 0 COMMITTED use 0 "
+     "commit",
+     NULL, "open W/allocations/a r pread 0 9"},
+    {"memory", "names",
+     "open W/lock rw rename W/allocations/a W/allocations/c "
+     "setxattr W/allocations/c user.gmsfs.tag other unlink W/allocations/b commit",
+     NULL, "getxattr W/allocations/c user.gmsfs.tag"},
+    {"memory", "abort",
+     "open W/lock rw alloc 65536 1 n t open W/allocations/a rw pwrite 0 x "
+     "use 0 abort",
+     NULL, NULL},
+    {"memory", "reserve",
+     "open W/ctl rw acquire-reserve rw 1000 4194304 alloc 65536 3 n0 t "
+     "open W/allocations/s rwc fill 100000 use 0 commit",
+     NULL, "open W/allocations/s r pread 99998 2"},
+    {"memory", "wait", "open W/lock rw clear alloc 8388608 1 n t commit", NULL,
+     "open W/allocations/n r pread 8388604 4"},
+    {"entries", "put", "open W/lock rw put k2 v2 0 8 delete key get k2 commit", NULL,
+     "open W/metadata/k2 r read 9"},
+    {"entries", "files",
+     "open W/lock rw open W/metadata/k3 wc write three close "
+     "rename W/metadata/k3 W/metadata/k4 setxattr W/metadata/k4 user.gmsfs.allocation a "
+     "unlink W/metadata/key use 0 commit",
+     NULL, "open W/metadata/k4 r read 9"},
+    /* {"v": 1, "metadata": [["k5", nil, 0, "vv"], ["k6", nil, 0, "w"]]} */
+    {"entries", "bulk",
+     "open W/ctl rw acquire rw 1000 write "
+     "hex:82a17601a86d657461646174619294a26b35c000c402767694a26b36c000c40177 apply commit",
+     NULL, NULL},
+    {"entries", "commit-stay", "open W/lock rw put k2 v2 none 0 commit-stay info", NULL,
+     "open W/metadata/k2 r read 9"},
+    {"entries", "group", "open W/lock rw commit-group 000102030405060708090a0b0c0d0e0f", NULL,
+     NULL},
+    {"stores", "make",
+     "mkdir M/s2 chmod M/s2 0700 open M/s2/lock rw alloc 100 1 x t commit close "
+     "rename M/s2 M/s3 rmdir M/s3",
+     NULL, NULL},
+    {"stores", "exchange", "mkdir M/s2 exchange M/s2 W exchange M/s2 W rmdir M/s2", NULL, NULL},
+    {"tickets", "export",
+     "open W/lock r connect M/ export 0 0 redeem last 1 peek 1 0 4 "
+     "export 0 0 redeem last 8",
+     NULL, NULL},
+    {"tickets", "writable",
+     "open W/lock rw connect M/ export-rw 0 0 redeem last 8 poke 0 0 "
+     "COMMITTED commit",
+     NULL, "open W/allocations/a r pread 0 9"},
+    {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
+     NULL},
+};
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault - calls that fail on purpose, in test builds
+ *
+ * The calls of points.h, made by our own code, pass through fault_meet. A call site is a point and
+ * the return addresses of our own code that led to it: `realloc` under `core_apply` under RELEASE
+ * is another site than under OPEN. What is to fail stands in a struct fault_control, which is a
+ * file that test and daemon map both (GMSFS_FAULT_CONTROL=FILE), so that a daemon that runs can be
+ * armed anew for each fault; or which comes from the environment alone:
+ *
+ *     GMSFS_FAULT=point:after=N:errno=E[:in=command|keeper|worker]
+ *
+ * lets the call number N+1 of that point fail once. What is wrong with either variable is said, and
+ * ends the process with exit status 2. Sites and living heap blocks are counted in a mapped file
+ * only. Any thread; the control is shared by all processes that map it.
+ */
+#ifndef GMSFS_FAULT_FAULT_H
+#define GMSFS_FAULT_FAULT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAULT_MAGIC     0x31746c66u /* "flt1": of this layout */
+#define FAULT_MAX_SITES 8192u
+#define FAULT_DEPTH     24u
+
+enum fault_point {
+    FAULT_NONE, /* or any */
+#define POINT(name, error) FAULT_##name,
+#include "points.h"
+#undef POINT
+    FAULT_json, /* jansson's allocations */
+    FAULT_POINTS,
+};
+
+/* Which process: what `gmsfs` is before it is a keeper or a worker, and a client of the library. */
+enum fault_process {
+    FAULT_COMMAND = 1,
+    FAULT_KEEPER = 2,
+    FAULT_WORKER = 4
+};
+
+struct fault_site {
+    _Atomic uint64_t id; /* 0: free */
+    uint32_t point;
+    _Atomic uint32_t processes; /* enum fault_process: where it was met */
+    _Atomic uint32_t hits;
+    _Atomic int32_t living[5];   /* heap blocks made here, by process */
+    uint64_t chain[FAULT_DEPTH]; /* offsets in the program, innermost first; ends with 0 */
+};
+
+struct fault_control {
+    uint32_t magic;
+    _Atomic bool armed;
+    _Atomic bool fired;
+    /* Which call fails. Written while not armed. */
+    uint32_t processes;
+    uint32_t point; /* enum fault_point */
+    uint64_t site;  /* 0: any */
+    int32_t error;
+    _Atomic int32_t after;
+    _Atomic int64_t living[5]; /* heap blocks by process */
+    struct fault_site sites[FAULT_MAX_SITES];
+};
+
+/* 0, or the errno that this call has to fail with; errno is set then. */
+int fault_meet(enum fault_point point);
+/* The process becomes one of this kind. */
+void fault_become(enum fault_process process);
+/* Heap blocks. `block` may be NULL. */
+void fault_note_block(enum fault_point point, void *block);
+void fault_forget_block(void *block);
+
+/* For programs that arm themselves. The control is zeroed. */
+struct fault_control *fault_start(void);
+/* What it calls are the same call sites wherever it was called from. */
+int fault_run(int (*run)(void *context), void *context);
+
+const char *fault_point_name(enum fault_point point);
+int fault_point_errno(enum fault_point point);
+/* FAULT_NONE: there is no such point. */
+enum fault_point fault_point_parse(const char *name);
+
+#endif

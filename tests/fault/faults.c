@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * faults - lets each call site of a running daemon fail once, and looks what comes of it
+ *
+ *   faults new CONTROL                  makes the file that daemons are armed by
+ *   faults run CONTROL GMSCTL MOUNT KEEPER WORKER keeper|worker [GROUP...]
+ *
+ * `run` does the deeds of deeds.h: once to learn the call sites, then once for each of them with a
+ * fault there. A deed that met a fault has succeeded, with everything that it should have made, or
+ * says an errno that fits. Afterwards a whole cycle of work succeeds, and the daemon has as many
+ * descriptors, blocks of the heap, bytes of the device, sessions, waiters and open files as before.
+ *
+ * Prints a line for each thing that is wrong, with the call site, and a last line of numbers; exit
+ * status 1 if anything is. Sites are printed as addresses: addr2line -fpe build/test/gmsfs tells.
+ */
+#include "deeds.h"
+#include "driver.h"
+
+#define MAX_WORDS   200
+#define SETTLE_MS   3000u
+#define MAX_RESULTS 64
+
+static struct {
+    const char *gmsctl, *mount;
+    pid_t keeper, worker;
+    uint32_t process;
+} t;
+
+/* ---- gmsctl ------------------------------------------------------------------------------ */
+
+/* Splits in place and writes paths out. */
+static void make_words(const char *script, char *room, size_t size, char **words)
+{
+    size_t used = 0, count = 0;
+
+    words[count++] = (char *)(uintptr_t)t.gmsctl;
+    while (*script && count < MAX_WORDS) {
+        size_t length = strcspn(script, " ");
+        const char *prefix = "";
+        if (length > 0 && (script[0] == 'W' || script[0] == 'M') &&
+            (length == 1 || script[1] == '/'))
+            prefix = script[0] == 'W' ? "/weights" : "";
+        bool path = length > 0 && (script[0] == 'W' || script[0] == 'M') &&
+                    (length == 1 || script[1] == '/');
+        words[count++] = room + used;
+        int wrote = path ? snprintf(room + used, size - used, "%s%s%.*s", t.mount, prefix,
+                                    (int)length - 1, script + 1)
+                         : snprintf(room + used, size - used, "%.*s", (int)length, script);
+        used += (size_t)wrote + 1;
+        if (used >= size)
+            tool_die("a script is too long");
+        script += length;
+        script += strspn(script, " ");
+    }
+    words[count] = NULL;
+}
+
+static pid_t start_gmsctl(const char *script, int input, int output)
+{
+    char room[16384], *words[MAX_WORDS + 1];
+
+    make_words(script, room, sizeof room, words);
+    return start(words, input, output);
+}
+
+/* It hangs in the mount: that is what is wrong. */
+static void finish(pid_t child, int output, struct ran *ran)
+{
+    if (!wait_child(child, LIMIT_MS, &ran->status)) {
+        kill(child, SIGKILL);
+        int status;
+        wait_child(child, LIMIT_MS, &status);
+        ran->status = -1;
+    }
+    take_text(output, ran);
+}
+
+static void run_script(const char *script, struct ran *ran)
+{
+    int null = open_null(), output = open_scratch();
+    pid_t child = start_gmsctl(script, null, output);
+
+    close(null);
+    finish(child, output, ran);
+}
+
+/* The errno names among its lines, in order. */
+static size_t list_errors(const struct ran *ran, int errors[MAX_RESULTS])
+{
+    size_t count = 0;
+
+    for (const char *line = ran->text; *line && count < MAX_RESULTS;) {
+        size_t length = strcspn(line, "\n");
+        for (int error = 1; error < 134; error++) {
+            const char *name = strerrorname_np(error);
+            if (name && strlen(name) == length && memcmp(name, line, length) == 0)
+                errors[count++] = error;
+        }
+        line += length + (line[length] == '\n');
+    }
+    return count;
+}
+
+/* ---- what the daemon has ----------------------------------------------------------------- */
+
+struct holding {
+    int keeper_fds, worker_fds;
+    int64_t keeper_blocks, worker_blocks;
+    uint64_t used_bytes, open_files, jobs, waiting, sessions;
+};
+
+static uint64_t find_number(const char *text, const char *before)
+{
+    const char *at = strstr(text, before);
+
+    return at ? strtoull(at + strlen(before), NULL, 10) : UINT64_MAX;
+}
+
+static void look(struct holding *holding)
+{
+    char text[TOOL_TEXT_BYTES];
+    struct tool_path metrics = tool_path("%s/metrics", t.mount);
+    struct tool_path sessions = tool_path("%s/weights/sessions", t.mount);
+
+    memset(holding, 0, sizeof *holding);
+    if (tool_read_text(metrics.text, text, sizeof text) < 0)
+        text[0] = '\0';
+    holding->used_bytes = find_number(text, "\ngmsfs_device_used_bytes ");
+    holding->open_files = find_number(text, "\ngmsfs_open_files ");
+    holding->jobs = find_number(text, "\ngmsfs_jobs_in_flight ");
+    holding->waiting = find_number(text, "\ngmsfs_allocs_waiting ");
+    if (tool_read_text(sessions.text, text, sizeof text) < 0)
+        strcpy(text, "?");
+    for (const char *at = text; *at; at++)
+        holding->sessions += *at == '\n';
+    holding->keeper_fds = tool_count_fds(t.keeper, NULL);
+    holding->worker_fds = tool_count_fds(t.worker, NULL);
+    holding->keeper_blocks = control->living[FAULT_KEEPER];
+    holding->worker_blocks = control->living[FAULT_WORKER];
+}
+
+static bool is_same(const struct holding *a, const struct holding *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static void describe(const struct holding *holding, char *text, size_t size)
+{
+    snprintf(text, size,
+             "keeper %d fds %lld blocks, worker %d fds %lld blocks, %llu bytes, %llu files, "
+             "%llu jobs, %llu waiting, %llu lines of sessions",
+             holding->keeper_fds, (long long)holding->keeper_blocks, holding->worker_fds,
+             (long long)holding->worker_blocks, (unsigned long long)holding->used_bytes,
+             (unsigned long long)holding->open_files, (unsigned long long)holding->jobs,
+             (unsigned long long)holding->waiting, (unsigned long long)holding->sessions);
+}
+
+/* Releases and freeing go on behind the back of who closed: the same is waited for. */
+static bool settle(const struct holding *wanted, struct holding *now)
+{
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    for (unsigned pause_us = 100;; pause_us = pause_us < 20000 ? pause_us * 2 : pause_us) {
+        look(now);
+        if (is_same(wanted, now))
+            return true;
+        if (tool_now_ms() > until_ms)
+            return false;
+        tool_pause_us(pause_us);
+    }
+}
+
+/* What is there when it no longer changes. */
+static void settle_anywhere(struct holding *now)
+{
+    struct holding before;
+    unsigned same = 0;
+
+    look(&before);
+    for (unsigned i = 0; i < 300 && same < 5; i++) {
+        tool_pause_us(2000);
+        look(now);
+        same = is_same(&before, now) && now->jobs == 0 && now->open_files <= 1 ? same + 1 : 0;
+        before = *now;
+    }
+}
+
+static bool daemon_lives(void)
+{
+    char text[4096];
+    struct tool_path status = tool_path("/proc/%d/status", (int)t.worker);
+
+    return tool_read_text(status.text, text, sizeof text) > 0 && !strstr(text, "State:\tZ");
+}
+
+/* ---- deeds ------------------------------------------------------------------------------- */
+
+static bool is_waiting(void)
+{
+    char text[TOOL_TEXT_BYTES];
+    struct tool_path sessions = tool_path("%s/weights/sessions", t.mount);
+
+    return tool_read_text(sessions.text, text, sizeof text) > 0 && strstr(text, " waiting ");
+}
+
+/* Until the deed waits behind the holder, or has ended otherwise. */
+static void wait_until_waiting(pid_t child)
+{
+    uint64_t until_ms = tool_now_ms() + LIMIT_MS * tool_slow();
+    siginfo_t info = {0};
+
+    while (!is_waiting() && tool_now_ms() < until_ms) {
+        if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+            return;
+        tool_pause_us(500);
+    }
+}
+
+/* The holder says "held", and goes when its input ends. */
+static pid_t start_holder(const struct deed *deed, int *input)
+{
+    char script[1024];
+    int ends[2], output = open_scratch();
+    struct ran ran = {0};
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        tool_die("pipe: %s", strerror(errno));
+    snprintf(script, sizeof script, "%s say held hold", deed->holder);
+    pid_t holder = start_gmsctl(script, ends[0], output);
+    close(ends[0]);
+    for (unsigned i = 0; i < 5000 && !strstr(ran.text, "held"); i++) {
+        tool_pause_us(1000);
+        ssize_t got = pread(output, ran.text, sizeof ran.text - 1, 0);
+        ran.text[got > 0 ? got : 0] = '\0';
+    }
+    close(output);
+    *input = ends[1];
+    return holder;
+}
+
+static void do_deed(const struct deed *deed, const struct fault_site *site, struct ran *ran)
+{
+    int input = -1, status, null = open_null(), output = open_scratch();
+    pid_t holder = deed->holder ? start_holder(deed, &input) : -1;
+
+    if (site)
+        arm(site, t.process);
+    pid_t child = start_gmsctl(deed->words, null, output);
+    close(null);
+    if (holder > 0) {
+        wait_until_waiting(child);
+        close(input);
+    }
+    finish(child, output, ran);
+    if (holder > 0 && !wait_child(holder, LIMIT_MS, &status))
+        tool_die("%s: the holder of the lock hangs", deed->name);
+    if (site) { /* the end of its files and memory, behind its back */
+        struct holding after;
+        for (unsigned i = 0; i < 50 && !control->fired; i++) {
+            look(&after);
+            if (after.open_files <= 1 && after.jobs == 0 && after.sessions == 0)
+                break;
+            tool_pause_us(1000);
+        }
+    }
+    control->armed = false;
+}
+
+/* What deeds make besides. */
+static void clean_up(void)
+{
+    static const char *const stores[] = {"s2", "s3"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct tool_path path = tool_path("%s/%s", t.mount, stores[i]);
+        if (access(path.text, F_OK) != 0)
+            continue;
+        struct tool_path weights = tool_path("%s/weights", t.mount);
+        if (access(weights.text, F_OK) != 0)
+            rename(path.text, weights.text);
+        else if (rmdir(path.text) != 0)
+            complain("%s: cannot be removed: %s", path.text, strerror(errno));
+    }
+}
+
+/* A whole cycle of work; what it prints has to be the same each time. */
+static bool begin_anew(void)
+{
+    struct ran ran;
+
+    clean_up();
+    run_script(DEEDS_BEGIN, &ran);
+    if (ran.status == 0 && strstr(ran.text, "committed"))
+        return true;
+    complain("the daemon does not serve: the cycle of work ends with status %d\n%s", ran.status,
+             ran.text);
+    return false;
+}
+
+struct learnt {
+    struct holding holding; /* after the deed and a cycle */
+    int errors[MAX_RESULTS];
+    size_t error_count;
+    int status;
+    char after[TOOL_TEXT_BYTES];
+};
+
+static void print_leaks(const int32_t *before)
+{
+    for (size_t i = 0; i < FAULT_MAX_SITES; i++) {
+        const struct fault_site *site = &control->sites[i];
+        for (int by = FAULT_KEEPER; by <= FAULT_WORKER; by += FAULT_WORKER - FAULT_KEEPER) {
+            int32_t now = site->living[by];
+            if (now == before[i * 2 + (by == FAULT_WORKER)])
+                continue;
+            printf("    %+d blocks of %s\n", now - before[i * 2 + (by == FAULT_WORKER)],
+                   fault_point_name((enum fault_point)site->point));
+            print_site(site);
+        }
+    }
+}
+
+static void count_living(int32_t *living)
+{
+    for (size_t i = 0; i < FAULT_MAX_SITES; i++) {
+        living[i * 2] = control->sites[i].living[FAULT_KEEPER];
+        living[i * 2 + 1] = control->sites[i].living[FAULT_WORKER];
+    }
+}
+
+/* The first errno that the deed does not have by itself; 0: it went as ever. */
+static int find_new_error(const struct learnt *learnt, const struct ran *ran)
+{
+    int errors[MAX_RESULTS];
+    size_t count = list_errors(ran, errors);
+
+    for (size_t i = 0; i < count; i++)
+        if (i >= learnt->error_count || errors[i] != learnt->errors[i])
+            return errors[i];
+    return 0;
+}
+
+/* A refusal on `.fds` is a closed connection: the library connects anew. */
+static bool may_say(const struct deed *deed, int injected, int error)
+{
+    if (error == injected || error == ENOMEM)
+        return true;
+    if (error == ESTALE && strstr(deed->words, "acquire-export"))
+        return true; /* granted, without a ticket: EXPORT gives one */
+    return (error == EPIPE || error == ECONNRESET) && strstr(deed->words, "connect");
+}
+
+static void judge(const struct deed *deed, const struct fault_site *site,
+                  const struct learnt *learnt, const struct ran *ran)
+{
+    const char *point = fault_point_name((enum fault_point)site->point);
+    int injected = fault_point_errno((enum fault_point)site->point);
+    int error = find_new_error(learnt, ran);
+
+    if (ran->status == -1) {
+        complain("%s/%s: %s %s: hangs", deed->group, deed->name, point, strerrorname_np(injected));
+    } else if (error == 0 && ran->status != learnt->status) {
+        complain("%s/%s: %s %s: status %d\n%s", deed->group, deed->name, point,
+                 strerrorname_np(injected), ran->status, ran->text);
+    } else if (error != 0 && !may_say(deed, injected, error)) {
+        complain("%s/%s: %s %s: says %s", deed->group, deed->name, point, strerrorname_np(injected),
+                 strerrorname_np(error));
+    } else if (error != 0) {
+        told++;
+        return;
+    } else if (deed->after) {
+        struct ran after;
+        run_script(deed->after, &after);
+        if (strcmp(after.text, learnt->after) == 0)
+            return;
+        complain("%s/%s: %s %s: it succeeded, but is not done:\n%s", deed->group, deed->name, point,
+                 strerrorname_np(injected), after.text);
+    } else {
+        return;
+    }
+    print_site(site);
+}
+
+/* False: the daemon is not worth going on with. */
+static bool try_site(const struct deed *deed, const struct fault_site *site, struct learnt *learnt)
+{
+    static int32_t living[FAULT_MAX_SITES * 2];
+    struct ran ran;
+    struct holding now;
+    char was[512], is[512];
+
+    for (unsigned attempt = 0; attempt < 2; attempt++) {
+        count_living(living);
+        do_deed(deed, site, &ran);
+        if (!daemon_lives()) {
+            complain("%s/%s: the daemon died", deed->group, deed->name);
+            print_site(site);
+            return false;
+        }
+        if (attempt == 0 && control->fired) {
+            faults++;
+            judge(deed, site, learnt, &ran);
+        }
+        if (!begin_anew()) {
+            printf("  after %s/%s with %s\n", deed->group, deed->name,
+                   fault_point_name((enum fault_point)site->point));
+            print_site(site);
+            return false;
+        }
+        if (settle(&learnt->holding, &now))
+            return true;
+        describe(&learnt->holding, was, sizeof was);
+        /* Something may be kept for good once (a cache, a table): a leak grows each time. */
+        settle_anywhere(&learnt->holding);
+    }
+    describe(&now, is, sizeof is);
+    complain("%s/%s: %s leaks: was %s; is %s", deed->group, deed->name,
+             fault_point_name((enum fault_point)site->point), was, is);
+    print_site(site);
+    print_leaks(living);
+    return true;
+}
+
+static void wait_until_idle(void)
+{
+    struct holding now;
+
+    for (unsigned i = 0; i < 2000; i++) {
+        look(&now);
+        if (now.open_files <= 1 && now.jobs == 0 && now.sessions == 0)
+            return;
+        tool_pause_us(500);
+    }
+}
+
+/* Which call sites the deed meets, and how it ends and what there is without a fault. */
+static void learn(const struct deed *deed, struct learnt *learnt, uint32_t *hits)
+{
+    struct ran ran, after = {0};
+
+    for (unsigned round = 0; round < 3; round++) { /* tables grow, callers are remembered */
+        for (size_t i = 0; i < FAULT_MAX_SITES; i++)
+            hits[i] = control->sites[i].hits;
+        do_deed(deed, NULL, &ran);
+        wait_until_idle();
+        for (size_t i = 0; i < FAULT_MAX_SITES; i++)
+            hits[i] = control->sites[i].hits - hits[i];
+        if (deed->after)
+            run_script(deed->after, &after);
+        if (!begin_anew())
+            exit(1);
+    }
+    memset(learnt, 0, sizeof *learnt);
+    learnt->status = ran.status;
+    learnt->error_count = list_errors(&ran, learnt->errors);
+    memcpy(learnt->after, after.text, sizeof after.text);
+    if (getenv("FAULTS_SHOW"))
+        printf("%s/%s: status %d\n%s%s", deed->group, deed->name, ran.status, ran.text, after.text);
+    settle_anywhere(&learnt->holding);
+}
+
+/* On a helper thread, which does not know for whom. */
+static bool is_helpers(const struct fault_site *site)
+{
+    return site->point >= FAULT_vmm_create && site->point <= FAULT_keep_add;
+}
+
+/* A call site that failed in one deed need not fail in all that come by, unless FAULTS_EACH is set.
+ */
+static bool try_deed(const struct deed *deed)
+{
+    static uint32_t hits[FAULT_MAX_SITES];
+    static bool tried[FAULT_MAX_SITES];
+    static struct learnt learnt;
+    unsigned before = faults;
+    uint64_t start_ms = tool_now_ms();
+    bool goes_on = true;
+
+    learn(deed, &learnt, hits);
+    for (size_t i = 0; i < FAULT_MAX_SITES && goes_on; i++) {
+        const struct fault_site *site = &control->sites[i];
+        if (hits[i] == 0 || !(site->processes & t.process) ||
+            (tried[i] && !is_helpers(site) && !getenv("FAULTS_EACH")))
+            continue;
+        goes_on = try_site(deed, site, &learnt);
+        tried[i] = true;
+    }
+    printf("%s/%s: %u faults, %llu ms\n", deed->group, deed->name, faults - before,
+           (unsigned long long)(tool_now_ms() - start_ms));
+    fflush(stdout);
+    return goes_on;
+}
+
+static bool is_wanted(const char *group, int count, char **groups)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(groups[i], group) == 0)
+            return true;
+    return count == 0;
+}
+
+static int run(int argc, char **argv)
+{
+    map_control(argv[0]);
+    t.gmsctl = argv[1];
+    t.mount = argv[2];
+    t.keeper = (pid_t)atoi(argv[3]);
+    t.worker = (pid_t)atoi(argv[4]);
+    t.process = strcmp(argv[5], "keeper") == 0 ? FAULT_KEEPER : FAULT_WORKER;
+    bool goes_on = begin_anew();
+    for (size_t i = 0; goes_on && i < sizeof DEEDS / sizeof DEEDS[0]; i++)
+        if (is_wanted(DEEDS[i].group, argc - 6, argv + 6))
+            goes_on = try_deed(&DEEDS[i]);
+    printf("%u faults, %u of them told, %u wrong\n", faults, told, failures);
+    return failures || !goes_on || faults == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "new") == 0) {
+        make_control(argv[2]);
+        return 0;
+    }
+    if (argc >= 8 && strcmp(argv[1], "run") == 0)
+        return run(argc - 2, argv + 2);
+    fprintf(stderr, "usage: faults new CONTROL | run CONTROL GMSCTL MOUNT KEEPER WORKER "
+                    "keeper|worker [GROUP...]\n");
+    return 2;
+}

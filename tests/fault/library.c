@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * library - lets each call site of libgmsfs fail once, in a client of a live store
+ *
+ *   library STORE
+ *
+ * Each step is a call of the library on a handle in a state that fits. It is done once to learn the
+ * call sites below it, then once for each of them with a fault there. It succeeds, or says an errno
+ * that fits and has done nothing: the same call then succeeds. When the handle is closed, nothing
+ * is left: descriptors, mappings, blocks of the heap, the lock. Prints what is wrong and a last
+ * line of numbers; exit status 1 if anything is.
+ */
+#include "driver.h"
+#include "gmsfs.h"
+
+#define ALLOCATIONS 3u
+#define ENTRIES     40u
+#define WAIT_MS     10000u
+
+static const char *store;
+
+struct scene {
+    gmsfs_t *handle, *other;
+    void *ptr;
+    uint64_t slot; /* of an allocation */
+    uint8_t token[GMSFS_TOKEN_BYTES];
+};
+
+static void must(int result, const char *what)
+{
+    if (result < 0)
+        tool_die("%s: %s", what, strerror(-result));
+}
+
+/* ---- states of a handle ------------------------------------------------------------------ */
+
+static void nothing(struct scene *scene)
+{
+    (void)scene;
+}
+
+static void opened(struct scene *scene)
+{
+    must(gmsfs_open(store, &scene->handle), "gmsfs_open");
+}
+
+static void find_slot(struct scene *scene)
+{
+    struct gmsfs_handle_info *list = NULL;
+    size_t count = 0;
+
+    must(gmsfs_list_handles(scene->handle, NULL, &list, &count), "list_handles");
+    if (count == 0)
+        tool_die("the store is empty");
+    scene->slot = list[0].slot;
+    free(list);
+}
+
+static void reading(struct scene *scene)
+{
+    opened(scene);
+    must(gmsfs_connect(scene->handle, GMSFS_MODE_RO, WAIT_MS), "connect RO");
+    find_slot(scene);
+}
+
+static void writing(struct scene *scene)
+{
+    opened(scene);
+    must(gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS), "connect RW");
+}
+
+static void changing(struct scene *scene)
+{
+    writing(scene);
+    find_slot(scene);
+}
+
+static void attached(struct scene *scene)
+{
+    reading(scene);
+    must(gmsfs_attach_all(scene->handle, GMSFS_ACCESS_READ, NULL, NULL), "attach_all");
+}
+
+static void asleep(struct scene *scene)
+{
+    attached(scene);
+    must(gmsfs_unmap_all_vas(scene->handle, 0), "unmap_all_vas");
+}
+
+/* A writer whose memory was given back: it connects again, for new memory at the same addresses. */
+static void bereft(struct scene *scene)
+{
+    writing(scene);
+    for (unsigned i = 0; i < ALLOCATIONS; i++)
+        must(gmsfs_create_mapping(scene->handle, 1000, "mine", NULL, &scene->ptr),
+             "create_mapping");
+    must(gmsfs_unmap_all_vas(scene->handle, 0), "unmap_all_vas");
+    must(gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS), "connect RW");
+    must(gmsfs_clear_all_handles(scene->handle), "clear_all_handles");
+}
+
+static void invited(struct scene *scene)
+{
+    must(gmsfs_open(store, &scene->other), "gmsfs_open");
+    must(gmsfs_connect(scene->other, GMSFS_MODE_RW, WAIT_MS), "connect RW");
+    must(gmsfs_session_token(scene->other, scene->token), "session_token");
+    opened(scene);
+}
+
+/* ---- steps ------------------------------------------------------------------------------- */
+
+static int do_open(struct scene *scene)
+{
+    return gmsfs_open(store, &scene->handle);
+}
+
+static int do_connect_ro(struct scene *scene)
+{
+    return gmsfs_connect(scene->handle, GMSFS_MODE_RO, WAIT_MS);
+}
+
+static int do_connect_rw(struct scene *scene)
+{
+    return gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS);
+}
+
+static int do_join(struct scene *scene)
+{
+    return gmsfs_join(scene->handle, scene->token);
+}
+
+static int do_reopen(struct scene *scene)
+{
+    return gmsfs_reopen(scene->handle);
+}
+
+static int do_disconnect(struct scene *scene)
+{
+    int result = gmsfs_disconnect(scene->handle);
+
+    return result == -ENOLCK ? 0 : result; /* the fault came behind the end */
+}
+
+static int do_info(struct scene *scene)
+{
+    struct gmsfs_info info;
+
+    return gmsfs_get_info(scene->handle, &info);
+}
+
+static int do_read_layout(struct scene *scene)
+{
+    struct gmsfs_layout *layout = NULL;
+    int result = gmsfs_read_layout(scene->handle, &layout);
+
+    if (result == 0 && layout->entry_count != ENTRIES)
+        complain("read_layout: %zu entries", layout->entry_count);
+    gmsfs_free_layout(layout);
+    return result;
+}
+
+static int do_list(struct scene *scene)
+{
+    struct gmsfs_handle_info *list = NULL;
+    size_t count = 0;
+    int result = gmsfs_list_handles(scene->handle, "tag", &list, &count);
+
+    if (result == 0 && count != ALLOCATIONS)
+        complain("list_handles: %zu allocations", count);
+    if (result == 0)
+        free(list);
+    return result;
+}
+
+static int do_get(struct scene *scene)
+{
+    uint64_t slot, offset;
+    size_t bytes = 0;
+    void *value = NULL;
+    int result = gmsfs_metadata_get(scene->handle, "key0", &slot, &offset, &value, &bytes);
+
+    if (result == 0 && (bytes != 5 || memcmp(value, "value", 5) != 0))
+        complain("metadata_get: other bytes");
+    if (result == 0)
+        free(value);
+    return result;
+}
+
+static int do_list_keys(struct scene *scene)
+{
+    char **keys = NULL;
+    size_t count = 0;
+    int result = gmsfs_metadata_list(scene->handle, "key", &keys, &count);
+
+    if (result == 0 && count != ENTRIES)
+        complain("metadata_list: %zu keys", count);
+    if (result == 0)
+        free(keys);
+    return result;
+}
+
+static int do_attach_all(struct scene *scene)
+{
+    struct gmsfs_mapping *list = NULL;
+    size_t count = 0;
+    int result = gmsfs_attach_all(scene->handle, GMSFS_ACCESS_READ, &list, &count);
+
+    if (result)
+        return result;
+    if (count != ALLOCATIONS || strcmp(list[0].ptr, "bytes") != 0)
+        complain("attach_all: %zu mappings, or other bytes", count);
+    free(list);
+    return 0;
+}
+
+static int do_attach_one(struct scene *scene)
+{
+    return gmsfs_attach_mapping(scene->handle, scene->slot, GMSFS_ACCESS_READ, &scene->ptr);
+}
+
+static int do_export(struct scene *scene)
+{
+    int fd = -1;
+    int result = gmsfs_export_handle(scene->handle, scene->slot, GMSFS_ACCESS_READ, &fd);
+
+    if (result == 0)
+        close(fd);
+    return result;
+}
+
+static int do_allocate(struct scene *scene)
+{
+    uint64_t slot;
+
+    return gmsfs_allocate_handles(scene->handle, 3, 100, "new", NULL, 0, &slot);
+}
+
+static int do_create_mapping(struct scene *scene)
+{
+    int result = gmsfs_create_mapping(scene->handle, 100, "new", NULL, &scene->ptr);
+
+    if (result == 0)
+        memset(scene->ptr, 1, 100);
+    return result;
+}
+
+static int do_put(struct scene *scene)
+{
+    struct gmsfs_metadata entry = {
+        .key = "one", .value = "value", .value_bytes = 5, .slot = GMSFS_SLOT_NONE};
+
+    return gmsfs_metadata_put(scene->handle, &entry);
+}
+
+static int do_put_many(struct scene *scene)
+{
+    struct gmsfs_metadata entries[ENTRIES];
+    char keys[ENTRIES][16];
+    size_t culprit;
+
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        snprintf(keys[i], sizeof keys[i], "many%u", i);
+        entries[i] = (struct gmsfs_metadata){
+            .key = keys[i], .value = "value", .value_bytes = 5, .slot = scene->slot};
+    }
+    return gmsfs_metadata_put_many(scene->handle, entries, ENTRIES, &culprit);
+}
+
+static int do_commit(struct scene *scene)
+{
+    return gmsfs_commit(scene->handle, 0, NULL);
+}
+
+static int do_abort(struct scene *scene)
+{
+    return gmsfs_abort(scene->handle, NULL);
+}
+
+static int do_sleep(struct scene *scene)
+{
+    return gmsfs_unmap_all_vas(scene->handle, 0);
+}
+
+static int do_wake(struct scene *scene)
+{
+    return gmsfs_remap_all_vas(scene->handle, WAIT_MS, 1);
+}
+
+static int do_reallocate(struct scene *scene)
+{
+    return gmsfs_reallocate_all_handles(scene->handle);
+}
+
+static const struct step {
+    const char *name;
+    void (*prepare)(struct scene *scene);
+    int (*run)(struct scene *scene);
+} STEPS[] = {
+    {"open", nothing, do_open},
+    {"connect RO", opened, do_connect_ro},
+    {"connect RW", opened, do_connect_rw},
+    {"join", invited, do_join},
+    {"reopen", opened, do_reopen},
+    {"disconnect", reading, do_disconnect},
+    {"get_info", reading, do_info},
+    {"read_layout", reading, do_read_layout},
+    {"list_handles", reading, do_list},
+    {"metadata_get", reading, do_get},
+    {"metadata_list", reading, do_list_keys},
+    {"attach_all", reading, do_attach_all},
+    {"attach_mapping", reading, do_attach_one},
+    {"export_handle", reading, do_export},
+    {"allocate_handles", writing, do_allocate},
+    {"create_mapping", writing, do_create_mapping},
+    {"metadata_put", writing, do_put},
+    {"metadata_put_many", changing, do_put_many},
+    {"commit", writing, do_commit},
+    {"abort", writing, do_abort},
+    {"unmap_all_vas", attached, do_sleep},
+    {"remap_all_vas", asleep, do_wake},
+    {"reallocate_all_handles", bereft, do_reallocate},
+};
+
+/* ---- what the process has ---------------------------------------------------------------- */
+
+struct holding {
+    int fds, memory;
+    int64_t blocks;
+};
+
+static int count_memory_maps(void)
+{
+    static char text[1 << 20];
+    int count = 0;
+
+    if (tool_read_text("/proc/self/maps", text, sizeof text) < 0)
+        tool_die("cannot read the mappings");
+    for (const char *at = text; (at = strstr(at, "memfd:")) != NULL; at++)
+        count++;
+    return count;
+}
+
+static struct holding look(void)
+{
+    return (struct holding){.fds = tool_count_fds(getpid(), NULL),
+                            .memory = count_memory_maps() + tool_count_fds(getpid(), "memfd:"),
+                            .blocks = control->living[FAULT_COMMAND]};
+}
+
+/* ---- one fault --------------------------------------------------------------------------- */
+
+static void close_all(struct scene *scene)
+{
+    gmsfs_close(scene->handle);
+    gmsfs_close(scene->other);
+    *scene = (struct scene){0};
+}
+
+/* What every step finds: committed, with allocations and entries. */
+static void publish(void)
+{
+    struct gmsfs_metadata entries[ENTRIES];
+    struct scene scene = {0};
+    char keys[ENTRIES][16];
+
+    writing(&scene);
+    must(gmsfs_clear_all_handles(scene.handle), "clear_all_handles");
+    for (unsigned i = 0; i < ALLOCATIONS; i++) {
+        must(gmsfs_create_mapping(scene.handle, 1000, "tag", NULL, &scene.ptr), "create_mapping");
+        memcpy(scene.ptr, "bytes", 6);
+    }
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        snprintf(keys[i], sizeof keys[i], "key%u", i);
+        entries[i] = (struct gmsfs_metadata){
+            .key = keys[i], .value = "value", .value_bytes = 5, .slot = GMSFS_SLOT_NONE};
+    }
+    must(gmsfs_metadata_put_many(scene.handle, entries, ENTRIES, NULL), "metadata_put_many");
+    must(gmsfs_commit(scene.handle, 0, NULL), "commit");
+    close_all(&scene);
+}
+
+static bool is_changed(const char *when, const struct step *step, const struct holding *was)
+{
+    struct holding now = look();
+
+    /* A call that failed may have a connection to keep, and have unmapped some already. */
+    if (strcmp(when, "failed") == 0
+            ? now.memory <= was->memory
+            : now.memory == was->memory && now.fds == was->fds && now.blocks == was->blocks)
+        return false;
+    complain("%s: when it %s: was %d descriptors, %d of memory, %lld blocks; is %d, %d, %lld",
+             step->name, when, was->fds, was->memory, (long long)was->blocks, now.fds, now.memory,
+             (long long)now.blocks);
+    return true;
+}
+
+static void print_leaks(const int32_t *before)
+{
+    for (size_t i = 0; i < FAULT_MAX_SITES; i++) {
+        const struct fault_site *site = &control->sites[i];
+        if (site->living[FAULT_COMMAND] == before[i])
+            continue;
+        printf("    %+d blocks of %s\n", site->living[FAULT_COMMAND] - before[i],
+               fault_point_name((enum fault_point)site->point));
+        print_site(site);
+    }
+}
+
+static bool judge(const struct step *step, const struct fault_site *site, struct scene *scene,
+                  int result, const struct holding *before)
+{
+    int injected = fault_point_errno((enum fault_point)site->point);
+    unsigned wrong = failures;
+
+    if (result >= 0)
+        return true;
+    told++;
+    if (result != -injected && result != -ENOMEM)
+        complain("%s: %s %s: says %s", step->name, fault_point_name((enum fault_point)site->point),
+                 strerrorname_np(injected), strerrorname_np(-result));
+    is_changed("failed", step, before);
+    result = step->run(scene);
+    if (result < 0)
+        complain("%s: %s %s: does not work afterwards: %s", step->name,
+                 fault_point_name((enum fault_point)site->point), strerrorname_np(injected),
+                 strerrorname_np(-result));
+    return failures == wrong;
+}
+
+struct performance {
+    const struct step *step;
+    struct scene *scene;
+};
+
+static int perform(void *context)
+{
+    const struct performance *what = context;
+
+    return what->step->run(what->scene);
+}
+
+/* The step with a fault, or without one to learn which call sites it meets. */
+static void try_step(const struct step *step, const struct fault_site *site, uint32_t *hits)
+{
+    static int32_t living[FAULT_MAX_SITES];
+    struct holding empty = look();
+    struct scene scene = {0};
+
+    for (size_t i = 0; i < FAULT_MAX_SITES; i++)
+        living[i] = control->sites[i].living[FAULT_COMMAND];
+    step->prepare(&scene);
+    struct holding before = look();
+    for (size_t i = 0; !site && i < FAULT_MAX_SITES; i++)
+        hits[i] = control->sites[i].hits;
+    if (site)
+        arm(site, FAULT_COMMAND);
+    int result = fault_run(perform, &(struct performance){step, &scene});
+    control->armed = false;
+    for (size_t i = 0; !site && i < FAULT_MAX_SITES; i++)
+        hits[i] = control->sites[i].hits - hits[i];
+    if (!site)
+        must(result, step->name);
+    faults += site && control->fired;
+    bool good = !site || judge(step, site, &scene, result, &before);
+    close_all(&scene);
+    if (site && is_changed("was over", step, &empty)) {
+        good = false;
+        print_leaks(living);
+    }
+    if (!good)
+        print_site(site);
+}
+
+static void try_all(const struct step *step)
+{
+    static uint32_t hits[FAULT_MAX_SITES];
+    unsigned before = faults;
+
+    for (int at = -2; at < (int)FAULT_MAX_SITES; at++) {
+        if (at >= 0 && hits[at] == 0)
+            continue;
+        publish();
+        try_step(step, at < 0 ? NULL : &control->sites[at], hits);
+    }
+    printf("%s: %u faults\n", step->name, faults - before);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: library STORE [STEP...]\n");
+        return 2;
+    }
+    store = argv[1];
+    control = fault_start();
+    if (!control)
+        tool_die("no memory to begin with");
+    publish();
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
+        bool wanted = argc == 2;
+        for (int at = 2; at < argc; at++)
+            wanted |= strcmp(argv[at], STEPS[i].name) == 0;
+        if (wanted)
+            try_all(&STEPS[i]);
+    }
+    printf("%u faults, %u of them told, %u wrong\n", faults, told, failures);
+    return failures || faults == 0;
+}
