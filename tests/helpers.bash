@@ -31,6 +31,10 @@ common_setup() {
     M='' KEEPER='' LOG='' SPAWNED=''
     MOUNTS=() SPAWNS=() MOUNT_VIA=()
     declare -gA KEEPER_OF=() LOG_OF=()
+    BACKEND=host
+    if [[ ${GMSFS_TEST_BACKEND-} == fake-cuda ]]; then
+        fake_gpus
+    fi
 }
 
 # ---- saying what happened --------------------------------------------------------------------
@@ -255,13 +259,13 @@ belongs_to_daemon() { # PID
 
 # ---- mounts ----------------------------------------------------------------------------------
 
-# start_mount [OPTIONS [DIRECTORY]]: mounts host memory in the foreground of a background
-# process and waits until the mount answers. Sets M, KEEPER and LOG; a test may have several.
+# start_mount [OPTIONS [DIRECTORY]]: mounts host memory (or that of $BACKEND) in the foreground of a
+# background process and waits until the mount answers. Sets M, KEEPER and LOG; a test may have several.
 # MOUNT_VIA holds words to put before the command, e.g. ("${AS_USER[@]}").
 start_mount() {
     local opts=${1-}
     requires fuse || return 1
-    case ,$opts, in *,backend=*) ;; *) opts=backend=host${opts:+,$opts} ;; esac
+    case ,$opts, in *,backend=*) ;; *) opts=backend=$BACKEND${opts:+,$opts} ;; esac
     case ,$opts, in *,size=*) ;; *) opts=$opts,size=256M ;; esac
     M=${2:-$T/m${#KEEPER_OF[@]}}
     LOG=$T/log${#KEEPER_OF[@]}
@@ -278,6 +282,17 @@ start_mount() {
         tail -n 20 "$LOG" >&2
         return 1
     }
+}
+
+# fake_gpus LINE...: from here on the driver is the one of tests/fake_cuda, and its machine is as the
+# lines say (fake.h lists them); mounts are of its GPUs. May be called again: what is new holds at once.
+fake_gpus() {
+    export GMSFS_FAKE_CUDA=$T/gpus LD_LIBRARY_PATH=$BUILD/tests/fake_cuda
+    BACKEND=cuda
+    mkdir -p "$GMSFS_FAKE_CUDA"
+    chmod 777 "$GMSFS_FAKE_CUDA"
+    printf '%s\n' "$@" >"$GMSFS_FAKE_CUDA/control.new"
+    mv "$GMSFS_FAKE_CUDA/control.new" "$GMSFS_FAKE_CUDA/control" # whole, for others read it
 }
 
 # The tree can be seen a moment before `.fds` takes connections; the daemon says when both are so.

@@ -276,9 +276,10 @@ static int probe(const struct opening *o)
     int rc = create(o->cuda, o->device->granularity_bytes, &fd);
 
     if (rc < 0 && rc != -ENOMEM && prop->flags.gpu_direct_rdma_capable) {
-        log_warning("device cuda: no GPUDirect RDMA, although the driver offers it (above)");
         prop->flags.gpu_direct_rdma_capable = 0;
         rc = create(o->cuda, o->device->granularity_bytes, &fd);
+        if (rc == 0)
+            log_warning("device cuda: no GPUDirect RDMA, although the driver offers it (above)");
     }
     if (fd >= 0)
         close(fd);
