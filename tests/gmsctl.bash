@@ -103,13 +103,14 @@ last_event() {
     tail -n 1 "$M/events" | jq -r "$1"
 }
 
-# commit_store [STORE]: commits an allocation `a` of 1 MiB that begins with "committed" and an entry
-# `key` of value "value" bound to it; nobody holds the store afterwards.
+# commit_store [STORE]: commits an allocation `a` of 1 MiB that begins with "committed" (where bytes can
+# be written) and an entry `key` of value "value" bound to it; nobody holds the store afterwards.
 commit_store() {
-    local path
+    local path bytes=(pwrite 0 committed)
     path=$(store_path "${1-weights}")
+    [[ $BACKEND == host ]] || bytes=()
     ctl open "$path/lock" rw \
-        open "$path/allocations/a" rwc ftruncate 1048576 pwrite 0 committed \
+        open "$path/allocations/a" rwc ftruncate 1048576 "${bytes[@]}" \
         use 0 put key value 0 16 commit
     wait_until 5 state_is "$path" COMMITTED
 }
