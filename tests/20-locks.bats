@@ -15,6 +15,7 @@ setup() {
 
 # ---- the shell -------------------------------------------------------------------------------
 
+# bats test_tags=host
 @test "a shell writes: exec, truncate, dd, setfattr, commit" {
     head -c 3000000 /dev/urandom >"$T/bytes"
     exec 5<>"$W/lock"
@@ -50,6 +51,7 @@ setup() {
     assert_eq "$(cat "$W/metadata/"{a,b,c})" subpipescript
 }
 
+# bats test_tags=host
 @test "exec onto an allocation takes the lock, and commit publishes" {
     exec 7>"$W/allocations/a"
     printf 'hello ' >&7
@@ -61,6 +63,7 @@ setup() {
     assert_eq "$(cat "$W/allocations/a")" 'hello world'
 }
 
+# bats test_tags=host
 @test "reading a committed allocation takes and gives back a reader's lock" {
     commit_store
     hold open "$W/allocations/a" r
@@ -338,6 +341,7 @@ commit_store_by_acquire() {
     ctl repeat 200 open "$W/ctl" rw acquire rw 0 release acquire rw 0 release close
 }
 
+# bats test_tags=host
 @test "ACQUIRE with a ticket answers what is behind it" {
     commit_store
     ctl open "$W/ctl" r acquire-export ro 0 connect "$M" redeem last 253
@@ -354,6 +358,7 @@ commit_store_by_acquire() {
     assert_eq "$(names "$W/allocations")" ''
 }
 
+# bats test_tags=host
 @test "cp over a committed allocation outside a lock fails visibly and changes nothing" {
     commit_store
     head -c 3M /dev/urandom >"$T/bytes"
@@ -361,6 +366,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "truncate outside a lock fails visibly and changes nothing" {
     expect_message ECANCELED truncate -s 1M "$W/allocations/new"
     assert_state weights EMPTY
@@ -371,6 +377,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "touch outside a lock fails visibly and changes nothing" {
     expect_message ECANCELED touch "$W/allocations/new"
     assert_state weights EMPTY
@@ -380,6 +387,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "tee outside a lock fails visibly and changes nothing" {
     expect_message ECANCELED tee "$W/allocations/new" <<<data
     assert_state weights EMPTY
@@ -388,6 +396,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "rm, mv, setfattr and metadata outside a lock fail and change nothing" {
     commit_store
     expect_message ENOLCK rm -rf "$W/allocations/a"
@@ -400,6 +409,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "writing where somebody reads is EAGAIN at once, and changes nothing" {
     commit_store
     hold open "$W/lock" r
@@ -409,6 +419,7 @@ commit_store_by_acquire() {
     unchanged
 }
 
+# bats test_tags=host
 @test "a session that another file joined does not fail the first close" {
     exec 7>"$W/allocations/a"
     printf x >&7

@@ -48,6 +48,7 @@ setup() {
     assert_state weights COMMITTED
 }
 
+# bats test_tags=host
 @test "an unchanged structure keeps its hash, and every commit counts" {
     commit_store
     hash=$(cat "$W/layout_hash")
@@ -57,6 +58,7 @@ setup() {
     assert_eq "$(head -c 5 "$W/allocations/a")" other
 }
 
+# bats test_tags=host
 @test "the generation never goes back, through EMPTY neither" {
     commit_store
     ctl open "$W/lock" rw open "$W/allocations/a" rw pwrite 0 x
@@ -66,6 +68,7 @@ setup() {
     assert_eq "$(info_of weights .generation)" 2
 }
 
+# bats test_tags=host
 @test "abort rolls back to the committed layout when its bytes were not touched" {
     commit_store
     hash=$(cat "$W/layout_hash")
@@ -79,6 +82,7 @@ setup() {
     unchanged
 }
 
+# bats test_tags=host
 @test "abort leads to EMPTY when committed bytes were written" {
     commit_store
     ctl open "$W/lock" rw open "$W/allocations/a" rw pwrite 5 x use 0 abort
@@ -109,6 +113,7 @@ setup() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=host
 @test "a stray rm of a writer that is killed loses nothing" {
     commit_store
     hold open "$W/lock" rw unlink "$W/metadata/key" unlink "$W/allocations/a"
@@ -165,6 +170,7 @@ setup() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=host
 @test "exec closes files as close does, and hangs nobody" {
     commit_store
     ctl open "$W/lock" rw open "$W/allocations/a" rw open "$W/metadata/key" rw write new \
@@ -256,6 +262,7 @@ setup() {
     run_logged -0 grep -c '"event":"revoked"' "$M/events"
 }
 
+# bats test_tags=host
 @test "a revoked writer of a committed store: rolled back or not, as any abort" {
     requires root
     commit_store

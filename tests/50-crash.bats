@@ -98,6 +98,7 @@ answers_enotconn() { # FILE
     assert_eq "$(device_get .used_bytes)" 0 'memory of the new mount'
 }
 
+# bats test_tags=host
 @test "kill -9 of the worker in the middle of a transfer" {
     export GMSFS_GATE=$T/gate
     start_mount
@@ -136,6 +137,7 @@ answers_enotconn() { # FILE
     wait_until_any 5 process_gone "$KEEPER"
 }
 
+# bats test_tags=host
 @test "the keeper holds new memory before ALLOC is answered" {
     start_mount granularity=64K
     run_logged -0 timeout 30 "$SHARER" kept "$M/weights" 40 "$KEEPER"
@@ -246,6 +248,7 @@ answers_enotconn() { # FILE
     let_go "$HOLDER"
 }
 
+# bats test_tags=host
 @test "gmsfs umount -l lets those who hold files go on" {
     start_mount
     commit_store
@@ -321,6 +324,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     not_mounted "$T/m"
 }
 
+# bats test_tags=host
 @test "without a driver the default backend tells how to mount host memory" {
     requires fuse
     [[ -z $(compgen -G '/dev/nvidia[0-9]*') ]] || skip 'there is a GPU here'
