@@ -32,7 +32,8 @@ static const char usage[] =
     "\n"
     "      --group          each operand is STORE=FILE.safetensors or STORE=INDEX.json\n"
     "      --force          with --group: load anew also what is whole already\n"
-    "      --chunk SIZE     size of the allocations that tensors are packed into (default 2G)\n"
+    "      --chunk SIZE     size of the allocations that tensors are packed into (default: a 64th\n"
+    "                       of the model, rounded up to a power of two, 64M to 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
     "once\n"
@@ -83,7 +84,7 @@ int load_check_space(struct load *load)
     return CLI_OK;
 }
 
-static int load_explain_allocation(const struct load *load, int error)
+int load_explain_allocation(const struct load *load, int error)
 {
     struct store_space space;
 
@@ -101,25 +102,18 @@ static int load_explain_allocation(const struct load *load, int error)
     return CLI_FAILURE;
 }
 
-int load_allocate(struct load *load)
+int load_clear(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
     int r;
 
     load->slots = calloc(count ? count : 1, sizeof(*load->slots));
-    load->pointers = calloc(count ? count : 1, sizeof(*load->pointers));
-    if (!load->slots || !load->pointers)
+    if (!load->slots)
         return cli_out_of_memory();
     r = gmsfs_clear_all_handles(load->handle);
-    if (r) {
+    if (r)
         store_explain(load->store, "clear what was there", r);
-        return CLI_FAILURE;
-    }
-    r = gmsfs_set_slab_bytes(load->handle, 0); /* pack_plan has put them together already */
-    for (uint32_t i = 0; !r && i < count; i++)
-        r = gmsfs_create_mapping(load->handle, load->plan.allocation_bytes[i], LOAD_TAG,
-                                 &load->slots[i], &load->pointers[i]);
-    return r ? load_explain_allocation(load, r) : CLI_OK;
+    return r ? CLI_FAILURE : CLI_OK;
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
@@ -196,9 +190,8 @@ static int load_commit(struct load *load)
 
 static int load_fill(struct load *load)
 {
-    int status = load_allocate(load);
+    int status = load_clear(load);
 
-    signals_defer(true);
     if (status == CLI_OK)
         status = load_copy(load, 1);
     if (status == CLI_OK)
@@ -276,7 +269,6 @@ void load_free(struct load *load)
 {
     gmsfs_close(load->handle);
     free(load->slots);
-    free(load->pointers);
     load_plan_free(load);
 }
 
@@ -326,7 +318,7 @@ static int load_parse(int argc, char **argv, struct load *load, struct load_choi
 
 static int load_run(int argc, char **argv)
 {
-    struct load load = {.chunk_bytes = PACK_DEFAULT_CHUNK_BYTES, .timeout_ms = CLI_FOREVER};
+    struct load load = {.timeout_ms = CLI_FOREVER};
     struct load_choice choice = {0};
     int status = load_parse(argc, argv, &load, &choice);
 

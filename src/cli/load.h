@@ -42,8 +42,7 @@ struct load {
 
     /* In the store. */
     gmsfs_t *handle;
-    uint64_t *slots; /* of each allocation of the plan */
-    void **pointers;
+    uint64_t *slots;     /* of each allocation of the plan */
     uint64_t generation; /* after the commit */
 };
 
@@ -51,13 +50,15 @@ struct load {
 int load_plan(struct load *load);
 void load_plan_free(struct load *load);
 
-/* load_copy.c: moves the bytes of `count` loads, by the threads of the first, which also learns
- * what it took. CLI_OK, CLI_FAILURE, or 128 + the signal that stopped it. */
+/* load_copy.c: gets the memory of `count` loads and moves their bytes, by the threads of the first,
+ * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,
+ * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
 
 /* cmd_load.c: the steps in one store. */
 int load_check_space(struct load *load); /* also fills needed_bytes */
-int load_allocate(struct load *load);
+int load_clear(struct load *load);
+int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */
 int load_put_metadata(struct load *load);
 void load_explain_commit(const struct load *load, int error);
 /* Aborts what the store's writer has done; what the store is now, in words. */

@@ -266,8 +266,7 @@ static int group_fill(struct load_group *group, uint8_t id[16])
     int status = CLI_OK;
 
     for (size_t i = 0; status == CLI_OK && i < group->count; i++)
-        status = load_allocate(&group->ranks[i]);
-    signals_defer(true);
+        status = load_clear(&group->ranks[i]);
     if (status == CLI_OK)
         status = load_copy(group->ranks, group->count);
     for (size_t i = 0; status == CLI_OK && i < group->count; i++)

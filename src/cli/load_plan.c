@@ -89,6 +89,8 @@ static int load_pack(struct load *load)
         const struct model_tensor *tensor = &load->model->tensors[i];
         items[i] = (struct pack_item){tensor->file, tensor->offset_bytes, tensor->size_bytes};
     }
+    if (load->chunk_bytes == 0)
+        load->chunk_bytes = pack_choose_chunk(load->model->tensor_bytes);
     r = pack_plan(items, count, load->chunk_bytes, &load->plan);
     free(items);
     if (r == -ENOMEM)

@@ -107,6 +107,15 @@ out:
     return err;
 }
 
+uint64_t pack_choose_chunk(uint64_t model_bytes)
+{
+    uint64_t chunk_bytes = PACK_LEAST_CHUNK_BYTES;
+
+    while (chunk_bytes < PACK_MOST_CHUNK_BYTES && chunk_bytes < model_bytes / PACK_CHUNKS)
+        chunk_bytes *= 2;
+    return chunk_bytes;
+}
+
 void pack_free(struct pack_plan *plan)
 {
     free(plan->places);

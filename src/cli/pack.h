@@ -12,8 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PACK_ALIGNMENT_BYTES     512u
-#define PACK_DEFAULT_CHUNK_BYTES (2ull << 30)
+#define PACK_ALIGNMENT_BYTES   512u
+#define PACK_LEAST_CHUNK_BYTES (64ull << 20) /* unless another is asked for */
+#define PACK_MOST_CHUNK_BYTES  (2ull << 30)
+#define PACK_CHUNKS            64u /* where the model is large enough for so many */
 
 struct pack_item {
     uint32_t file;
@@ -43,6 +45,10 @@ struct pack_plan {
  */
 int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
               struct pack_plan *plan);
+
+/* The chunk for a model of this size: a power of two, with which threads find enough allocations to
+ * work on side by side. It depends on nothing else. */
+uint64_t pack_choose_chunk(uint64_t model_bytes);
 
 void pack_free(struct pack_plan *plan);
 

@@ -170,6 +170,15 @@ static void check_plan(const struct pack_item *items, size_t count, uint64_t chu
     require(total == plan->total_bytes);
 }
 
+TAP_TEST(the_chunk_chosen_is_a_power_of_two_that_follows_the_model)
+{
+    check_int(pack_choose_chunk(0), 64 * MIB);
+    check_int(pack_choose_chunk(4096ull * MIB), 64 * MIB);
+    check_int(pack_choose_chunk(4096ull * MIB + 64), 128 * MIB);
+    check_int(pack_choose_chunk(16384ull * MIB), 256 * MIB);
+    check_int(pack_choose_chunk(UINT64_MAX), 2048ull * MIB);
+}
+
 TAP_TEST(random_plans_are_aligned_inside_disjoint_and_deterministic)
 {
     for (int round = 0; round < 2000; round++) {
