@@ -9,41 +9,14 @@
  * that holds the lock; finding and reaching `.fds` is part of it.
  */
 #include <gmsfs.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
-#include "bench.h"
-
-union rights {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
-};
-
-static void send_batch(int to, const int *fds, size_t count)
-{
-    union rights control = {0};
-    struct iovec part = {.iov_base = (char[]){0}, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
-    struct cmsghdr *item = CMSG_FIRSTHDR(&message);
-
-    item->cmsg_level = SOL_SOCKET;
-    item->cmsg_type = SCM_RIGHTS;
-    item->cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(item), fds, count * sizeof(int));
-    bench_call("sendmsg", (int)sendmsg(to, &message, MSG_NOSIGNAL));
-}
+#include "descriptors.h"
 
 static _Noreturn void serve(int peer, size_t count, uint64_t bytes)
 {
     int *fds = calloc(count, sizeof *fds);
-    char request;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!fds)
@@ -52,32 +25,7 @@ static _Noreturn void serve(int peer, size_t count, uint64_t bytes)
         fds[i] = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
         bench_call("ftruncate", ftruncate(fds[i], (off_t)bytes));
     }
-    while (read(peer, &request, 1) == 1) {
-        for (size_t at = 0; at < count; at += GMSFS_BATCH_MAX)
-            send_batch(peer, fds + at, count - at < GMSFS_BATCH_MAX ? count - at : GMSFS_BATCH_MAX);
-    }
-    exit(0);
-}
-
-static size_t receive_batch(int from, int fds[GMSFS_BATCH_MAX])
-{
-    union rights control;
-    char byte;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    struct cmsghdr *item;
-    size_t count;
-
-    bench_call("recvmsg", (int)recvmsg(from, &message, MSG_CMSG_CLOEXEC));
-    item = CMSG_FIRSTHDR(&message);
-    if (!item || message.msg_flags & MSG_CTRUNC)
-        bench_die("descriptors got lost", EMFILE);
-    count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    memcpy(fds, CMSG_DATA(item), count * sizeof(int));
-    return count;
+    descriptors_serve(peer, fds, count);
 }
 
 static double attach_floor(int file, int server, void **maps, size_t count, uint64_t bytes)
@@ -89,7 +37,7 @@ static double attach_floor(int file, int server, void **maps, size_t count, uint
     bench_call("ioctl", ioctl(file, GMSFS_IOC_EXPORT, &request));
     bench_call("request", (int)write(server, "", 1));
     for (size_t done = 0; done < count;) {
-        size_t got = receive_batch(server, fds);
+        size_t got = descriptors_receive(server, fds);
         for (size_t i = 0; i < got; i++) {
             maps[done] = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fds[i], 0);
             if (maps[done++] == MAP_FAILED)

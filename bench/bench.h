@@ -97,7 +97,7 @@ BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floo
     bench_time_text(ours, sizeof ours, ours_us);
     bench_time_text(floor, sizeof floor, floor_us);
     snprintf(value, sizeof value, "%.2f", ratio);
-    snprintf(bound, sizeof bound, "%s %.1f", sense == BENCH_AT_MOST ? "<=" : ">=", limit);
+    snprintf(bound, sizeof bound, "%s %.4g", sense == BENCH_AT_MOST ? "<=" : ">=", limit);
     bench_print(what, ours, floor, value, bound,
                 sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
 }

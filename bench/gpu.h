@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu - the bare driver calls that the GPU benchmarks hold gmsfs against
+ *
+ * Device 0, its primary context, and for a floor: memory made, exported, imported, mapped and
+ * given access as a program does that has never heard of gmsfs. Every failure ends the program.
+ */
+#ifndef GMSFS_BENCH_GPU_H
+#define GMSFS_BENCH_GPU_H
+
+#include "cuda/driver.h"
+#include "descriptors.h"
+
+#include <sys/ioctl.h>
+
+struct gpu {
+    const struct drv *drv;
+    drv_device device;
+    struct drv_memory_prop prop;
+};
+
+/* A layout as a floor: `count` pieces of `bytes`, behind a server process and at an address. */
+struct gpu_floor {
+    int server;      /* descriptors_receive reads it */
+    int file;        /* of an empty file system, for the ioctl */
+    drv_pointer at;  /* reserved for count * bytes */
+    drv_memory *own; /* handles, as imported */
+    size_t count;
+    uint64_t bytes;
+};
+
+BENCH_UNUSED static void gpu_check(const struct gpu *gpu, const char *call, enum drv_result result)
+{
+    if (result == DRV_SUCCESS)
+        return;
+    fprintf(stderr, "bench: %s: %s\n", call, drv_error_name(gpu->drv, result));
+    exit(2);
+}
+
+/* Without a context: creating and exporting needs none. */
+BENCH_UNUSED static void gpu_open(struct gpu *gpu)
+{
+    char error[256];
+
+    if (drv_open(&gpu->drv, error, sizeof error)) {
+        fprintf(stderr, "bench: %s\n", error);
+        exit(2);
+    }
+    gpu_check(gpu, "cuDeviceGet", gpu->drv->cuDeviceGet(&gpu->device, 0));
+    gpu->prop = (struct drv_memory_prop){
+        .type = DRV_ALLOCATION_PINNED,
+        .requested_handle_types = DRV_HANDLE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = DRV_LOCATION_DEVICE, .id = gpu->device},
+    };
+}
+
+BENCH_UNUSED static void gpu_enter_context(const struct gpu *gpu)
+{
+    struct drv_context *context;
+
+    gpu_check(gpu, "cuDevicePrimaryCtxRetain",
+              gpu->drv->cuDevicePrimaryCtxRetain(&context, gpu->device));
+    gpu_check(gpu, "cuCtxSetCurrent", gpu->drv->cuCtxSetCurrent(context));
+}
+
+/* One piece as a descriptor, which alone keeps it. */
+BENCH_UNUSED static int gpu_create(const struct gpu *gpu, uint64_t bytes)
+{
+    drv_memory memory;
+    int fd = -1;
+
+    gpu_check(gpu, "cuMemCreate", gpu->drv->cuMemCreate(&memory, bytes, &gpu->prop, 0));
+    gpu_check(
+        gpu, "cuMemExportToShareableHandle",
+        gpu->drv->cuMemExportToShareableHandle(&fd, memory, DRV_HANDLE_POSIX_FILE_DESCRIPTOR, 0));
+    gpu_check(gpu, "cuMemRelease", gpu->drv->cuMemRelease(memory));
+    return fd;
+}
+
+BENCH_UNUSED static _Noreturn void gpu_floor_serve(int peer, size_t count, uint64_t bytes)
+{
+    int *fds = calloc(count, sizeof *fds);
+    struct gpu gpu;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!fds)
+        bench_die("serve", ENOMEM);
+    gpu_open(&gpu);
+    for (size_t i = 0; i < count; i++)
+        fds[i] = gpu_create(&gpu, bytes);
+    bench_call("ready", (int)write(peer, "", 1));
+    descriptors_serve(peer, fds, count);
+}
+
+/* To be called before this process opens the driver, which does not survive a fork. Returns when
+ * the memory is there. */
+BENCH_UNUSED static void gpu_floor_start(struct gpu_floor *floor, const char *file, size_t count,
+                                         uint64_t bytes)
+{
+    int pair[2];
+    char ready;
+
+    *floor = (struct gpu_floor){.count = count, .bytes = bytes};
+    floor->own = calloc(count, sizeof *floor->own);
+    if (!floor->own)
+        bench_die("floor", ENOMEM);
+    bench_raise_descriptors();
+    bench_call("socketpair", socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+    if (bench_call("fork", fork()) == 0) {
+        close(pair[1]);
+        gpu_floor_serve(pair[0], count, bytes);
+    }
+    close(pair[0]);
+    floor->server = pair[1];
+    if (read(floor->server, &ready, 1) != 1)
+        bench_die("the floor's server ended", EPIPE);
+    floor->file = bench_call(file, open(file, O_RDWR | O_CLOEXEC));
+}
+
+/* Its server ends and gives the memory back. */
+BENCH_UNUSED static void gpu_floor_end(struct gpu_floor *floor)
+{
+    close(floor->server);
+    close(floor->file);
+    wait(NULL);
+    free(floor->own);
+}
+
+BENCH_UNUSED static void gpu_floor_reserve(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    gpu_check(gpu, "cuMemAddressReserve",
+              gpu->drv->cuMemAddressReserve(&floor->at, floor->count * floor->bytes, 0, 0, 0));
+}
+
+/* An empty ioctl, the descriptors, and import, map and set access for all of them. */
+BENCH_UNUSED static void gpu_floor_map(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    const struct drv_access_desc access = {
+        .location = {.type = DRV_LOCATION_DEVICE, .id = gpu->device}, .flags = DRV_ACCESS_READ};
+    struct gmsfs_ioc_export request = {0};
+    int fds[GMSFS_BATCH_MAX];
+
+    bench_call("ioctl", ioctl(floor->file, GMSFS_IOC_EXPORT, &request));
+    bench_call("request", (int)write(floor->server, "", 1));
+    for (size_t done = 0; done < floor->count;) {
+        size_t got = descriptors_receive(floor->server, fds);
+        for (size_t i = 0; i < got; i++, done++) {
+            gpu_check(gpu, "cuMemImportFromShareableHandle",
+                      gpu->drv->cuMemImportFromShareableHandle(&floor->own[done],
+                                                               (void *)(intptr_t)fds[i],
+                                                               DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+            close(fds[i]);
+            gpu_check(gpu, "cuMemMap",
+                      gpu->drv->cuMemMap(floor->at + done * floor->bytes, floor->bytes, 0,
+                                         floor->own[done], 0));
+        }
+    }
+    gpu_check(gpu, "cuMemSetAccess",
+              gpu->drv->cuMemSetAccess(floor->at, floor->count * floor->bytes, &access, 1));
+}
+
+BENCH_UNUSED static void gpu_floor_release(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    for (size_t i = 0; i < floor->count; i++)
+        gpu_check(gpu, "cuMemRelease", gpu->drv->cuMemRelease(floor->own[i]));
+}
+
+BENCH_UNUSED static void gpu_floor_unmap(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    for (size_t i = 0; i < floor->count; i++)
+        gpu_check(gpu, "cuMemUnmap",
+                  gpu->drv->cuMemUnmap(floor->at + i * floor->bytes, floor->bytes));
+}
+
+BENCH_UNUSED static void gpu_floor_free(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    gpu_check(gpu, "cuMemAddressFree",
+              gpu->drv->cuMemAddressFree(floor->at, floor->count * floor->bytes));
+}
+
+#endif

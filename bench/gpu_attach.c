@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_attach - map a committed layout of GPU memory, put the process to sleep, wake it
+ *
+ *   gpu_attach STORE FLOOR_FILE COUNT BYTES
+ *
+ * STORE is filled with COUNT allocations of BYTES first. Ours is timed from an open handle that
+ * has its connection to `.fds`, without lock or descriptors, until all is mapped with access; the
+ * floor is an empty ioctl on FLOOR_FILE, COUNT descriptors of a server process, and one
+ * reservation, import, map and one access call. Sleeping: the unmap calls. Waking: the floor of
+ * attaching without the reservation, for a sleeper holds nothing.
+ */
+#include <gmsfs.h>
+
+#include "gpu.h"
+
+struct rounds {
+    double attach_us[BENCH_ROUNDS], sleep_us[BENCH_ROUNDS], wake_us[BENCH_ROUNDS];
+};
+
+static double since(double start_us)
+{
+    return bench_now_us() - start_us;
+}
+
+static void fill(const char *path, size_t count, uint64_t bytes)
+{
+    uint64_t first;
+    gmsfs_t *store;
+
+    bench_check(path, gmsfs_open(path, &store));
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RW, 5000));
+    bench_check("clear", gmsfs_clear_all_handles(store));
+    bench_check("allocate",
+                gmsfs_allocate_handles(store, (uint32_t)count, bytes, "weights", NULL, 0, &first));
+    bench_check("commit", gmsfs_commit(store, 0, NULL));
+    gmsfs_close(store);
+}
+
+/* The memory goes back before the next layout comes. */
+static void empty(const char *path)
+{
+    gmsfs_t *store;
+
+    bench_check(path, gmsfs_open(path, &store));
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RW, 5000));
+    bench_check("clear", gmsfs_clear_all_handles(store));
+    bench_check("commit", gmsfs_commit(store, 0, NULL));
+    gmsfs_close(store);
+}
+
+static void floor_round(const struct gpu *gpu, struct gpu_floor *floor, struct rounds *rounds,
+                        int round)
+{
+    double start_us = bench_now_us();
+
+    gpu_floor_reserve(gpu, floor);
+    gpu_floor_map(gpu, floor);
+    rounds->attach_us[round] = since(start_us);
+    gpu_floor_release(gpu, floor);
+
+    start_us = bench_now_us();
+    gpu_floor_unmap(gpu, floor);
+    rounds->sleep_us[round] = since(start_us);
+
+    start_us = bench_now_us();
+    gpu_floor_map(gpu, floor);
+    rounds->wake_us[round] = since(start_us);
+    gpu_floor_release(gpu, floor);
+    gpu_floor_unmap(gpu, floor);
+    gpu_floor_free(gpu, floor);
+}
+
+/* Open, with the connection that the first export makes. */
+static gmsfs_t *open_connected(const char *path)
+{
+    struct gmsfs_handle_info *list;
+    gmsfs_t *store;
+    size_t count;
+    int fd;
+
+    bench_check(path, gmsfs_open(path, &store));
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, 5000));
+    bench_check("list", gmsfs_list_handles(store, NULL, &list, &count));
+    bench_check("export", gmsfs_export_handle(store, list[0].slot, GMSFS_ACCESS_READ, &fd));
+    close(fd);
+    free(list);
+    bench_check("disconnect", gmsfs_disconnect(store));
+    return store;
+}
+
+static void our_round(const char *path, size_t count, struct rounds *rounds, int round)
+{
+    gmsfs_t *store = open_connected(path);
+    double start_us = bench_now_us();
+    size_t mapped;
+
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, 5000));
+    bench_check("attach", gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, &mapped));
+    rounds->attach_us[round] = since(start_us);
+    if (mapped != count)
+        bench_die("attach: another number of allocations", EPROTO);
+
+    start_us = bench_now_us();
+    bench_check("unmap_all_vas", gmsfs_unmap_all_vas(store, 0));
+    rounds->sleep_us[round] = since(start_us);
+
+    start_us = bench_now_us();
+    bench_check("remap_all_vas", gmsfs_remap_all_vas(store, 5000, 0));
+    rounds->wake_us[round] = since(start_us);
+    gmsfs_close(store);
+}
+
+static void row(const char *what, const char *layout, const double ours_us[BENCH_ROUNDS],
+                const double floor_us[BENCH_ROUNDS])
+{
+    char text[96];
+
+    snprintf(text, sizeof text, "%s %s", what, layout);
+    bench_row(text, bench_median(ours_us), bench_median(floor_us), 1.15, BENCH_AT_MOST);
+}
+
+int main(int argc, char **argv)
+{
+    struct rounds ours, bare, unused;
+    struct gpu_floor floor;
+    char layout[64];
+    struct gpu gpu;
+    size_t count;
+    uint64_t bytes;
+
+    if (argc != 5) {
+        fputs("usage: gpu_attach STORE FLOOR_FILE COUNT BYTES\n", stderr);
+        return 2;
+    }
+    count = bench_number(argv[3]);
+    bytes = bench_number(argv[4]);
+    snprintf(layout, sizeof layout, "%zu x %llu MiB", count, (unsigned long long)bytes >> 20);
+    gpu_floor_start(&floor, argv[2], count, bytes);
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    fill(argv[1], count, bytes);
+
+    floor_round(&gpu, &floor, &unused, 0); /* everything was called once */
+    our_round(argv[1], count, &unused, 0);
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        floor_round(&gpu, &floor, &bare, round);
+        our_round(argv[1], count, &ours, round);
+    }
+    row("attach", layout, ours.attach_us, bare.attach_us);
+    row("sleep", layout, ours.sleep_us, bare.sleep_us);
+    row("wake", layout, ours.wake_us, bare.wake_us);
+    empty(argv[1]);
+    gpu_floor_end(&floor);
+    return 0;
+}
