@@ -32,9 +32,10 @@ common_setup() {
     MOUNTS=() SPAWNS=() MOUNT_VIA=()
     declare -gA KEEPER_OF=() LOG_OF=()
     BACKEND=host
-    if [[ ${GMSFS_TEST_BACKEND-} == fake-cuda ]]; then
-        fake_gpus
-    fi
+    case ${GMSFS_TEST_BACKEND-} in
+    cuda) BACKEND=cuda ;;
+    fake-cuda) fake_gpus ;;
+    esac
 }
 
 # ---- saying what happened --------------------------------------------------------------------

@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What must hold of a store in GPU memory, whoever looks: bytes, addresses, locks, memory that
+# comes back. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as
+# `make gpu-check` does.
+
+# shellcheck disable=SC2016 # for inner shells
+
+load helpers
+
+setup() {
+    common_setup
+    HAND=$BUILD/tests/tools/gpu_hand
+    if [[ ${GMSFS_GPU-} == real ]]; then
+        requires nvidia-smi
+        BACKEND=cuda SIZE=1T    # all that it has
+        SPARE=$((4 << 30))      # what the tests that fill it leave free
+    else
+        fake_gpus 'memory 256'
+        SIZE=256M SPARE=$((32 << 20))
+    fi
+}
+
+start_gpu() { # [OPTIONS]
+    start_mount "size=$SIZE${1:+,$1}"
+}
+
+hand() { # ACT ARGUMENT...: to its end
+    run_logged -0 timeout $((120 * SLOW)) "$HAND" "$@"
+}
+
+spawn_hand() { # WORD ACT ARGUMENT...: in the background, until it says WORD
+    local word=$1
+    shift
+    spawn "$HAND" "$@"
+    wait_until 60 says "$SPAWNED" "$word"
+}
+
+says() { # PID WORD
+    process_gone "$1" && return 1
+    grep -q "$2" < <(output_of "$1")
+}
+
+device() { # FILTER
+    jq -r "$1" "$M/device"
+}
+
+used_is() { # BYTES
+    [[ $(device .used_bytes) == "$1" ]]
+}
+
+# By the device's own account, where there is one: what all processes hold, in MiB.
+smi_used() {
+    nvidia-smi --id=0 --query-gpu=memory.used --format=csv,noheader,nounits
+}
+
+smi_used_is() { # MIB
+    [[ $(smi_used) == "$1" ]]
+}
+
+@test "weights outlive the writer that loaded them, and two readers find every byte" {
+    start_gpu
+    spawn_hand filled linger "$M/weights" 8 $((6 << 20)) 11
+    kill -KILL "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$(cat "$M/weights/state")" COMMITTED
+    spawn_hand equal hold "$M/weights" 11
+    spawn_hand equal hold "$M/weights" 11
+    assert_eq "$(cat "$M/weights/state")" RO
+    hand check "$M/weights" 11
+}
+
+@test "a killed writer's memory comes back, all of it" {
+    start_gpu
+    local before
+    before=$(device .used_bytes)
+    spawn_hand written write "$M/weights" 4 $((4 << 20)) 15
+    assert_eq "$(device .used_bytes)" $((before + (16 << 20)))
+    kill -KILL "$SPAWNED"
+    wait_until 20 used_is "$before"
+    assert_eq "$(cat "$M/weights/state")" EMPTY
+}
+
+@test "a sleeper wakes at the same addresses to the bytes that another committed meanwhile" {
+    start_gpu
+    hand fill "$M/weights" 4 $((4 << 20)) 21
+    spawn_hand asleep sleep "$M/weights" 21 22 "$T/cue"
+    local sleeper=$SPAWNED
+    hand fill "$M/weights" 4 $((4 << 20)) 22
+    touch "$T/cue"
+    wait_exit "$sleeper" 60
+    assert_eq "$status" 0
+    assert_match "$(output_of "$sleeper")" 'awake, 1 commits later'
+}
+
+@test "a sleeper is told when the structure changed" {
+    start_gpu
+    hand fill "$M/weights" 4 $((4 << 20)) 31
+    spawn_hand asleep sleep "$M/weights" 31 32 "$T/cue"
+    local sleeper=$SPAWNED
+    hand fill "$M/weights" 5 $((4 << 20)) 32
+    touch "$T/cue"
+    wait_exit "$sleeper" 60
+    assert_eq "$status" 0
+    assert_match "$(output_of "$sleeper")" stale
+}
+
+@test "a sleeper holds no memory: what it mapped goes when the store is removed" {
+    start_gpu
+    mkdir "$M/other"
+    hand fill "$M/other" 2 $((8 << 20)) 41
+    spawn_hand asleep sleep "$M/other" 41 41 "$T/cue"
+    rmdir "$M/other"
+    wait_until 20 used_is 0
+}
+
+@test "a reader's write through its mapping is refused by the driver" {
+    start_gpu
+    hand fill "$M/weights" 1 $((2 << 20)) 51
+    hand trespass "$M/weights"
+    assert_match "$output" 'refused: CUDA_ERROR_'
+    hand check "$M/weights" 51
+}
+
+@test "memory that was somebody's shows nothing of it to the next" {
+    start_gpu
+    hand fill "$M/weights" 16 $((8 << 20)) 61
+    "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
+    wait_until 20 used_is 0
+    mkdir "$M/other"
+    hand peek "$M/other" 16 $((8 << 20))
+}
+
+# fill_device STORE: commits all but SPARE bytes of what is free; sets FILLED
+fill_device() {
+    local granularity
+    granularity=$(device .granularity_bytes)
+    FILLED=$((($(device .free_bytes) - SPARE) / granularity * granularity))
+    "$GMSFS" run -w "$1" -- bash -c '
+        truncate -s "$1" "$GMSFS_STORE/allocations/all"; echo 1 >"$GMSFS_STORE/commit"' run "$FILLED"
+}
+
+@test "an allocation that does not fit waits until another process frees" {
+    start_gpu alloc_timeout=60
+    mkdir "$M/full" "$M/wants"
+    fill_device "$M/full"
+    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71
+    wait_until 20 grep -q '^gmsfs_allocs_waiting 1' "$M/metrics"
+    rmdir "$M/full"
+    wait_exit "$SPAWNED" 60
+    assert_eq "$status" 0
+}
+
+@test "a client killed while it waits for memory is forgotten" {
+    start_gpu alloc_timeout=60
+    mkdir "$M/full" "$M/wants"
+    fill_device "$M/full"
+    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71
+    wait_until 20 grep -q '^gmsfs_allocs_waiting 1' "$M/metrics"
+    kill -KILL "$SPAWNED"
+    wait_until 20 grep -q '^gmsfs_allocs_waiting 0' "$M/metrics"
+    wait_until 20 grep -qx EMPTY "$M/wants/state"
+    wait_until 20 used_is "$FILLED"
+}
+
+@test "loading, sleeping and waking in cycles leaks neither memory nor descriptors" {
+    start_gpu
+    local worker fds cycles=${GMSFS_GPU_CYCLES:-20}
+    worker=$(worker_of "$KEEPER")
+    hand cycles "$M/weights" 1 $((2 << 20)) 81
+    fds=$(find "/proc/$worker/fd" | wc -l)
+    hand cycles "$M/weights" "$cycles" $((2 << 20)) 82
+    assert_eq "$(find "/proc/$worker/fd" | wc -l)" "$fds" "descriptors of the worker"
+    assert_eq "$(device .used_bytes)" $((4 << 20))
+    "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
+    wait_until 20 used_is 0
+}
+
+no_context_of() { # PID...
+    local pid apps
+    apps=$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)
+    for pid in "$@"; do
+        if grep -qx "$pid" <<<"$apps"; then fail "process $pid has a context"; fi
+    done
+}
+
+@test "the daemon has neither a context nor device memory of its own by the driver's account" {
+    [[ ${GMSFS_GPU-} == real ]] || skip "the fake driver keeps no such account"
+    local idle worker
+    idle=$(smi_used)
+    start_gpu
+    worker=$(worker_of "$KEEPER")
+    assert_eq "$(smi_used)" "$idle" "MiB in use with an idle daemon"
+    no_context_of "$KEEPER" "$worker"
+    hand fill "$M/weights" 16 $((64 << 20)) 91
+    wait_until 20 smi_used_is $((idle + 1024))
+    no_context_of "$KEEPER" "$worker"
+    "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
+    wait_until 20 smi_used_is "$idle"
+}
