@@ -289,7 +289,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan soak fuzz fuzzers lint deb check-deb
+.PHONY: demo test bench check-asan soak fuzz fuzzers lint deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -307,6 +307,17 @@ bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
 	@O=$(O) bench/run $(BENCH)
+
+# Both on device 0 of this machine; see README.md.
+gpu-bench:
+	@scripts/deps build
+	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate
+
+gpu-check:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) GMSFS_GPU=real GMSFS_GPU_CYCLES=$${GMSFS_GPU_CYCLES-1000} tests/run $(TESTS)
 
 check-asan:
 	@scripts/deps test
@@ -371,6 +382,8 @@ help:
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
 	  '                  FAULTS=all lets each call fail in every deed of 59-faults' \
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
+	  'make gpu-check    all tests on a real GPU (device 0), and what only hardware shows' \
+	  'make gpu-bench    ours against bare calls of the CUDA driver, on device 0' \
 	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
 	  '                  MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined' \
