@@ -21,32 +21,37 @@ static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
 }
 
 /* A slab that is hardly used must not be much of the device. */
-static uint64_t create_device_share(const struct gmsfs *handle)
+static int create_device_share(struct gmsfs *handle)
 {
     uint64_t slab_bytes = GMSFS_SLAB_DEFAULT_BYTES, share_bytes;
     struct statfs device;
 
-    if (fstatfs(handle->dir_fd, &device) == 0) {
-        share_bytes = device.f_blocks * (uint64_t)device.f_frsize / GFS_SLAB_DEVICE_SHARE;
-        slab_bytes = slab_bytes < share_bytes ? slab_bytes : share_bytes;
-    }
+    if (fstatfs(handle->dir_fd, &device) < 0)
+        return -errno;
+    share_bytes = device.f_blocks * (uint64_t)device.f_frsize / GFS_SLAB_DEVICE_SHARE;
+    slab_bytes = slab_bytes < share_bytes ? slab_bytes : share_bytes;
     slab_bytes &= ~(handle->granularity_bytes - 1);
-    return slab_bytes ? slab_bytes : handle->granularity_bytes;
+    handle->slab_bytes = slab_bytes ? slab_bytes : handle->granularity_bytes;
+    return 0;
 }
 
 /* One that holds all that was announced need not be larger. Nothing else may go into this, how much
  * is free least of all: the layout's hash depends on it. */
-static uint64_t create_slab_bytes(struct gmsfs *handle)
+static int create_slab_bytes(struct gmsfs *handle, uint64_t *slab_bytes)
 {
     uint64_t announced_bytes = create_round_up(handle, handle->announced_bytes);
+    int r = 0;
 
-    if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT)
-        return create_round_up(handle, handle->slab_wish_bytes);
+    if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT) {
+        *slab_bytes = create_round_up(handle, handle->slab_wish_bytes);
+        return 0;
+    }
     if (handle->slab_bytes == 0)
-        handle->slab_bytes = create_device_share(handle);
-    if (announced_bytes && announced_bytes < handle->slab_bytes)
-        return announced_bytes;
-    return handle->slab_bytes;
+        r = create_device_share(handle);
+    *slab_bytes = handle->slab_bytes;
+    if (announced_bytes && announced_bytes < *slab_bytes)
+        *slab_bytes = announced_bytes;
+    return r;
 }
 
 int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
@@ -142,9 +147,9 @@ static int create_carve(struct gmsfs *handle, uint64_t slab_bytes, uint64_t size
 static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char *tag, uintptr_t *va,
                           uint64_t *slot)
 {
-    uint64_t slab_bytes = create_slab_bytes(handle);
     struct gfs_mapping *mapping;
-    int r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    uint64_t slab_bytes;
+    int r = handle->mode == GMSFS_MODE_RW ? create_slab_bytes(handle, &slab_bytes) : -ENOLCK;
 
     if (r)
         return r;

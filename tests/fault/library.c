@@ -91,6 +91,7 @@ static void asleep(struct scene *scene)
 static void bereft(struct scene *scene)
 {
     writing(scene);
+    must(gmsfs_set_slab_bytes(scene->handle, 0), "set_slab_bytes"); /* an allocation each */
     for (unsigned i = 0; i < ALLOCATIONS; i++)
         must(gmsfs_create_mapping(scene->handle, 1000, "mine", NULL, &scene->ptr),
              "create_mapping");
@@ -365,6 +366,7 @@ static void publish(void)
 
     writing(&scene);
     must(gmsfs_clear_all_handles(scene.handle), "clear_all_handles");
+    must(gmsfs_set_slab_bytes(scene.handle, 0), "set_slab_bytes");
     for (unsigned i = 0; i < ALLOCATIONS; i++) {
         must(gmsfs_create_mapping(scene.handle, 1000, "tag", NULL, &scene.ptr), "create_mapping");
         memcpy(scene.ptr, "bytes", 6);

@@ -80,6 +80,7 @@ static void fill_store(gmsfs_t *handle, int fill)
     void *ptr;
 
     must(gmsfs_clear_all_handles(handle), "clear", NULL);
+    must(gmsfs_set_slab_bytes(handle, 0), "set_slab_bytes", NULL);
     must(gmsfs_create_mapping(handle, BYTES, "t", NULL, &ptr), "allocate", NULL);
     memset(ptr, fill, BYTES);
 }
