@@ -126,11 +126,13 @@ SAME_PLACE(struct drv_access_desc, flags, CUmemAccessDesc, flags);
 #define drv_capture_status    CUstreamCaptureStatus_enum
 #define drv_capture_mode      CUstreamCaptureMode_enum
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): they are declarations */
 #define DRV_FUNCTION(symbol, parameters)                                                  \
     _Static_assert(                                                                       \
         __builtin_types_compatible_p(__typeof__(&symbol), enum drv_result(*) parameters), \
         #symbol);
 #include "cuda/driver_functions.h"
 #undef DRV_FUNCTION
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

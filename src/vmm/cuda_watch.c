@@ -13,7 +13,7 @@
 
 #define ENDING_S          1 /* what hangs in NVML longer is left to the process's end */
 #define UUID_TEXT_BYTES   64
-#define WATCH_STACK_BYTES (256u * 1024)
+#define WATCH_STACK_BYTES (1024u * 1024) /* NVML's own; untouched, it is free */
 
 struct cuda_watch {
     struct nvml nvml;
@@ -26,28 +26,34 @@ struct cuda_watch {
     uint64_t free_bytes;
 };
 
+/* Under the mutex, but for the call itself. */
+static void measure(struct cuda_watch *watch)
+{
+    struct nvml_memory memory;
+    enum nvml_result result;
+
+    pthread_mutex_unlock(&watch->mutex);
+    result = watch->nvml.nvmlDeviceGetMemoryInfo(watch->device, &memory);
+    pthread_mutex_lock(&watch->mutex);
+    if (result == NVML_DONE) {
+        watch->free_bytes = memory.free_bytes;
+        watch->known = true;
+    }
+    watch->rounds++;
+}
+
 static void *run(void *argument)
 {
     struct cuda_watch *watch = argument;
 
     pthread_mutex_lock(&watch->mutex);
     for (;;) {
-        struct nvml_memory memory;
-        enum nvml_result result;
-
         while (!watch->wanted && !watch->ending)
             pthread_cond_wait(&watch->asked, &watch->mutex);
         if (watch->ending)
             break;
         watch->wanted = false;
-        pthread_mutex_unlock(&watch->mutex);
-        result = watch->nvml.nvmlDeviceGetMemoryInfo(watch->device, &memory);
-        pthread_mutex_lock(&watch->mutex);
-        if (result == NVML_DONE) {
-            watch->free_bytes = memory.free_bytes;
-            watch->known = true;
-        }
-        watch->rounds++;
+        measure(watch);
         pthread_cond_broadcast(&watch->answered);
     }
     pthread_mutex_unlock(&watch->mutex);
@@ -146,8 +152,12 @@ int cuda_watch_new(const uint8_t uuid[16], struct cuda_watch **watch, char *erro
         snprintf(error, error_bytes, "NVML does not know %s", text);
         rc = -ENODEV;
     }
-    if (rc == 0)
+    if (rc == 0) {
+        pthread_mutex_lock(&made->mutex);
+        measure(made); /* nobody waits for it yet: however long it takes */
+        pthread_mutex_unlock(&made->mutex);
         rc = start(made);
+    }
     if (rc < 0)
         destroy(made);
     else
