@@ -183,6 +183,14 @@ static void op_queue(struct service *s, struct alloc_op *op)
     service_arm_timer(s);
 }
 
+static uint64_t op_count_missing(const struct alloc_op *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->count; i++)
+        bytes += op->pieces[i]->memory.fd < 0 ? op->aligned_bytes : 0;
+    return bytes;
+}
+
 /* The last part is through. */
 static void finish_create(struct alloc_op *op)
 {
@@ -193,11 +201,14 @@ static void finish_create(struct alloc_op *op)
     int error = op->error;
     if (!error)
         error = op_publish(s, op, &answer);
+    uint64_t missing_bytes = error == -ENOMEM ? op_count_missing(op) : 0;
+    bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
     if (error && op->interrupted)
         error = -EINTR;
-    if (error == -ENOMEM && op->deadline_ms > now_ms) { /* the machine lacks it: try again later */
+    /* The machine or the device lacks it: try again later. */
+    if (error == -ENOMEM && (roomier || op->deadline_ms > now_ms)) {
         op->error = 0;
         retry_later(s, op);
         op_queue(s, op);

@@ -141,6 +141,9 @@ void service_cancel_session_allocs(struct service *s, uint64_t session);
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
  * coming back, wait; -ENOMEM */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
+/* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
+ * false: there is nothing, or too little. */
+bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 /* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 /* What was drawn is on its way back unused: it will be set aside for the session again. */

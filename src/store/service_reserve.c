@@ -65,6 +65,20 @@ static int make_room(struct service *s, const struct core_session *held, uint64_
     return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
 }
 
+bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
+    struct record record = {.type = RECORD_GIVE_UP, .session = session};
+    struct vmm_info info;
+    vmm_measure(s->vmm);
+    vmm_get_info(s->vmm, &info);
+    if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
+        return false; /* not for nothing */
+    return given_up_bytes > 0 && service_apply_record(s, &record, NULL) == 0;
+}
+
 static bool can_ever_fit(const struct service *s, uint64_t bytes)
 {
     struct vmm_info info;
