@@ -202,7 +202,8 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
  * one that was named by gmsfs_set_streams, or any blocking stream of that context. No call
  * invalidates a capture. What is captured may use mappings: they come back to their addresses.
  *
- * Before memory is unmapped or committed the library waits for the device (cuCtxSynchronize).
+ * Before memory is unmapped or committed the library waits for the work of that context, by ways
+ * that break no capture (cuCtxSynchronize would).
  * Readers' mappings are read-only for kernels: a write faults. A device that fails is -EIO, one
  * that is gone, or that this process may not see, -ENODEV.
  */
@@ -217,9 +218,9 @@ GMSFS_API int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t co
 /*
  * gmsfs_set_synchronise - how to wait until the program no longer uses the memory
  *
- * Called in place of cuCtxSynchronize, with the context current, on host memory too; for programs
- * that use several contexts, or know which streams matter. 0 or a negative errno, which fails the
- * call. It must not call the library with this handle. NULL: the library's own way.
+ * Called in place of the library's own way, with the context current, on host memory too; for
+ * programs that use several contexts, or know which streams matter. 0 or a negative errno, which
+ * fails the call. It must not call the library with this handle. NULL: the library's own way.
  */
 typedef int gmsfs_synchronise_fn(void *context);
 GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn *synchronise,

@@ -344,6 +344,7 @@ TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
     check_int(gfs_memory_enter(&memory, 0), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_READ);
+    check_int(gfs_memory_synchronise(&memory), 0);
     gfs_range_cancel(&memory, &range);
     gfs_memory_leave(&memory);
     check(end_capture_whole(&capture));
@@ -363,7 +364,7 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     struct gfs_memory memory;
     int calls = 0;
 
-    begin("fail cuCtxSynchronize 1\n");
+    begin("fail cuMemFree_v2 1\n");
     init_memory(&memory, 0);
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
@@ -372,7 +373,20 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     check_int(calls, 1);
     memory.wishes.synchronise = NULL;
     check_int(gfs_memory_synchronise(&memory), -EINVAL);
-    check(strstr(memory.error, "cuCtxSynchronize") != NULL);
+    check(strstr(memory.error, "cuMemFree") != NULL);
+    gfs_memory_leave(&memory);
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+TAP_TEST(full_device_is_waited_for_all_the_same)
+{
+    struct gfs_memory memory;
+
+    begin("fail cuMemAlloc_v2 2\n");
+    init_memory(&memory, 0);
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
     gfs_memory_leave(&memory);
     gfs_memory_close(&memory);
     fake_cuda_remove();
@@ -428,7 +442,6 @@ TAP_TEST(each_call_fails_once_and_nothing_is_left)
         "cuMemMap",
         "cuMemImportFromShareableHandle",
         "cuMemSetAccess",
-        "cuCtxSynchronize",
         "cuMemAlloc_v2",
         "cuMemcpyDtoD_v2",
         "cuStreamSynchronize",
@@ -443,10 +456,10 @@ TAP_TEST(each_call_fails_once_and_nothing_is_left)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         for (int at = 1; at <= 2; at++) {
             int r;
-            snprintf(control, sizeof control, "fail %s %d %d 1\n", calls[i], DRV_OUT_OF_MEMORY, at);
+            snprintf(control, sizeof control, "fail %s %d %d 1\n", calls[i], DRV_UNKNOWN, at);
             require(fake_cuda_control(control));
             r = use_everything(fds);
-            check(r == -ENOMEM || (r == 0 && at == 2));
+            check(r == -EIO || (r == 0 && at == 2));
             require(fake_cuda_control(""));
             check(!has_context());
             check_int(used_bytes(), 2 * PIECE);
