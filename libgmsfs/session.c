@@ -301,20 +301,32 @@ static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit 
     gfs_state_unlock(handle);
 }
 
-/* What is written before is published, and nothing is written after. */
-static int session_close_and_commit(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
+static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
 {
-    int r = gfs_memory_synchronise(&handle->memory);
+    int r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
+
+    if (!r)
+        session_publish(handle, commit);
+    return r;
+}
+
+/* What is written before is published, and nothing is written after. */
+static int session_close_and_publish(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
+{
+    int r = gfs_memory_enter(&handle->memory, 0);
 
     if (r)
         return r;
+    r = gfs_memory_synchronise(&handle->memory);
+    if (r)
+        goto out;
     r = session_protect(handle, GMSFS_ACCESS_READ);
     if (!r)
-        r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
+        r = session_publish_layout(handle, commit);
     if (r)
         session_protect(handle, GMSFS_ACCESS_WRITE);
-    else
-        session_publish(handle, commit);
+out:
+    gfs_memory_leave(&handle->memory);
     return r;
 }
 
@@ -327,15 +339,11 @@ int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *grou
         memcpy(commit.group, group, sizeof commit.group);
     if (!r)
         r = gfs_mapping_learn_ranks(handle);
-    if (!r && handle->map.mapping_count == 0) /* perhaps a program that has no use for the device */
-        return session_close_and_commit(handle, &commit);
-    if (!r)
-        r = gfs_memory_enter(&handle->memory, 0);
     if (r)
         return r;
-    r = session_close_and_commit(handle, &commit);
-    gfs_memory_leave(&handle->memory);
-    return r;
+    if (handle->map.mapping_count == 0) /* perhaps a program that has no use for the device */
+        return session_publish_layout(handle, &commit);
+    return session_close_and_publish(handle, &commit);
 }
 
 int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)

@@ -16,7 +16,7 @@ api() { # NAME
     local source name
     for source in "$ROOT"/tests/api/test_*.c; do
         name=$(basename "$source" .c)
-        grep -qE "^ +api ${name#test_}( |\$)" "$BATS_TEST_FILENAME" || fail "$source is not run"
+        grep -qE "^ .*api(_test)? ${name#test_}( |\$)" "$BATS_TEST_FILENAME" || fail "$source is not run"
     done
 }
 
@@ -31,6 +31,13 @@ api() { # NAME
     GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
     export GMSFS_TEST_GROUP
     api group
+}
+
+# A store of the second GPU, so that no ordinal is right by chance.
+@test "api: cuda" {
+    fake_gpus "devices 2" "memory 1024"
+    start_mount device=1,alloc_timeout=0.5
+    GMSFS_TEST_STORE=$M/weights api_test cuda
 }
 
 @test "api: lock" {
@@ -61,6 +68,7 @@ api() { # NAME
     api store
 }
 
+# bats test_tags=host
 @test "api: user" {
     api user
 }

@@ -46,6 +46,15 @@ __attribute__((unused)) static gmsfs_t *open_locked(enum gmsfs_mode mode)
     return store;
 }
 
+/* 1: descriptors of memory are memfds. */
+__attribute__((unused)) static int is_host(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    return info.memory == GMSFS_MEMORY_HOST;
+}
+
 /* A writer on a store that holds nothing. */
 __attribute__((unused)) static gmsfs_t *open_fresh_writer(void)
 {

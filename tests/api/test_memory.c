@@ -115,12 +115,15 @@ TAP_TEST(export_finds_a_slot_behind_gaps)
     check_int(gmsfs_free_handle(store, first), 0);
     check_int(gmsfs_free_handle(store, first + 2), 0);
     check_int(gmsfs_export_handle(store, last, GMSFS_ACCESS_READ, &fd), 0);
-    check_int(pread(fd, &byte, 1, 9), 1);
-    check_int(byte, 0x77);
-    check_int(pwrite(fd, &byte, 1, 9), -1);
+    if (is_host(store)) {
+        check_int(pread(fd, &byte, 1, 9), 1);
+        check_int(byte, 0x77);
+        check_int(pwrite(fd, &byte, 1, 9), -1);
+    }
     close(fd);
     check_int(gmsfs_export_handle(store, last, GMSFS_ACCESS_WRITE, &fd), 0);
-    check_int(pwrite(fd, &byte, 1, 0), 1);
+    if (is_host(store))
+        check_int(pwrite(fd, &byte, 1, 0), 1);
     close(fd);
     check_int(gmsfs_export_handle(store, first, GMSFS_ACCESS_READ, &fd), -ENOENT);
     check_int(gmsfs_export_handle(store, first + 900, GMSFS_ACCESS_WRITE, &fd), -ENOENT);
@@ -135,6 +138,18 @@ static uint64_t free_bytes(void)
     return device.f_bavail * device.f_frsize;
 }
 
+/* What was freed before is given back some time later. */
+static uint64_t wait_for_free_bytes(uint64_t used_bytes)
+{
+    struct statvfs device;
+    int waited_ms = 0;
+
+    require(statvfs(store_path(), &device) == 0);
+    while (free_bytes() + used_bytes < device.f_blocks * device.f_frsize && waited_ms++ < WAIT_MS)
+        usleep(1000);
+    return free_bytes();
+}
+
 TAP_TEST(lock_and_memory_are_taken_together_and_allocations_draw_from_it)
 {
     gmsfs_t *store = open_store();
@@ -146,7 +161,7 @@ TAP_TEST(lock_and_memory_are_taken_together_and_allocations_draw_from_it)
     check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RO, 0, granularity), -EINVAL);
     check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, UINT64_MAX), -ENOMEM);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_NONE);
-    before = free_bytes();
+    before = wait_for_free_bytes(granularity);
     check_int(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, 2 * granularity - 1), 0);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
     check_int(free_bytes(), before - 2 * granularity);
@@ -215,7 +230,8 @@ TAP_TEST(descriptor_of_an_address_is_a_new_one)
     check_int(gmsfs_descriptor_of(store, ptr, &fd), -ENOLCK);
     check_int(gmsfs_connect(store, GMSFS_MODE_RO, WAIT_MS), 0);
     check_int(gmsfs_descriptor_of(store, ptr, &fd), 0);
-    check_int(pwrite(fd, "y", 1, 10), -1);
+    if (is_host(store))
+        check_int(pwrite(fd, "y", 1, 10), -1);
     close(fd);
     gmsfs_close(store);
 }

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libgmsfs on a GPU's memory: a store of the second GPU of the fake driver's machine. */
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <sys/statvfs.h>
+
+#include "api.h"
+
+#define MACHINE "devices 2\nmemory 1024\n"
+#define PIECES  3
+
+static const struct drv *cu;
+
+static const struct drv *driver(void)
+{
+    if (!cu)
+        require(drv_open(&cu, NULL, 0) == 0);
+    return cu;
+}
+
+/* What is wrong with the machine from now on, for this process. */
+static void control(const char *faults)
+{
+    char path[512], fresh[520];
+    FILE *file;
+
+    require(getenv("GMSFS_FAKE_CUDA") != NULL);
+    snprintf(path, sizeof path, "%s/control", getenv("GMSFS_FAKE_CUDA"));
+    snprintf(fresh, sizeof fresh, "%s.fresh", path);
+    file = fopen(fresh, "we");
+    require(file != NULL);
+    fprintf(file, "%s%s", MACHINE, faults);
+    require(fclose(file) == 0 && rename(fresh, path) == 0);
+}
+
+/* A context of the store's device, current until it is popped. */
+static void push_context(void)
+{
+    struct drv_context *context;
+
+    require(driver()->cuDevicePrimaryCtxRetain(&context, 1) == DRV_SUCCESS);
+    require(cu->cuCtxPushCurrent_v2(context) == DRV_SUCCESS);
+}
+
+static void pop_context(void)
+{
+    struct drv_context *context;
+
+    cu->cuCtxPopCurrent_v2(&context);
+    cu->cuDevicePrimaryCtxRelease_v2(1);
+}
+
+static enum drv_result fill(void *ptr, int value, size_t count)
+{
+    enum drv_result result;
+
+    push_context();
+    result = cu->cuMemsetD8_v2((uintptr_t)ptr, (unsigned char)value, count);
+    pop_context();
+    return result;
+}
+
+static int byte_at(const void *ptr)
+{
+    unsigned char byte = 0;
+
+    push_context();
+    check_int(cu->cuMemcpyDtoH_v2(&byte, (uintptr_t)ptr, 1), DRV_SUCCESS);
+    pop_context();
+    return byte;
+}
+
+/* Mappings of device memory in this process. */
+static int count_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int count = 0;
+
+    while (maps && fgets(line, sizeof line, maps))
+        count += strstr(line, "/gpu1/m") != NULL;
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
+static uint64_t free_bytes(void)
+{
+    struct statvfs device;
+
+    require(statvfs(store_path(), &device) == 0);
+    return device.f_bavail * device.f_frsize;
+}
+
+/* PIECES allocations, whose bytes are their rank plus `first`. */
+static void publish_pieces(int first)
+{
+    gmsfs_t *writer = open_fresh_writer();
+    void *ptr = NULL;
+
+    for (int i = 0; i < PIECES; i++)
+        if (check_int(gmsfs_create_mapping(writer, 5000, "t", NULL, &ptr), 0))
+            check_int(fill(ptr, first + i, 5000), DRV_SUCCESS);
+    check_int(gmsfs_commit(writer, 0, NULL), 0);
+    gmsfs_close(writer);
+}
+
+static gmsfs_t *open_attached(unsigned char *ptrs[PIECES])
+{
+    gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+    struct gmsfs_mapping *list = NULL;
+    size_t count = 0;
+
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, &list, &count), 0);
+    require(count == PIECES);
+    for (int i = 0; i < PIECES; i++)
+        ptrs[i] = list[i].ptr;
+    free(list);
+    return reader;
+}
+
+TAP_TEST(store_says_whose_memory_it_is)
+{
+    gmsfs_t *store = open_store();
+    struct gmsfs_info info = {0};
+    struct drv_uuid uuid;
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    check_int(info.memory, GMSFS_MEMORY_CUDA);
+    require(driver()->cuDeviceGetUuid_v2(&uuid, 1) == DRV_SUCCESS);
+    check_bytes(info.device_uuid, 16, uuid.bytes, 16);
+    gmsfs_close(store);
+}
+
+TAP_TEST(reader_sees_the_bytes_and_may_not_write)
+{
+    unsigned char *ptrs[PIECES];
+    gmsfs_t *reader;
+
+    publish_pieces(10);
+    check_int(count_mapped(), 0);
+    reader = open_attached(ptrs);
+    for (int i = 0; i < PIECES; i++) {
+        check_int(byte_at(ptrs[i] + 4999), 10 + i);
+        check_int(fill(ptrs[i], 1, 1), DRV_INVALID_VALUE);
+    }
+    check(ptrs[1] > ptrs[0] && (uint64_t)(ptrs[1] - ptrs[0]) == granularity_of(reader));
+    gmsfs_close(reader);
+    check_int(count_mapped(), 0);
+}
+
+TAP_TEST(writer_writes_until_it_commits_and_again_where_that_is_refused)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
+    void *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", &outside.slot, &ptr), 0);
+    check_int(gmsfs_metadata_put(store, &outside), 0);
+    check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
+    check_int(fill(ptr, 3, 100), DRV_SUCCESS);
+    check_int(gmsfs_metadata_delete(store, "outside"), 0);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    check_int(fill(ptr, 4, 100), DRV_INVALID_VALUE);
+    check_int(byte_at(ptr), 3);
+    gmsfs_close(store);
+}
+
+TAP_TEST(sleeper_maps_nothing_and_wakes_at_its_addresses_with_new_bytes)
+{
+    unsigned char *ptrs[PIECES];
+    gmsfs_t *reader;
+
+    publish_pieces(20);
+    reader = open_attached(ptrs);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(count_mapped(), 0);
+    publish_pieces(30);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), -ESTALE);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
+    check_int(byte_at(ptrs[2]), 32);
+    check_int(fill(ptrs[2], 1, 1), DRV_INVALID_VALUE);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(pieces_of_a_slab_are_found_on_the_device)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = {.key = "second"};
+    void *one = NULL, *two = NULL, *found = NULL;
+    uint64_t slot = 0, offset = 0;
+
+    check_int(gmsfs_set_slab_bytes(store, GMSFS_SLAB_DEFAULT), 0);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &one), 0);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &two), 0);
+    check_int((char *)two - (char *)one, 512);
+    check_int(fill(two, 44, 100), DRV_SUCCESS);
+    check_int(gmsfs_resolve(store, two, &entry.slot, &entry.offset), 0);
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    gmsfs_close(store);
+    store = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    check_int(gmsfs_metadata_get(store, "second", &slot, &offset, NULL, NULL), 0);
+    check_int(gmsfs_locate(store, slot, offset, &found), 0);
+    check_int(byte_at((char *)found + 99), 44);
+    gmsfs_close(store);
+}
+
+TAP_TEST(private_copy_can_be_written_to_and_is_the_devices)
+{
+    unsigned char *ptrs[PIECES];
+    struct gmsfs_memory_info info;
+    gmsfs_t *reader;
+    void *copy = NULL;
+
+    publish_pieces(50);
+    reader = open_attached(ptrs);
+    check_int(gmsfs_copy_private(reader, ptrs[1], 5000, &copy), 0);
+    check_int(byte_at((char *)copy + 4999), 51);
+    check_int(fill(copy, 9, 5000), DRV_SUCCESS);
+    check_int(byte_at(ptrs[1]), 51);
+    check_int(gmsfs_memory_info(reader, &info), 0);
+    check_int(info.shared_bytes, PIECES * granularity_of(reader));
+    check_int(info.private_bytes, 5000);
+    check_int(gmsfs_free_private(reader, copy), 0);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(another_device_may_be_let_in_and_a_stranger_may_not)
+{
+    static const uint8_t stranger[1][16] = {{1}};
+    unsigned char *ptrs[PIECES];
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+    struct drv_uuid uuid;
+    gmsfs_t *reader;
+
+    publish_pieces(60);
+    reader = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_set_devices(reader, stranger, 1), 0);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -ENODEV);
+    check_int(gmsfs_device_error(reader, text), 0);
+    check(strlen(text) > 0);
+    check_int(count_mapped(), 0);
+    gmsfs_close(reader);
+    require(driver()->cuDeviceGetUuid_v2(&uuid, 0) == DRV_SUCCESS);
+    reader = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_set_devices(reader, (const uint8_t(*)[16])uuid.bytes, 1), 0);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    gmsfs_close(reader);
+    reader = open_attached(ptrs);
+    gmsfs_close(reader);
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+static enum drv_result begin_capture(struct drv_stream *stream)
+{
+    enum drv_result (*begin)(struct drv_stream *, enum drv_capture_mode);
+
+    *(void **)&begin =
+        dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuStreamBeginCapture_v2");
+    return begin(stream, DRV_CAPTURE_MODE_GLOBAL);
+}
+
+static enum drv_result end_capture(struct drv_stream *stream)
+{
+    enum drv_result (*end)(struct drv_stream *, void **);
+    void *graph;
+
+    *(void **)&end = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuStreamEndCapture");
+    return end(stream, &graph);
+}
+
+TAP_TEST(calls_wait_for_no_capture_and_break_none)
+{
+    struct drv_stream *stream = NULL;
+    unsigned char *ptrs[PIECES];
+    gmsfs_t *reader;
+
+    publish_pieces(70);
+    reader = open_attached(ptrs);
+    push_context();
+    require(cu->cuStreamCreate(&stream, DRV_STREAM_NON_BLOCKING) == DRV_SUCCESS);
+    check_int(gmsfs_set_streams(reader, (void *const *)&stream, 1), 0);
+    check_int(begin_capture(stream), DRV_SUCCESS);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -EBUSY);
+    check_int(gmsfs_unmap_all_vas(reader, 0), -EBUSY);
+    check_int(gmsfs_destroy_mapping(reader, ptrs[0]), -EBUSY);
+    check_int(gmsfs_is_connected(reader), 1);
+    check_int(count_mapped(), PIECES);
+    check_int(end_capture(stream), DRV_SUCCESS);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(begin_capture(stream), DRV_SUCCESS);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), -EBUSY);
+    gmsfs_close(reader); /* gives back, whatever captures */
+    check_int(end_capture(stream), DRV_SUCCESS);
+    cu->cuStreamDestroy_v2(stream);
+    pop_context();
+}
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+TAP_TEST(attach_that_fails_half_way_leaves_nothing)
+{
+    static const char *const faults[] = {"fail cuMemMap 2 2 1\n",
+                                         "fail cuMemImportFromShareableHandle 2 3 1\n",
+                                         "fail cuMemSetAccess 2 1 1\n"};
+    int before, error;
+
+    publish_pieces(80);
+    before = count_fds();
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        gmsfs_t *reader = open_locked(GMSFS_MODE_RO);
+
+        control(faults[i]);
+        error = gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL);
+        check_int(error, -ENOMEM);
+        check_int(count_mapped(), 0);
+        check_int(gmsfs_total_bytes(reader), 0);
+        check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
+        gmsfs_close(reader);
+    }
+    control("");
+    check_int(count_fds(), before);
+}
+
+TAP_TEST(remap_that_fails_half_way_sleeps_on)
+{
+    unsigned char *ptrs[PIECES];
+    gmsfs_t *reader;
+
+    publish_pieces(90);
+    reader = open_attached(ptrs);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    control("fail cuMemMap 2 3 1\n");
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), -ENOMEM);
+    check_int(count_mapped(), 0);
+    check_int(gmsfs_is_unmapped(reader), 1);
+    check_int(gmsfs_is_connected(reader), 0);
+    control("");
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), 0);
+    check_int(byte_at(ptrs[2]), 92);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(nothing_is_left_after_many_cycles)
+{
+    gmsfs_t *writer;
+    uint64_t room;
+    int fds;
+
+    publish_pieces(1);
+    room = free_bytes();
+    fds = count_fds();
+    for (int i = 0; i < 50; i++) {
+        unsigned char *ptrs[PIECES];
+        gmsfs_t *reader = open_attached(ptrs);
+
+        check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+        check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
+        gmsfs_close(reader);
+    }
+    check_int(count_fds(), fds);
+    check_int(count_mapped(), 0);
+    check_int(free_bytes(), room);
+    writer = open_fresh_writer();
+    check_int(gmsfs_commit(writer, 0, NULL), 0);
+    gmsfs_close(writer);
+}
