@@ -222,8 +222,8 @@ GMSFS_API int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t co
  * programs that use several contexts, or know which streams matter. 0 or a negative errno, which
  * fails the call. It must not call the library with this handle. NULL: the library's own way.
  */
-typedef int gmsfs_synchronise_fn(void *context);
-GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn *synchronise,
+typedef int (*gmsfs_synchronise_fn)(void *context);
+GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise,
                                     void *context);
 
 /* Other devices of this process, by uuid, that may touch what is mapped from now on. Host memory

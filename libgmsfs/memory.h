@@ -23,7 +23,7 @@ struct gfs_memory_kind;
 
 /* What the program asked for; it stays when another device is opened. */
 struct gfs_wishes {
-    gmsfs_synchronise_fn *synchronise; /* NULL: the kind's own way */
+    gmsfs_synchronise_fn synchronise; /* NULL: the kind's own way */
     void *synchronise_context;
     void **streams; /* owned */
     size_t stream_count;

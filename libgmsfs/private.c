@@ -34,7 +34,7 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
     return 0;
 }
 
-int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn *synchronise, void *context)
+int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise, void *context)
 {
     int r = gfs_enter(handle);
 
