@@ -213,7 +213,7 @@ nobody_holds() {
 @test "a group whose loader is killed again and again is whole or is loaded anew" {
     start_ranks
     make_group 1 4M
-    local first=("${MODELS[@]}") i state
+    local first=("${MODELS[@]}") i
     cli load --group -q "${GROUP[@]}"
     make_group 2 4M
     for i in 1 2 3 4 5 6; do
@@ -237,9 +237,9 @@ nobody_holds() {
     start_ranks
     make_group 1 12M
     cli load --group "${GROUP[@]}"
-    local first tries
+    local first
     first=$(group_ids)
-    for tries in 1 2 3 4 5 6 7 8; do
+    for _ in 1 2 3 4 5 6 7 8; do
         spawn "$GMSFS" load --group --force --threads 1 "${GROUP[@]}"
         # Stopped while it is at work, it cannot run away before the signal.
         wait_until 5 eval 'state_is "${STORES[3]}" RW || process_gone "$SPAWNED"'

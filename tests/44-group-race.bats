@@ -103,6 +103,7 @@ sums() {
     mapfile -t STORES < <(for store in "${STORES[@]}"; do
         echo "$(sed -n 's/.*"id": "\([0-9a-f]*\)".*/\1/p' "$store/info") $store"
     done | sort | cut -d ' ' -f 2)
+    # shellcheck disable=SC2016 # for the inner shell
     spawn bash -c 'exec 5<>"$1/lock"; exec sleep 60' _ "${STORES[7]}"
     local holder=$SPAWNED
     assert_state "${STORES[7]}" RW

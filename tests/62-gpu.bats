@@ -14,8 +14,10 @@ setup() {
     HAND=$BUILD/tests/tools/gpu_hand
     if [[ ${GMSFS_GPU-} == real ]]; then
         requires nvidia-smi
-        BACKEND=cuda SIZE=1T    # all that it has
-        SPARE=$((4 << 30))      # what the tests that fill it leave free
+        # shellcheck disable=SC2034 # start_mount's
+        BACKEND=cuda
+        SIZE=1T            # all that it has
+        SPARE=$((4 << 30)) # what the tests that fill it leave free
     else
         fake_gpus 'memory 256'
         SIZE=256M SPARE=$((32 << 20))

@@ -34,7 +34,7 @@ common_setup() {
     BACKEND=host
     case ${GMSFS_TEST_BACKEND-} in
     cuda) BACKEND=cuda ;;
-    fake-cuda) fake_gpus ;;
+    fake-cuda) fake_gpus 'devices 1' ;;
     esac
 }
 
