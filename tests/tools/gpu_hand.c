@@ -2,6 +2,7 @@
 /*
  * gpu_hand - what a program with a context does with a store in GPU memory, for shell tests
  *
+ *   gpu_hand open                            open the driver without a context, and stay; "opened"
  *   gpu_hand fill STORE COUNT BYTES SEED     allocate, write a pattern, commit; prints "filled"
  *   gpu_hand linger STORE COUNT BYTES SEED   the same, and stays, mapped and without a lock
  *   gpu_hand write STORE COUNT BYTES SEED    the same without the commit, and stays; "written"
@@ -45,14 +46,19 @@ static uint64_t number(const char *text)
     return value;
 }
 
-static void enter_context(void)
+static void open_driver(void)
 {
-    struct drv_context *context;
-    drv_device device;
     char error[256];
 
     if (drv_open(&drv, error, sizeof error))
         tool_die("%s", error);
+}
+
+static void enter_context(void)
+{
+    struct drv_context *context;
+    drv_device device;
+
     driver_check("cuDeviceGet", drv->cuDeviceGet(&device, 0));
     driver_check("cuDevicePrimaryCtxRetain", drv->cuDevicePrimaryCtxRetain(&context, device));
     driver_check("cuCtxSetCurrent", drv->cuCtxSetCurrent(context));
@@ -302,6 +308,11 @@ int main(int argc, char **argv)
         {"trespass", 1, act_trespass}, {"peek", 3, act_peek},     {"cycles", 4, act_cycles},
     };
 
+    open_driver();
+    if (argc == 2 && strcmp(argv[1], "open") == 0) {
+        say("opened");
+        pause();
+    }
     for (size_t i = 0; argc > 1 && i < sizeof acts / sizeof *acts; i++) {
         if (strcmp(argv[1], acts[i].name) == 0 && argc - 2 == acts[i].arguments) {
             enter_context();
@@ -309,5 +320,6 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    tool_die("usage: gpu_hand fill|linger|write|check|hold|sleep|trespass|peek|cycles STORE ...");
+    tool_die(
+        "usage: gpu_hand open|fill|linger|write|check|hold|sleep|trespass|peek|cycles STORE ...");
 }
