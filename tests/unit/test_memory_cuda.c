@@ -327,6 +327,7 @@ TAP_TEST(named_stream_that_captures_is_busy)
     memory.wishes.stream_count = 1;
     check_int(gfs_memory_enter(&memory, 0), -EBUSY);
     check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
     fake_cuda_remove();
 }
 
