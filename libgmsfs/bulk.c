@@ -58,29 +58,12 @@ int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entr
     return writer->failed;
 }
 
-/* Slots rise with ranks. So where the slot of rank 0 and that of the last rank lie as far apart as
- * there are allocations, those between have no gap, and two looks spare a walk that takes some
- * calls for each allocation. `bound`: the slot of some entry, which tells where to look. */
-static int bulk_slots_in_a_row(struct gmsfs *handle, uint64_t bound, uint64_t *first, size_t *count)
-{
-    struct gmsfs_ioc_info totals = {0};
-    struct gmsfs_handle_info info;
-
-    if (gfs_ioctl(handle, GMSFS_IOC_INFO, &totals) || totals.allocations == 0 ||
-        gfs_list_find(handle, bound, &info) || info.rank > bound)
-        return 0;
-    *first = bound - info.rank;
-    *count = totals.allocations;
-    return !gfs_list_find(handle, *first, &info) && info.rank == 0 &&
-           !gfs_list_find(handle, *first + (*count - 1), &info) && info.rank == *count - 1;
-}
-
 /* Ranks are asked for only where an entry is bound. */
 static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
                       uint64_t **slots, size_t *slot_count)
 {
     struct gmsfs_handle_info *list = NULL;
-    uint64_t bound = GMSFS_SLOT_NONE, first = 0;
+    uint64_t bound = GMSFS_SLOT_NONE, first = 0, row = 0;
     int r;
 
     for (size_t i = 0; i < count && bound == GMSFS_SLOT_NONE; i++)
@@ -89,12 +72,14 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
     *slot_count = 0;
     if (bound == GMSFS_SLOT_NONE)
         return 0;
-    if (!bulk_slots_in_a_row(handle, bound, &first, slot_count)) {
+    if (!gfs_list_in_a_row(handle, bound, &first, &row)) {
         r = gfs_list(handle, &list, slot_count);
         if (r)
             return r;
+        row = *slot_count;
     }
-    *slots = calloc(*slot_count + 1, sizeof **slots);
+    *slot_count = row;
+    *slots = calloc(row + 1, sizeof **slots);
     for (size_t i = 0; *slots && i < *slot_count; i++)
         (*slots)[i] = list ? list[i].slot : first + i;
     free(list);
