@@ -23,11 +23,11 @@ FOREVER = ctypes.c_uint64(2**64 - 1)
 
 
 class Mapped:
-    """Memory at an address, as other libraries ask for it."""
+    """Memory at an address, as other libraries ask for it. PyTorch knows no read-only tensors."""
 
-    def __init__(self, address, read_only):
+    def __init__(self, address):
         self.__cuda_array_interface__ = {
-            "shape": (ROWS, ROWS), "typestr": "<f4", "data": (address, read_only), "version": 3}
+            "shape": (ROWS, ROWS), "typestr": "<f4", "data": (address, False), "version": 3}
 
 
 class Store:
@@ -63,7 +63,7 @@ def write(store, seed):
     store.call("gmsfs_connect", RW, FOREVER)
     store.call("gmsfs_clear_all_handles")
     store.call("gmsfs_set_slab_bytes", ctypes.c_uint64(0))
-    tensor = torch.as_tensor(Mapped(store.create(), False), device="cuda")
+    tensor = torch.as_tensor(Mapped(store.create()), device="cuda")
     tensor.copy_(values(seed))
     store.call("gmsfs_commit", 0, None)
 
@@ -114,7 +114,7 @@ def read(store):
     load_elsewhere(1)
     store.call("gmsfs_connect", RO, FOREVER)
     address = store.attach(slot_of(store))
-    weights = torch.as_tensor(Mapped(address, True), device="cuda")
+    weights = torch.as_tensor(Mapped(address), device="cuda")
     x = torch.eye(ROWS, device="cuda") * 2
     same("a product", x @ weights, 2 * values(1))
 
