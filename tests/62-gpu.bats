@@ -48,8 +48,37 @@ device() { # FILTER
     jq -r "$1" "$M/device"
 }
 
+used_is_of_layouts() {
+    used_is "$(jq -s 'map(.bytes) | add' "$M"/*/info)"
+}
+
 used_is() { # BYTES
     [[ $(device .used_bytes) == "$1" ]]
+}
+
+@test "clients killed at any moment leave the device as the tree says" {
+    start_gpu
+    local round store hands
+    mkdir "$M"/{a,b,c,d}
+    for ((round = 1; round <= ${GMSFS_GPU_KILLS:-6}; round++)); do
+        hands=()
+        for store in a b c d; do
+            spawn "$HAND" cycles "$M/$store" 100000 $((2 << 20)) "$round"
+            hands+=("$SPAWNED")
+        done
+        sleep "0.$((RANDOM % 9 + 1))"
+        kill -KILL "${hands[@]}"
+        for hand in "${hands[@]}"; do
+            wait_exit "$hand"
+        done
+    done
+    # What is committed is whole, the rest came back.
+    for store in a b c d; do
+        wait_until 20 grep -qxE 'EMPTY|COMMITTED' "$M/$store/state"
+    done
+    wait_until 20 used_is_of_layouts
+    rmdir "$M"/{a,b,c,d}
+    wait_until 20 used_is 0
 }
 
 # By the device's own account, where there is one: what all processes hold, in MiB.
@@ -125,13 +154,15 @@ smi_used_is() { # MIB
     hand check "$M/weights" 51
 }
 
-@test "memory that was somebody's shows nothing of it to the next" {
+@test "memory that was somebody's shows nothing of it to the next user" {
+    requires root setpriv
     start_gpu
     hand fill "$M/weights" 16 $((8 << 20)) 61
     "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
     wait_until 20 used_is 0
     mkdir "$M/other"
-    hand peek "$M/other" 16 $((8 << 20))
+    chown "$TEST_UID" "$M/other"
+    run_logged -0 "${AS_USER[@]}" timeout $((120 * SLOW)) "$HAND" peek "$M/other" 16 $((8 << 20))
 }
 
 # fill_device STORE: commits all but SPARE bytes of what is free; sets FILLED
