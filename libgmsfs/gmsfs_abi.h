@@ -176,9 +176,14 @@ struct gmsfs_ioc_apply {
 
 #define GMSFS_RESERVE_AT_LEAST (1u << 0) /* where more is set aside already, leave it so */
 #define GMSFS_RESERVE_NOWAIT   (1u << 1) /* ENOMEM at once instead of waiting for memory */
+#define GMSFS_RESERVE_AS_ACQUIRE                                     \
+    (1u << 2) /* at once or not, as an ACQUIRE that tries once: what \
+               * the store has committed counts as there; EAGAIN:    \
+               * others wait for memory before */
 
 /* RESERVE: on a writable handle of an RW session: how much is set aside for it from now on, beside
- * what it has allocated. Less than before gives back. Waits for memory as ALLOC does. */
+ * what it has allocated. Less than before gives back. Waits for memory as ALLOC does, unless a flag
+ * says otherwise. */
 struct gmsfs_ioc_reserve {
     uint64_t bytes;  /* in; out: what is set aside now */
     uint64_t before; /* out: what was */

@@ -212,10 +212,11 @@ PY
     assert_match "$output" "reserved=0 before=$((4 * MIB))"
     expect ENOMEM open "$W/ctl" rw acquire rw 0 reserve $((17 * MIB)) 0
     expect ENOLCK open "$W/ctl" rw reserve 4096 0
-    expect EINVAL open "$W/ctl" rw acquire rw 0 reserve 4096 4
+    expect EINVAL open "$W/ctl" rw acquire rw 0 reserve 4096 8
     hold open "$W/ctl" rw acquire rw 0 reserve $HALF 0
     expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 2
     expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 0
+    expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 4
 }
 
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {

@@ -173,7 +173,8 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
     const struct gmsfs_ioc_reserve *argument = (struct gmsfs_ioc_reserve *)request->payload;
     uint64_t session;
     int error = service_file_writer(fs->service, file->id, &session);
-    if (!error && (argument->flags & ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT)))
+    if (!error && (argument->flags &
+                   ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT | GMSFS_RESERVE_AS_ACQUIRE)))
         error = -EINVAL;
     if (error) {
         fs_request_finish(request, error, NULL);
@@ -183,6 +184,7 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
         .bytes = argument->bytes,
         .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
         .wait = !(argument->flags & GMSFS_RESERVE_NOWAIT),
+        .as_acquire = (argument->flags & GMSFS_RESERVE_AS_ACQUIRE) != 0,
     };
     request->reply = on_reserved;
     fs_request_submitted(request,

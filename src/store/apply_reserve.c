@@ -67,6 +67,22 @@ void apply_drop_reservation(struct core *core, struct core_session *session)
     set_reserved(core, session, 0, 0);
 }
 
+/* More for a session that has its lock, by the rules of one that asks for both. */
+static int reserve_as_acquire(struct apply *apply, struct core_session *session)
+{
+    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, now_bytes;
+    bool spoken_for = apply_rouse(apply);
+
+    if (!apply_has_memory(apply, core_store(apply->core, session->store), more_bytes))
+        return -ENOMEM;
+    if (spoken_for)
+        return -EAGAIN;
+    now_bytes = more_bytes < apply->free_bytes ? more_bytes : apply->free_bytes;
+    set_reserved(apply->core, session, session->reserved_bytes + now_bytes, more_bytes - now_bytes);
+    apply->free_bytes -= now_bytes;
+    return 0;
+}
+
 int apply_reserve(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -76,11 +92,15 @@ int apply_reserve(struct apply *apply)
         return -ESTALE;
     if (session->mode != LOCK_MODE_RW)
         return -ENOLCK;
+    if (record->flags & ~(uint32_t)CORE_RESERVE_AS_ACQUIRE)
+        return -EINVAL;
+    if (record->flags && record->size_bytes > session->reserved_bytes)
+        return reserve_as_acquire(apply, session);
     if (record->size_bytes > session->reserved_bytes &&
         record->size_bytes - session->reserved_bytes > apply->free_bytes)
         return -ENOMEM;
     if (record->size_bytes > session->reserved_bytes)
         apply->free_bytes -= record->size_bytes - session->reserved_bytes;
-    set_reserved(apply->core, session, record->size_bytes, record->count);
+    set_reserved(apply->core, session, record->size_bytes, record->flags ? 0 : record->count);
     return 0;
 }

@@ -243,7 +243,9 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
-                       what is due to it. More than before: -ENOMEM if free_bytes lacks it */
+                       what is due to it. More than before: -ENOMEM if free_bytes lacks it. flags
+                       CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
+                       is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
                        waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
@@ -251,17 +253,18 @@ enum record_type {
     RECORD_TYPE_COUNT,
 };
 
-#define CORE_ATTR_MODE       (1u << 0)
-#define CORE_ATTR_UID        (1u << 1)
-#define CORE_ATTR_GID        (1u << 2)
-#define CORE_WAIT_KEEP       (1u << 0)
-#define CORE_END_REVOKED     (1u << 0)
-#define CORE_COMMIT_STAY     (1u << 0) /* values equal GMSFS_COMMIT_* */
-#define CORE_COMMIT_GROUP    (1u << 1)
-#define CORE_DRAIN_ON        (1u << 0)
-#define CORE_DRAIN_DROP      (1u << 1)
-#define CORE_MEMORY_SPOOL    (1u << 0)
-#define CORE_TICKET_WRITABLE (1u << 0)
+#define CORE_ATTR_MODE          (1u << 0)
+#define CORE_ATTR_UID           (1u << 1)
+#define CORE_ATTR_GID           (1u << 2)
+#define CORE_WAIT_KEEP          (1u << 0)
+#define CORE_END_REVOKED        (1u << 0)
+#define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
+#define CORE_COMMIT_GROUP       (1u << 1)
+#define CORE_RESERVE_AS_ACQUIRE (1u << 0)
+#define CORE_DRAIN_ON           (1u << 0)
+#define CORE_DRAIN_DROP         (1u << 1)
+#define CORE_MEMORY_SPOOL       (1u << 0)
+#define CORE_TICKET_WRITABLE    (1u << 0)
 
 struct record {
     enum record_type type;

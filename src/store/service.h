@@ -216,9 +216,10 @@ struct service_alloc {
 int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
                   struct service_request *request);
 struct service_set_aside {
-    uint64_t bytes; /* beside what is allocated; less than before gives back */
-    bool at_least;  /* or more, if more is set aside already */
-    bool wait;      /* for memory, as ALLOC */
+    uint64_t bytes;  /* beside what is allocated; less than before gives back */
+    bool at_least;   /* or more, if more is set aside already */
+    bool wait;       /* for memory, as ALLOC */
+    bool as_acquire; /* by the rules of ACQUIRE, which may not wait: -EAGAIN, -ENOMEM */
 };
 
 int service_set_aside(struct service *s, uint64_t session, const struct service_set_aside *wanted,

@@ -421,6 +421,10 @@ int service_set_aside(struct service *s, uint64_t session, const struct service_
     else if (wanted->at_least && aligned_bytes <= held->reserved_bytes + held->due_bytes) {
         answer.reserved_bytes = answer.reserved_before_bytes =
             held->reserved_bytes + held->due_bytes;
+    } else if (wanted->as_acquire) {
+        answer.reserved_bytes = aligned_bytes;
+        answer.reserved_before_bytes = held->reserved_bytes + held->due_bytes;
+        error = service_reserve_as_acquire(s, session, aligned_bytes);
     } else if (!(op = op_new(s, session, 1, wanted->bytes, request)))
         error = -ENOMEM;
     else {

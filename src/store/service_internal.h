@@ -146,6 +146,8 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_
 bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 /* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
+/* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
 /* What was drawn is on its way back unused: it will be set aside for the session again. */
 void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
 /* Discharges memory that an allocation of this store had. */

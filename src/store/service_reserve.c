@@ -113,6 +113,15 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
     return record_reserved(s, session, bytes - due_bytes, due_bytes);
 }
 
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes)
+{
+    struct record record = {.type = RECORD_RESERVE,
+                            .session = session,
+                            .size_bytes = bytes,
+                            .flags = CORE_RESERVE_AS_ACQUIRE};
+    return service_apply_record(s, &record, NULL);
+}
+
 void service_undraw(struct service *s, uint64_t session, uint64_t drawn)
 {
     const struct core_session *held = core_find_session(s->core, session);

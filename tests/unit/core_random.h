@@ -167,7 +167,8 @@ static int step_reserve(void)
     struct record record = {.type = RECORD_RESERVE,
                             .session = session ? session->id : 0,
                             .size_bytes = below(8) * GRAIN,
-                            .count = one_in(3) ? below(4) * GRAIN : 0};
+                            .count = one_in(3) ? below(4) * GRAIN : 0,
+                            .flags = one_in(3) ? CORE_RESERVE_AS_ACQUIRE : 0};
 
     return apply(record);
 }

@@ -276,3 +276,78 @@ TAP_TEST(only_writers_change_what_is_set_aside)
 
     check_int(apply((struct record){.type = RECORD_RESERVE, .session = session}), -ENOLCK);
 }
+
+static int reserve_as_acquire(uint64_t file, uint64_t grains)
+{
+    return apply((struct record){.type = RECORD_RESERVE,
+                                 .session = session_of(file)->id,
+                                 .size_bytes = grains * GRAIN,
+                                 .count = 7 * GRAIN,
+                                 .flags = CORE_RESERVE_AS_ACQUIRE});
+}
+
+TAP_TEST(a_writer_may_reserve_as_if_it_asked_with_the_lock)
+{
+    core_start();
+    uint64_t ctl = open_ctl(make_store("weights"), P1);
+
+    FREE(3);
+    check_int(acquire_reserving(ctl, 0, P1, 0), 0);
+    check_int(reserve_as_acquire(ctl, 4), -ENOMEM);
+    check_int(aside(ctl), 0);
+    check_int(reserve_as_acquire(ctl, 2), 0);
+    check_int(aside(ctl), 2);
+    FREE(1);
+    check_int(reserve_as_acquire(ctl, 4), -ENOMEM);
+    check_int(reserve_as_acquire(ctl, 3), 0);
+    FREE(0);
+    check_int(reserve_as_acquire(ctl, 1), 0);
+    check_int(aside(ctl), 1);
+    check_int(due(ctl), 0);
+    check_int(core->reserved_bytes, GRAIN);
+}
+
+TAP_TEST(reserving_so_counts_what_the_store_has_committed_and_that_is_due)
+{
+    core_start();
+    uint64_t ctl = open_ctl(make_committed("weights", NULL), P1);
+
+    FREE(1);
+    check_int(acquire_reserving(ctl, 0, P1, 0), 0);
+    check_int(reserve_as_acquire(ctl, 2), 0);
+    check_int(aside(ctl), 1);
+    check_int(due(ctl), 1);
+    check_int(core->reserved_bytes, GRAIN);
+    FREE(0);
+    check_int(reserve_as_acquire(ctl, 3), -ENOMEM);
+    check_int(reserve_as_acquire(ctl, 2), 0);
+    check_int(due(ctl), 1);
+}
+
+TAP_TEST(reserving_so_does_not_overtake_who_waits_for_memory)
+{
+    core_start();
+    uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
+
+    FREE(3);
+    check_int(acquire_reserving(two, 0, P2, 0), 0);
+    uint64_t waiter = must_queue(one, 4, P1);
+    check_int(reserve_as_acquire(two, 1), -EAGAIN);
+    check_int(reserve_as_acquire(two, 4), -ENOMEM);
+    FREE(4);
+    check_int(pass(1), 0);
+    check(granted(waiter));
+    FREE(1);
+    check_int(reserve_as_acquire(two, 1), 0);
+}
+
+TAP_TEST(unknown_flags_of_a_reservation_are_refused)
+{
+    core_start();
+    uint64_t session = must_open(make_store("weights"), LOCK_WISH_RW, P1);
+
+    FREE(3);
+    check_int(apply((struct record){
+                  .type = RECORD_RESERVE, .session = session, .size_bytes = GRAIN, .flags = 2}),
+              -EINVAL);
+}
