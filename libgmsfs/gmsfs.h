@@ -335,6 +335,21 @@ GMSFS_API int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gm
                                   uint64_t timeout_ms);
 
 /*
+ * gmsfs_connect_group_reserve - take the writer's locks of several stores together with memory
+ *
+ * As gmsfs_connect_group, and where the grant is RW, reserve_bytes[i] are set aside for handles[i],
+ * as by gmsfs_connect_reserve: for all of them or none. Two groups never hold a part of their
+ * devices each: where memory lacks, it waits for that with no lock and nothing else set aside.
+ * reserve_bytes: `count` of them, in the order of the handles, each 0 if nothing is to be set
+ *   aside; NULL: as gmsfs_connect_group. Several stores may be of one device.
+ * Errors: as gmsfs_connect_group; -EINVAL (RO), -ENOMEM: a device has not as much in all, or
+ *   (timeout 0) not now.
+ */
+GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
+                                          enum gmsfs_mode mode, uint64_t timeout_ms,
+                                          const uint64_t *reserve_bytes);
+
+/*
  * gmsfs_commit_group - commit the writer's layouts of several stores, with one new group id
  *
  * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when it

@@ -8,6 +8,7 @@
  *   - RO waits for commits, and a commit may need a lock that a reader holds. So while it waits it
  *     holds nothing.
  *   - Who holds one lock and takes no other waits for nobody.
+ *   - Memory is waited for with nothing else in hand: group_reserve.c.
  * A circle of waiters would have a highest store, whose waiter held a lock above it.
  */
 #include <errno.h>
@@ -15,30 +16,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "internal.h"
-
-/* How often a healer that waits for readers looks whether there still is something to heal. */
-#define GROUP_LOOK_MS 1000
+#include "group.h"
 
 /* From the steps of RW_OR_RO: what was granted is not of one kind; what was to be healed is whole.
  */
 #define GROUP_MIXED 1
 #define GROUP_WHOLE 2
-
-struct member {
-    struct gmsfs *handle;
-    int entered;
-    int taken;                        /* the lock is ours, and the handle does not know it yet */
-    struct gmsfs_ioc_acquire acquire; /* as granted */
-    struct gmsfs_ioc_info info;       /* at the last look */
-};
-
-struct group {
-    struct member *members; /* by store id */
-    size_t count;
-    uint64_t start_ms;
-    uint64_t timeout_ms;
-};
 
 /* ---- members ------------------------------------------------------------------------------ */
 
@@ -58,7 +41,8 @@ static int member_compare_stores(const void *left, const void *right)
 }
 
 /* By address, so that two calls on the same handles do not wait for each other. */
-static int group_enter(struct group *group, gmsfs_t *const *handles, size_t count)
+static int group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t *reserve_bytes,
+                       size_t count)
 {
     int r = 0;
 
@@ -69,7 +53,8 @@ static int group_enter(struct group *group, gmsfs_t *const *handles, size_t coun
         return -ENOMEM;
     group->count = count;
     for (size_t i = 0; i < count; i++)
-        group->members[i].handle = handles[i];
+        group->members[i] = (struct member){.handle = handles[i],
+                                            .reserve_bytes = reserve_bytes ? reserve_bytes[i] : 0};
     qsort(group->members, count, sizeof *group->members, member_compare_handles);
     for (size_t i = 1; i < count; i++)
         if (group->members[i].handle == group->members[i - 1].handle)
@@ -83,6 +68,7 @@ static int group_enter(struct group *group, gmsfs_t *const *handles, size_t coun
 
 static void group_leave(struct group *group)
 {
+    free(group->by_device);
     for (size_t i = 0; i < group->count; i++)
         if (group->members[i].entered)
             gfs_leave(group->members[i].handle);
@@ -91,7 +77,7 @@ static void group_leave(struct group *group)
 
 /* What the stores say. -ESTALE also when a lock that was taken is no longer there: an administrator
  * ended its session while the others were waited for. */
-static int group_look(struct group *group)
+int gfs_group_look(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct member *member = group->members + i;
@@ -109,7 +95,7 @@ static int group_look(struct group *group)
 
 static int group_sort(struct group *group)
 {
-    int r = group_look(group);
+    int r = gfs_group_look(group);
 
     if (r)
         return r;
@@ -122,7 +108,7 @@ static int group_sort(struct group *group)
 
 /* At the last look: is everything committed, and by one commit of a group? One store alone is
  * whole whatever its commit says. */
-static int group_is_whole(const struct group *group)
+int gfs_group_is_whole(const struct group *group)
 {
     const uint8_t *id = group->members[0].info.group;
 
@@ -135,7 +121,7 @@ static int group_is_whole(const struct group *group)
 
 /* ---- taking ------------------------------------------------------------------------------- */
 
-static uint64_t group_left_ms(const struct group *group)
+uint64_t gfs_group_left_ms(const struct group *group)
 {
     uint64_t spent_ms = gfs_clock_ms() - group->start_ms;
 
@@ -144,18 +130,25 @@ static uint64_t group_left_ms(const struct group *group)
     return spent_ms < group->timeout_ms ? group->timeout_ms - spent_ms : 0;
 }
 
-static int member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms)
+int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
+                    uint64_t reserve_bytes)
 {
     int r;
 
-    member->acquire = (struct gmsfs_ioc_acquire){.mode = mode, .timeout_ms = timeout_ms};
+    member->acquire = (struct gmsfs_ioc_acquire){
+        .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
     r = gfs_session_take(member->handle, &member->acquire);
     member->taken = !r;
     return r;
 }
 
+static int member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms)
+{
+    return gfs_member_take(member, mode, timeout_ms, 0);
+}
+
 /* Nothing was written, so a writer's lock leaves what is committed as it is. */
-static void group_release(struct group *group)
+void gfs_group_release(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].taken)
@@ -168,14 +161,14 @@ static void group_release(struct group *group)
 static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mode)
 {
     for (size_t i = first; i < group->count; i++) {
-        int r = member_take(group->members + i, mode, group_left_ms(group));
+        int r = member_take(group->members + i, mode, gfs_group_left_ms(group));
 
         if (r)
             return r;
         if (group->members[i].acquire.mode != group->members[0].acquire.mode)
             return GROUP_MIXED;
     }
-    return group_look(group);
+    return gfs_group_look(group);
 }
 
 static int group_take_writers(struct group *group)
@@ -188,16 +181,16 @@ static int group_take_writers(struct group *group)
 static int group_wait_to_heal(struct group *group)
 {
     for (;;) {
-        uint64_t left_ms = group_left_ms(group);
+        uint64_t left_ms = gfs_group_left_ms(group);
         int last = left_ms <= GROUP_LOOK_MS;
         int r = member_take(group->members, GMSFS_MODE_RW, last ? left_ms : GROUP_LOOK_MS);
 
         if (r != -ETIMEDOUT || last)
             return r;
-        r = group_look(group);
+        r = gfs_group_look(group);
         if (r)
             return r;
-        if (group_is_whole(group))
+        if (gfs_group_is_whole(group))
             return GROUP_WHOLE;
     }
 }
@@ -209,7 +202,7 @@ static int group_take_to_heal(struct group *group)
 
     if (!r)
         r = group_take_from(group, 1, GMSFS_MODE_RW);
-    if (!r && group_is_whole(group))
+    if (!r && gfs_group_is_whole(group))
         r = GROUP_WHOLE;
     return r;
 }
@@ -222,16 +215,16 @@ static int group_take_either(struct group *group)
     for (;;) {
         int r = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
 
-        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
+        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !gfs_group_is_whole(group))
             r = GROUP_MIXED;
         if (r != GROUP_MIXED)
             return r;
-        group_release(group);
+        gfs_group_release(group);
         r = group_take_to_heal(group);
         if (r != GROUP_WHOLE)
             return r;
-        group_release(group);
-        if (group_left_ms(group) == 0)
+        gfs_group_release(group);
+        if (gfs_group_left_ms(group) == 0)
             return -EAGAIN;
     }
 }
@@ -247,7 +240,7 @@ static int group_try_readers(struct group *group, size_t has, size_t *busy)
         if (r)
             return r;
     }
-    return group_look(group);
+    return gfs_group_look(group);
 }
 
 /* The store that was busy is waited for with nothing else in hand; then the others are tried. */
@@ -256,14 +249,14 @@ static int group_take_readers(struct group *group)
     size_t has = SIZE_MAX, busy = 0;
     int r = group_try_readers(group, has, &busy);
 
-    while (r == -EAGAIN && group_left_ms(group) > 0) {
-        group_release(group);
+    while (r == -EAGAIN && gfs_group_left_ms(group) > 0) {
+        gfs_group_release(group);
         has = busy;
-        r = member_take(group->members + has, GMSFS_MODE_RO, group_left_ms(group));
+        r = member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group));
         if (!r)
             r = group_try_readers(group, has, &busy);
     }
-    if (!r && !group_is_whole(group))
+    if (!r && !gfs_group_is_whole(group))
         r = -ESTALE;
     return r;
 }
@@ -293,11 +286,31 @@ static int group_open_for(struct group *group, enum gmsfs_mode *mode)
     return 0;
 }
 
-static int group_take(struct group *group, enum gmsfs_mode mode)
+static int group_take_locks(struct group *group, enum gmsfs_mode mode)
 {
     if (mode == GMSFS_MODE_RO)
         return group_take_readers(group);
     return mode == GMSFS_MODE_RW ? group_take_writers(group) : group_take_either(group);
+}
+
+/* Where memory lacks, that is waited for with nothing in hand, and all is tried again. */
+static int group_take(struct group *group, enum gmsfs_mode mode)
+{
+    for (unsigned tries = 0;; tries++) {
+        struct member *lacking = NULL;
+        int r = group_take_locks(group, mode);
+
+        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RW)
+            r = gfs_group_reserve(group, &lacking);
+        if (!lacking)
+            return r;
+        if (gfs_group_left_ms(group) == 0)
+            return group->timeout_ms ? -EAGAIN : r;
+        gfs_group_release(group);
+        r = gfs_group_wait_memory(group, lacking, mode, tries);
+        if (r)
+            return r;
+    }
 }
 
 static void group_note(struct group *group)
@@ -306,6 +319,8 @@ static void group_note(struct group *group)
         struct member *member = group->members + i;
 
         gfs_session_note(member->handle, &member->acquire, member->info.committed != 0);
+        if (member->acquire.mode == GMSFS_MODE_RW)
+            member->handle->announced_bytes = member->reserve_bytes;
         member->taken = 0;
     }
 }
@@ -313,23 +328,41 @@ static void group_note(struct group *group)
 int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gmsfs_mode mode,
                         uint64_t timeout_ms)
 {
-    struct group group = {.start_ms = gfs_clock_ms(), .timeout_ms = timeout_ms};
-    int r;
+    return gmsfs_connect_group_reserve(handles, count, mode, timeout_ms, NULL);
+}
 
-    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
-        return -EINVAL;
-    r = group_enter(&group, handles, count);
+static int group_check_mode(enum gmsfs_mode mode, const uint64_t *reserve_bytes, size_t count)
+{
+    if (mode == GMSFS_MODE_RW || mode == GMSFS_MODE_RW_OR_RO)
+        return 0;
+    for (size_t i = 0; reserve_bytes && i < count && i < GMSFS_GROUP_MAX; i++)
+        if (reserve_bytes[i])
+            return -EINVAL;
+    return mode == GMSFS_MODE_RO ? 0 : -EINVAL;
+}
+
+int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsfs_mode mode,
+                                uint64_t timeout_ms, const uint64_t *reserve_bytes)
+{
+    struct group group = {.start_ms = gfs_clock_ms(), .timeout_ms = timeout_ms};
+    int r = group_check_mode(mode, reserve_bytes, count);
+
+    if (r)
+        return r;
+    r = group_enter(&group, handles, reserve_bytes, count);
     if (!r)
         r = group_check_free(&group);
     if (!r)
         r = group_sort(&group);
     if (!r)
         r = group_open_for(&group, &mode);
+    if (!r && mode != GMSFS_MODE_RO)
+        r = gfs_group_plan_memory(&group);
     if (!r)
         r = group_take(&group, mode);
     if (!r)
         group_note(&group);
-    group_release(&group);
+    gfs_group_release(&group);
     group_leave(&group);
     return r == -EAGAIN && timeout_ms != 0 ? -ETIMEDOUT : r;
 }
@@ -382,7 +415,7 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
 
     if (flags & ~GMSFS_COMMIT_STAY)
         return -EINVAL;
-    r = group_enter(&group, handles, count);
+    r = group_enter(&group, handles, NULL, count);
     if (!r)
         r = group_check_writers(&group);
     if (!r)

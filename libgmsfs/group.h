@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group - what the parts of gmsfs_connect_group share
+ *
+ * For group.c, which takes locks and commits, and group_reserve.c, which sees to the memory that
+ * goes with them. One thread has a group, and all its handles entered, from beginning to end.
+ */
+#ifndef GMSFS_GROUP_H
+#define GMSFS_GROUP_H
+
+#include <sys/types.h>
+
+#include "internal.h"
+
+/* How often one that waits as a writer, and would as well read, looks whether it can by now. */
+#define GROUP_LOOK_MS 1000
+
+struct member {
+    struct gmsfs *handle;
+    int entered;
+    int taken;                        /* the lock is ours, and the handle does not know it yet */
+    struct gmsfs_ioc_acquire acquire; /* as granted */
+    struct gmsfs_ioc_info info;       /* at the last look */
+    uint64_t reserve_bytes;           /* as asked for */
+    dev_t device;                     /* the mount: all on the machine order them by this */
+    uint64_t until_bytes;             /* of it and those before it on its device, aligned */
+};
+
+struct group {
+    struct member *members;    /* by store id */
+    struct member **by_device; /* by device, then by store id: the order of reservations */
+    size_t count;
+    uint64_t start_ms;
+    uint64_t timeout_ms;
+};
+
+/* ---- group.c ------------------------------------------------------------------------------ */
+
+uint64_t gfs_group_left_ms(const struct group *group);
+/* What the stores say. -ESTALE also when a lock that was taken is no longer there. */
+int gfs_group_look(struct group *group);
+/* At the last look: is everything committed, and by one commit of a group? */
+int gfs_group_is_whole(const struct group *group);
+/* ACQUIRE, which the handle hears nothing of; gfs_group_release gives back what was taken. */
+int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
+                    uint64_t reserve_bytes);
+void gfs_group_release(struct group *group);
+
+/* ---- group_reserve.c ---------------------------------------------------------------------- */
+
+/* After a look. -ENOMEM also where a device has not as much in all. */
+int gfs_group_plan_memory(struct group *group);
+/* With all locks in hand: memory for all, or why not. `lacking`: the store to wait for, where
+ * waiting may help (-ENOMEM, -EAGAIN). */
+int gfs_group_reserve(struct group *group, struct member **lacking);
+/* With nothing in hand: until there was memory for that store. 0: try again; mode: as wished. */
+int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
+                          unsigned tries);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory for several stores as one: for all of them, or none is kept.
+ *
+ * Who has all the locks tries for memory, store by store, and never waits: what it has so far might
+ * be what the one before it in the queue of the next device needs. If a store lacks it, everything
+ * is given back, and that store alone is waited for, in the daemon's own queue; then that is given
+ * back as well, and all is tried again.
+ *
+ * Why this comes to an end:
+ *   - All try in the order of the devices. Of those that try at one time, one that got as far as
+ *     any other is stopped by none of them.
+ *   - What is waited for is the memory of all the group's stores on that device up to this one, not
+ *     of this one alone, which may be there all the time.
+ *   - A waiter holds what it got only until it gives it back. Two that stop each other by that,
+ *     time and again, must do so in step, and a random pause puts them out of it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "group.h"
+
+#define PAUSE_MAX_MS 256u
+
+static int compare_devices(const void *left, const void *right)
+{
+    const struct member *a = *(struct member *const *)left, *b = *(struct member *const *)right;
+
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    return memcmp(a->info.store_id, b->info.store_id, sizeof a->info.store_id);
+}
+
+static uint64_t align_up(uint64_t bytes, uint64_t granularity_bytes)
+{
+    uint64_t over = granularity_bytes ? bytes % granularity_bytes : 0;
+
+    return over ? bytes + (granularity_bytes - over) : bytes;
+}
+
+/* More than the whole device is told before anything is waited for. */
+static int check_device(const struct member *member)
+{
+    struct statvfs device;
+
+    if (fstatvfs(member->handle->ctl_fd, &device) != 0)
+        return -errno;
+    return member->until_bytes > device.f_blocks * device.f_frsize ? -ENOMEM : 0;
+}
+
+static int plan_member(struct member *member, const struct member *before)
+{
+    uint64_t before_bytes = before && before->device == member->device ? before->until_bytes : 0;
+    uint64_t bytes = align_up(member->reserve_bytes, member->info.granularity_bytes);
+
+    if (bytes < member->reserve_bytes || bytes > UINT64_MAX - before_bytes)
+        return -ENOMEM;
+    member->until_bytes = before_bytes + bytes;
+    return bytes ? check_device(member) : 0;
+}
+
+static int find_device(struct member *member)
+{
+    struct stat status;
+
+    if (fstat(member->handle->ctl_fd, &status) != 0)
+        return -errno;
+    member->device = status.st_dev;
+    return 0;
+}
+
+int gfs_group_plan_memory(struct group *group)
+{
+    int r = 0;
+
+    group->by_device = calloc(group->count, sizeof(*group->by_device));
+    if (!group->by_device)
+        return -ENOMEM;
+    for (size_t i = 0; i < group->count && !r; i++) {
+        group->by_device[i] = group->members + i;
+        r = find_device(group->members + i);
+    }
+    if (r)
+        return r;
+    qsort(group->by_device, group->count, sizeof(*group->by_device), compare_devices);
+    for (size_t i = 0; i < group->count && !r; i++)
+        r = plan_member(group->by_device[i], i ? group->by_device[i - 1] : NULL);
+    return r;
+}
+
+int gfs_group_reserve(struct group *group, struct member **lacking)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct member *member = group->by_device[i];
+        struct gmsfs_ioc_reserve reserve = {.bytes = member->reserve_bytes,
+                                            .flags = GMSFS_RESERVE_AS_ACQUIRE};
+        int r = member->reserve_bytes ? gfs_ioctl(member->handle, GMSFS_IOC_RESERVE, &reserve) : 0;
+
+        if (r == -ENOMEM || r == -EAGAIN)
+            *lacking = member;
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+static void pause_randomly(const struct group *group, unsigned tries)
+{
+    uint64_t left_ms = gfs_group_left_ms(group), most_ms = PAUSE_MAX_MS;
+    uint8_t random = 0;
+
+    if (tries < 8)
+        most_ms = 1u << tries;
+    if (most_ms > left_ms)
+        most_ms = left_ms;
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) == sizeof(random))
+        poll(NULL, 0, (int)(random * most_ms / PAUSE_MAX_MS));
+}
+
+/* What is waited for is never tried once only: that might say -ENOMEM for now. */
+static int wait_ms(struct group *group, struct member *lacking, uint64_t most_ms)
+{
+    uint64_t left_ms = gfs_group_left_ms(group);
+
+    if (left_ms < most_ms)
+        most_ms = left_ms ? left_ms : 1;
+    return gfs_member_take(lacking, GMSFS_MODE_RW, most_ms, lacking->until_bytes);
+}
+
+/* Who would as well read has no reason to wait for readers of what is whole by now. */
+static int wait_as_either(struct group *group, struct member *lacking)
+{
+    for (;;) {
+        int r = wait_ms(group, lacking, GROUP_LOOK_MS);
+
+        if (r != -ETIMEDOUT || gfs_group_left_ms(group) == 0)
+            return r;
+        r = gfs_group_look(group);
+        if (r || gfs_group_is_whole(group))
+            return r;
+    }
+}
+
+int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
+                          unsigned tries)
+{
+    int r = mode == GMSFS_MODE_RW ? wait_ms(group, lacking, GMSFS_TIMEOUT_FOREVER)
+                                  : wait_as_either(group, lacking);
+
+    gfs_group_release(group);
+    if (!r && tries > 0)
+        pause_randomly(group, tries);
+    return r;
+}
