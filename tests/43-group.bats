@@ -142,10 +142,9 @@ nobody_holds() {
     mkdir "$T/rank2/other"
     cli load "$T/rank2/other" "$("$ROOT/scripts/make-model" --out "$T/big" --size 40M | tail -n 1)"
     MODELS[2]=$T/big/$(basename "$(find "$T/big" -name '*.json')")
-    cli -1 load --group --force "${GROUP[@]:0:2}" "${STORES[2]}=${MODELS[2]}" "${GROUP[3]}"
+    cli -3 load --group --force --timeout 0 "${GROUP[@]:0:2}" "${STORES[2]}=${MODELS[2]}" "${GROUP[3]}"
     assert_match "$output" "${STORES[2]}: the model does not fit"
-    assert_match "$output" 'nothing was committed'
-    assert_match "$output" "${STORES[0]} has its earlier layout again"
+    nobody_holds
     MODELS=("${models[@]}")
     assert_eq "$(generations)" '1 1 1 1' generations
     assert_eq "$(cat "${STORES[0]}/state" "${STORES[1]}/state" "${STORES[3]}/state" | sort -u)" COMMITTED
@@ -168,6 +167,49 @@ nobody_holds() {
     wait_exit "$SPAWNED" 30
     assert_eq "$status" 0 status
     holds_group
+}
+
+reserved_is() { # BYTES, on the mount of rank 0
+    [[ $(jq -r .reserved_bytes "$T/rank0/device") -eq $1 ]]
+}
+
+@test "a group waits for memory with nothing in hand, and loads when it is there" {
+    start_ranks
+    make_group 1 40M
+    mkdir "$T/rank3/other"
+    spawn "$BUILD/tests/tools/gmsctl" open "$T/rank3/other/ctl" rw acquire-reserve rw 0 $((40 << 20)) \
+        say got pause
+    local holder=$SPAWNED
+    wait_until 5 grep -q got "$T/spawn-$holder"
+    cli -3 load --group --timeout 0.3 "${GROUP[@]}"
+    assert_match "$output" "waiting for memory for ${STORES[3]}: "
+    assert_match "$output" "${STORES[3]}: the model does not fit"
+    spawn "$GMSFS" load --group "${GROUP[@]}"
+    wait_until 5 grep -q waiting "${STORES[3]}/sessions"
+    reserved_is 0
+    assert_eq "$(cat "${STORES[0]}/state")" EMPTY state
+    kill -KILL "$holder"
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 0 status
+    holds_group
+}
+
+@test "two groups on devices that hold only one of them: one loads, the other waits" {
+    start_ranks
+    make_group 1 40M
+    local first=("${GROUP[@]}") rank other=()
+    for ((rank = 0; rank < RANKS; rank++)); do
+        mkdir "$T/rank$rank/other"
+        other=("$T/rank$rank/other=${MODELS[rank]}" "${other[@]}")
+    done
+    spawn "$GMSFS" load --group --timeout $((3 * SLOW)) "${first[@]}"
+    local one=$SPAWNED
+    spawn "$GMSFS" load --group --timeout $((3 * SLOW)) "${other[@]}"
+    wait_exit "$one" 60
+    local statuses=$status
+    wait_exit "$SPAWNED" 60
+    statuses+=" $status"
+    assert_match "$statuses" '^(0 3|3 0)$'
 }
 
 @test "a group does not wait for the run around it" {

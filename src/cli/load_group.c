@@ -4,6 +4,7 @@
 
 #include "cli/signals.h"
 #include "cli/store_path.h"
+#include "cli/store_space.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,6 +17,7 @@ struct load_group {
     struct load *ranks;
     size_t count;
     gmsfs_t **handles;  /* of each rank; they belong to the ranks */
+    uint64_t *bytes;    /* of memory that each rank needs */
     const char **files; /* of all ranks, each rank's side by side */
     enum gmsfs_mode mode;
     uint64_t timeout_ms;
@@ -66,7 +68,8 @@ static int group_make_ranks(struct load_group *group, const struct load *as_aske
     group->ranks = calloc(count, sizeof(*group->ranks));
     group->files = calloc(count, sizeof(*group->files));
     group->handles = calloc(count, sizeof(*group->handles));
-    if (!group->ranks || !group->files || !group->handles)
+    group->bytes = calloc(count, sizeof(*group->bytes));
+    if (!group->ranks || !group->files || !group->handles || !group->bytes)
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         struct load *rank = &group->ranks[group->count];
@@ -95,6 +98,7 @@ static void group_free(struct load_group *group)
     free(group->ranks);
     free(group->files);
     free(group->handles);
+    free(group->bytes);
 }
 
 /* ---- locks --------------------------------------------------------------------------------- */
@@ -125,6 +129,7 @@ static int group_open(struct load_group *group)
         status = group_check_permission(rank);
         if (status == CLI_OK)
             status = load_check_space(rank);
+        group->bytes[i] = rank->needed_bytes;
     }
     return status;
 }
@@ -146,12 +151,30 @@ static const struct load *group_find_busy(const struct load_group *group, enum g
     return busy;
 }
 
-static void group_say_waiting(const struct load_group *group)
+/* The first rank whose device has not enough for it; NULL: none, at this moment. */
+static const struct load *group_find_short(const struct load_group *group,
+                                           struct store_space *space)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        store_get_space(group->ranks[i].store, group->handles[i], space);
+        if (space->is_known && group->bytes[i] > space->free_bytes)
+            return &group->ranks[i];
+    }
+    return NULL;
+}
+
+static void group_say_waiting(const struct load_group *group, int error)
 {
     enum gmsfs_state state;
+    struct store_space space;
     const struct load *busy = group_find_busy(group, &state);
+    const struct load *lacking = error == -ENOMEM ? group_find_short(group, &space) : NULL;
 
-    if (state != GMSFS_STATE_EMPTY)
+    if (lacking)
+        store_say_memory(lacking->store, lacking->handle, lacking->needed_bytes);
+    else if (error == -ENOMEM)
+        fprintf(stderr, "waiting for memory for %zu stores\n", group->count);
+    else if (state != GMSFS_STATE_EMPTY)
         fprintf(stderr,
                 "waiting for the locks of %zu stores; %s is %s ('sessions' in it shows who)\n",
                 group->count, busy->store, store_state_name(state));
@@ -159,12 +182,32 @@ static void group_say_waiting(const struct load_group *group)
         fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
 }
 
+/* Not there in time, or never: for who would wait, ENOMEM is final. */
+static int group_explain_memory(const struct load_group *group, int error)
+{
+    struct store_space space;
+    const struct load *lacking = group_find_short(group, &space);
+
+    if (lacking)
+        store_say_full(lacking->store, &space, lacking->needed_bytes);
+    else if (error == -ENOMEM)
+        cli_error("the stores of one device do not fit on it together; spread them over more "
+                  "devices, or mount with a larger size=");
+    if (!lacking && error != -ENOMEM)
+        return CLI_OK;
+    return error == -ENOMEM && group->timeout_ms > 0 ? CLI_FAILURE : CLI_TIMEOUT;
+}
+
 /* Where one store alone is at fault, that one is named. */
 static int group_explain(const struct load_group *group, int error)
 {
+    bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
+    int status = is_late || error == -ENOMEM ? group_explain_memory(group, error) : CLI_OK;
     enum gmsfs_state state;
 
-    if (error == -EAGAIN || error == -ETIMEDOUT) {
+    if (status != CLI_OK)
+        return status;
+    if (is_late) {
         cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' shows "
                   "who holds it",
                   group->count, group_find_busy(group, &state)->store,
@@ -201,14 +244,15 @@ static bool group_is_own(const struct load_group *group)
 
 static int group_connect(struct load_group *group)
 {
-    int r = gmsfs_connect_group(group->handles, group->count, group->mode, 0);
+    int r = gmsfs_connect_group_reserve(group->handles, group->count, group->mode, 0, group->bytes);
 
     if (r == -EAGAIN && group_is_own(group))
         return CLI_FAILURE;
-    if (r == -EAGAIN && group->timeout_ms > 0) {
+    if ((r == -EAGAIN || r == -ENOMEM) && group->timeout_ms > 0) {
         if (!group->quiet)
-            group_say_waiting(group);
-        r = gmsfs_connect_group(group->handles, group->count, group->mode, group->timeout_ms);
+            group_say_waiting(group, r);
+        r = gmsfs_connect_group_reserve(group->handles, group->count, group->mode,
+                                        group->timeout_ms, group->bytes);
     }
     return r ? group_explain(group, r) : CLI_OK;
 }
