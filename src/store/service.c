@@ -128,16 +128,18 @@ static bool settle_account(struct service *s)
     return s->core->reserved_bytes < info.aside_bytes;
 }
 
-int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
+static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
-    struct outcome ignored;
-    struct effect effect;
     record->free_bytes = vmm_get_free(s->vmm);
     record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
-    outcome = outcome ? outcome : &ignored;
     memset(outcome, 0, sizeof *outcome);
-    int error = core_apply(s->core, record, outcome);
+    return core_apply(s->core, record, outcome);
+}
+
+static void handle_effects(struct service *s)
+{
+    struct effect effect;
     bool is_freed = settle_account(s);
     /* An effect's answer may apply further records, which drain the queue as well: that is fine,
      * each effect is taken exactly once and in order. */
@@ -146,6 +148,24 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     if (is_freed)
         service_on_memory(s);
     service_arm_timer(s);
+}
+
+int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
+{
+    struct outcome ignored;
+    int error = apply(s, record, outcome ? outcome : &ignored);
+    handle_effects(s);
+    return error;
+}
+
+int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
+                         struct parked *parked, uint64_t *waiter)
+{
+    int error = apply(s, record, outcome);
+    *waiter = error ? 0 : outcome->waiter;
+    if (*waiter)
+        error = service_park(s, parked, *waiter);
+    handle_effects(s);
     return error;
 }
 

@@ -93,6 +93,11 @@ void service_drop_run(struct run *run);
 
 /* service.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
+/* The same for one that asks for the lock: if it has to wait, `parked` is entered as the waiter's
+ * before any effect is handled. waiter: 0 if there is none; with an error, it could not be entered.
+ */
+int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
+                         struct parked *parked, uint64_t *waiter);
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
 void service_arm_timer(struct service *s);
@@ -106,6 +111,7 @@ int service_begin_use_while_closing(struct service *s, uint64_t session);
 void service_end_use(struct service *s, uint64_t session);
 
 /* service_open.c */
+int service_park(struct service *s, struct parked *parked, uint64_t waiter); /* -ENOMEM */
 void service_on_granted(struct service *s, const struct effect *effect);
 void service_on_refused(struct service *s, const struct effect *effect);
 void service_expire_parked(struct service *s, uint64_t now_ms);

@@ -76,29 +76,35 @@ int service_file_writer(struct service *s, uint64_t file, uint64_t *session)
 
 static void parked_free(struct parked *parked)
 {
+    if (!parked)
+        return;
     free((char *)parked->create);
     free(parked);
 }
 
-/* What happens at the grant is in `how`: acquire, truncate, create (copied). */
-static int park(struct service *s, uint64_t waiter, struct service_request *request,
-                const struct parked *how)
+/* What happens at the grant is in `how`: acquire, truncate, create (copied). NULL: no memory. */
+static struct parked *parked_new(struct service_request *request, const struct parked *how)
 {
     struct parked *parked = malloc(sizeof *parked);
     if (!parked)
-        return -ENOMEM;
+        return NULL;
     *parked = *how;
-    parked->id = waiter;
     parked->request = request;
-    parked->park_until_ms = add_saturated(service_now(s), s->options.parking_max_ms);
     parked->create = how->create ? strdup(how->create) : NULL;
-    if ((how->create && !parked->create) || idvec_insert(&s->parked, parked)) {
-        parked_free(parked);
-        return -ENOMEM;
-    }
-    request->parked = parked;
-    service_arm_timer(s);
-    return 0;
+    if (!how->create || parked->create)
+        return parked;
+    parked_free(parked);
+    return NULL;
+}
+
+int service_park(struct service *s, struct parked *parked, uint64_t waiter)
+{
+    parked->id = waiter;
+    parked->park_until_ms = add_saturated(service_now(s), s->options.parking_max_ms);
+    int error = idvec_insert(&s->parked, parked);
+    if (!error)
+        parked->request->parked = parked;
+    return error;
 }
 
 /* Ends a wait from our side; the core's effect then answers the request. */
@@ -109,6 +115,29 @@ static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t fla
     service_apply_record(s, &record, NULL);
     struct effect refused = {.type = EFFECT_REFUSED, .waiter = waiter, .error = error};
     service_on_refused(s, &refused); /* if the core did not say it */
+}
+
+/* Applies a record that asks for the lock. Where it must wait, the request is parked before
+ * anything else happens: what else the record has caused may end other sessions at once, and so
+ * grant this waiter, which is then answered already. True: granted at once, or an error. */
+static bool ask(struct service *s, struct record *record, const struct parked *how,
+                struct service_request *request, struct outcome *outcome, int *error)
+{
+    struct parked *parked = parked_new(request, how);
+    uint64_t waiter = 0;
+    *error = parked ? s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16)
+                    : -ENOMEM;
+    if (!*error)
+        *error = service_apply_asking(s, record, outcome, parked, &waiter);
+    if (waiter == 0) {
+        parked_free(parked);
+        return true;
+    }
+    if (!*error)
+        return false;
+    end_wait(s, waiter, *error, 0);
+    parked_free(parked);
+    return true;
 }
 
 void service_on_refused(struct service *s, const struct effect *effect)
@@ -323,19 +352,13 @@ static int open_locking(struct service *s, const struct service_open *open, enum
         .deadline_ms = deadline_ms,
     };
     memcpy(record.comm, caller->comm, sizeof record.comm);
+    struct parked how = {.truncate = open->truncate, .create = create};
     struct outcome outcome;
-    int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
-    if (!error)
-        error = service_apply_record(s, &record, &outcome);
+    int error;
+    if (!ask(s, &record, &how, request, &outcome, &error))
+        return 0;
     if (error)
         return error;
-    if (outcome.file == 0) {
-        struct parked how = {.truncate = open->truncate, .create = create};
-        error = park(s, outcome.waiter, request, &how);
-        if (error)
-            end_wait(s, outcome.waiter, error, 0);
-        return error;
-    }
     fill_granted(s, outcome.file, outcome.session, answer);
     const struct core_file *file = core_find_file(s->core, outcome.file);
     if (open->truncate && open->kind == CORE_KIND_ALLOCATION && file)
@@ -509,19 +532,11 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         .size_bytes = reserve_bytes,
     };
     memcpy(record.comm, caller->comm, sizeof record.comm);
-    error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
-    if (!error)
-        error = service_apply_record(s, &record, &outcome);
+    struct parked how = {.acquire = true};
+    if (!ask(s, &record, &how, request, &outcome, &error))
+        return 0;
     if (error)
         goto out;
-    if (outcome.session == 0) {
-        struct parked how = {.acquire = true};
-        error = park(s, outcome.waiter, request, &how);
-        if (!error)
-            return 0;
-        end_wait(s, outcome.waiter, error, 0);
-        goto out;
-    }
     service_watch_owner(s, outcome.session);
     fill_granted(s, file, outcome.session, &answer);
 out:
