@@ -135,6 +135,15 @@ answers_enotconn() { # FILE
 }
 
 # bats test_tags=host
+@test "the keeper holds all of an ALLOC of many, and none when they are freed" {
+    start_mount granularity=64K
+    hold open "$M/weights/lock" rw alloc 65536 600 '' ''
+    holds "$KEEPER" 600
+    let_go "$HOLDER"
+    wait_until 5 holds "$KEEPER" 0
+    wait_until 5 holds "$(worker_of "$KEEPER")" 0
+}
+
 @test "the keeper holds new memory before ALLOC is answered" {
     start_mount granularity=64K
     run_logged -0 timeout 30 "$SHARER" kept "$M/weights" 40 "$KEEPER"

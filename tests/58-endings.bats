@@ -41,6 +41,7 @@ load gmsctl
     W=$M/weights
     expect ENOSPC open "$W/ctl" rw acquire rw 1000 repeat 100 alloc-nowait 4096 1 '' ''
     assert_match "$(cat "$LOG")" 'the limit of 64 open files is reached'
+    expect ENOSPC open "$W/ctl" rw acquire rw 1000 alloc-nowait 4096 100 '' ''
     spawn "$GMSCTL" open "$W/ctl" rw acquire rw 1000 repeat 100 try connect "$M"
     wait_exit "$SPAWNED" 20
     ctl open "$W/lock" rw # its process can still be told

@@ -243,27 +243,34 @@ said_loaded() {
 }
 
 @test "a count of allocations is all or nothing, whichever call fails" {
-    local call n
+    local call n keeper_fds
     fake_gpus
-    start_mount
+    start_mount size=1G
+    keeper_fds=$(fds_of "$KEEPER")
     for call in cuMemCreate cuMemExportToShareableHandle; do
-        for n in 1 37 100; do
+        for n in 1 37 450; do
             fake_gpus "fail $call 304 $n 1"
-            expect EIO open "$M/weights/lock" rw alloc $((2 * MIB)) 100 '' ''
+            expect EIO open "$M/weights/lock" rw alloc $((2 * MIB)) 450 '' ''
             wait_until 5 device_is .used_bytes 0
             wait_until 5 device_is .free_bytes $((1024 * MIB))
+            fds_are "$KEEPER" "$keeper_fds"
         done
     done
     fake_gpus
-    ctl open "$M/weights/lock" rw alloc $((2 * MIB)) 100 '' '' commit
-    assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 100
+    ctl open "$M/weights/lock" rw alloc $((2 * MIB)) 450 '' '' commit
+    assert_eq "$(find "$M/weights/allocations" -type f | wc -l)" 450
+    assert_eq "$(fds_of "$KEEPER")" $((keeper_fds + 450)) 'descriptors of the keeper'
+}
+
+several_jobs() {
+    (($(awk '$1 == "gmsfs_jobs_in_flight" { print $2 }' "$M/metrics") >= 4))
 }
 
 @test "slow calls of the driver hold up nobody who looks" {
     fake_gpus 'slow cuMemExportToShareableHandle 300'
     start_mount
     spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 40 '' '' say finished
-    wait_until 5 metric_is gmsfs_jobs_in_flight 4
+    wait_until 5 several_jobs
     assert_state weights RW
     ls "$M/weights/allocations"
     mkdir "$M/other"
@@ -318,6 +325,27 @@ nobody_holds() {
     [[ $(cat "$M/weights/state") == EMPTY || $(cat "$M/weights/state") == COMMITTED ]]
 }
 
+holds_some() { # KEEPER FDS: more than these
+    [[ $(fds_of "$1") -gt $2 ]]
+}
+
+@test "a worker that is killed in the middle of an ALLOC leaves nothing with its keeper" {
+    local keeper_fds
+    fake_gpus 'slow cuMemExportToShareableHandle 5'
+    start_mount size=1G
+    keeper_fds=$(fds_of "$KEEPER")
+    spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 450 '' '' pause
+    wait_until 20 holds_some "$KEEPER" "$keeper_fds"
+    expect_death
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 process_gone "$KEEPER"
+    kill -KILL "$SPAWNED" || true
+    wait_until 5 process_gone "$SPAWNED"
+    fake_gpus
+    start_mount
+    wait_until 5 device_is .free_bytes $((1024 * MIB))
+}
+
 accounts_agree() {
     [[ $(device_get '.used_bytes + .free_bytes') -eq $((512 * MIB)) &&
         $(device_get .used_bytes) -eq $(jq .bytes "$M/weights/info") ]]
@@ -331,7 +359,7 @@ accounts_agree() {
     stop_mount
     start_mount
     first=$M
-    assert_eq "$(device_get .free_bytes)" $((256 * MIB)) 'free after the unmount'
+    wait_until 5 device_is .free_bytes $((256 * MIB))
     sharer load "$M/weights" 10 8
     expect_death
     kill -KILL "$(worker_of "$KEEPER")"

@@ -12,7 +12,8 @@
 #include "daemon/loop.h"
 #include "store/service.h"
 
-#define HELPERS_MAX_MEMORY   8u
+/* Half as many again as one ALLOC may have: other stores go on. */
+#define HELPERS_MAX_MEMORY   (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
 #define HELPERS_MAX_TRANSFER 48u
 #define HELPERS_REST_S       2
 

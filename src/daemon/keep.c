@@ -13,6 +13,7 @@ void keep_init(struct keep *keep, int fd)
 {
     pthread_mutex_init(&keep->mutex, NULL);
     keep->fd = fd;
+    keep->questions = 0;
 }
 
 void keep_close(struct keep *keep)
@@ -23,45 +24,69 @@ void keep_close(struct keep *keep)
 }
 
 /* Under the mutex. An answer that an earlier call could not receive still lies before ours. */
-static int receive_ack(struct keep *keep, uint64_t memory, struct wire_message *message)
+static int receive_ack(struct keep *keep, uint64_t question)
 {
+    struct wire_message answer;
     int passed_fd = -1;
     int error;
 
     do {
-        error = wire_receive(keep->fd, message, &passed_fd);
+        error = wire_receive(keep->fd, &answer, &passed_fd);
         if (passed_fd >= 0)
             close(passed_fd);
-    } while (!error && message->type == WIRE_ACK && message->id != memory);
-    return !error && message->type != WIRE_ACK ? -EPROTO : error;
+        if (error)
+            return error;
+    } while (answer.type == WIRE_ACK && answer.id != question);
+    return answer.type == WIRE_ACK ? answer.error : -EPROTO;
 }
 
 /* Sends, and waits until the keeper has done it. */
-static int ask(struct keep *keep, struct wire_message *message, int fd)
+static int ask(struct keep *keep, struct wire_batch *batch, const int *fds)
 {
-    uint64_t memory = message->id;
-
     pthread_mutex_lock(&keep->mutex);
-    int error = wire_send(keep->fd, message, fd);
+    batch->head.id = ++keep->questions;
+    int error = wire_send_batch(keep->fd, batch, fds);
     if (!error)
-        error = receive_ack(keep, memory, message);
+        error = receive_ack(keep, batch->head.id);
     pthread_mutex_unlock(&keep->mutex);
-    return error ? error : message->error;
+    return error;
 }
 
-int keep_add(struct keep *keep, uint64_t memory, int fd, uint64_t bytes)
+static size_t batch_of(size_t left)
 {
-    struct wire_message message = {.type = WIRE_KEEP, .id = memory, .value = bytes};
-
-    return ask(keep, &message, fd);
+    return left < WIRE_BATCH_MAX ? left : WIRE_BATCH_MAX;
 }
 
-void keep_drop(struct keep *keep, uint64_t memory)
+int keep_add(struct keep *keep, const struct service_memory *memories, size_t count)
 {
-    struct wire_message message = {.type = WIRE_DROP, .id = memory};
-    int error = ask(keep, &message, -1);
+    struct wire_batch batch;
+    int fds[WIRE_BATCH_MAX];
+    int error = 0;
 
-    if (error)
-        log_error("cannot tell the keeper that memory %" PRIu64 " is free: %s", memory,
-                  strerror(-error));
+    for (size_t done = 0; done < count && !error; done += batch.head.value) {
+        batch.head = (struct wire_message){.type = WIRE_KEEP, .value = batch_of(count - done)};
+        for (size_t i = 0; i < batch.head.value; i++) {
+            const struct service_memory *memory = &memories[done + i];
+            batch.memories[i] = (struct wire_memory){.id = memory->id, .bytes = memory->bytes};
+            fds[i] = memory->fd;
+        }
+        error = ask(keep, &batch, fds);
+    }
+    return error;
+}
+
+void keep_drop(struct keep *keep, const uint64_t *memories, size_t count)
+{
+    struct wire_batch batch;
+
+    for (size_t done = 0; done < count; done += batch.head.value) {
+        batch.head = (struct wire_message){.type = WIRE_DROP, .value = batch_of(count - done)};
+        for (size_t i = 0; i < batch.head.value; i++)
+            batch.memories[i] = (struct wire_memory){.id = memories[done + i]};
+        int error = ask(keep, &batch, NULL);
+        if (error)
+            log_error("cannot tell the keeper that memory %" PRIu64 " and %" PRIu64
+                      " more are free: %s",
+                      memories[done], batch.head.value - 1, strerror(-error));
+    }
 }

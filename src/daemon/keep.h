@@ -2,24 +2,31 @@
 /*
  * keep - the worker's side of the `keep` channel
  *
- * For helper threads of the worker: hands the descriptor of new memory to the keeper and waits
- * until it holds it; says when memory is given back. Any thread; they take turns.
+ * For helper threads of the worker: hands descriptors of new memory to the keeper and waits until
+ * it holds them; says when memory is given back. Any thread; they take turns. One question and
+ * one answer for up to WIRE_BATCH_MAX pieces, so callers gather them.
  */
 #ifndef GMSFS_DAEMON_KEEP_H
 #define GMSFS_DAEMON_KEEP_H
 
+#include "store/service.h"
+
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct keep {
     pthread_mutex_t mutex;
     int fd;
+    uint64_t questions; /* so far: their numbers */
 };
 
 void keep_init(struct keep *keep, int fd);
 void keep_close(struct keep *keep);
-/* The keeper holds a duplicate when this returns 0. -EMFILE: it has too many */
-int keep_add(struct keep *keep, uint64_t memory, int fd, uint64_t bytes);
-void keep_drop(struct keep *keep, uint64_t memory);
+/* The keeper holds duplicates of all when this returns 0, else it may hold some: drop them all.
+ * -EMFILE: it has too many */
+int keep_add(struct keep *keep, const struct service_memory *memories, size_t count);
+/* It holds none of these any more; those that it never held do no harm. */
+void keep_drop(struct keep *keep, const uint64_t *memories, size_t count);
 
 #endif

@@ -212,36 +212,54 @@ void keeper_on_control(struct keeper *keeper)
     }
 }
 
+/* Takes the descriptors. All or none. */
+static int keep_batch(struct holdings *holdings, const struct wire_batch *batch, const int *fds)
+{
+    size_t count = (size_t)batch->head.value, kept = 0;
+    int error = 0;
+
+    while (kept < count && !error) {
+        const struct wire_memory *memory = &batch->memories[kept];
+        error = holdings_add(holdings, memory->id, fds[kept], memory->bytes);
+        kept++;
+    }
+    if (!error)
+        return 0;
+    for (size_t i = 0; i < kept; i++)
+        holdings_drop(holdings, batch->memories[i].id);
+    for (size_t i = kept; i < count; i++)
+        close(fds[i]);
+    return error;
+}
+
 void keeper_on_keep(struct keeper *keeper)
 {
-    struct wire_message message;
-    int fd;
-    int error = wire_receive(keeper->keep_fd, &message, &fd);
+    struct wire_batch batch;
+    int fds[WIRE_BATCH_MAX];
+    int error = wire_receive_batch(keeper->keep_fd, &batch, fds);
 
     if (will_come_again(error))
         return;
+    if (!error && batch.head.type != WIRE_KEEP && batch.head.type != WIRE_DROP)
+        error = -EPROTO;
     if (error && error != -EMFILE) {
+        if (error != -EPIPE) /* its end is seen by SIGCHLD */
+            log_error("%s: what the worker's helpers say means nothing: %s", keeper_path(keeper),
+                      strerror(-error));
         keeper_close(&keeper->keep_fd);
         return;
     }
-    if (message.type == WIRE_KEEP) {
-        struct wire_message answer = {.type = WIRE_ACK, .id = message.id, .error = error};
-        if (!error)
-            answer.error =
-                fd < 0 ? -EPROTO : holdings_add(&keeper->holdings, message.id, fd, message.value);
+    struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
+    if (batch.head.type == WIRE_DROP) { /* answered: until then the memory is not free */
+        for (size_t i = 0; i < batch.head.value; i++)
+            holdings_drop(&keeper->holdings, batch.memories[i].id);
+    } else {
+        answer.error = error ? error : keep_batch(&keeper->holdings, &batch, fds);
         if (answer.error)
-            log_error("%s: cannot hold the memory's descriptor: %s", keeper_path(keeper),
+            log_error("%s: cannot hold the descriptors of memory: %s", keeper_path(keeper),
                       strerror(-answer.error));
-        wire_send(keeper->keep_fd, &answer, -1);
-        return;
     }
-    if (fd >= 0)
-        close(fd);
-    if (message.type == WIRE_DROP) { /* answered: until then the memory is not free */
-        struct wire_message answer = {.type = WIRE_ACK, .id = message.id};
-        holdings_drop(&keeper->holdings, message.id);
-        wire_send(keeper->keep_fd, &answer, -1);
-    }
+    wire_send(keeper->keep_fd, &answer, -1);
 }
 
 void keeper_on_mounts(struct keeper *keeper)

@@ -13,13 +13,21 @@
 
 union wire_rights {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(WIRE_BATCH_MAX * sizeof(int))];
 };
 
 int wire_pair(int fds[2])
 {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0 ? 0 : -errno;
 }
+
+static void close_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+/* ---- one packet ---------------------------------------------------------------------------- */
 
 /* The kernel's want of memory passes, and a message that is lost would not come again. */
 static bool try_again(ssize_t done, unsigned *tries)
@@ -38,35 +46,39 @@ static bool try_again(ssize_t done, unsigned *tries)
     return true;
 }
 
-int wire_send(int fd, const struct wire_message *message, int passed_fd)
+static int send_packet(int fd, const void *bytes, size_t size, const int *fds, size_t count)
 {
-    union wire_rights rights = {.bytes = {0}};
-    struct iovec piece = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
+    union wire_rights rights;
+    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
     struct msghdr packet = {.msg_iov = &piece, .msg_iovlen = 1};
     unsigned tries = 0;
     ssize_t sent;
 
-    if (passed_fd >= 0) {
+    if (count > 0) {
+        memset(rights.bytes, 0, CMSG_SPACE(count * sizeof(int)));
         packet.msg_control = rights.bytes;
-        packet.msg_controllen = sizeof rights.bytes;
+        packet.msg_controllen = CMSG_SPACE(count * sizeof(int));
         struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &passed_fd, sizeof passed_fd);
+        header->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, count * sizeof(int));
     }
     do {
         sent = sendmsg(fd, &packet, MSG_NOSIGNAL);
     } while (try_again(sent, &tries));
     if (sent < 0)
         return errno == ECONNRESET ? -EPIPE : -errno;
-    return sent == (ssize_t)sizeof *message ? 0 : -EPROTO;
+    return sent == (ssize_t)size ? 0 : -EPROTO;
 }
 
-int wire_receive(int fd, struct wire_message *message, int *passed_fd)
+/* *got: bytes; a longer packet is -EPROTO. *count: descriptors, the caller's. *lost: there were
+ * more of them. */
+static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds[WIRE_BATCH_MAX],
+                          size_t *count, bool *lost)
 {
     union wire_rights rights;
-    struct iovec piece = {.iov_base = message, .iov_len = sizeof *message};
+    struct iovec piece = {.iov_base = bytes, .iov_len = room};
     struct msghdr packet = {
         .msg_iov = &piece,
         .msg_iovlen = 1,
@@ -74,25 +86,97 @@ int wire_receive(int fd, struct wire_message *message, int *passed_fd)
         .msg_controllen = sizeof rights.bytes,
     };
     unsigned tries = 0;
-    ssize_t got;
+    ssize_t received;
+
+    *count = 0;
+    do {
+        received = recvmsg(fd, &packet, MSG_CMSG_CLOEXEC);
+    } while (try_again(received, &tries));
+    if (received < 0)
+        return errno == ECONNRESET ? -EPIPE : -errno;
+    if (received == 0)
+        return -EPIPE;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        *count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(header), *count * sizeof(int));
+    }
+    *got = (size_t)received;
+    *lost = (packet.msg_flags & MSG_CTRUNC) != 0;
+    if (!(packet.msg_flags & MSG_TRUNC))
+        return 0;
+    close_all(fds, *count);
+    *count = 0;
+    return -EPROTO;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+int wire_send(int fd, const struct wire_message *message, int passed_fd)
+{
+    return send_packet(fd, message, sizeof *message, &passed_fd, passed_fd >= 0 ? 1 : 0);
+}
+
+int wire_receive(int fd, struct wire_message *message, int *passed_fd)
+{
+    int fds[WIRE_BATCH_MAX];
+    size_t got = 0, count = 0;
+    bool lost = false;
+    int error = receive_packet(fd, message, sizeof *message, &got, fds, &count, &lost);
 
     *passed_fd = -1;
-    do {
-        got = recvmsg(fd, &packet, MSG_CMSG_CLOEXEC);
-    } while (try_again(got, &tries));
-    if (got < 0)
-        return errno == ECONNRESET ? -EPIPE : -errno;
-    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(passed_fd, CMSG_DATA(header), sizeof *passed_fd);
-    if (got == 0)
-        return -EPIPE;
-    if (got != (ssize_t)sizeof *message) {
-        if (*passed_fd >= 0)
-            close(*passed_fd);
-        *passed_fd = -1;
+    if (error)
+        return error;
+    if (got != sizeof *message || count > 1) {
+        close_all(fds, count);
         return -EPROTO;
     }
-    return (packet.msg_flags & MSG_CTRUNC) && *passed_fd < 0 ? -EMFILE : 0;
+    if (count == 1)
+        *passed_fd = fds[0];
+    return lost && count == 0 ? -EMFILE : 0;
+}
+
+/* ---- batches ------------------------------------------------------------------------------- */
+
+static size_t batch_bytes(uint64_t count)
+{
+    return offsetof(struct wire_batch, memories) + (size_t)count * sizeof(struct wire_memory);
+}
+
+int wire_send_batch(int fd, const struct wire_batch *batch, const int *fds)
+{
+    uint64_t count = batch->head.value;
+
+    if (count == 0 || count > WIRE_BATCH_MAX)
+        return -EINVAL;
+    return send_packet(fd, batch, batch_bytes(count), fds,
+                       batch->head.type == WIRE_KEEP ? (size_t)count : 0);
+}
+
+static int check_batch(const struct wire_batch *batch, size_t got, size_t fd_count, bool lost)
+{
+    uint64_t count;
+
+    if (got < sizeof batch->head)
+        return -EPROTO;
+    count = batch->head.value;
+    if (count == 0 || count > WIRE_BATCH_MAX || got != batch_bytes(count))
+        return -EPROTO;
+    if (batch->head.type == WIRE_KEEP && lost && fd_count < count)
+        return -EMFILE;
+    return fd_count == (batch->head.type == WIRE_KEEP ? count : 0) ? 0 : -EPROTO;
+}
+
+int wire_receive_batch(int fd, struct wire_batch *batch, int fds[WIRE_BATCH_MAX])
+{
+    size_t got = 0, count = 0;
+    bool lost = false;
+    int error = receive_packet(fd, batch, sizeof *batch, &got, fds, &count, &lost);
+
+    if (error)
+        return error;
+    error = check_batch(batch, got, count, lost);
+    if (error)
+        close_all(fds, count);
+    return error;
 }

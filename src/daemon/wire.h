@@ -2,13 +2,15 @@
 /*
  * wire - messages between keeper and worker
  *
- * Two socket pairs (SOCK_SEQPACKET): `control` for both event loops, `keep` for helper threads of
- * the worker that wait for an acknowledgement. Fixed-size messages, at most one descriptor each.
- * Both ends are one program, so the format may change with every build.
+ * Two socket pairs (SOCK_SEQPACKET): `control` for both event loops, with messages of a fixed size
+ * and at most one descriptor each; `keep` for helper threads of the worker, which send a batch of
+ * memory with its descriptors and wait for one message that acknowledges all of it. Both ends are
+ * one program, so the format may change with every build; it is checked nevertheless.
  */
 #ifndef GMSFS_DAEMON_WIRE_H
 #define GMSFS_DAEMON_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum wire_type {
@@ -23,15 +25,28 @@ enum wire_type {
     WIRE_DETACHED, /* the mount is not in the tree any more */
     WIRE_END,      /* end in order */
     /* keep */
-    WIRE_KEEP, /* id: memory, value: its bytes, 0: its file tells; descriptor */
-    WIRE_DROP, /* id: memory */
-    WIRE_ACK,  /* id: memory; KEEP (error) or DROP is done */
+    WIRE_KEEP, /* batch: a descriptor for each memory. All of them are kept, or none */
+    WIRE_DROP, /* batch: no descriptors */
+    WIRE_ACK,  /* id: that of the batch; KEEP (error) or DROP is done */
 };
 
 struct wire_message {
     uint32_t type;
     int32_t error;
     uint64_t id, value;
+};
+
+/* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
+#define WIRE_BATCH_MAX 253u
+
+struct wire_memory {
+    uint64_t id;
+    uint64_t bytes; /* KEEP: what it costs; 0: its file tells */
+};
+
+struct wire_batch {
+    struct wire_message head; /* id: whatever the sender likes; value: how many follow */
+    struct wire_memory memories[WIRE_BATCH_MAX];
 };
 
 /* 0 or a negative errno; a pair of connected sockets, closed on exec. */
@@ -43,5 +58,10 @@ int wire_send(int fd, const struct wire_message *message, int passed_fd);
 /* *passed_fd is -1 if none came. -EAGAIN; -EPIPE: the other end is gone; -EMFILE: a descriptor was
  * lost because there are too many (the message is valid); -EPROTO: not a message. */
 int wire_receive(int fd, struct wire_message *message, int *passed_fd);
+/* head.value memories, 1..WIRE_BATCH_MAX (else -EINVAL), and as many descriptors if it is KEEP. */
+int wire_send_batch(int fd, const struct wire_batch *batch, const int *fds);
+/* With KEEP, and 0 returned, the descriptors are the caller's; else there are none. Errors as
+ * wire_receive; with -EMFILE the head is valid. */
+int wire_receive_batch(int fd, struct wire_batch *batch, int fds[WIRE_BATCH_MAX]);
 
 #endif

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,6 +33,10 @@
 /* Descriptors that memory leaves over: without them no caller could be looked up in /proc, no
  * ticket redeemed. A quarter of them all where they are few. */
 #define WORKER_SPARE_DESCRIPTORS 64u
+#define WORKER_MIN_ALLOC_THREADS 4u
+/* The kernel's table of our descriptors has room for so many from the start. Once there are threads
+ * each doubling of it waits for all processors: 50 ms in all for the first 3,435 pieces. */
+#define WORKER_TABLE_DESCRIPTORS 8192u
 
 struct worker {
     const struct worker_setup *setup;
@@ -116,11 +121,12 @@ static void host_unwatch_process(void *context, uint64_t session)
 }
 
 /* New descriptors take the lowest free number, so this one tells how many there are. */
-static int check_descriptors(int fd)
+static int host_admit_descriptor(void *context, int fd)
 {
     static atomic_bool told;
     struct rlimit limit;
 
+    (void)context;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
     rlim_t spare = limit.rlim_cur / 4;
@@ -135,21 +141,18 @@ static int check_descriptors(int fd)
     return -ENOSPC;
 }
 
-static int host_keep(void *context, uint64_t memory, int fd, uint64_t bytes)
+static int host_keep(void *context, const struct service_memory *memories, size_t count)
 {
     struct worker *worker = context;
-    int error = check_descriptors(fd);
 
-    if (error)
-        return error;
-    return keep_add(&worker->keep, memory, fd, bytes);
+    return keep_add(&worker->keep, memories, count);
 }
 
-static void host_drop(void *context, uint64_t memory)
+static void host_drop(void *context, const uint64_t *memories, size_t count)
 {
     struct worker *worker = context;
 
-    keep_drop(&worker->keep, memory);
+    keep_drop(&worker->keep, memories, count);
 }
 
 static void host_on_state(void *context, uint64_t store)
@@ -354,6 +357,15 @@ static void begin_process(const struct worker_setup *setup)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Before there is a thread. It fails where the limit is lower: then the table grows as needed. */
+static void grow_descriptor_table(const struct worker_setup *setup)
+{
+    int fd = fcntl(setup->control_fd, F_DUPFD_CLOEXEC, (int)WORKER_TABLE_DESCRIPTORS - 1);
+
+    if (fd >= 0)
+        close(fd);
+}
+
 static int open_memory(struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
@@ -365,6 +377,18 @@ static int open_memory(struct worker *worker)
     return error;
 }
 
+/* One for each processor that we may use: the driver serves calls of several threads in part at the
+ * same time. On a small machine a few more, since they wait as well. */
+static unsigned choose_alloc_threads(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+
+    if (count < (int)WORKER_MIN_ALLOC_THREADS)
+        return WORKER_MIN_ALLOC_THREADS;
+    return (unsigned)count;
+}
+
 static int open_service(struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
@@ -373,6 +397,7 @@ static int open_service(struct worker *worker)
         .alloc_timeout_ms = options->alloc_timeout_ms,
         .spool_max_bytes = options->spool_max_bytes,
         .parking_max_ms = timeouts_read_parking_ms(),
+        .alloc_threads = choose_alloc_threads(),
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
     };
@@ -386,6 +411,7 @@ static int open_service(struct worker *worker)
         .set_idle = host_set_idle,
         .watch_process = host_watch_process,
         .unwatch_process = host_unwatch_process,
+        .admit_descriptor = host_admit_descriptor,
         .keep = host_keep,
         .drop = host_drop,
         .on_state = host_on_state,
@@ -465,6 +491,7 @@ int worker_main(const struct worker_setup *setup)
     struct worker worker = {.setup = setup};
 
     begin_process(setup);
+    grow_descriptor_table(setup);
     fcntl(setup->control_fd, F_SETFL, O_NONBLOCK);
     keep_init(&worker.keep, setup->keep_fd);
     int error = begin(&worker);

@@ -145,6 +145,7 @@ static void handle_effects(struct service *s)
      * each effect is taken exactly once and in order. */
     while (core_next_effect(s->core, &effect))
         handle_effect(s, &effect);
+    piece_free_gathered(s);
     if (is_freed)
         service_on_memory(s);
     service_arm_timer(s);

@@ -25,7 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SERVICE_MAX_ANCESTORS 32u
+#define SERVICE_MAX_ANCESTORS     32u
+#define SERVICE_MAX_ALLOC_THREADS 16u
 #define SERVICE_GRACE_MS                                                     \
     5u /* a RELEASE that follows a FLUSH is this late at most (measured 0.1) \
         */
@@ -55,6 +56,13 @@ enum service_pool {
     SERVICE_POOL_TRANSFER = 1, /* bytes of clients: may be slow, many at once */
 };
 
+/* A piece of memory for the keeper. */
+struct service_memory {
+    uint64_t id;
+    uint64_t bytes; /* what it costs; 0: that changes, and its file tells */
+    int fd;
+};
+
 /* What the daemon gives. `context` is its own. */
 struct service_host {
     void *context;
@@ -71,10 +79,14 @@ struct service_host {
     /* Watches a process until it exits: calls service_on_exit(session). -ESRCH: gone already */
     int (*watch_process)(void *context, struct core_process process, uint64_t session);
     void (*unwatch_process)(void *context, uint64_t session);
-    /* On helper threads. The keeper holds a duplicate of the descriptor before this returns; bytes
-     * 0: they change, and its file tells them. After drop it holds none. */
-    int (*keep)(void *context, uint64_t memory, int fd, uint64_t bytes);
-    void (*drop)(void *context, uint64_t memory);
+    /* On helper threads. -ENOSPC: this new descriptor is one of those that memory must leave over,
+     * close it. */
+    int (*admit_descriptor)(void *context, int fd);
+    /* On helper threads; a round trip for many costs hardly more than for one. The keeper holds
+     * duplicates of all the descriptors before this returns 0; after a failure it may hold some.
+     * After drop it holds none of these; it need not have held them. */
+    int (*keep)(void *context, const struct service_memory *memories, size_t count);
+    void (*drop)(void *context, const uint64_t *memories, size_t count);
     /* Front ends, on the loop's thread. */
     void (*on_state)(void *context,
                      uint64_t store); /* `state` of the store changed: wake its polls */
@@ -86,6 +98,7 @@ struct service_options {
     uint64_t alloc_timeout_ms; /* alloc_timeout */
     uint64_t spool_max_bytes;  /* EFBIG beyond */
     uint64_t parking_max_ms;   /* the kernel's bound on parked opens; UINT64_MAX: none */
+    unsigned alloc_threads;    /* of the pool, at most so many work for one ALLOC */
     uint32_t uid, gid;         /* owner of `weights` */
 };
 

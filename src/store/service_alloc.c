@@ -2,7 +2,7 @@
 /*
  * service_alloc - memory for allocations: ALLOC, RESERVE and ftruncate, and waiting for it
  *
- * Order for new memory: the account, the descriptor (job), the keeper's duplicate (same job), the
+ * Order for new memory: the account, the descriptor (jobs), the keeper's duplicate (same jobs), the
  * record, the answer. A failure on the way gives everything back.
  */
 #include "store/service_internal.h"
@@ -17,21 +17,23 @@
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
 
-/* Some of an operation's pieces, made by one thread: drivers take their time, but several calls at
- * a time. Half of the pool's threads, so that other stores go on. */
-#define MAX_PARTS 4u
+/* So many descriptors go to the keeper at once. The round trips then cost less than a microsecond a
+ * piece, and what the threads have left over at the end, when nothing else goes on, is little. */
+#define KEEP_BATCH 64u
 
+/* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
+ * thread makes whichever piece is next, and they end together. */
 struct alloc_part {
     struct service_job job; /* first */
     struct alloc_op *op;
-    uint32_t first, end;
     int error;
 };
 
 struct alloc_op {
-    struct alloc_part parts[MAX_PARTS];
+    struct alloc_part parts[SERVICE_MAX_ALLOC_THREADS];
     uint32_t parts_running;
-    atomic_bool failed; /* a part did: the others need not go on */
+    atomic_uint_fast64_t taken; /* pieces that some part makes or has made */
+    atomic_bool failed;         /* a part did: the others need not go on */
     struct service *service;
     struct service_request *request;
     uint64_t session;
@@ -75,6 +77,22 @@ static void op_give_back(struct service *s, struct alloc_op *op)
             piece_free(s, op->pieces[i]);
         op->pieces[i] = NULL;
     }
+    piece_free_gathered(s);
+}
+
+static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
+{
+    int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
+    return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
+}
+
+/* The next piece that no part has taken; NULL: none is left, or the operation has failed. */
+static struct piece *take_piece(struct alloc_op *op)
+{
+    if (atomic_load(&op->failed))
+        return NULL;
+    uint64_t index = atomic_fetch_add(&op->taken, 1);
+    return index < op->count ? op->pieces[index] : NULL;
 }
 
 static void run_create(struct service_job *job)
@@ -82,14 +100,22 @@ static void run_create(struct service_job *job)
     struct alloc_part *part = (struct alloc_part *)job;
     struct alloc_op *op = part->op;
     const struct service_host *host = &op->service->host;
-    for (uint32_t i = part->first; i < part->end && !part->error && !atomic_load(&op->failed);
-         i++) {
-        struct piece *piece = op->pieces[i];
-        part->error = vmm_create(op->service->vmm, op->size_bytes, true, &piece->memory);
-        if (!part->error)
-            part->error =
-                host->keep(host->context, piece->id, piece->memory.fd, piece->memory.aligned_bytes);
+    struct service_memory batch[KEEP_BATCH];
+    struct piece *piece;
+    size_t gathered = 0;
+    while (!part->error && (piece = take_piece(op))) {
+        part->error = make_piece(op->service, piece, op->size_bytes);
+        if (part->error)
+            break;
+        batch[gathered++] = (struct service_memory){
+            .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
+        if (gathered < KEEP_BATCH)
+            continue;
+        part->error = host->keep(host->context, batch, gathered);
+        gathered = 0;
     }
+    if (!part->error && gathered > 0 && !atomic_load(&op->failed))
+        part->error = host->keep(host->context, batch, gathered);
     if (part->error)
         atomic_store(&op->failed, true);
 }
@@ -229,30 +255,32 @@ static void done_create(struct service_job *job)
         finish_create(op);
 }
 
-/* In parts of neighbours. Fails only if no part could be started. */
+static uint32_t count_parts(const struct service *s, const struct alloc_op *op)
+{
+    uint32_t threads = s->options.alloc_threads;
+    if (threads > SERVICE_MAX_ALLOC_THREADS)
+        threads = SERVICE_MAX_ALLOC_THREADS;
+    if (threads == 0)
+        threads = 1;
+    return op->count < threads ? op->count : threads;
+}
+
+/* Fails only if no part could be started: one makes all the pieces as well, if slowly. */
 static int op_submit(struct service *s, struct alloc_op *op)
 {
-    uint32_t count = op->count < MAX_PARTS ? op->count : MAX_PARTS;
+    uint32_t count = count_parts(s, op);
     int error = 0;
     op->parts_running = 0;
     atomic_init(&op->failed, false);
+    atomic_init(&op->taken, 0);
     for (uint32_t i = 0; i < count && !error; i++) {
         struct alloc_part *part = &op->parts[i];
-        *part = (struct alloc_part){
-            .job = {.run = run_create, .done = done_create},
-            .op = op,
-            .first = (uint32_t)((uint64_t)op->count * i / count),
-            .end = (uint32_t)((uint64_t)op->count * (i + 1) / count),
-        };
+        *part = (struct alloc_part){.job = {.run = run_create, .done = done_create}, .op = op};
         error = service_submit(s, SERVICE_POOL_MEMORY, &part->job);
         if (!error)
             op->parts_running++;
     }
-    if (!error || op->parts_running == 0)
-        return error;
-    op->error = error; /* the parts under way end it */
-    atomic_store(&op->failed, true);
-    return 0;
+    return op->parts_running == 0 ? error : 0;
 }
 
 static int op_reserve(struct service *s, struct alloc_op *op)
@@ -555,44 +583,4 @@ uint64_t service_alloc_moment(const struct service *s)
         if (op->deadline_ms != 0 && op->deadline_ms < at)
             at = op->deadline_ms;
     return at;
-}
-
-/* ---- the rest of what a writer does to allocations --------------------------------------- */
-
-int service_remove(struct service *s, uint64_t session, uint64_t serial)
-{
-    struct record record = {.type = RECORD_ALLOC_REMOVE, .session = session, .serial = serial};
-    return service_apply_record(s, &record, NULL);
-}
-
-int service_rename(struct service *s, uint64_t session, uint64_t serial, const char *name,
-                   uint32_t flags)
-{
-    struct record record = {
-        .type = RECORD_ALLOC_RENAME,
-        .session = session,
-        .serial = serial,
-        .name = name,
-        .name_bytes = strlen(name),
-        .flags = flags,
-    };
-    return service_apply_record(s, &record, NULL);
-}
-
-int service_set_tag(struct service *s, uint64_t session, uint64_t serial, const char *tag)
-{
-    struct record record = {
-        .type = RECORD_ALLOC_TAG,
-        .session = session,
-        .serial = serial,
-        .tag = tag,
-        .tag_bytes = strlen(tag),
-    };
-    return service_apply_record(s, &record, NULL);
-}
-
-int service_clear(struct service *s, uint64_t session)
-{
-    struct record record = {.type = RECORD_CLEAR, .session = session};
-    return service_apply_record(s, &record, NULL);
 }

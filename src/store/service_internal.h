@@ -15,6 +15,7 @@
 struct spool_op;
 struct ending;
 struct alloc_op;
+struct free_job;
 
 struct piece {
     uint64_t id; /* the memory handle */
@@ -77,6 +78,7 @@ struct service {
     struct idvec pieces, runs, parked;
     struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
+    struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct service_numbers numbers;
@@ -132,7 +134,10 @@ void piece_begin(struct piece *piece);
 void piece_end(struct service *s, struct piece *piece);
 /* Gives back what it is charged with beyond this. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
-void piece_free(struct service *s, struct piece *piece); /* by a job; gives the account back */
+/* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
+ * follow before control goes back to the loop; service_apply_record calls it. */
+void piece_free(struct service *s, struct piece *piece);
+void piece_free_gathered(struct service *s);
 void service_on_free_memory(struct service *s, uint64_t memory);
 
 /* service_alloc.c */

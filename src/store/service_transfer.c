@@ -208,7 +208,10 @@ static void run_spool(struct service_job *job)
     if (memory->fd < 0) {
         op->error = vmm_create(vmm, 0, false, memory);
         if (!op->error)
-            op->error = host->keep(host->context, op->piece->id, memory->fd, 0);
+            op->error = host->admit_descriptor(host->context, memory->fd);
+        struct service_memory kept = {.id = op->piece->id, .fd = memory->fd};
+        if (!op->error)
+            op->error = host->keep(host->context, &kept, 1);
     }
     if (!op->error)
         op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);
