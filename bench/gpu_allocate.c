@@ -52,8 +52,9 @@ static double floor_round(const struct gpu *gpu, size_t threads, int *fds, size_
     return took_us;
 }
 
-/* The median of each number of threads; the best of them. */
-static double floor_best(const struct gpu *gpu, int *fds, size_t count, uint64_t bytes)
+/* The median of each number of threads; the best of them, and which it was. */
+static double floor_best(const struct gpu *gpu, int *fds, size_t count, uint64_t bytes,
+                         size_t *best)
 {
     double rounds_us[BENCH_ROUNDS], best_us = 0;
 
@@ -62,10 +63,29 @@ static double floor_best(const struct gpu *gpu, int *fds, size_t count, uint64_t
         for (int round = 0; round < BENCH_ROUNDS; round++)
             rounds_us[round] = floor_round(gpu, threads, fds, count, bytes);
         median_us = bench_median(rounds_us);
-        if (threads == 1 || median_us < best_us)
-            best_us = median_us;
+        if (threads > 1 && median_us >= best_us)
+            continue;
+        best_us = median_us;
+        *best = threads;
     }
     return best_us;
+}
+
+/* Freeing goes on after abort has been answered, and the driver does one thing at a time. */
+static void wait_until_free(const char *path)
+{
+    char name[4096], text[65536];
+    ssize_t got;
+    int fd;
+
+    snprintf(name, sizeof name, "%s/../metrics", path);
+    fd = bench_call(name, open(name, O_RDONLY | O_CLOEXEC));
+    do {
+        usleep(1000);
+        got = pread(fd, text, sizeof text - 1, 0);
+        text[bench_call(name, (int)got)] = '\0';
+    } while (!strstr(text, "\ngmsfs_jobs_in_flight 0\n"));
+    close(fd);
 }
 
 static double our_round(const char *path, size_t count, uint64_t bytes)
@@ -82,6 +102,7 @@ static double our_round(const char *path, size_t count, uint64_t bytes)
     took_us = bench_now_us() - start_us;
     bench_check("abort", gmsfs_abort(store, NULL));
     gmsfs_close(store);
+    wait_until_free(path);
     return took_us;
 }
 
@@ -90,7 +111,7 @@ int main(int argc, char **argv)
     double ours_us[BENCH_ROUNDS], floor_us;
     struct gpu gpu;
     uint64_t bytes;
-    size_t count;
+    size_t count, threads;
     char what[96];
     int *fds;
 
@@ -107,11 +128,11 @@ int main(int argc, char **argv)
     gpu_open(&gpu);
     floor_round(&gpu, 1, fds, count, bytes); /* the first exports of a process are slow */
     our_round(argv[1], count, bytes);
-    floor_us = floor_best(&gpu, fds, count, bytes);
+    floor_us = floor_best(&gpu, fds, count, bytes, &threads);
     for (int round = 0; round < BENCH_ROUNDS; round++)
         ours_us[round] = our_round(argv[1], count, bytes);
-    snprintf(what, sizeof what, "allocate %zu x %llu MiB / create+export, best threads", count,
-             (unsigned long long)bytes >> 20);
+    snprintf(what, sizeof what, "allocate %zu x %llu MiB / create+export, %zu threads", count,
+             (unsigned long long)bytes >> 20, threads);
     bench_row(what, bench_median(ours_us), floor_us, 1.2, BENCH_AT_MOST);
     free(fds);
     return 0;
