@@ -353,9 +353,11 @@ GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
  * gmsfs_commit_group - commit the writer's layouts of several stores, with one new group id
  *
  * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when it
- * fails half-way. That all locks are still held is looked at before the first commit. The store
- * with the lowest id comes last, for all who take a group begin there.
- * A failure of the first commit has changed nothing. After one half-way, those before it are
+ * fails half-way. That all locks are still held, and that no store refuses its layout, is looked at
+ * before the first commit. The store with the lowest id comes last, for all who take a group begin
+ * there.
+ * A failure before the first commit has changed nothing. After one half-way (a session that is
+ * revoked, a mount that dies), those before it are
  * committed and the others have their RW lock and their work still (gmsfs_granted_lock tells):
  * repair the cause and gmsfs_commit each with GMSFS_COMMIT_GROUP and this id, or disconnect them;
  * then the group is not whole, and the next RW_OR_RO loads it anew, as after a crash here.

@@ -151,10 +151,11 @@ struct gmsfs_ioc_metadata {
 
 #define GMSFS_COMMIT_STAY  (1u << 0) /* the session stays on as a reader */
 #define GMSFS_COMMIT_GROUP (1u << 1) /* `group` is set */
+#define GMSFS_COMMIT_CHECK (1u << 2) /* only whether it would be refused; nothing is published */
 
 struct gmsfs_ioc_commit {
     uint32_t flags; /* in */
-    uint32_t mode;  /* out: RO with STAY, else NONE */
+    uint32_t mode;  /* out: RO with STAY, else NONE; with CHECK RW, and nothing else is answered */
     uint64_t generation;
     uint8_t group[16];
     uint8_t layout_hash[16];

@@ -387,6 +387,19 @@ static int group_check_writers(struct group *group)
     return r;
 }
 
+/* What a store would refuse is found before the first of them has committed. */
+static int group_check_layouts(struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct gmsfs_ioc_commit commit = {.flags = GMSFS_COMMIT_CHECK};
+        int r = gfs_ioctl(group->members[i].handle, GMSFS_IOC_COMMIT, &commit);
+
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
 static int group_make_id(uint8_t id[16])
 {
     ssize_t got;
@@ -418,6 +431,8 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
     r = group_enter(&group, handles, NULL, count);
     if (!r)
         r = group_check_writers(&group);
+    if (!r)
+        r = group_check_layouts(&group);
     if (!r)
         r = group_make_id(bytes);
     if (!r) {

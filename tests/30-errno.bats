@@ -164,6 +164,20 @@ setup() {
     expect EINVAL open "$W/lock" rw open "$W/allocations/a" rwc pwrite 100 x # a gap
 }
 
+@test "EINVAL: a commit that is only checked says what it would, and publishes nothing" {
+    expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit-flags 4
+    assert_match "$(info_of weights .last_error)" hollow
+    expect EINVAL open "$W/lock" rw commit-flags 8
+    expect EINVAL open "$W/lock" rw commit-flags 12
+    expect ENOLCK open "$W/ctl" rw commit-flags 4
+    ctl open "$W/lock" rw open "$W/allocations/spool" rwc pwrite 0 bytes use 0 commit-flags 5 use 1 \
+        pwrite 5 more use 0 commit-flags 4
+    assert_match "$output" 'RW generation=0'
+    assert_state weights EMPTY
+    ctl open "$W/lock" rw open "$W/allocations/spool" rwc pwrite 0 bytes use 0 commit-flags 4 commit
+    assert_eq "$(info_of weights .generation)" 1 generation
+}
+
 @test "EINVAL: commit of an invalid layout, and last_error says why" {
     expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit
     assert_match "$(info_of weights .last_error)" hollow

@@ -103,7 +103,7 @@ static int check_layout(const struct image_layout *layout, const char **why)
     char message[WHY_BYTES];
     int r = build(layout, NULL, &built);
 
-    if (!r && layout_check(built, message, sizeof(message)) != 0) {
+    if (!r && layout_check(built, false, message, sizeof(message)) != 0) {
         *why = "an allocation has no memory, or an entry points outside of its allocation";
         r = -EINVAL;
     }

@@ -235,6 +235,11 @@ static void on_committed(struct fs_request *request, int error, const struct ser
         fs_reply_error(request->req, error);
         return;
     }
+    if (commit->flags & GMSFS_COMMIT_CHECK) {
+        commit->mode = GMSFS_MODE_RW;
+        ioctl_answer(request, sizeof *commit);
+        return;
+    }
     commit->mode = commit->flags & GMSFS_COMMIT_STAY ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
     commit->generation = answer->generation;
     memcpy(commit->layout_hash, answer->hash, sizeof commit->layout_hash);
@@ -247,7 +252,7 @@ void ioctl_commit(struct fs_request *request, const struct core_file *file)
     const struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
     uint64_t session;
     int error = service_file_writer(fs->service, file->id, &session);
-    if (!error && (commit->flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP)))
+    if (!error && (commit->flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK)))
         error = -EINVAL;
     if (error) {
         fs_request_finish(request, error, NULL);

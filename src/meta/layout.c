@@ -421,7 +421,7 @@ static int check_entry(const struct layout *layout, const struct layout_entry *e
     return -EINVAL;
 }
 
-int layout_check(const struct layout *layout, char *message, size_t message_bytes)
+int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes)
 {
     for (size_t i = 0; i < layout->allocation_count; i++) {
         const struct layout_allocation *allocation = layout->by_slot[i];
@@ -431,7 +431,7 @@ int layout_check(const struct layout *layout, char *message, size_t message_byte
                      allocation->name);
             return -EINVAL;
         }
-        if (allocation->spool) {
+        if (allocation->spool && !spools) {
             snprintf(message, message_bytes,
                      "allocation %s is still being written: close or fsync it first",
                      allocation->name);

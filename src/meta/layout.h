@@ -108,8 +108,9 @@ int layout_put_many(struct layout *layout, const struct layout_put *puts, size_t
 int layout_delete(struct layout *layout, const void *key, size_t key_bytes); /* -ENOENT */
 
 /* What commit demands: every allocation has final memory, every bound entry's offset lies inside
- * [0, size_bytes). -EINVAL and a message naming the culprit. */
-int layout_check(const struct layout *layout, char *message, size_t message_bytes);
+ * [0, size_bytes). spools: memory that is still being written will do. -EINVAL and a message naming
+ * the culprit. */
+int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes);
 
 /* The canonical encoding (gmsfs(5)): the caller frees *bytes. 0 or -ENOMEM */
 int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size);

@@ -168,10 +168,10 @@ static void end_commit(struct apply *apply, struct core_store *store, struct cor
     }
 }
 
-static int check_layout(struct core_store *store, const struct layout *layout)
+static int check_layout(struct core_store *store, const struct layout *layout, bool spools)
 {
     char message[sizeof store->last_error] = "";
-    int error = layout_check(layout, message, sizeof message);
+    int error = layout_check(layout, spools, message, sizeof message);
 
     if (error == 0)
         return 0;
@@ -196,6 +196,14 @@ static int encode_layout(const struct layout *layout, struct blob **encoding)
     return -ENOMEM;
 }
 
+/* Whether a commit would be refused: what is written still, it would end first. */
+static int check_commit(struct core_store *store)
+{
+    const struct layout *layout = store->working ? store->working : store->committed;
+
+    return layout ? check_layout(store, layout, true) : 0;
+}
+
 int apply_commit(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -207,15 +215,17 @@ int apply_commit(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (record->flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP))
+    if (record->flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK))
         return -EINVAL;
     store = core_store(apply->core, session->store);
+    if (record->flags & CORE_COMMIT_CHECK)
+        return check_commit(store);
     layout = store->working ? store->working : store->committed;
     if (!layout)
         layout = fresh = layout_new(); /* nothing was written: an empty layout */
     if (!layout)
         return -ENOMEM;
-    error = check_layout(store, layout);
+    error = check_layout(store, layout, false);
     if (error == 0)
         error = encode_layout(layout, &encoding);
     if (error < 0) {

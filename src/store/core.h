@@ -215,7 +215,9 @@ enum record_type {
     RECORD_TIME,        /* expires deadlines (effects REFUSED), kept places, tickets; grants what
                            patience held back */
     RECORD_COMMIT,      /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group →
-                           out.generation. -EINVAL with last_error set (this alone changes) */
+                           out.generation. -EINVAL with last_error set (this alone changes). flags
+                           CORE_COMMIT_CHECK: no more than that; what is still spooled passes, for
+                           a commit ends the spools before */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
                          name's trailing digits count up when count > 1 (slots and serials are
@@ -260,6 +262,7 @@ enum record_type {
 #define CORE_END_REVOKED        (1u << 0)
 #define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
 #define CORE_COMMIT_GROUP       (1u << 1)
+#define CORE_COMMIT_CHECK       (1u << 2)
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
 #define CORE_DRAIN_ON           (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)

@@ -79,7 +79,7 @@ static void execute_ending(struct service *s, struct ending *ending)
 /* What was written without a size becomes memory before it is published. True: it still does. */
 static bool seal_before_commit(struct service *s, struct run *run, struct ending *ending)
 {
-    if (ending->type != ENDING_COMMIT || ending->sealing)
+    if (ending->type != ENDING_COMMIT || ending->sealing || ending->flags & CORE_COMMIT_CHECK)
         return false;
     ending->sealing = true;
     run->running++; /* a spool that ends at once must not come back here in the middle */

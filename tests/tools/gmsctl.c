@@ -174,6 +174,7 @@ static const struct op {
     {"commit", op_commit, ""},
     {"commit-stay", op_commit_stay, ""},
     {"commit-group", op_commit_group, "GROUP"},
+    {"commit-flags", op_commit_flags, "FLAGS"}, /* 4: only check */
     {"abort", op_abort, ""},
     {"apply", op_apply, ""},
     {"info", op_info, ""},

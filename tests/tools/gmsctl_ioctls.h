@@ -219,6 +219,11 @@ static int op_commit_group(char **arg)
     return commit(GMSFS_COMMIT_GROUP, arg[0]);
 }
 
+static int op_commit_flags(char **arg)
+{
+    return commit((uint32_t)number(arg[0]), NULL);
+}
+
 static int op_abort(char **arg)
 {
     struct gmsfs_ioc_abort a = {.pad = 0};

@@ -92,7 +92,7 @@ static int step_store(void)
     if (dice == 9)
         record.type = RECORD_STORE_REMOVE;
     if (record.type == RECORD_STORE_CREATE && core->stores.count >= 4)
-        return 0;
+        return -ENOSPC; /* nothing was applied */
     record.flags = (uint32_t)below(record.type == RECORD_STORE_RENAME ? 4 : 8);
     record.mode = (uint32_t)below(01000);
     record.uid = (uint32_t)below(3);
@@ -220,7 +220,7 @@ static uint64_t random_writer(void)
 static int step_commit(void)
 {
     struct record record = {
-        .type = RECORD_COMMIT, .session = random_writer(), .flags = (uint32_t)below(4)};
+        .type = RECORD_COMMIT, .session = random_writer(), .flags = (uint32_t)below(8)};
 
     if (one_in(4))
         record.type = RECORD_TOUCH;

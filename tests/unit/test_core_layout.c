@@ -483,3 +483,50 @@ TAP_TEST(clear_empties_the_working_copy_and_commit_frees_the_old)
     check(freed(1));
     check_int(core->memories.count, 1);
 }
+
+static int add_hollow(uint64_t session, const char *name)
+{
+    return apply(
+        named((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}, name));
+}
+
+TAP_TEST(a_commit_can_be_tried_without_being_made)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    uint64_t generation = core_find_store(core, store)->generation;
+    struct record check = {
+        .type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_CHECK | CORE_COMMIT_STAY};
+
+    check_int(apply(check), 0);
+    check_int(state(store), LOCK_STATE_RW);
+    check_int(core_find_store(core, store)->generation, generation);
+    require(add_hollow(session, "hollow") == 0);
+    check_int(apply(check), -EINVAL);
+    check(strstr(core_find_store(core, store)->last_error, "hollow") != NULL);
+    check_int(state(store), LOCK_STATE_RW);
+    check.flags = 8;
+    check_int(apply(check), -EINVAL);
+}
+
+TAP_TEST(what_is_still_spooled_passes_a_check)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    struct record check = {.type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_CHECK};
+
+    require(add_hollow(session, "spool") == 0);
+    check_int(apply((struct record){.type = RECORD_ALLOC_MEMORY,
+                                    .session = session,
+                                    .serial = out.serial,
+                                    .memory = 99,
+                                    .size_bytes = 1,
+                                    .aligned_bytes = GRAIN,
+                                    .flags = CORE_MEMORY_SPOOL}),
+              0);
+    check_int(apply(check), 0);
+    check.flags = 0;
+    check_int(apply(check), -EINVAL);
+}

@@ -562,25 +562,25 @@ TAP_TEST(check_demands_final_memory_and_offsets_inside)
     struct layout_put one = make_put("key/1", 0, "", 1000);
     char message[256] = "";
 
-    check_int(layout_check(layout, message, sizeof message), -EINVAL);
+    check_int(layout_check(layout, false, message, sizeof message), -EINVAL);
     check(strstr(message, "a000000 has no memory") != NULL);
     check_int(layout_set_memory(layout, 0, 1, 16, MIB, true), 0);
-    check_int(layout_check(layout, message, sizeof message), -EINVAL);
+    check_int(layout_check(layout, false, message, sizeof message), -EINVAL);
     check(strstr(message, "a000000 is still being written") != NULL);
     check_int(layout_set_memory(layout, 0, 1, 16, MIB, false), 0);
-    check_int(layout_check(layout, message, sizeof message), 0);
+    check_int(layout_check(layout, false, message, sizeof message), 0);
     one.offset = 16;
     check_int(layout_put(layout, &one), 0);
-    check_int(layout_check(layout, message, sizeof message), -EINVAL);
+    check_int(layout_check(layout, false, message, sizeof message), -EINVAL);
     check(strstr(message, "metadata key%2F1 points at byte 16 of allocation a000000") != NULL);
-    check_int(layout_check(layout, message, 8), -EINVAL);
+    check_int(layout_check(layout, false, message, 8), -EINVAL);
     check_int(strlen(message), 7);
     one.offset = 15;
     check_int(layout_put(layout, &one), 0);
-    check_int(layout_check(layout, message, sizeof message), 0);
+    check_int(layout_check(layout, false, message, sizeof message), 0);
     one.offset = UINT64_MAX;
     one.slot = LAYOUT_UNBOUND;
     check_int(layout_put(layout, &one), 0);
-    check_int(layout_check(layout, message, sizeof message), 0);
+    check_int(layout_check(layout, false, message, sizeof message), 0);
     layout_free(layout);
 }
