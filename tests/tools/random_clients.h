@@ -203,13 +203,32 @@ static void write_by_library(gmsfs_t *handle)
     note("A %d 0 %" PRIu64 "\n", (int)getpid(), gmsfs_generation(handle));
 }
 
+/* So little that all clients together leave enough for those who reserve nothing. */
+#define MAX_RESERVED (UINT64_C(1) << 20)
+
+/* Sometimes with memory: more or less than is then drawn. */
+static int connect_by_library(gmsfs_t *handle, enum gmsfs_mode mode)
+{
+    uint64_t timeout_ms = below(4) ? below(50) : 0;
+
+    if (mode == GMSFS_MODE_RO || chance(50))
+        return gmsfs_connect(handle, mode, timeout_ms);
+    if (chance(5)) {
+        int result = gmsfs_connect_reserve(handle, mode, timeout_ms, UINT64_MAX - below(1 << 20));
+
+        if (result != -ENOMEM)
+            tool_die("gmsfs_connect_reserve of more than there is: %d", result);
+    }
+    return gmsfs_connect_reserve(handle, mode, timeout_ms, below(MAX_RESERVED));
+}
+
 static void use_library(enum gmsfs_mode mode)
 {
     gmsfs_t *handle;
     int result;
 
     check(gmsfs_open(store.text, &handle), "gmsfs_open");
-    result = gmsfs_connect(handle, mode, below(4) ? below(50) : 0);
+    result = connect_by_library(handle, mode);
     if (result == -ETIMEDOUT || result == -EAGAIN) {
         gmsfs_close(handle);
         return;

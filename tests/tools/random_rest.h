@@ -3,8 +3,9 @@
  * random_rest - what must be so after a round of random_ops, when all of its clients have ended
  *
  * Nobody holds or waits for a lock; each store holds what its model allows, complete, with the
- * layout that belongs to it; the devices' used bytes are those of the layouts; the daemons have the
- * descriptors that this takes, and no more memory than before. Included by random_ops.c alone.
+ * layout that belongs to it; the devices' used bytes are those of the layouts, none reserved; the
+ * daemons have the descriptors that this takes, and no more memory than before. Included by
+ * random_ops.c alone.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_REST_H
 #define GMSFS_TESTS_TOOLS_RANDOM_REST_H
@@ -20,16 +21,17 @@ static inline uint64_t settle_end_ms(void)
 
 /* ---- stores -------------------------------------------------------------------------------- */
 
-static uint64_t used_bytes(void)
+/* A number of the device's file. */
+static uint64_t device_bytes(const char *name)
 {
-    static const char name[] = "\"used_bytes\":";
+    struct tool_path key = tool_path("\"%s\":", name);
     char text[4096] = "", *at;
 
     tool_read_text(tool_path("%s/device", mount_dir).text, text, sizeof(text));
-    at = strstr(text, name);
+    at = strstr(text, key.text);
     if (!at)
-        tool_die("device has no used_bytes");
-    return strtoull(at + sizeof(name) - 1, NULL, 10);
+        tool_die("device has no %s", name);
+    return strtoull(at + strlen(key.text), NULL, 10);
 }
 
 /* The store that is in use. */
@@ -91,6 +93,12 @@ static uint64_t bytes_of_mount(const struct target *of)
     return total_bytes;
 }
 
+static bool is_device_at_rest(const struct target *target)
+{
+    return device_bytes("used_bytes") == bytes_of_mount(target) &&
+           device_bytes("reserved_bytes") == 0;
+}
+
 static void look_at_layout(struct target *target)
 {
     gmsfs_t *handle;
@@ -121,10 +129,12 @@ static void wait_for_rest(void)
     }
     for (int i = 0; i < target_count; i++) {
         use_target(i);
-        while (is_first_of_mount(i) && used_bytes() != bytes_of_mount(&targets[i])) {
+        while (is_first_of_mount(i) && !is_device_at_rest(&targets[i])) {
             if (tool_now_ms() > end_ms)
-                tool_die("%s: %" PRIu64 " bytes used, %" PRIu64 " in the layouts", mount_dir,
-                         used_bytes(), bytes_of_mount(&targets[i]));
+                tool_die("%s: %" PRIu64 " bytes used and %" PRIu64 " reserved, %" PRIu64
+                         " in the layouts",
+                         mount_dir, device_bytes("used_bytes"), device_bytes("reserved_bytes"),
+                         bytes_of_mount(&targets[i]));
             tool_pause_us(5000);
         }
     }
