@@ -502,6 +502,36 @@ PY
     [[ ! -e $T/image ]] || fail 'something was left'
 }
 
+@test "a disk that is full before the first byte leaves an unfinished image what it is" {
+    requires root mountns
+    start_mount
+    fill_store weights
+    mkdir "$T/disk" # the image is larger than its disk, which is then filled up
+    run_logged -0 unshare --mount --propagation private bash -c '
+        mount -t tmpfs -o size=16M tmpfs "$1" || exit
+        "$2" image save -q "$3" "$1/image" && mv "$1/image/manifest" "$1/image/unfinished" || exit
+        sed -i -e /^piece\ /d -e /^end\ /d "$1/image/unfinished"
+        "$2" image ls "$1/image" | head -n 1
+        head -c 16M /dev/zero >"$1/rest" 2>/dev/null
+        if "$2" image save --force "$3" "$1/image"; then exit 1; fi
+        "$2" image ls "$1/image" | head -n 1
+        rm "$1/rest"
+        "$2" image save --resume "$3" "$1/image"' _ "$T/disk" "$GMSFS" "$M/weights"
+    assert_match "$output" 'unfinished: .*the disk is full, .*unfinished: .*saved '
+}
+
+@test "a larger image that does not fit in the place of another says that that one is gone" {
+    requires root mountns
+    start_mount
+    fill_store weights
+    mkdir "$M/small" "$T/disk"
+    ctl open "$M/small/ctl" w acquire rw 0 alloc 4096 1 - - commit
+    run_logged -1 unshare --mount --propagation private bash -c '
+        mount -t tmpfs -o size=6M tmpfs "$1" && "$2" image save -q "$3/small" "$1/image" || exit 9
+        "$2" image save --force "$3/weights" "$1/image"' _ "$T/disk" "$GMSFS" "$M"
+    assert_match "$output" "the disk is full, .*the image that was in $T/disk/image is gone"
+}
+
 # ---- ls --------------------------------------------------------------------------------------
 
 @test "ls lists allocations and entries, from where it stopped, with the sums that sum prints" {

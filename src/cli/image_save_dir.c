@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -202,6 +203,13 @@ static int prepare_files(struct image_save *save)
     return status;
 }
 
+static void prepare_undo(const struct image_save *save, const struct image_dir_content *content)
+{
+    image_dir_undo(&save->dir, true);
+    if (content->manifest || content->unfinished)
+        fprintf(stderr, "the image that was in %s is gone\n", save->dir.path);
+}
+
 int image_save_prepare(struct image_save *save)
 {
     struct image_dir_content content;
@@ -222,12 +230,12 @@ int image_save_prepare(struct image_save *save)
     save->began = save->resumes;
     status = prepare_begin(save);
     if (status != CLI_OK) {
-        if (!save->began)
+        if (!content.unfinished) /* else what says that it is one has to stay */
             image_dir_undo(&save->dir, false);
         return status;
     }
     status = prepare_files(save);
     if (status != CLI_OK && !save->began)
-        image_dir_undo(&save->dir, true);
+        prepare_undo(save, &content);
     return status;
 }
