@@ -84,7 +84,7 @@ entry_keeper_changed() { # NAME OLD
 start_entrypoint() {
     local name
     requires fuse || return 1
-    MOUNT_LINES=$(printf '%s backend=host,size=64M\n' "$@")
+    MOUNT_LINES=$(printf '%s backend=host,size=64M\n' "$@")$'\n' # as a YAML block ends
     mkdir "$T/root"
     spawn entrypoint
     ENTRY=$SPAWNED
@@ -129,5 +129,7 @@ end_entrypoint() {
     MOUNT_LINES=''
     type nvidia-smi >/dev/null 2>&1 && skip "there is an nvidia-smi here"
     run_logged ! entrypoint
+    assert_match "$output" "name the mounts in GMSFS_MOUNTS"
+    run_logged ! entrypoint check
     assert_match "$output" "name the mounts in GMSFS_MOUNTS"
 }
