@@ -55,7 +55,7 @@ draining_is() { # true | false
     wait_until 5 draining_is true
     wait_exit "$WAITER"
     assert_match "$(output_of "$WAITER")" ECANCELED
-    wait_until 5 grep -q 'waiting for 1 sessions' "$T/spawn-$drainer"
+    wait_until 5 grep -q 'waiting for 1 session:' "$T/spawn-$drainer"
     expect ENODEV open "$W/lock" rw
     assert_state weights RW
     let_go "$HOLDER"
@@ -77,13 +77,13 @@ draining_is() { # true | false
     commit_store
     hold open "$W/lock" r
     drain -3 --timeout 0.2 "$M"
-    assert_match "$output" '1 sessions are left.*serves again'
+    assert_match "$output" '1 session is left.*serves again'
     wait_until 5 draining_is false
     unchanged_but_read
     local number want=(TERM 143 KILL 137)
     for number in 0 2; do
         spawn "$GMSFS" drain "$M"
-        wait_until 5 grep -q 'waiting for 1 sessions' "$T/spawn-$SPAWNED"
+        wait_until 5 grep -q 'waiting for 1 session:' "$T/spawn-$SPAWNED"
         draining_is true
         kill "-${want[number]}" "$SPAWNED"
         wait_exit "$SPAWNED"
@@ -127,4 +127,16 @@ unchanged_but_read() {
     drain -2
     drain -2 --undo --revoke "$M"
     drain -2 --timeout soon "$M"
+}
+
+@test "a daemon that dies under a drain is told to whoever drains" {
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    local drainer=$SPAWNED
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
+    expect_death
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_exit "$drainer"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$drainer")" 'the mount was unmounted, or its daemon died'
 }

@@ -58,6 +58,12 @@ static int drain_explain(const struct mount *mount, int error)
     case -EBUSY:
         cli_error("%s: another 'gmsfs drain' is under way", mount->path);
         break;
+    case -EPIPE:
+    case -ECONNRESET:
+        cli_error("%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
+                  "status' tells",
+                  mount->path);
+        break;
     case -ECANCELED:
         cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
         break;
@@ -75,8 +81,8 @@ static void drain_say_sessions(const struct drain *drain, const struct mount *mo
     if (drain->quiet)
         return;
     holders = mount_look_holders(mount);
-    fprintf(stderr, "waiting for %" PRIu64 " sessions%s\n%s", left, holders && *holders ? ":" : "",
-            holders ? holders : "");
+    fprintf(stderr, "waiting for %" PRIu64 " session%s%s\n%s", left, left == 1 ? "" : "s",
+            holders && *holders ? ":" : "", holders ? holders : "");
     free(holders);
 }
 
@@ -88,9 +94,9 @@ static int drain_stopped(const struct mount *mount, uint64_t left)
         cli_error("stopped by a signal (%s); %s serves again", strsignal(number), mount->path);
         return CLI_SIGNALED + number;
     }
-    cli_error("%s: %" PRIu64 " sessions are left in the time given; it serves again; --revoke ends "
-              "them",
-              mount->path, left);
+    cli_error("%s: %" PRIu64 " %s left in the time given; it serves again; --revoke ends "
+              "sessions",
+              mount->path, left, left == 1 ? "session is" : "sessions are");
     return CLI_TIMEOUT;
 }
 
