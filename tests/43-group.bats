@@ -219,6 +219,17 @@ reserved_is() { # BYTES, on the mount of rank 0
     assert_match "$output" "${STORES[2]}: the 'gmsfs run' around this command holds it"
 }
 
+@test "ranks that do not fit together on their one mount are refused at once" {
+    RANKS=1
+    start_ranks
+    mkdir "$T/rank0/other"
+    make_group 1 40M
+    # 40 MiB twice, in 64 MiB
+    cli -1 load --group "${GROUP[0]}" "$T/rank0/other=${MODELS[0]}"
+    assert_match "$output" "other: the model does not fit: .* needed, .* of 64"
+    nobody_holds
+}
+
 @test "a dead mount fails the group and leaves the others free" {
     start_ranks
     make_group 1

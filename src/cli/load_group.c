@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct load_group {
@@ -117,6 +118,31 @@ static int group_check_permission(const struct load *rank)
     return r ? CLI_FAILURE : CLI_OK;
 }
 
+static dev_t group_mount_of(const struct load *rank)
+{
+    struct stat known;
+
+    return stat(rank->store, &known) == 0 ? known.st_dev : 0;
+}
+
+/* Ranks on one mount have to fit there together, or the last one would wait for memory in vain. */
+static int group_check_space(const struct load_group *group, size_t rank)
+{
+    const struct load *one = &group->ranks[rank];
+    dev_t mount = group_mount_of(one);
+    struct store_space space;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i <= rank; i++)
+        if (group_mount_of(&group->ranks[i]) == mount &&
+            __builtin_add_overflow(bytes, group->ranks[i].needed_bytes, &bytes))
+            bytes = UINT64_MAX;
+    store_get_space(one->store, one->handle, &space);
+    if (space.is_known && bytes > space.total_bytes)
+        return store_say_full(one->store, &space, bytes);
+    return CLI_OK;
+}
+
 static int group_open(struct load_group *group)
 {
     int status = CLI_OK;
@@ -129,6 +155,8 @@ static int group_open(struct load_group *group)
         status = group_check_permission(rank);
         if (status == CLI_OK)
             status = load_check_space(rank);
+        if (status == CLI_OK)
+            status = group_check_space(group, i);
         group->bytes[i] = rank->needed_bytes;
     }
     return status;
