@@ -36,10 +36,12 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
-    cli_error("%s: the model does not fit: %s needed, %s free of %s; remove another store's "
-              "layout, or mount with a larger size=",
-              path, size_format(needed_bytes, needed), size_format(space->free_bytes, available),
-              size_format(space->total_bytes, total));
+    cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path,
+              size_format(needed_bytes, needed), size_format(space->free_bytes, available),
+              size_format(space->total_bytes, total),
+              needed_bytes > space->total_bytes
+                  ? "mount with a larger size="
+                  : "remove another store's layout, or mount with a larger size=");
     return CLI_FAILURE;
 }
 
