@@ -45,12 +45,19 @@ static enum drv_result move_now(void *to, const void *from, size_t bytes, drv_po
 static enum drv_result move_by(struct drv_stream *stream, void *to, const void *from, size_t bytes,
                                drv_pointer device_to, drv_pointer device_from)
 {
+    struct machine machine;
     bool capturing;
     enum drv_result result = capture_check_stream(stream, &capturing);
 
     if (result != DRV_SUCCESS || capturing)
         return result;
-    return move(to, from, bytes, device_to, device_from);
+    machine_read(&machine);
+    if (!machine.lazy)
+        return move(to, from, bytes, device_to, device_from);
+    if ((device_to && !map_allows(device_to, bytes, true)) ||
+        (device_from && !map_allows(device_from, bytes, false)))
+        return DRV_INVALID_VALUE;
+    return queue_add(stream, to, from, bytes) ? DRV_SUCCESS : DRV_OPERATING_SYSTEM;
 }
 
 enum drv_result cuMemcpyHtoD_v2(drv_pointer to, const void *from, size_t bytes)
@@ -213,6 +220,16 @@ static struct pinned *unpin(void *address, bool registered)
         *link = found->next;
     pthread_mutex_unlock(&fake_mutex);
     return found;
+}
+
+bool copy_has_pinned(void)
+{
+    bool has;
+
+    pthread_mutex_lock(&fake_mutex);
+    has = pinned != NULL;
+    pthread_mutex_unlock(&fake_mutex);
+    return has;
 }
 
 enum drv_result cuMemHostAlloc(void **address, size_t bytes, unsigned flags)

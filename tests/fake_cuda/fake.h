@@ -11,6 +11,9 @@
  * lock, wherever they were passed, and the last one's end drops it, whatever ended it. So a file
  * that can be locked is free memory, and the account is exact over all processes without a daemon.
  *
+ * Two more files tell of a process: context.PID.GPU is there while it has a context there, and
+ * leaked.PID.GPU after it gave one back with streams or pinned memory left.
+ *
  * As strict as the driver where gmsfs could go wrong: granularity 2 MiB; a handle is mapped whole
  * and from its start (else NOT_SUPPORTED); an imported handle cannot be exported; an exported
  * descriptor can be neither read nor mapped, and is not close-on-exec; bytes move only with a
@@ -22,12 +25,14 @@
  *   memory MIB             of each (1024)
  *   others MIB             what other programs hold of each (0)
  *   rdma 0|1               GPUDirect RDMA (1)
- *   fail CALL RESULT [FIRST [COUNT]]   this process's calls FIRST.. (1) of CALL fail, COUNT of them
- *                          (0: all); CALL `*` counts all calls. A changed file starts the count
- * anew slow CALL MS           each call takes that much longer lost ORDINAL           the device
- * vanished: what touches it is CUDA_ERROR_DEVICE_UNAVAILABLE xid ORDINAL CODE       NVML tells this
- * Xid, once to each event set ecc ORDINAL            NVML tells an uncorrectable memory error,
- * likewise
+ *   lazy 0|1               copies on streams are done when they are waited for, not before (0)
+ *   fail CALL RESULT [FIRST [COUNT]]
+ *                          this process's calls FIRST.. (1) of CALL fail, COUNT of them (0: all);
+ *                          CALL `*` counts all calls. A changed file starts the count anew
+ *   slow CALL MS           each call takes that much longer
+ *   lost ORDINAL           the device vanished: CUDA_ERROR_DEVICE_UNAVAILABLE for what touches it
+ *   xid ORDINAL CODE       NVML tells this Xid, once to each event set
+ *   ecc ORDINAL            NVML tells an uncorrectable memory error, likewise
  */
 #ifndef GMSFS_TESTS_FAKE_CUDA_FAKE_H
 #define GMSFS_TESTS_FAKE_CUDA_FAKE_H
@@ -63,6 +68,7 @@ struct machine {
     uint64_t memory_bytes;
     uint64_t others_bytes;
     bool rdma;
+    bool lazy;
     bool lost[FAKE_MAX_DEVICES];
     struct machine_event events[FAKE_MAX_EVENTS];
     unsigned event_count;
@@ -139,6 +145,20 @@ bool map_allows(drv_pointer address, size_t bytes, bool to_write);
 /* Memory of cuMemAlloc: one entry that is no part of a reservation. */
 int map_add_allocation(void *address, const struct account_memory *memory);
 int map_remove_allocation(drv_pointer address, struct account_memory *memory);
+
+/* ---- queue.c ------------------------------------------------------------------------------- */
+
+/* false: out of memory. */
+bool queue_add(const struct drv_stream *stream, void *to, const void *from, size_t bytes);
+/* What was asked for until now, for queue_run. */
+unsigned long queue_mark(void);
+/* Does it, of one stream or (NULL) of all. */
+void queue_run(const struct drv_stream *stream, unsigned long upto);
+
+/* ---- copy.c -------------------------------------------------------------------------------- */
+
+/* Does this process have pinned memory? */
+bool copy_has_pinned(void);
 
 /* ---- stream.c ------------------------------------------------------------------------------ */
 

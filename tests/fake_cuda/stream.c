@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Contexts, streams, events, and captures. Work is done when it is asked for, so a stream is always
- * idle; what is faithful is who may call what while a stream is capturing. A capture is begun and
- * ended by tests (cuStreamBeginCapture_v2, cuStreamEndCapture) and records nothing.
+ * idle (but with `lazy`: then it is done when it is waited for); what is faithful is who may call
+ * what while a stream is capturing. A capture is begun and ended by tests (cuStreamBeginCapture_v2,
+ * cuStreamEndCapture) and records nothing.
  */
 #include "fake.h"
 
@@ -32,6 +33,8 @@ struct drv_stream {
 struct drv_event {
     uint32_t magic;
     bool captured;
+    struct drv_stream *stream; /* that it was last recorded in */
+    unsigned long upto;        /* what was asked for before */
 };
 
 EXPORTED enum drv_result cuStreamBeginCapture_v2(struct drv_stream *stream,
@@ -53,12 +56,11 @@ struct drv_context *context_current(void)
     return context && context->magic == MAGIC_CONTEXT ? context : NULL;
 }
 
-/* Who has one can be seen: DIRECTORY/context.PID.GPU. */
-static void note_context(unsigned gpu, bool there)
+static void note(const char *what, unsigned gpu, bool there)
 {
     char path[4096];
 
-    snprintf(path, sizeof(path), "%s/context.%d.%u", machine_dir(), (int)getpid(), gpu);
+    snprintf(path, sizeof(path), "%s/%s.%d.%u", machine_dir(), what, (int)getpid(), gpu);
     if (there)
         close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     else
@@ -79,7 +81,7 @@ enum drv_result cuDevicePrimaryCtxRetain(struct drv_context **context, drv_devic
         contexts[device].magic = MAGIC_CONTEXT;
         contexts[device].gpu = gpu;
         contexts[device].device = device;
-        note_context(gpu, true);
+        note("context", gpu, true);
     }
     pthread_mutex_unlock(&fake_mutex);
     *context = &contexts[device];
@@ -89,6 +91,7 @@ enum drv_result cuDevicePrimaryCtxRetain(struct drv_context **context, drv_devic
 enum drv_result cuDevicePrimaryCtxRelease_v2(drv_device device)
 {
     enum drv_result result = DRV_SUCCESS;
+    bool has_left = copy_has_pinned();
 
     ENTER();
     if (device < 0 || device >= FAKE_MAX_DEVICES)
@@ -98,7 +101,11 @@ enum drv_result cuDevicePrimaryCtxRelease_v2(drv_device device)
         result = DRV_INVALID_CONTEXT;
     } else if (--contexts[device].retained == 0) {
         contexts[device].magic = 0;
-        note_context(contexts[device].gpu, false);
+        for (struct drv_stream *s = streams; s; s = s->next)
+            has_left |= s->context == &contexts[device];
+        if (has_left)
+            note("leaked", contexts[device].gpu, true);
+        note("context", contexts[device].gpu, false);
     }
     pthread_mutex_unlock(&fake_mutex);
     return result;
@@ -328,6 +335,7 @@ enum drv_result cuStreamDestroy_v2(struct drv_stream *stream)
         ;
     *link = stream->next;
     pthread_mutex_unlock(&fake_mutex);
+    queue_run(stream, queue_mark());
     stream->magic = 0;
     free(stream);
     return DRV_SUCCESS;
@@ -340,8 +348,11 @@ static enum drv_result wait_for(struct drv_stream *stream)
 
     if (!context_current())
         return DRV_INVALID_CONTEXT;
-    if (!capturing)
+    if (!capturing) {
+        if (result == DRV_SUCCESS)
+            queue_run(is_special(stream) ? NULL : stream, queue_mark());
         return result;
+    }
     pthread_mutex_lock(&fake_mutex);
     stream->capture = DRV_CAPTURE_INVALIDATED;
     pthread_mutex_unlock(&fake_mutex);
@@ -365,6 +376,7 @@ enum drv_result cuCtxSynchronize(void)
     ENTER();
     if (!context_current())
         return DRV_INVALID_CONTEXT;
+    queue_run(NULL, queue_mark());
     return disturb(false, DRV_STREAM_CAPTURE_UNSUPPORTED);
 }
 
@@ -398,6 +410,8 @@ enum drv_result cuEventRecord(struct drv_event *event, struct drv_stream *stream
     ENTER();
     if (!event || event->magic != MAGIC_EVENT)
         return DRV_INVALID_HANDLE;
+    event->stream = is_special(stream) ? NULL : stream;
+    event->upto = queue_mark();
     return capture_check_stream(stream, &event->captured);
 }
 
@@ -414,5 +428,6 @@ enum drv_result cuEventSynchronize(struct drv_event *event)
     ENTER();
     if (!event || event->magic != MAGIC_EVENT)
         return DRV_INVALID_HANDLE;
+    queue_run(event->stream, event->upto);
     return event->captured ? DRV_INVALID_VALUE : DRV_SUCCESS;
 }

@@ -360,6 +360,36 @@ TAP_TEST(device_that_vanished_answers_so)
     fake_cuda_remove();
 }
 
+TAP_TEST(lazy_copies_are_done_when_they_are_waited_for)
+{
+    struct drv_context *context;
+    struct drv_stream *stream;
+    struct drv_event *event;
+    drv_pointer address;
+    char sent[] = "sent", got[] = "none";
+
+    begin("lazy 1\n");
+    require(cu->cuDevicePrimaryCtxRetain(&context, 0) == DRV_SUCCESS);
+    require(cu->cuCtxPushCurrent_v2(context) == DRV_SUCCESS);
+    require(cu->cuMemAlloc_v2(&address, sizeof(sent)) == DRV_SUCCESS);
+    require(cu->cuStreamCreate(&stream, DRV_STREAM_NON_BLOCKING) == DRV_SUCCESS);
+    require(cu->cuEventCreate(&event, DRV_EVENT_DISABLE_TIMING) == DRV_SUCCESS);
+    check_int(cu->cuMemcpyHtoDAsync_v2(address, sent, sizeof(sent), stream), DRV_SUCCESS);
+    check_int(cu->cuEventRecord(event, stream), DRV_SUCCESS);
+    check_int(cu->cuMemcpyDtoHAsync_v2(got, address, sizeof(got), stream), DRV_SUCCESS);
+    check_int(cu->cuEventSynchronize(event), DRV_SUCCESS);
+    check_str(got, "none");
+    strcpy(sent, "late");
+    check_int(cu->cuStreamSynchronize(stream), DRV_SUCCESS);
+    check_str(got, "sent");
+    check_int(cu->cuEventDestroy_v2(event), DRV_SUCCESS);
+    check_int(cu->cuStreamDestroy_v2(stream), DRV_SUCCESS);
+    check_int(cu->cuMemFree_v2(address), DRV_SUCCESS);
+    check_int(cu->cuCtxPopCurrent_v2(NULL), DRV_SUCCESS);
+    check_int(cu->cuDevicePrimaryCtxRelease_v2(0), DRV_SUCCESS);
+    fake_cuda_remove();
+}
+
 TAP_TEST(nothing_works_in_a_forked_child)
 {
     drv_memory memory;
