@@ -40,28 +40,11 @@ static int cuda_result(struct gfs_memory *memory, const char *call, enum drv_res
 
 /* ---- the device --------------------------------------------------------------------------- */
 
-/* Ordinals differ from process to process (CUDA_VISIBLE_DEVICES), uuids do not. */
 static int cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_device *found)
 {
-    struct drv_uuid here;
-    drv_device device;
-    int count = 0;
-    int r = CUDA_CALL(memory, cuDeviceGetCount, (&count));
+    const struct cuda_device *cuda = memory->device;
 
-    for (int i = 0; i < count && !r; i++) {
-        r = CUDA_CALL(memory, cuDeviceGet, (&device, i));
-        if (!r)
-            r = CUDA_CALL(memory, cuDeviceGetUuid_v2, (&here, device));
-        if (!r && memcmp(here.bytes, uuid, sizeof here.bytes) == 0) {
-            *found = device;
-            return 0;
-        }
-    }
-    if (r)
-        return r;
-    snprintf(memory->error, sizeof memory->error,
-             "the device is none of the %d that this process sees (CUDA_VISIBLE_DEVICES?)", count);
-    return -ENODEV;
+    return drv_find(cuda->driver, uuid, found, memory->error, sizeof memory->error);
 }
 
 static void cuda_close(struct gfs_memory *memory)

@@ -131,3 +131,30 @@ int drv_open(const struct drv **driver, char *error, size_t error_bytes)
     }
     return rc;
 }
+
+/* ---- devices ------------------------------------------------------------------------------- */
+
+int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *device, char *error,
+             size_t error_bytes)
+{
+    struct drv_uuid here;
+    const char *call = "cuDeviceGetCount";
+    int count = 0;
+    enum drv_result result = driver->cuDeviceGetCount(&count);
+
+    for (int i = 0; i < count && result == DRV_SUCCESS; i++) {
+        call = "cuDeviceGet";
+        result = driver->cuDeviceGet(device, i);
+        if (result != DRV_SUCCESS)
+            break;
+        call = "cuDeviceGetUuid_v2";
+        result = driver->cuDeviceGetUuid_v2(&here, *device);
+        if (result == DRV_SUCCESS && memcmp(here.bytes, uuid, sizeof(here.bytes)) == 0)
+            return 0;
+    }
+    if (result != DRV_SUCCESS)
+        return drv_explain(driver, call, result, error, error_bytes);
+    snprintf(error, error_bytes,
+             "the device is none of the %d that this process sees (CUDA_VISIBLE_DEVICES?)", count);
+    return -ENODEV;
+}

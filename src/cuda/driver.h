@@ -14,6 +14,8 @@
 
 #include "cuda/driver_abi.h"
 
+#include <stdint.h>
+
 /* A member per function, under the driver's name for it. */
 struct drv {
 #define DRV_FUNCTION(symbol, parameters) enum drv_result(*symbol) parameters;
@@ -27,6 +29,11 @@ struct drv {
  * then says what is wrong and what to do, in one line. A failure is not remembered: the next call
  * tries again. */
 int drv_open(const struct drv **driver, char *error, size_t error_bytes);
+
+/* The device with this uuid: ordinals differ from process to process (CUDA_VISIBLE_DEVICES), uuids
+ * do not. -ENODEV: this process sees none such; `error` as in drv_open. */
+int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *device, char *error,
+             size_t error_bytes);
 
 /* 0 or a negative errno: -ENOMEM, -ENODEV (gone), -EIO (the device's memory), -EINVAL,
  * -EOPNOTSUPP, -EPERM, -EBUSY (a stream is capturing), -EAGAIN (not ready); -EIO for the rest. */

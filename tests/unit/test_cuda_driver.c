@@ -118,6 +118,24 @@ TAP_TEST(failure_is_not_remembered_and_success_is)
     fake_cuda_remove();
 }
 
+TAP_TEST(device_is_found_by_its_uuid)
+{
+    static const uint8_t stranger[16] = {1};
+    struct drv_uuid uuid;
+    drv_device device = -1;
+
+    begin("");
+    require(cu->cuDeviceGetUuid_v2(&uuid, 0) == DRV_SUCCESS);
+    check_int(drv_find(cu, (const uint8_t *)uuid.bytes, &device, error, sizeof(error)), 0);
+    check_int(device, 0);
+    check_int(drv_find(cu, stranger, &device, error, sizeof(error)), -ENODEV);
+    check(strstr(error, "none of the 1 that this process sees") != NULL);
+    check(fake_cuda_control("fail cuDeviceGetUuid_v2 999\n"));
+    check_int(drv_find(cu, stranger, &device, error, sizeof(error)), -EIO);
+    check(strstr(error, "cuDeviceGetUuid_v2: CUDA_ERROR_UNKNOWN") != NULL);
+    fake_cuda_remove();
+}
+
 TAP_TEST(results_become_errnos)
 {
     check_int(drv_errno(DRV_SUCCESS), 0);
