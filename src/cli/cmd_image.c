@@ -35,7 +35,8 @@ static const char usage[] =
     "      --check            read all bytes and compare their sums\n"
     "      --json             the same as JSON\n"
     "all:\n"
-    "      --threads N        threads that copy (default: one for each CPU, at most 16)\n"
+    "      --threads N        threads that copy (default: one for each CPU, at most 16; with a\n"
+    "                         GPU at most 8)\n"
     "      --timeout S        give up when the lock is not free within S seconds; 0: at once\n"
     "                         (default: wait for it)\n"
     "  -q, --quiet            print errors only\n"
@@ -166,8 +167,7 @@ static int image_parse_words(int argc, char **argv, unsigned wanted, int last,
 
 static int image_run(int argc, char **argv)
 {
-    struct image_request request = {
-        .threads = work_default_threads(), .timeout_ms = CLI_FOREVER, .most = UINT64_MAX};
+    struct image_request request = {.timeout_ms = CLI_FOREVER, .most = UINT64_MAX};
     unsigned wanted = FOR_ALL;
     const struct image_verb *verb;
     int option, last = 0, status = CLI_OK;

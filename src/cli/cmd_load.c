@@ -35,7 +35,8 @@ static const char usage[] =
     "      --force          with --group: load anew also what is whole already\n"
     "      --chunk SIZE     size of the allocations that tensors are packed into (default: a 64th\n"
     "                       of the model, rounded up to a power of two, 64M to 2G)\n"
-    "      --threads N      threads that copy (default: one for each CPU, at most 16)\n"
+    "      --threads N      threads that copy (default: one for each CPU, at most 16; to a\n"
+    "                       GPU at most 8)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
     "once\n"
     "                       (default: wait for them)\n"
@@ -89,7 +90,7 @@ int load_explain_allocation(const struct load *load, int error)
 {
     struct store_space space;
 
-    if (error == -ENOMEM) {
+    if (error == -ENOMEM && !staging_has_complaint(load->handle)) {
         store_get_space(load->store, load->handle, &space);
         if (space.is_known)
             return store_say_full(load->store, &space, load->needed_bytes);
@@ -99,7 +100,7 @@ int load_explain_allocation(const struct load *load, int error)
                   "has %" PRIu32 "; choose a larger --chunk",
                   load->store, load->plan.allocation_count);
     else
-        store_explain(load->store, "allocate memory", error);
+        staging_explain_call(load->handle, load->store, "allocate memory", error);
     return CLI_FAILURE;
 }
 
@@ -108,6 +109,8 @@ int load_clear(struct load *load)
     uint32_t count = load->plan.allocation_count;
     int r;
 
+    if (staging_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
+        return CLI_FAILURE;
     load->slots = calloc(count ? count : 1, sizeof(*load->slots));
     if (!load->slots)
         return cli_out_of_memory();
@@ -169,7 +172,7 @@ void load_explain_commit(const struct load *load, int error)
     char why[LAST_ERROR_BYTES];
 
     if (error != -EINVAL) {
-        store_explain(load->store, "commit", error);
+        staging_explain_call(load->handle, load->store, "commit", error);
         return;
     }
     store_last_error(load->store, why, sizeof(why));
@@ -270,6 +273,7 @@ void load_free(struct load *load)
 {
     gmsfs_close(load->handle);
     free(load->slots);
+    free(load->mappings);
     load_plan_free(load);
 }
 
@@ -278,9 +282,13 @@ static int load_do(struct load *load)
     int status;
 
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    load->staging = staging_new();
+    if (!load->staging)
+        return cli_out_of_memory();
     status = load_plan(load);
     if (status == CLI_OK)
         status = load_into_store(load);
+    staging_free(load->staging);
     load_free(load);
     return status;
 }
@@ -292,14 +300,13 @@ static int load_parse(int argc, char **argv, struct load *load, struct load_choi
         {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
         {"group", no_argument, NULL, 'g'},         {"force", no_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-    uint64_t threads = work_default_threads();
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
         if (option == 'c')
             status = cli_parse_size("--chunk", optarg, &load->chunk_bytes);
         else if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &threads);
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &load->threads);
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
         else if (option == 'q')
@@ -311,7 +318,6 @@ static int load_parse(int argc, char **argv, struct load *load, struct load_choi
         else
             return option;
     }
-    load->threads = (unsigned)threads;
     if (status == CLI_OK && choice->force && !choice->is_group)
         return cli_usage_error("--force is for --group: a store alone is always loaded anew");
     return status;

@@ -21,7 +21,8 @@ static const char usage[] =
     "\n"
     "      --shard-size SIZE   files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
     "                          and so on, and FILE.safetensors.index.json that names them\n"
-    "      --threads N         threads that write (default: one for each CPU, at most 16)\n"
+    "      --threads N         threads that write (default: one for each CPU, at most 16; of\n"
+    "                          a GPU at most 8)\n"
     "      --timeout S         give up when the lock is not free within S seconds; 0: at once\n"
     "                          (default: wait for it)\n"
     "  -q, --quiet             print errors only\n"
@@ -103,7 +104,7 @@ static int save_run(int argc, char **argv)
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct save save = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    struct save save = {.timeout_ms = CLI_FOREVER};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {

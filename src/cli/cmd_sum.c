@@ -20,7 +20,7 @@
 
 #define MS_PER_S         1000.0
 #define SUM_TEXT_BYTES   33
-#define SUM_UPDATE_BYTES (1u << 20)
+#define SUM_UPDATE_BYTES STAGING_BUFFER_MAX_BYTES
 
 static const char usage[] =
     "Usage: gmsfs sum [OPTION...] STORE\n"
@@ -32,7 +32,8 @@ static const char usage[] =
     "\n"
     "      --allocations    of every allocation\n"
     "      --json           the same as JSON, with bytes, layout hash and generation\n"
-    "      --threads N      threads that read (default: one for each CPU, at most 16)\n"
+    "      --threads N      threads that read (default: one for each CPU, at most 16; of a\n"
+    "                       GPU at most 8)\n"
     "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
     "                       (default: wait for it)\n"
     "  -q, --quiet          no progress and no total on a terminal\n"
@@ -42,14 +43,14 @@ static const char usage[] =
 
 struct sum_item {
     const char *name;
-    const uint8_t *bytes;
+    const uint8_t *bytes; /* in the store's memory */
     XXH128_hash_t hash;
 };
 
 struct sum {
     const char *store;
     uint64_t timeout_ms;
-    uint64_t threads;
+    uint64_t threads; /* 0: as many as are best */
     bool of_allocations;
     bool as_json;
     bool quiet;
@@ -134,25 +135,36 @@ static int sum_take(struct sum *sum)
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-static int sum_piece(void *context, const struct work_piece *piece, void *buffer)
+static int sum_bytes_of(struct sum *sum, struct sum_item *item, uint64_t size_bytes,
+                        struct staging_lane *lane, XXH3_state_t *state)
 {
-    struct sum *sum = context;
-    struct sum_item *item = &sum->items[piece->item];
-    XXH3_state_t *state = XXH3_createState();
+    const uint8_t *part;
+    size_t step = 1;
+    int r = staging_fetch(lane, &sum->reader.memory, item->bytes, size_bytes, SUM_UPDATE_BYTES);
 
-    (void)buffer;
-    if (!state)
-        return -ENOMEM;
-    XXH3_128bits_reset(state);
-    for (size_t at = 0; at < piece->size_bytes; at += SUM_UPDATE_BYTES) {
-        size_t left = piece->size_bytes - at;
-        size_t step = left < SUM_UPDATE_BYTES ? left : SUM_UPDATE_BYTES;
-        XXH3_128bits_update(state, item->bytes + at, step);
+    while (!r && step > 0) {
+        r = staging_next(lane, &part, &step);
+        if (!r && step > 0)
+            XXH3_128bits_update(state, part, step);
         atomic_fetch_add(&sum->done_bytes, step);
     }
-    item->hash = XXH3_128bits_digest(state);
+    if (!r)
+        item->hash = XXH3_128bits_digest(state);
+    return r;
+}
+
+static int sum_piece(void *context, const struct work_piece *piece, void *own)
+{
+    struct sum *sum = context;
+    XXH3_state_t *state = XXH3_createState();
+    int r = -ENOMEM;
+
+    if (state) {
+        XXH3_128bits_reset(state);
+        r = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
+    }
     XXH3_freeState(state);
-    return 0;
+    return r;
 }
 
 static int sum_tick(void *context, uint64_t done_bytes)
@@ -179,7 +191,6 @@ static int sum_bytes(struct sum *sum)
     struct work work = {.item_bytes = sum->sizes,
                         .order = sum->order,
                         .item_count = sum->count,
-                        .threads = (unsigned)sum->threads,
                         .whole = true,
                         .context = sum,
                         .piece = sum_piece,
@@ -187,10 +198,11 @@ static int sum_bytes(struct sum *sum)
     int r;
 
     qsort_r(sum->order, sum->count, sizeof(*sum->order), sum_compare, sum->sizes);
+    staging_equip(sum->reader.staging, &work, sum->threads);
     progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
     r = work_run(&work);
     progress_end(&sum->progress);
-    if (r)
+    if (r && !staging_explain(sum->reader.staging))
         cli_error("%s: cannot sum: %s", sum->store, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }
@@ -319,7 +331,7 @@ static int sum_run(int argc, char **argv)
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct sum sum = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    struct sum sum = {.timeout_ms = CLI_FOREVER};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {

@@ -24,7 +24,8 @@ static const char usage[] =
     "description and all its bytes. Names what differs; tensors of the store that are in none of\n"
     "the files are counted and allowed.\n"
     "\n"
-    "      --threads N      threads that compare (default: one for each CPU, at most 16)\n"
+    "      --threads N      threads that compare (default: one for each CPU, at most 16; of a\n"
+    "                       GPU at most 8)\n"
     "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
     "                       (default: wait for it)\n"
     "  -q, --quiet          print differences and errors only\n"
@@ -36,7 +37,7 @@ static const char usage[] =
 #define VERIFY_SAME UINT64_MAX
 
 struct verify_tensor {
-    const uint8_t *bytes;    /* in memory; NULL: not to be compared, for it was said why */
+    const uint8_t *bytes; /* in the store's memory; NULL: not to be compared, for it was said why */
     atomic_ullong first_bad; /* offset of the first byte that differs, or VERIFY_SAME */
 };
 
@@ -45,7 +46,7 @@ struct verify {
     const char *const *files;
     size_t file_count;
     uint64_t timeout_ms;
-    uint64_t threads;
+    uint64_t threads; /* 0: as many as are best */
     bool quiet;
 
     struct model *model;
@@ -137,27 +138,47 @@ static void verify_lower(atomic_ullong *first_bad, unsigned long long offset)
         ;
 }
 
-static int verify_piece(void *context, const struct work_piece *piece, void *buffer)
+/* One part of the memory against the same of the file. */
+static int verify_part(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *file,
+                       size_t size_bytes, uint64_t offset_bytes)
 {
-    struct verify *verify = context;
-    const struct model_tensor *tensor = &verify->model->tensors[piece->item];
-    struct verify_tensor *state = &verify->tensors[piece->item];
-    const uint8_t *memory = state->bytes + piece->offset_bytes, *file = buffer;
+    const struct model_tensor *tensor = &verify->model->tensors[index];
     size_t at = 0;
-    int r = verify_read(verify->model->files[tensor->file].fd, buffer, piece->size_bytes,
-                        tensor->offset_bytes + piece->offset_bytes);
+    int r = verify_read(verify->model->files[tensor->file].fd, file, size_bytes,
+                        tensor->offset_bytes + offset_bytes);
 
     if (r) {
-        atomic_store(&verify->read_error_tensor, piece->item);
+        atomic_store(&verify->read_error_tensor, index);
         atomic_store(&verify->read_error, -r);
         return r;
     }
-    if (memcmp(memory, file, piece->size_bytes) == 0)
+    if (memcmp(memory, file, size_bytes) == 0)
         return 0;
     while (memory[at] == file[at])
         at++;
-    verify_lower(&state->first_bad, piece->offset_bytes + at);
+    verify_lower(&verify->tensors[index].first_bad, offset_bytes + at);
     return 0;
+}
+
+static int verify_piece(void *context, const struct work_piece *piece, void *own)
+{
+    struct verify *verify = context;
+    uint8_t *file = staging_scratch(own, WORK_PIECE_BYTES);
+    uint64_t at = piece->offset_bytes;
+    const uint8_t *memory;
+    size_t step = 1;
+    int r =
+        file ? staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
+                             piece->size_bytes, WORK_PIECE_BYTES)
+             : -ENOMEM;
+
+    while (!r && step > 0) {
+        r = staging_next(own, &memory, &step);
+        if (!r && step > 0)
+            r = verify_part(verify, piece->item, memory, file, step, at);
+        at += step;
+    }
+    return r;
 }
 
 static int verify_tick(void *context, uint64_t done_bytes)
@@ -173,6 +194,8 @@ static int verify_explain_work(const struct verify *verify, int error)
     size_t index = atomic_load(&verify->read_error_tensor);
     const struct model_tensor *tensor = &verify->model->tensors[index];
 
+    if (staging_explain(verify->reader.staging))
+        return CLI_FAILURE;
     if (!atomic_load(&verify->read_error))
         cli_error("cannot compare: %s", strerror(-error));
     else if (error == -ENODATA)
@@ -203,8 +226,6 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
     uint64_t whole_bytes = 0;
     struct work work = {.item_bytes = sizes,
                         .item_count = verify->model->tensor_count,
-                        .threads = (unsigned)verify->threads,
-                        .buffer_bytes = WORK_PIECE_BYTES,
                         .context = verify,
                         .piece = verify_piece,
                         .tick = verify_tick};
@@ -214,6 +235,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
         whole_bytes += sizes[i];
     }
+    staging_equip(verify->reader.staging, &work, verify->threads);
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
     r = work_run(&work);
     progress_end(&verify->progress);
@@ -300,7 +322,7 @@ static int verify_run(int argc, char **argv)
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct verify verify = {.threads = work_default_threads(), .timeout_ms = CLI_FOREVER};
+    struct verify verify = {.timeout_ms = CLI_FOREVER};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {

@@ -15,6 +15,7 @@
 #include "cli/image_layout.h"
 #include "cli/image_manifest.h"
 #include "cli/progress.h"
+#include "cli/staging.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,7 +30,7 @@ struct image_request {
     const char *store;
     const char *path; /* DIR */
     uint64_t timeout_ms;
-    uint64_t threads;
+    uint64_t threads;    /* 0: as many as are best */
     uint64_t file_bytes; /* 0: not said */
     bool quiet;
     bool force, resume; /* save */
@@ -63,7 +64,9 @@ struct image_check {
     const struct image *image;
     const char *verb; /* "checking" */
     void *const *into;
-    unsigned threads;
+    struct staging *staging;             /* NULL where `into` is */
+    const struct staging_memory *memory; /* of `into` */
+    uint64_t threads;                    /* 0: as many as are best */
     bool quiet;
     uint64_t passed_ms; /* out */
 };

@@ -2,7 +2,6 @@
 /* All bytes of an image through several threads: summed, and put where they are wanted. */
 #include "cli/image.h"
 
-#include "cli/populate.h"
 #include "cli/signals.h"
 #include "cli/work.h"
 
@@ -34,7 +33,9 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
     if (!run->has_said) {
         run->has_said = true;
         progress_end(&run->progress);
-        if (error == -EBADMSG)
+        if (run->check->staging && staging_explain(run->check->staging))
+            ;
+        else if (error == -EBADMSG)
             cli_error("%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
                       ", '%s') are not those that were saved: the image "
                       "is damaged",
@@ -48,28 +49,53 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
     return error;
 }
 
-/* What is summed is what lies in its place. */
-static int check_steps(struct check_run *run, const struct image_piece *piece, int fd, void *buffer,
-                       XXH3_state_t *state)
+/* Reads into a buffer that is forgotten. */
+static int check_step(int fd, struct staging_lane *lane, uint64_t from, size_t size_bytes,
+                      XXH3_state_t *state)
 {
-    void *base = run->check->into ? run->check->into[piece->rank] : NULL;
+    uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
+    int r = buffer ? image_read_at(fd, buffer, size_bytes, from) : -ENOMEM;
+
+    if (!r)
+        XXH3_128bits_update(state, buffer, size_bytes);
+    return r;
+}
+
+/* What is summed is what lies in its place, or goes there. */
+static int check_step_into(const struct check_run *run, int fd, struct staging_lane *lane,
+                           uint8_t *to, uint64_t from, size_t *size_bytes, XXH3_state_t *state)
+{
+    const struct staging_memory *memory = run->check->memory;
+    uint8_t *room;
+    int r = staging_room(lane, memory, to, *size_bytes, &room, size_bytes);
+
+    if (!r)
+        r = image_read_at(fd, room, *size_bytes, from);
+    if (r)
+        return r;
+    XXH3_128bits_update(state, room, *size_bytes);
+    return staging_send(lane, memory, to, room, *size_bytes);
+}
+
+static int check_steps(struct check_run *run, const struct image_piece *piece, int fd,
+                       struct staging_lane *lane, XXH3_state_t *state)
+{
+    uint8_t *base = run->check->into ? run->check->into[piece->rank] : NULL;
+    size_t step;
     int r = 0;
 
-    if (base)
-        populate((uint8_t *)base + piece->offset_bytes, piece->size_bytes);
-    for (uint64_t at = 0; !r && at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
-        uint64_t left = piece->size_bytes - at;
-        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
-        uint8_t *to = base ? (uint8_t *)base + piece->offset_bytes + at : buffer;
-        r = image_read_at(fd, to, step, piece->file_offset_bytes + at);
-        if (!r)
-            XXH3_128bits_update(state, to, step);
+    for (uint64_t at = 0; !r && at < piece->size_bytes; at += step) {
+        uint64_t left = piece->size_bytes - at, from = piece->file_offset_bytes + at;
+        step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
+        r = base ? check_step_into(run, fd, lane, base + piece->offset_bytes + at, from, &step,
+                                   state)
+                 : check_step(fd, lane, from, step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
     return r;
 }
 
-static int check_piece(void *context, const struct work_piece *work_piece, void *buffer)
+static int check_piece(void *context, const struct work_piece *work_piece, void *own)
 {
     struct check_run *run = context;
     const struct image *image = run->check->image;
@@ -83,7 +109,7 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
         return -ENOMEM;
     XXH3_128bits_reset(state);
     fd = image_dir_open_file(&image->dir, image_data_name(piece->file, name), O_RDONLY);
-    r = fd < 0 ? fd : check_steps(run, piece, fd, buffer, state);
+    r = fd < 0 ? fd : check_steps(run, piece, fd, own, state);
     if (fd >= 0)
         close(fd);
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
@@ -105,14 +131,27 @@ static int check_tick(void *context, uint64_t done_bytes)
     return signals_get() ? -ECANCELED : 0;
 }
 
+static int check_work(struct check_run *run, struct work *work)
+{
+    struct staging *own = NULL, *staging = run->check->staging;
+    int r = -ENOMEM;
+
+    if (!staging)
+        staging = own = staging_new();
+    if (staging) {
+        staging_equip(staging, work, run->check->threads);
+        r = work_run(work);
+    }
+    staging_free(own);
+    return r;
+}
+
 int image_check(struct image_check *check)
 {
     const struct image_manifest *manifest = &check->image->manifest;
     struct check_run run = {.check = check, .said = PTHREAD_MUTEX_INITIALIZER};
     struct work work = {.item_count = manifest->piece_count,
-                        .threads = check->threads,
                         .whole = true,
-                        .buffer_bytes = check->into ? 0 : IMAGE_STEP_BYTES,
                         .context = &run,
                         .piece = check_piece,
                         .tick = check_tick};
@@ -127,12 +166,12 @@ int image_check(struct image_check *check)
     work.item_bytes = run.sizes;
     image_manifest_count_done(manifest, &whole_bytes);
     progress_begin(&run.progress, check->verb, whole_bytes, check->quiet);
-    r = work_run(&work);
+    r = check_work(&run, &work);
     check->passed_ms = progress_end(&run.progress);
     free(run.sizes);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    if (r && !run.has_said)
+    if (r && !run.has_said && !(check->staging && staging_explain(check->staging)))
         cli_error("%s: cannot read the image: %s", check->image->dir.path, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

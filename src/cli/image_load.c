@@ -25,8 +25,10 @@ struct image_load {
     bool is_checked;   /* all sums were right once */
     uint64_t *aligned; /* what the allocations cost in this mount, by rank */
     uint64_t needed_bytes;
-    struct gmsfs_mapping *mappings;
+    struct gmsfs_mapping *mappings; /* for `staging` alone */
     size_t mapping_count;
+    struct staging *staging;
+    struct staging_memory memory;
     uint8_t hash[IMAGE_DIGEST_BYTES]; /* what the layout will have */
     uint64_t generation;
     uint64_t copied_ms;
@@ -125,7 +127,7 @@ static int load_check_sums(struct image_load *load)
 {
     struct image_check check = {.image = &load->image,
                                 .verb = "checking",
-                                .threads = (unsigned)load->request->threads,
+                                .threads = load->request->threads,
                                 .quiet = load->request->quiet};
     int status = image_check(&check);
 
@@ -206,7 +208,7 @@ static int load_allocate(struct image_load *load)
     if (!r && load->mapping_count != count)
         r = -ESTALE;
     if (r) {
-        store_explain(load->request->store, "map the memory", r);
+        staging_explain_call(load->handle, load->request->store, "map the memory", r);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
@@ -220,7 +222,7 @@ static int load_copy(struct image_load *load)
 {
     struct image_check check = {.image = &load->image,
                                 .verb = "loading",
-                                .threads = (unsigned)load->request->threads,
+                                .threads = load->request->threads,
                                 .quiet = load->request->quiet};
     void **into = calloc(load->mapping_count + 1, sizeof(*into));
     int status;
@@ -230,6 +232,8 @@ static int load_copy(struct image_load *load)
     for (size_t i = 0; i < load->mapping_count; i++)
         into[i] = load->mappings[i].ptr;
     check.into = into;
+    check.staging = load->staging;
+    check.memory = &load->memory;
     status = image_check(&check);
     load->copied_ms = check.passed_ms;
     free(into);
@@ -278,7 +282,7 @@ static int load_commit(struct image_load *load)
         return CLI_FAILURE;
     }
     if (r) {
-        store_explain(load->request->store, "commit", r);
+        staging_explain_call(load->handle, load->request->store, "commit", r);
         return CLI_FAILURE;
     }
     load->generation = gmsfs_generation(load->handle);
@@ -293,8 +297,11 @@ static int load_commit(struct image_load *load)
 
 static int load_fill(struct image_load *load)
 {
-    int status = load_allocate(load);
+    int status =
+        staging_open_memory(load->staging, load->handle, load->request->store, &load->memory);
 
+    if (status == CLI_OK)
+        status = load_allocate(load);
     if (status == CLI_OK)
         status = load_copy(load);
     if (status == CLI_OK)
@@ -387,12 +394,16 @@ int image_load(const struct image_request *request)
     int status;
 
     signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
+    load.staging = staging_new();
+    if (!load.staging)
+        return cli_out_of_memory();
     status = image_open(&load.image, request->path);
     if (status == CLI_OK)
         status = load_prepare(&load);
     if (status == CLI_OK)
         status = load_into_store(&load);
     image_entries_close(load.ctl_fd);
+    staging_free(load.staging);
     free(load.mappings);
     free(load.aligned);
     gmsfs_close(load.handle);

@@ -251,7 +251,7 @@ static int ls_check(const struct ls *ls)
 {
     struct image_check check = {.image = &ls->image,
                                 .verb = "checking",
-                                .threads = (unsigned)ls->request->threads,
+                                .threads = ls->request->threads,
                                 .quiet = ls->request->quiet};
     int status = image_check(&check);
 

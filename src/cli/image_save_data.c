@@ -31,46 +31,67 @@ static const uint8_t *data_source(const struct image_save *save, const struct im
     return (const uint8_t *)save->reader.mappings[piece->rank].ptr + piece->offset_bytes;
 }
 
+static int data_fetch(const struct image_save *save, const struct image_piece *piece,
+                      struct staging_lane *lane)
+{
+    return staging_fetch(lane, &save->reader.memory, data_source(save, piece), piece->size_bytes,
+                         IMAGE_STEP_BYTES);
+}
+
 /* Through a copy: a writer is trusted with the memory of its store, also after it has committed,
  * and what is summed has to be what is written. */
 static int data_write(struct data_run *run, const struct image_piece *piece, int fd,
-                      uint8_t *buffer, XXH3_state_t *state)
+                      struct staging_lane *lane, XXH3_state_t *state)
 {
-    const uint8_t *from = data_source(run->save, piece);
-    int r = 0;
+    bool is_copied = staging_is_copied(&run->save->reader.memory);
+    uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
+    uint64_t at = piece->file_offset_bytes;
+    const uint8_t *part;
+    size_t step = 1;
+    int r = buffer ? data_fetch(run->save, piece, lane) : -ENOMEM;
 
-    for (uint64_t at = 0; !r && at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
-        uint64_t left = piece->size_bytes - at;
-        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
-        memcpy(buffer, from + at, step);
-        XXH3_128bits_update(state, buffer, step);
-        r = image_write_at(fd, buffer, step, piece->file_offset_bytes + at);
+    while (!r && step > 0) {
+        r = staging_next(lane, &part, &step);
+        if (r || step == 0)
+            break;
+        if (!is_copied)
+            part = memcpy(buffer, part, step);
+        XXH3_128bits_update(state, part, step);
+        r = image_write_at(fd, part, step, at);
         atomic_fetch_add(&run->done_bytes, step);
+        at += step;
     }
     return r;
 }
 
-/* Is the piece in the file already? Then it is summed. Not: what was counted is taken back. */
-static bool data_is_there(struct data_run *run, const struct image_piece *piece, int fd,
-                          uint8_t *buffer, XXH3_state_t *state)
+/* Is the piece in the file already? Then it is summed: 1. Not: what was counted is taken back: 0.
+ */
+static int data_is_there(struct data_run *run, const struct image_piece *piece, int fd,
+                         struct staging_lane *lane, XXH3_state_t *state)
 {
-    const uint8_t *from = data_source(run->save, piece);
+    uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
+    const uint8_t *part;
+    uint64_t at = 0;
+    size_t step = 1;
+    int r = buffer ? data_fetch(run->save, piece, lane) : -ENOMEM;
 
-    for (uint64_t at = 0; at < piece->size_bytes; at += IMAGE_STEP_BYTES) {
-        uint64_t left = piece->size_bytes - at;
-        size_t step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
+    while (!r && step > 0) {
+        r = staging_next(lane, &part, &step);
+        if (r || step == 0)
+            break;
         if (image_read_at(fd, buffer, step, piece->file_offset_bytes + at) != 0 ||
-            memcmp(buffer, from + at, step) != 0) {
+            memcmp(buffer, part, step) != 0) {
             atomic_fetch_sub(&run->done_bytes, at);
-            return false;
+            return 0;
         }
         XXH3_128bits_update(state, buffer, step);
         atomic_fetch_add(&run->done_bytes, step);
+        at += step;
     }
-    return true;
+    return r ? r : 1;
 }
 
-static int data_copy(struct data_run *run, struct image_piece *piece, void *buffer,
+static int data_copy(struct data_run *run, struct image_piece *piece, struct staging_lane *lane,
                      XXH3_state_t *state)
 {
     char name[IMAGE_NAME_BYTES];
@@ -81,11 +102,14 @@ static int data_copy(struct data_run *run, struct image_piece *piece, void *buff
     if (fd < 0)
         return fd;
     XXH3_128bits_reset(state);
-    if (piece->done && data_is_there(run, piece, fd, buffer, state)) {
+    if (piece->done)
+        r = data_is_there(run, piece, fd, lane, state);
+    if (r == 1) {
         atomic_fetch_add(&run->kept_bytes, piece->size_bytes);
-    } else {
+        r = 0;
+    } else if (r == 0) {
         XXH3_128bits_reset(state);
-        r = data_write(run, piece, fd, buffer, state);
+        r = data_write(run, piece, fd, lane, state);
     }
     if (close(fd) < 0 && !r)
         r = -errno;
@@ -114,12 +138,12 @@ static int data_note(struct data_run *run, const struct image_piece *piece)
     return r;
 }
 
-static int data_piece(void *context, const struct work_piece *work_piece, void *buffer)
+static int data_piece(void *context, const struct work_piece *work_piece, void *own)
 {
     struct data_run *run = context;
     struct image_piece *piece = &run->save->manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
-    int r = state ? data_copy(run, piece, buffer, state) : -ENOMEM;
+    int r = state ? data_copy(run, piece, own, state) : -ENOMEM;
 
     XXH3_freeState(state);
     if (!r)
@@ -149,9 +173,7 @@ static int data_work(struct data_run *run)
     uint64_t *sizes = calloc(manifest->piece_count + 1, sizeof(*sizes));
     struct work work = {.item_bytes = sizes,
                         .item_count = manifest->piece_count,
-                        .threads = (unsigned)run->save->request->threads,
                         .whole = true,
-                        .buffer_bytes = IMAGE_STEP_BYTES,
                         .context = run,
                         .piece = data_piece,
                         .tick = data_tick};
@@ -161,6 +183,7 @@ static int data_work(struct data_run *run)
         return -ENOMEM;
     for (size_t i = 0; i < manifest->piece_count; i++)
         sizes[i] = manifest->pieces[i].size_bytes;
+    staging_equip(run->save->reader.staging, &work, run->save->request->threads);
     progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
     r = work_run(&work);
     run->save->copied_ms = progress_end(&run->progress);

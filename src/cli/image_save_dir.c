@@ -21,6 +21,8 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
 
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
+    if (staging_explain(save->reader.staging))
+        return CLI_FAILURE;
     if (error == -EFBIG) {
         cli_error("%s/%s: larger than a file may be here ('ulimit -f', or the file system); "
                   "--file-size makes smaller ones",

@@ -43,16 +43,23 @@ static bool plan_is_zero(const uint8_t *bytes, size_t size_bytes)
 }
 
 /* Mappings reach to the aligned size. What a client left behind the size is kept as well. */
-static int plan_look_behind(void *context, const struct work_piece *piece, void *buffer)
+static int plan_look_behind(void *context, const struct work_piece *piece, void *own)
 {
     struct image_save *save = context;
     struct image_allocation *allocation = &save->manifest.allocations[piece->item];
     const struct gmsfs_mapping *mapping = &save->reader.mappings[piece->item];
+    const uint8_t *part;
+    size_t step = 1;
+    int r = staging_fetch(own, &save->reader.memory,
+                          (const uint8_t *)mapping->ptr + mapping->size_bytes, piece->size_bytes,
+                          WORK_PIECE_BYTES);
 
-    (void)buffer;
-    if (!plan_is_zero((const uint8_t *)mapping->ptr + mapping->size_bytes, piece->size_bytes))
-        allocation->stored_bytes = mapping->aligned_bytes;
-    return 0;
+    while (!r && step > 0) {
+        r = staging_next(own, &part, &step);
+        if (!r && step > 0 && !plan_is_zero(part, step))
+            allocation->stored_bytes = mapping->aligned_bytes;
+    }
+    return r;
 }
 
 static int plan_behind(struct image_save *save)
@@ -61,7 +68,6 @@ static int plan_behind(struct image_save *save)
     uint64_t *sizes = calloc(count + 1, sizeof(*sizes));
     struct work work = {.item_bytes = sizes,
                         .item_count = count,
-                        .threads = (unsigned)save->request->threads,
                         .whole = true,
                         .context = save,
                         .piece = plan_look_behind};
@@ -69,10 +75,11 @@ static int plan_behind(struct image_save *save)
 
     for (size_t i = 0; !r && i < count; i++)
         sizes[i] = save->reader.mappings[i].aligned_bytes - save->reader.mappings[i].size_bytes;
+    staging_equip(save->reader.staging, &work, save->request->threads);
     if (!r)
         r = work_run(&work);
     free(sizes);
-    if (r)
+    if (r && !staging_explain(save->reader.staging))
         cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/pack.h"
 #include "cli/safetensors.h"
+#include "cli/staging.h"
 #include "gmsfs.h"
 
 #include <stdbool.h>
@@ -28,8 +29,9 @@ struct load {
     size_t file_count;
     uint64_t chunk_bytes;
     uint64_t timeout_ms;
-    unsigned threads;
+    uint64_t threads; /* 0: as many as are best */
     bool quiet;
+    struct staging *staging; /* of all stores */
 
     /* Planned. */
     struct model *model;
@@ -42,8 +44,10 @@ struct load {
 
     /* In the store. */
     gmsfs_t *handle;
-    uint64_t *slots;     /* of each allocation of the plan */
-    uint64_t generation; /* after the commit */
+    struct staging_memory memory;
+    uint64_t *slots;                /* of each allocation of the plan */
+    struct gmsfs_mapping *mappings; /* of each, where it is a GPU's: for `staging` alone */
+    uint64_t generation;            /* after the commit */
 };
 
 /* load_plan.c: reads and validates the files, and what the store would refuse. */
@@ -54,6 +58,8 @@ void load_plan_free(struct load *load);
  * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,
  * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
+/* load_staged.c: the same where one of the stores is on a GPU. */
+int load_copy_staged(struct load *loads, size_t count);
 
 /* cmd_load.c: the steps in one store. */
 int load_check_space(struct load *load); /* also fills needed_bytes */

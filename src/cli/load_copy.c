@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory is asked for in order, by the thread that was called, and filled meanwhile by several
- * others, each an allocation of its own: the kernel lets one at a time write to a memfd.
+ * Into host memory. It is asked for in order, by the thread that was called, and filled meanwhile
+ * by several others, each an allocation of its own: the kernel lets one at a time write to a memfd.
  *
  * Bytes go by write(2) through a buffer that stays in the cache: a page that is written whole is
  * never cleared, while one that is touched through a mapping is cleared first, after a fault.
@@ -194,12 +194,13 @@ static void copy_count_ended(struct copy *copy)
     pthread_mutex_unlock(&copy->mutex);
 }
 
-static int copy_allocation(void *context, const struct work_piece *piece, void *buffer)
+static int copy_allocation(void *context, const struct work_piece *piece, void *own)
 {
     struct copy *copy = context;
     const struct copy_item *item = &copy->items[piece->item];
+    void *buffer = staging_scratch(own, COPY_BUFFER_BYTES);
     struct target target;
-    int fd = copy_take(copy, piece->item);
+    int fd = buffer ? copy_take(copy, piece->item) : -ENOMEM;
     int r;
 
     if (fd < 0)
@@ -413,17 +414,18 @@ static int copy_run(struct copy *copy)
 
 int load_copy(struct load *loads, size_t count)
 {
-    struct copy copy = {.work = {.threads = loads->threads,
-                                 .whole = true,
-                                 .buffer_bytes = COPY_BUFFER_BYTES,
-                                 .context = &copy,
-                                 .piece = copy_allocation,
-                                 .tick = copy_tick},
-                        .mutex = PTHREAD_MUTEX_INITIALIZER,
-                        .changed = PTHREAD_COND_INITIALIZER};
+    struct copy copy = {
+        .work = {.whole = true, .context = &copy, .piece = copy_allocation, .tick = copy_tick},
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .changed = PTHREAD_COND_INITIALIZER};
     uint64_t bytes = 0;
-    int r = copy_prepare(&copy, loads, count);
+    int r;
 
+    for (size_t i = 0; i < count; i++)
+        if (loads[i].memory.device)
+            return load_copy_staged(loads, count);
+    r = copy_prepare(&copy, loads, count);
+    staging_equip(loads->staging, &copy.work, loads->threads);
     for (size_t i = 0; i < count; i++)
         bytes += loads[i].model->tensor_bytes;
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);

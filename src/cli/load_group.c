@@ -419,16 +419,21 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     struct load_group group = {.mode = force ? GMSFS_MODE_RW : GMSFS_MODE_RW_OR_RO,
                                .timeout_ms = as_asked->timeout_ms,
                                .quiet = as_asked->quiet};
+    struct load asked = *as_asked;
     int status = group_check_operands(operands, count);
 
     if (status != CLI_OK)
         return status;
+    asked.staging = staging_new();
+    if (!asked.staging)
+        return cli_out_of_memory();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
-    status = group_make_ranks(&group, as_asked, operands, count);
+    status = group_make_ranks(&group, &asked, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = load_plan(&group.ranks[i]);
     if (status == CLI_OK)
         status = group_into_stores(&group);
+    staging_free(asked.staging);
     group_free(&group);
     return status;
 }

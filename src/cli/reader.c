@@ -12,16 +12,19 @@
 /* The lock is held: the layout cannot change any more. */
 static int reader_attach(struct reader *reader)
 {
-    int r = gmsfs_read_layout(reader->handle, &reader->layout);
+    int status, r = gmsfs_read_layout(reader->handle, &reader->layout);
 
     if (r) {
         store_explain(reader->store, "read the layout", r);
         return CLI_FAILURE;
     }
+    status = staging_open_memory(reader->staging, reader->handle, reader->store, &reader->memory);
+    if (status != CLI_OK)
+        return status;
     r = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
                          &reader->mapping_count);
     if (r) {
-        store_explain(reader->store, "map the memory", r);
+        staging_explain_call(reader->handle, reader->store, "map the memory", r);
         return CLI_FAILURE;
     }
     return CLI_OK;
@@ -33,6 +36,9 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
     int status, r;
 
     reader->store = store;
+    reader->staging = staging_new();
+    if (!reader->staging)
+        return cli_out_of_memory();
     if (store_open(store, &reader->handle) != 0)
         return CLI_FAILURE;
     r = gmsfs_get_info(reader->handle, &info);
@@ -46,6 +52,7 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
 
 void reader_close(struct reader *reader)
 {
+    staging_free(reader->staging);
     free(reader->mappings);
     gmsfs_free_layout(reader->layout);
     gmsfs_close(reader->handle);

@@ -9,6 +9,7 @@
 #define GMSFS_CLI_READER_H
 
 #include "cli/safetensors.h"
+#include "cli/staging.h"
 #include "gmsfs.h"
 
 #include <stdbool.h>
@@ -19,15 +20,17 @@ struct reader {
     const char *store;
     gmsfs_t *handle;
     struct gmsfs_layout *layout;
-    struct gmsfs_mapping *mappings; /* by rank */
+    struct gmsfs_mapping *mappings; /* by rank; what `ptr` points to is for `staging` alone */
     size_t mapping_count;
+    struct staging *staging;
+    struct staging_memory memory;
 };
 
 /* An entry that describes a tensor, and its bytes. */
 struct reader_tensor {
     struct model_tensor
-        tensor; /* as a file has it; `name` is the layout's, file and offset are 0 */
-    const uint8_t *bytes;
+        tensor;           /* as a file has it; `name` is the layout's, file and offset are 0 */
+    const uint8_t *bytes; /* in the store's memory: for `staging` alone */
     uint64_t rank, offset_bytes; /* where it lies in the store */
 };
 

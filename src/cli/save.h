@@ -32,7 +32,7 @@ struct save {
     const char *path;
     uint64_t shard_bytes; /* 0: one file */
     uint64_t timeout_ms;
-    uint64_t threads;
+    uint64_t threads; /* 0: as many as are best */
     bool quiet;
 
     /* Of the store. */

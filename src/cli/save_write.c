@@ -68,6 +68,8 @@ static int save_fail(struct save *save, const char *path, int error)
     save_clear_away(save);
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
+    if (staging_explain(save->reader.staging))
+        return CLI_FAILURE;
     if (error == -ENOSPC || error == -EDQUOT)
         save_say_full(save, path);
     else if (error == -EFBIG)
@@ -180,14 +182,23 @@ static int save_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t 
     return 0;
 }
 
-static int save_piece(void *context, const struct work_piece *piece, void *buffer)
+static int save_piece(void *context, const struct work_piece *piece, void *own)
 {
     const struct save_copy *copy = context;
-    size_t index = copy->file->first + piece->item;
+    size_t index = copy->file->first + piece->item, step = 1;
+    uint64_t at = copy->save->offsets[index] + piece->offset_bytes;
+    const uint8_t *part;
+    int r = staging_fetch(own, &copy->save->reader.memory,
+                          copy->save->tensors.list[index].bytes + piece->offset_bytes,
+                          piece->size_bytes, WORK_PIECE_BYTES);
 
-    (void)buffer;
-    return save_write_at(copy->fd, copy->save->tensors.list[index].bytes + piece->offset_bytes,
-                         piece->size_bytes, copy->save->offsets[index] + piece->offset_bytes);
+    while (!r && step > 0) {
+        r = staging_next(own, &part, &step);
+        if (!r)
+            r = save_write_at(copy->fd, part, step, at);
+        at += step;
+    }
+    return r;
 }
 
 static int save_tick(void *context, uint64_t done_bytes)
@@ -203,12 +214,12 @@ static int save_fill(struct save *save, const struct save_file *file)
     struct save_copy copy = {save, file, open(file->temporary, O_WRONLY | O_CLOEXEC)};
     struct work work = {.item_bytes = save->sizes + file->first,
                         .item_count = file->count,
-                        .threads = (unsigned)save->threads,
                         .context = &copy,
                         .piece = save_piece,
                         .tick = save_tick};
     int r;
 
+    staging_equip(save->reader.staging, &work, save->threads);
     if (copy.fd < 0)
         return -errno;
     r = save_write_at(copy.fd, file->head, file->head_bytes, 0);

@@ -61,24 +61,21 @@ static void work_stop(struct work *work, int error)
 
 static int work_loop(struct work *work)
 {
-    void *buffer = NULL;
-    int r = 0;
+    void *own = NULL;
+    int ended, r = work->begin ? work->begin(work->shared, &own) : 0;
 
-    if (work->buffer_bytes) {
-        buffer = malloc(work->buffer_bytes);
-        if (!buffer)
-            return -ENOMEM;
-    }
+    if (r)
+        return r;
     while (!r && !atomic_load(&work->error)) {
         size_t index = atomic_fetch_add(&work->next, 1);
         if (index >= work->piece_count)
             break;
-        r = work->piece(work->context, &work->pieces[index], buffer);
+        r = work->piece(work->context, &work->pieces[index], own);
         if (!r)
             atomic_fetch_add(&work->done_bytes, work->pieces[index].size_bytes);
     }
-    free(buffer);
-    return r;
+    ended = work->end ? work->end(work->shared, own) : 0;
+    return r ? r : ended;
 }
 
 static void *work_thread(void *argument)

@@ -31,11 +31,14 @@ struct work {
     const size_t *order;        /* items in the order to be taken; NULL: as they are */
     size_t item_count;
     unsigned threads;
-    bool whole;          /* an item is one piece, whatever its size */
-    size_t buffer_bytes; /* each thread gets a buffer of its own; 0: none */
+    bool whole; /* an item is one piece, whatever its size */
+    /* What each thread has of its own; may be NULL. A negative errno is an error as of a piece. */
+    void *shared;
+    int (*begin)(void *shared, void **own);
+    int (*end)(void *shared, void *own); /* for every begin that went well, whatever came of it */
     void *context;
     /* On any thread. A negative errno stops everything and is what work_run returns. */
-    int (*piece)(void *context, const struct work_piece *piece, void *buffer);
+    int (*piece)(void *context, const struct work_piece *piece, void *own);
     /* On the calling thread, each WORK_TICK_MS and at the end; may be NULL. Non-zero (a negative
      * errno) stops everything likewise. */
     int (*tick)(void *context, uint64_t done_bytes);

@@ -303,15 +303,34 @@ struct tally {
     atomic_ullong bytes;
     atomic_uint pieces;
     unsigned fail_at; /* piece that fails, counted from 1; 0: none */
+    atomic_int out;   /* threads that have something of their own */
 };
 
-static int tally_piece(void *context, const struct work_piece *piece, void *buffer)
+static int tally_begin(void *shared, void **own)
+{
+    struct tally *tally = shared;
+
+    atomic_fetch_add(&tally->out, 1);
+    *own = malloc(WORK_PIECE_BYTES);
+    return *own ? 0 : -ENOMEM;
+}
+
+static int tally_end(void *shared, void *own)
+{
+    struct tally *tally = shared;
+
+    atomic_fetch_sub(&tally->out, 1);
+    free(own);
+    return 0;
+}
+
+static int tally_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct tally *tally = context;
     unsigned number = atomic_fetch_add(&tally->pieces, 1) + 1;
 
-    if (buffer)
-        memset(buffer, 0, piece->size_bytes);
+    if (own)
+        memset(own, 0, piece->size_bytes);
     atomic_fetch_add(&tally->bytes, piece->size_bytes);
     return number == tally->fail_at ? -EIO : 0;
 }
@@ -327,11 +346,14 @@ TAP_TEST(work_does_every_byte_once_whatever_the_threads)
                             .order = threads == 5 ? order : NULL,
                             .item_count = 5,
                             .threads = threads,
-                            .buffer_bytes = WORK_PIECE_BYTES,
+                            .shared = &tally,
+                            .begin = tally_begin,
+                            .end = tally_end,
                             .context = &tally,
                             .piece = tally_piece};
         check_int(work_run(&work), 0);
         check_int(atomic_load(&tally.pieces), 4);
+        check_int(atomic_load(&tally.out), 0);
         check_int(atomic_load(&tally.bytes), 2 * WORK_PIECE_BYTES + 2);
         check_int(atomic_load(&work.done_bytes), 2 * WORK_PIECE_BYTES + 2);
     }

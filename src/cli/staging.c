@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lanes of the threads, host memory, and what is said of a device that failed. */
+#include "cli/staging_parts.h"
+
+#include "cli/cli.h"
+#include "cli/populate.h"
+#include "cli/store_path.h"
+#include "cli/work.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+static const char *staging_way_out(const char *text, int error)
+{
+    if (error == -ENOMEM && strncmp(text, "cuDevicePrimaryCtxRetain", 24) == 0)
+        return "a CUDA context takes about half a gigabyte of the GPU, and so much is not free "
+               "there: stop other programs on it, or mount with a smaller size=";
+    if (error == -ENOMEM && strncmp(text, "cuMemHostAlloc", 14) == 0)
+        return "the machine has too little memory that can be pinned: free some, or give "
+               "--threads 1, which needs the least";
+    if (error == -ENOMEM)
+        return "the GPU has too little free memory: stop other programs on it, or mount with a "
+               "smaller size=";
+    if (error == -ENODEV)
+        return "'device' in the mount tells the GPU's health; CUDA_VISIBLE_DEVICES must not hide "
+               "it from this command";
+    if (error == -ELIBBAD)
+        return "install a current NVIDIA driver";
+    return "'device' in the mount tells the GPU's health, the kernel's log (dmesg) what the driver "
+           "says of it";
+}
+
+void staging_say(const char *store, const char *doing, const char *text, int error)
+{
+    cli_error("cannot %s: %s: %s; %s", doing, store, text, staging_way_out(text, error));
+}
+
+int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
+                 int error)
+{
+    pthread_mutex_lock(&staging->lock);
+    if (!staging->failed_store) {
+        staging->failed_store = store;
+        staging->failed_doing = doing;
+        staging->failed_error = error;
+        snprintf(staging->failed_text, STAGING_ERROR_BYTES, "%s", text);
+    }
+    pthread_mutex_unlock(&staging->lock);
+    return error;
+}
+
+bool staging_explain(struct staging *staging)
+{
+    bool is_failed, is_new;
+
+    pthread_mutex_lock(&staging->lock);
+    is_failed = staging->failed_store != NULL;
+    is_new = is_failed && !staging->is_explained;
+    staging->is_explained = is_failed;
+    pthread_mutex_unlock(&staging->lock);
+    if (is_new)
+        staging_say(staging->failed_store, staging->failed_doing, staging->failed_text,
+                    staging->failed_error);
+    return is_failed;
+}
+
+bool staging_has_complaint(gmsfs_t *handle)
+{
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+
+    return gmsfs_device_error(handle, text) == 0 && *text;
+}
+
+int staging_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error)
+{
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+
+    if (gmsfs_device_error(handle, text) != 0 || !*text)
+        return store_explain(store, doing, error);
+    staging_say(store, doing, text, error);
+    return error;
+}
+
+/* ---- stores -------------------------------------------------------------------------------- */
+
+struct staging *staging_new(void)
+{
+    struct staging *staging = calloc(1, sizeof(*staging));
+
+    if (staging)
+        pthread_mutex_init(&staging->lock, NULL);
+    return staging;
+}
+
+void staging_free(struct staging *staging)
+{
+    struct staging_lane *lane;
+
+    if (!staging)
+        return;
+    while ((lane = staging->lanes)) {
+        staging->lanes = lane->next;
+        staging_lane_release(lane);
+        free(lane->scratch);
+        free(lane);
+    }
+    for (size_t i = 0; i < staging->device_count; i++) {
+        staging_device_close(staging->devices[i]);
+        free(staging->devices[i]);
+    }
+    pthread_mutex_destroy(&staging->lock);
+    free(staging);
+}
+
+static int staging_add_device(struct staging *staging, const uint8_t uuid[16], const char *store,
+                              struct staging_device **added)
+{
+    char text[STAGING_ERROR_BYTES] = "";
+    struct staging_device *device;
+    int r;
+
+    if (staging->device_count == STAGING_MAX_DEVICES) {
+        cli_error("%s: one command works on at most %u GPUs", store, STAGING_MAX_DEVICES);
+        return CLI_FAILURE;
+    }
+    device = calloc(1, sizeof(*device));
+    if (!device)
+        return cli_out_of_memory();
+    device->staging = staging;
+    device->store = store;
+    device->index = staging->device_count;
+    memcpy(device->uuid, uuid, sizeof(device->uuid));
+    r = staging_device_open(device, text);
+    if (r) {
+        free(device);
+        staging_say(store, "open the GPU", text, r);
+        return CLI_FAILURE;
+    }
+    staging->devices[staging->device_count++] = device;
+    *added = device;
+    return CLI_OK;
+}
+
+int staging_open_device(struct staging *staging, const uint8_t uuid[16], const char *store,
+                        struct staging_memory *memory)
+{
+    *memory = (struct staging_memory){.store = store};
+    for (size_t i = 0; i < staging->device_count && !memory->device; i++)
+        if (memcmp(staging->devices[i]->uuid, uuid, sizeof(staging->devices[i]->uuid)) == 0)
+            memory->device = staging->devices[i];
+    return memory->device ? CLI_OK : staging_add_device(staging, uuid, store, &memory->device);
+}
+
+int staging_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
+                        struct staging_memory *memory)
+{
+    struct gmsfs_info info;
+    int r = gmsfs_get_info(handle, &info);
+
+    *memory = (struct staging_memory){.store = store};
+    if (r) {
+        store_explain(store, "look at it", r);
+        return CLI_FAILURE;
+    }
+    return info.memory == GMSFS_MEMORY_HOST
+               ? CLI_OK
+               : staging_open_device(staging, info.device_uuid, store, memory);
+}
+
+bool staging_is_copied(const struct staging_memory *memory)
+{
+    return memory->device != NULL;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------- */
+
+/* One that is back from an earlier work has its buffers already. */
+static int staging_take_lane(void *shared, void **own)
+{
+    struct staging *staging = shared;
+    struct staging_lane *lane;
+
+    pthread_mutex_lock(&staging->lock);
+    for (lane = staging->lanes; lane && lane->is_out; lane = lane->next)
+        ;
+    if (!lane) {
+        lane = calloc(1, sizeof(*lane));
+        if (lane) {
+            lane->staging = staging;
+            lane->next = staging->lanes;
+            staging->lanes = lane;
+        }
+    }
+    if (lane)
+        lane->is_out = true;
+    pthread_mutex_unlock(&staging->lock);
+    *own = lane;
+    return lane ? 0 : -ENOMEM;
+}
+
+static int staging_return_lane(void *shared, void *own)
+{
+    struct staging *staging = shared;
+    struct staging_lane *lane = own;
+    int r = staging_lane_settle(lane);
+
+    pthread_mutex_lock(&staging->lock);
+    lane->is_out = false;
+    pthread_mutex_unlock(&staging->lock);
+    return r;
+}
+
+void staging_equip(struct staging *staging, struct work *work, uint64_t threads)
+{
+    unsigned most = staging->device_count ? STAGING_GPU_THREADS : WORK_MAX_THREADS;
+    unsigned best = work_default_threads();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), share;
+
+    work->threads = threads ? (unsigned)threads : best < most ? best : most;
+    if (!staging->buffer_bytes) {
+        share = STAGING_RING_BYTES / (work->threads * STAGING_BUFFERS);
+        staging->buffer_bytes =
+            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
+    }
+    work->shared = staging;
+    work->begin = staging_take_lane;
+    work->end = staging_return_lane;
+}
+
+void *staging_scratch(struct staging_lane *lane, size_t size_bytes)
+{
+    if (lane->scratch_bytes < size_bytes) {
+        free(lane->scratch);
+        lane->scratch = malloc(size_bytes);
+        lane->scratch_bytes = lane->scratch ? size_bytes : 0;
+    }
+    return lane->scratch;
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+int staging_room(struct staging_lane *lane, const struct staging_memory *memory, void *to,
+                 size_t most_bytes, uint8_t **room, size_t *size_bytes)
+{
+    size_t buffer_bytes = lane->staging->buffer_bytes;
+
+    if (memory->device) {
+        *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
+        return staging_cuda_room(lane, memory->device, room);
+    }
+    populate(to, most_bytes);
+    *room = to;
+    *size_bytes = most_bytes;
+    return 0;
+}
+
+int staging_send(struct staging_lane *lane, const struct staging_memory *memory, void *to,
+                 const uint8_t *room, size_t size_bytes)
+{
+    return memory->device ? staging_cuda_send(lane, memory->device, to, room, size_bytes) : 0;
+}
+
+int staging_fetch(struct staging_lane *lane, const struct staging_memory *memory, const void *from,
+                  uint64_t size_bytes, size_t step_bytes)
+{
+    size_t buffer_bytes = lane->staging->buffer_bytes;
+
+    lane->memory = memory;
+    lane->from = from;
+    lane->left_bytes = size_bytes;
+    lane->ahead_bytes = 0;
+    lane->step_bytes = memory->device && buffer_bytes < step_bytes ? buffer_bytes : step_bytes;
+    return memory->device ? staging_cuda_fetch(lane) : 0;
+}
+
+int staging_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes)
+{
+    size_t step = lane->left_bytes < lane->step_bytes ? (size_t)lane->left_bytes : lane->step_bytes;
+    int r = 0;
+
+    *part = lane->from;
+    *size_bytes = step;
+    if (step > 0 && lane->memory->device)
+        r = staging_cuda_next(lane, part, size_bytes);
+    lane->from += step;
+    lane->left_bytes -= step;
+    return r;
+}

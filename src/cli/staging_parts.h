@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * staging_parts - what staging.c and staging_cuda.c share
+ *
+ * staging.c has the lanes and host memory, staging_cuda.c every call of the driver.
+ */
+#ifndef GMSFS_CLI_STAGING_PARTS_H
+#define GMSFS_CLI_STAGING_PARTS_H
+
+#include "cli/staging.h"
+#include "cuda/driver.h"
+
+#include <pthread.h>
+
+#define STAGING_ERROR_BYTES GMSFS_DEVICE_ERROR_BYTES
+
+struct staging_device {
+    struct staging *staging;
+    const char *store; /* the first that lies there */
+    const struct drv *driver;
+    drv_device device;
+    struct drv_context *context; /* retained */
+    uint8_t uuid[16];
+    size_t index;
+};
+
+/* One of the ring. */
+struct staging_buffer {
+    uint8_t *bytes; /* pinned; NULL: not yet */
+    struct drv_event *event;
+    struct staging_device *device; /* whose event it is; NULL: there is none */
+    bool is_busy;                  /* the driver reads or writes it until the event */
+};
+
+struct staging_lane {
+    struct staging *staging;
+    struct staging_lane *next; /* all lanes */
+    bool is_out;
+    void *scratch;
+    size_t scratch_bytes;
+
+    /* The fetch under way. */
+    const struct staging_memory *memory;
+    const uint8_t *from;  /* of what is not handed out yet */
+    uint64_t left_bytes;  /* not handed out */
+    uint64_t ahead_bytes; /* of these: asked of the driver */
+    size_t step_bytes;
+
+    /* On a GPU. */
+    struct staging_device *current; /* whose context this thread has */
+    struct drv_stream *streams[STAGING_MAX_DEVICES];
+    struct staging_buffer buffers[STAGING_BUFFERS];
+    unsigned turn; /* of the buffer that is used next */
+};
+
+struct staging {
+    struct staging_device *devices[STAGING_MAX_DEVICES];
+    size_t device_count;
+    size_t buffer_bytes; /* 0: not decided */
+
+    pthread_mutex_t lock; /* of all that follows */
+    struct staging_lane *lanes;
+    const char *failed_store; /* the first failure of a device; NULL: none */
+    const char *failed_doing;
+    int failed_error;
+    bool is_explained;
+    char failed_text[STAGING_ERROR_BYTES];
+};
+
+/* As staging_open_memory, of a GPU. */
+int staging_open_device(struct staging *staging, const uint8_t uuid[16], const char *store,
+                        struct staging_memory *memory);
+
+/* The first failure stays. Returns `error`. */
+int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
+                 int error);
+/* "cannot DOING: STORE: TEXT; way out". */
+void staging_say(const char *store, const char *doing, const char *text, int error);
+
+/* ---- staging_cuda.c ------------------------------------------------------------------------- */
+
+/* On failure `text` says why. */
+int staging_device_open(struct staging_device *device, char text[STAGING_ERROR_BYTES]);
+void staging_device_close(struct staging_device *device);
+
+/* Waits until the driver is done with what the lane sent, and leaves the context to others. */
+int staging_lane_settle(struct staging_lane *lane);
+void staging_lane_release(struct staging_lane *lane);
+
+int staging_cuda_room(struct staging_lane *lane, struct staging_device *device, uint8_t **room);
+int staging_cuda_send(struct staging_lane *lane, struct staging_device *device, void *to,
+                      const uint8_t *room, size_t size_bytes);
+int staging_cuda_fetch(struct staging_lane *lane);
+int staging_cuda_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes);
+
+#endif

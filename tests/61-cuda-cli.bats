@@ -1,0 +1,316 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The gmsfs command on stores in GPU memory, over the fake driver: load, verify, sum, save, image.
+# Copies are done as late as the driver may (`lazy`).
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+cli() { # [-STATUS] ARGUMENT...
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
+machine() { # LINE...
+    fake_gpus 'devices 2' 'memory 256' 'lazy 1' "$@"
+}
+
+make_model() { # SIZE [SHARDS [SEED]]: sets MODEL
+    requires python3 || return 1
+    MODEL=$("$ROOT/scripts/make-model" --out "$T/model-$1-${2:-2}-${3:-0}" --size "$1" \
+        --shards "${2:-2}" --seed "${3:-0}" | tail -n 1)
+    [[ -e $MODEL ]]
+}
+
+# Tensors of sizes that no buffer is made for: empty, odd, of several buffers, side by side.
+make_odd() { # FILE
+    requires python3 || return 1
+    python3 - "$1" <<'EOT'
+import json, random, struct, sys
+sizes = [0, 1, 511, 4194303, 4194304, 4194305, 0, 12345, 21000001, 512, 1024, 3, 0]
+random.seed(7)
+header, at = {}, 0
+for i, size in enumerate(sizes):
+    header[f"t{i:02}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+    at += size
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + random.randbytes(at))
+EOT
+    MODEL=$1
+}
+
+# What every process must have left behind: no context, and nothing pinned when it gave it back.
+nothing_held() {
+    local left
+    left=$(find "$GMSFS_FAKE_CUDA" -name 'context.*' -o -name 'leaked.*')
+    assert_eq "$left" '' 'contexts and leaks'
+}
+
+memory_is() { # FREE_MIB
+    [[ $(device_get .free_bytes) == $(($1 << 20)) ]]
+}
+
+nothing_committed() { # STORE
+    assert_state "$1" EMPTY
+    assert_eq "$(cat "$(store_path "$1")/layout_hash")" '' hash
+}
+
+# The checksums by name.
+sums() { # STORE
+    "$GMSFS" sum -q "$1" | sort -k 2
+}
+
+@test "a sharded model is loaded, verified, summed and saved, byte for byte" {
+    local host gpu hash
+    machine
+    make_model 24M 3
+    start_mount backend=host
+    host=$M
+    cli load "$host/weights" "$MODEL"
+    hash=$(cat "$host/weights/layout_hash")
+    start_mount
+    gpu=$M
+    cli load "$gpu/weights" "$MODEL"
+    assert_match "$output" 'committed .* [0-9]+ tensors in 1 allocations, generation 1'
+    assert_eq "$(cat "$gpu/weights/layout_hash")" "$hash" 'hash on host memory and on the GPU'
+    cli verify "$gpu/weights" "$MODEL"
+    assert_match "$output" '^verified'
+    assert_eq "$(sums "$gpu/weights")" "$(sums "$host/weights")" sums
+    cli save "$gpu/weights" "$T/saved-gpu.safetensors"
+    cli save "$host/weights" "$T/saved-host.safetensors"
+    cmp "$T/saved-gpu.safetensors" "$T/saved-host.safetensors"
+    nothing_held
+}
+
+@test "tensors of no bytes, of odd sizes and larger than the buffers arrive whole" {
+    local threads
+    machine
+    make_odd "$T/odd.safetensors"
+    start_mount
+    for threads in 1 3 256; do
+        cli load --threads "$threads" "$M/weights" "$MODEL"
+        cli verify --threads "$threads" "$M/weights" "$MODEL"
+    done
+    cli load --chunk 2M --threads 2 "$M/weights" "$MODEL"
+    cli verify "$M/weights" "$MODEL"
+    cli save "$M/weights" "$T/saved.safetensors"
+    cli load "$M/weights" "$T/saved.safetensors"
+    cli verify "$M/weights" "$MODEL"
+    nothing_held
+}
+
+@test "verify names what differs on the GPU" {
+    machine
+    make_odd "$T/odd.safetensors"
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    cp "$MODEL" "$T/other.safetensors"
+    # The last byte of t08, which has 21000001: those behind it have 1539.
+    printf '\377\377' | dd of="$T/other.safetensors" bs=1 conv=notrunc status=none \
+        seek=$(($(stat -c %s "$MODEL") - 1539 - 2))
+    cli -1 verify "$M/weights" "$T/other.safetensors"
+    assert_match "$output" "tensor 't08' of .*: byte (20999999|21000000) of 21000001 is the first"
+    nothing_held
+}
+
+@test "an image goes from a GPU to host memory and back with the same layout" {
+    local host gpu hash
+    machine
+    make_odd "$T/odd.safetensors"
+    start_mount backend=host
+    host=$M
+    start_mount
+    gpu=$M
+    cli load "$gpu/weights" "$MODEL"
+    hash=$(cat "$gpu/weights/layout_hash")
+    cli image save "$gpu/weights" "$T/image"
+    cli image load "$host/weights" "$T/image"
+    assert_eq "$(cat "$host/weights/layout_hash")" "$hash" 'hash on host memory'
+    cli verify "$host/weights" "$MODEL"
+    cli image save "$host/weights" "$T/image2"
+    cmp "$T/image/data-00000" "$T/image2/data-00000"
+    mkdir "$gpu/other"
+    cli image load "$gpu/other" "$T/image2"
+    assert_eq "$(cat "$gpu/other/layout_hash")" "$hash" 'hash on the GPU again'
+    cli verify "$gpu/other" "$MODEL"
+    nothing_held
+}
+
+@test "an image save from a GPU is resumed, and what was there is compared" {
+    machine
+    make_model 24M 1
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    machine 'fail cuMemcpyDtoHAsync_v2 999 12'
+    cli -1 image save --threads 1 "$M/weights" "$T/image"
+    assert_match "$output" 'cannot copy from the GPU: .*weights: cuMemcpyDtoHAsync_v2: CUDA_ERROR_UNKNOWN'
+    machine
+    cli image save --resume "$M/weights" "$T/image"
+    cli image ls --check "$T/image"
+    nothing_held
+}
+
+@test "the ranks of a model go to two GPUs as one group" {
+    local first
+    machine
+    make_model 16M 1 1
+    local one=$MODEL
+    make_model 16M 1 2
+    start_mount device=0
+    first=$M
+    start_mount device=1
+    cli load --group "$first/weights=$one" "$M/weights=$MODEL"
+    cli verify "$first/weights" "$one"
+    cli verify "$M/weights" "$MODEL"
+    nothing_held
+}
+
+@test "a group may lie on a GPU and on host memory" {
+    local host
+    machine
+    make_model 16M 1 1
+    start_mount backend=host
+    host=$M
+    start_mount
+    cli load --group "$host/weights=$MODEL" "$M/weights=$MODEL"
+    cli verify "$host/weights" "$MODEL"
+    cli verify "$M/weights" "$MODEL"
+    nothing_held
+}
+
+@test "a driver that fails while loading is told with its call, and nothing is committed" {
+    local call
+    machine
+    make_model 24M 2
+    start_mount
+    for call in cuMemcpyHtoDAsync_v2 cuEventRecord cuStreamCreate cuStreamSynchronize; do
+        machine "fail $call 999 1 1"
+        cli -1 load "$M/weights" "$MODEL"
+        assert_match "$output" "gmsfs load: cannot [a-z A-Z]+: .*/weights: $call: CUDA_ERROR_UNKNOWN"
+        assert_match "$output" 'nothing was committed; .* is empty'
+        assert_eq "$(grep -c 'gmsfs load: ' <<<"$output")" 1 'lines of errors'
+        machine
+        nothing_committed weights
+        wait_until 5 memory_is 256
+    done
+    nothing_held
+}
+
+@test "a GPU or a machine out of memory is told with the way out, and the old layout stays" {
+    machine
+    make_model 8M 1
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    machine 'fail cuDevicePrimaryCtxRetain 2'
+    cli -1 load "$M/weights" "$MODEL"
+    assert_match "$output" 'cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY .*a CUDA context takes about half a gigabyte'
+    assert_match "$output" 'has its earlier layout again'
+    cli -1 sum "$M/weights"
+    assert_match "$output" 'a CUDA context takes about half a gigabyte'
+    machine 'fail cuMemHostAlloc 2'
+    cli -1 load "$M/weights" "$MODEL"
+    assert_match "$output" 'cannot pin memory for copying: .*cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY .*--threads 1'
+    assert_match "$output" 'nothing was committed'
+    machine 'fail cuMemMap 2'
+    cli -1 verify "$M/weights" "$MODEL"
+    assert_match "$output" 'cannot map the memory: .*cuMemMap: CUDA_ERROR_OUT_OF_MEMORY'
+    machine
+    cli verify "$M/weights" "$MODEL"
+    nothing_held
+}
+
+@test "a GPU that is lost, or hidden, is told with the way out" {
+    machine
+    make_model 8M 1
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    CUDA_VISIBLE_DEVICES=1 cli -1 verify "$M/weights" "$MODEL"
+    assert_match "$output" 'cannot open the GPU: .*none of the 1 that this process sees .*CUDA_VISIBLE_DEVICES'
+    machine 'lost 0'
+    cli -1 sum "$M/weights"
+    assert_match "$output" "cannot open the GPU: .*'device' in the mount tells the GPU's health"
+    machine 'fail cuMemcpyDtoHAsync_v2 46'
+    cli -1 save "$M/weights" "$T/saved.safetensors"
+    assert_match "$output" 'cannot copy from the GPU: .*CUDA_ERROR_DEVICE_UNAVAILABLE'
+    [[ ! -e $T/saved.safetensors ]]
+    assert_eq "$(find "$T" -maxdepth 1 -name '.gmsfs-save*')" '' 'left behind'
+    machine
+    cli verify "$M/weights" "$MODEL"
+    nothing_held
+}
+
+@test "without a driver a store on a GPU is not opened, and the message says why" {
+    machine
+    make_model 8M 1
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    run_logged -1 env -u LD_LIBRARY_PATH -u GMSFS_FAKE_CUDA timeout $((60 * SLOW)) "$GMSFS" \
+        sum "$M/weights"
+    assert_match "$output" 'cannot open the GPU: '
+}
+
+@test "stopped by a signal, or killed, nothing is committed and the memory comes back" {
+    local signal
+    machine
+    make_model 24M 2
+    start_mount
+    for signal in HUP TERM KILL; do
+        machine 'slow cuMemcpyHtoDAsync_v2 2000'
+        spawn "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
+        wait_until 10 has_context "$SPAWNED"
+        wait_until 10 has_allocations
+        kill "-$signal" "$SPAWNED"
+        machine # the copies behind the first are quick
+        wait_exit "$SPAWNED" 30
+        ((status == 128 + $(kill -l "$signal")))
+        [[ $signal == KILL ]] || assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+        nothing_committed weights
+        wait_until 5 memory_is 256
+    done
+}
+
+has_context() { # PID
+    [[ -e $GMSFS_FAKE_CUDA/context.$1.0 ]]
+}
+
+has_allocations() {
+    [[ -n $(ls "$M/weights/allocations") ]]
+}
+
+@test "a file that becomes shorter while it is loaded is named, and nothing is committed" {
+    machine 'slow cuMemHostAlloc 3000'
+    make_odd "$T/odd.safetensors"
+    start_mount
+    spawn "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
+    wait_until 10 has_allocations
+    truncate -s 1M "$MODEL"
+    machine # the threads wait for their first buffer still
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$SPAWNED")" "tensor '[^']+': the file became shorter while it was read"
+    nothing_committed weights
+    machine
+    nothing_held
+}
+
+@test "no more is pinned than the bytes need" {
+    machine
+    requires python3
+    python3 -c 'import struct, sys
+text = b"""{"t":{"dtype":"U8","shape":[5242880],"data_offsets":[0,5242880]}}"""
+sys.stdout.buffer.write(struct.pack("<Q", len(text)) + text + bytes(range(256)) * 20480)' \
+        >"$T/five.safetensors"
+    start_mount
+    machine 'fail cuMemHostAlloc 2 3' # the third
+    cli load --threads 1 "$M/weights" "$T/five.safetensors"
+    cli verify --threads 1 "$M/weights" "$T/five.safetensors"
+    nothing_held
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes to and from store memory: as they are on host memory, through the ring over the fake
+ * driver, which does its copies as late as it may (`lazy`). */
+#include "cli/cli.h"
+#include "cli/staging_parts.h"
+#include "cli/work.h"
+
+#include "fake_cuda.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LAZY       "devices 2\nlazy 1\n"
+#define STEP_BYTES STAGING_BUFFER_MAX_BYTES
+
+static const struct drv *cu;
+
+/* What one work of the tests does: each item is sent from `source` to `to`, or fetched to `got`. */
+struct job {
+    const struct staging_memory *memory; /* of item i: memory[i % memories] */
+    size_t memories;
+    uint8_t *const *to;
+    const uint8_t *source;
+    uint8_t *got;
+    const uint64_t *starts; /* in source and got, of each item */
+    bool gives_up;          /* begins each fetch twice, and hands out one part of the first */
+};
+
+/* ---- fixture ------------------------------------------------------------------------------- */
+
+static struct staging *begin(const char *control, struct staging_memory memory[2])
+{
+    struct staging *staging = staging_new();
+    struct drv_uuid uuid;
+
+    require(staging && fake_cuda_make(control));
+    require(drv_open(&cu, NULL, 0) == 0);
+    for (int i = 0; i < 2; i++) {
+        require(cu->cuDeviceGetUuid_v2(&uuid, i) == DRV_SUCCESS);
+        require(staging_open_device(staging, (const uint8_t *)uuid.bytes, "here", &memory[i]) ==
+                CLI_OK);
+    }
+    return staging;
+}
+
+/* Contexts, streams and pinned memory are given back. */
+static void end(struct staging *staging)
+{
+    char path[FAKE_PATH_BYTES + 64];
+
+    staging_free(staging);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/context.%d.%d", fake_cuda_dir, (int)getpid(), i);
+        check(access(path, F_OK) < 0);
+        snprintf(path, sizeof path, "%s/leaked.%d.%d", fake_cuda_dir, (int)getpid(), i);
+        check(access(path, F_OK) < 0);
+    }
+    fake_cuda_remove();
+}
+
+static uint8_t *gpu_new(const struct staging_memory *memory, size_t size_bytes)
+{
+    drv_pointer address;
+
+    require(cu->cuCtxPushCurrent_v2(memory->device->context) == DRV_SUCCESS);
+    require(cu->cuMemAlloc_v2(&address, size_bytes ? size_bytes : 1) == DRV_SUCCESS);
+    require(cu->cuCtxPopCurrent_v2(NULL) == DRV_SUCCESS);
+    return (uint8_t *)(uintptr_t)address;
+}
+
+static void gpu_free(const struct staging_memory *memory, uint8_t *address)
+{
+    cu->cuCtxPushCurrent_v2(memory->device->context);
+    check_int(cu->cuCtxSynchronize(), DRV_SUCCESS);
+    check_int(cu->cuMemFree_v2((uintptr_t)address), DRV_SUCCESS);
+    cu->cuCtxPopCurrent_v2(NULL);
+}
+
+static uint8_t *bytes_new(size_t size_bytes, uint64_t seed)
+{
+    uint8_t *bytes = malloc(size_bytes + 1);
+
+    require(bytes != NULL);
+    for (size_t i = 0; i < size_bytes; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        bytes[i] = (uint8_t)(seed >> 56);
+    }
+    return bytes;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
+static int job_send(void *context, const struct work_piece *piece, void *own)
+{
+    const struct job *job = context;
+    const struct staging_memory *memory = &job->memory[piece->item % job->memories];
+    const uint8_t *from = job->source + job->starts[piece->item] + piece->offset_bytes;
+    uint8_t *to = job->to[piece->item] + piece->offset_bytes, *room;
+    size_t step;
+    int r = 0;
+
+    for (size_t at = 0; !r && at < piece->size_bytes; at += step) {
+        r = staging_room(own, memory, to + at, piece->size_bytes - at, &room, &step);
+        if (r)
+            break;
+        memcpy(room, from + at, step);
+        r = staging_send(own, memory, to + at, room, step);
+    }
+    return r;
+}
+
+static int job_fetch(void *context, const struct work_piece *piece, void *own)
+{
+    const struct job *job = context;
+    const struct staging_memory *memory = &job->memory[piece->item % job->memories];
+    const uint8_t *from = job->to[piece->item] + piece->offset_bytes, *part;
+    uint8_t *to = job->got + job->starts[piece->item] + piece->offset_bytes;
+    size_t step = 1;
+    int r = 0;
+
+    if (job->gives_up) {
+        r = staging_fetch(own, memory, job->to[0], piece->size_bytes, 1000);
+        if (!r)
+            r = staging_next(own, &part, &step);
+    }
+    if (!r)
+        r = staging_fetch(own, memory, from, piece->size_bytes, STEP_BYTES);
+    while (!r && step > 0) {
+        r = staging_next(own, &part, &step);
+        if (!r)
+            memcpy(to, part, step);
+        to += step;
+    }
+    return r;
+}
+
+static int job_run(struct staging *staging, struct job *job, const uint64_t *sizes, size_t count,
+                   unsigned threads, int (*piece)(void *, const struct work_piece *, void *))
+{
+    struct work work = {.item_bytes = sizes, .item_count = count, .context = job, .piece = piece};
+
+    staging_equip(staging, &work, threads);
+    return work_run(&work);
+}
+
+/* Items of these sizes there and back, taking turns on the devices. */
+static void go_round(struct staging *staging, const struct staging_memory *memory, size_t memories,
+                     const uint64_t *sizes, size_t count, unsigned threads)
+{
+    uint64_t starts[16], whole = 0;
+    uint8_t *to[16];
+    struct job job = {.memory = memory, .memories = memories, .to = to, .starts = starts};
+
+    require(count <= 16);
+    for (size_t i = 0; i < count; i++) {
+        starts[i] = whole;
+        whole += sizes[i];
+        to[i] = gpu_new(&memory[i % memories], sizes[i]);
+    }
+    job.source = bytes_new(whole, threads);
+    job.got = bytes_new(whole, 0);
+    check_int(job_run(staging, &job, sizes, count, threads, job_send), 0);
+    check_int(job_run(staging, &job, sizes, count, threads, job_fetch), 0);
+    check_bytes(job.got, whole, job.source, whole);
+    for (size_t i = 0; i < count; i++)
+        gpu_free(&memory[i % memories], to[i]);
+    free((void *)job.source);
+    free(job.got);
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+TAP_TEST(host_memory_is_handed_over_where_it_lies)
+{
+    static const uint64_t sizes[] = {100};
+    struct staging_memory memory = {.store = "here"};
+    struct staging *staging = staging_new();
+    uint8_t place[100] = {0}, got[100] = {0}, *to[] = {place}, *room;
+    uint64_t start = 0;
+    size_t step;
+    struct job job = {.memory = &memory, .memories = 1, .to = to, .got = got, .starts = &start};
+    struct staging_lane lane = {.staging = staging};
+
+    require(staging != NULL);
+    check_int(staging_room(&lane, &memory, place, 100, &room, &step), 0);
+    check(room == place && step == 100);
+    memset(room, 7, step);
+    check_int(staging_send(&lane, &memory, place, room, step), 0);
+    check_int(job_run(staging, &job, sizes, 1, 1, job_fetch), 0);
+    check_bytes(got, 100, place, 100);
+    check(!staging_is_copied(&memory));
+    staging_free(staging);
+}
+
+TAP_TEST(bytes_of_any_size_go_to_a_gpu_and_come_back)
+{
+    static const uint64_t sizes[] = {0,
+                                     1,
+                                     511,
+                                     STEP_BYTES - 1,
+                                     STEP_BYTES,
+                                     STEP_BYTES + 1,
+                                     WORK_PIECE_BYTES + 3,
+                                     5 * STEP_BYTES + 12345,
+                                     7};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+
+    check(staging_is_copied(&memory[0]));
+    go_round(staging, memory, 1, sizes, 9, 1);
+    end(staging);
+}
+
+TAP_TEST(two_gpus_take_turns_on_the_buffers_of_a_thread)
+{
+    static const uint64_t sizes[] = {1000, 2000, STEP_BYTES, 3, 77, STEP_BYTES + 5, 9, 10, 11};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+
+    go_round(staging, memory, 2, sizes, 9, 1);
+    go_round(staging, memory, 2, sizes, 9, 3);
+    end(staging);
+}
+
+TAP_TEST(many_threads_share_a_ring_of_one_size)
+{
+    static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES, 100, 2 * WORK_PIECE_BYTES - 1};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+
+    go_round(staging, memory, 1, sizes, 3, WORK_MAX_THREADS);
+    check(staging->buffer_bytes * STAGING_BUFFERS * WORK_MAX_THREADS <= STAGING_RING_BYTES);
+    check(staging->buffer_bytes >= 4096);
+    end(staging);
+}
+
+TAP_TEST(a_fetch_that_is_given_up_does_not_reach_into_the_next)
+{
+    static const uint64_t sizes[] = {STEP_BYTES, 3 * STEP_BYTES, STEP_BYTES + 9};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+    uint64_t starts[3] = {0, STEP_BYTES, 4 * (uint64_t)STEP_BYTES};
+    uint64_t whole = starts[2] + sizes[2];
+    uint8_t *to[3];
+    struct job job = {
+        .memory = memory, .memories = 1, .to = to, .starts = starts, .gives_up = true};
+
+    for (size_t i = 0; i < 3; i++)
+        to[i] = gpu_new(memory, sizes[i]);
+    job.source = bytes_new(whole, 5);
+    job.got = bytes_new(whole, 6);
+    check_int(job_run(staging, &job, sizes, 3, 1, job_send), 0);
+    check_int(job_run(staging, &job, sizes, 3, 1, job_fetch), 0);
+    check_bytes(job.got, whole, job.source, whole);
+    for (size_t i = 0; i < 3; i++)
+        gpu_free(memory, to[i]);
+    free((void *)job.source);
+    free(job.got);
+    end(staging);
+}
+
+TAP_TEST(threads_that_come_again_find_their_buffers)
+{
+    static const uint64_t sizes[] = {WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+
+    go_round(staging, memory, 1, sizes, 1, 1);
+    check(staging->lanes != NULL && staging->lanes->next == NULL);
+    /* Pinning anew would fail. */
+    check(fake_cuda_control(LAZY "fail cuMemHostAlloc 2\n"));
+    go_round(staging, memory, 1, sizes, 1, 1);
+    end(staging);
+}
+
+TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
+{
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+    struct work work = {0};
+
+    staging_equip(staging, &work, 0);
+    check(work.threads >= 1 && work.threads <= STAGING_GPU_THREADS);
+    staging_equip(staging, &work, 40);
+    check_int(work.threads, 40);
+    end(staging);
+}
+
+TAP_TEST(each_call_that_fails_is_told_once_and_leaks_nothing)
+{
+    static const char *const calls[] = {
+        "cuCtxSetCurrent",      "cuStreamCreate",     "cuMemHostAlloc",
+        "cuEventCreate",        "cuEventRecord",      "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2", "cuEventSynchronize", "cuStreamSynchronize"};
+    static const uint64_t sizes[] = {6 * STEP_BYTES};
+    struct staging_memory memory[2];
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        struct staging *staging = begin(LAZY, memory);
+        uint8_t *to[] = {gpu_new(memory, sizes[0])};
+        uint64_t start = 0;
+        struct job job = {.memory = memory, .memories = 1, .to = to, .starts = &start};
+        char control[200];
+        int r;
+
+        job.source = bytes_new(sizes[0], 1);
+        job.got = bytes_new(sizes[0], 2);
+        snprintf(control, sizeof control, LAZY "fail %s 2 1 1\n", calls[i]);
+        check(fake_cuda_control(control));
+        r = job_run(staging, &job, sizes, 1, 1, job_send);
+        if (!r)
+            r = job_run(staging, &job, sizes, 1, 1, job_fetch);
+        check_int(r, -ENOMEM);
+        check(strstr(staging->failed_text, calls[i]) == staging->failed_text);
+        check(strstr(staging->failed_text, "CUDA_ERROR_OUT_OF_MEMORY") != NULL);
+        check(staging_explain(staging));
+        check(staging->is_explained);
+        check(fake_cuda_control(LAZY));
+        gpu_free(memory, to[0]);
+        free((void *)job.source);
+        free(job.got);
+        end(staging);
+    }
+}
+
+TAP_TEST(a_device_without_room_for_a_context_is_not_opened)
+{
+    struct staging_memory memory[2], more;
+    struct staging *staging = begin(LAZY "fail cuDevicePrimaryCtxRetain 2 3\n", memory);
+    struct staging *other = staging_new();
+
+    require(other != NULL);
+    check_int(staging_open_device(other, memory[0].device->uuid, "there", &more), CLI_FAILURE);
+    check(more.device == NULL);
+    staging_free(other);
+    end(staging);
+}
