@@ -102,6 +102,22 @@ smi_used_is() { # MIB
     hand check "$M/weights" 11
 }
 
+@test "a model is loaded, verified, summed, saved and put into an image by the commands" {
+    requires python3
+    local model sums
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 48M --shards 3 --seed 3 | tail -n 1)
+    start_gpu
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load "$M/weights" "$model"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$model"
+    sums=$("$GMSFS" sum -q "$M/weights")
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" image save "$M/weights" "$T/image"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$model"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" image load "$M/weights" "$T/image"
+    assert_eq "$("$GMSFS" sum -q "$M/weights")" "$sums" sums
+}
+
 @test "a killed writer's memory comes back, all of it" {
     start_gpu
     local before
