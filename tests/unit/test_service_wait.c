@@ -75,13 +75,19 @@ static void host_number(void *context, uint64_t number)
     (void)number;
 }
 
-static int host_keep(void *context, uint64_t memory, int fd, uint64_t bytes)
+static int host_keep(void *context, const struct service_memory *memories, size_t count)
 {
     (void)context;
-    (void)memory;
-    (void)fd;
-    (void)bytes;
+    (void)memories;
+    (void)count;
     return 0;
+}
+
+static void host_drop(void *context, const uint64_t *memories, size_t count)
+{
+    (void)context;
+    (void)memories;
+    (void)count;
 }
 
 static const struct service_host host = {
@@ -94,7 +100,7 @@ static const struct service_host host = {
     .watch_process = host_watch,
     .unwatch_process = host_number,
     .keep = host_keep,
-    .drop = host_number,
+    .drop = host_drop,
     .on_state = host_number,
     .on_event = host_nothing,
 };
