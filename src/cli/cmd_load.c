@@ -33,8 +33,9 @@ static const char usage[] =
     "\n"
     "      --group          each operand is STORE=FILE.safetensors or STORE=INDEX.json\n"
     "      --force          with --group: load anew also what is whole already\n"
-    "      --chunk SIZE     size of the allocations that tensors are packed into (default: a 64th\n"
-    "                       of the model, rounded up to a power of two, 64M to 2G)\n"
+    "      --chunk SIZE     size of the allocations that tensors are packed into (default: 2G on\n"
+    "                       a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
+    "                       to 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16; to a\n"
     "                       GPU at most 8)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
@@ -59,27 +60,28 @@ static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
     return over ? bytes + (granularity_bytes - over) : bytes;
 }
 
-/* What the plan will cost. 0 or a negative errno. */
-static int load_count_needed(struct load *load)
+/* What the plan will cost. */
+static void load_count_needed(struct load *load, uint64_t granularity_bytes)
 {
-    struct gmsfs_info info;
-    int r = gmsfs_get_info(load->handle, &info);
-
-    for (uint32_t i = 0; !r && i < load->plan.allocation_count; i++)
-        load->needed_bytes += load_align(load->plan.allocation_bytes[i], info.granularity_bytes);
-    return r;
+    for (uint32_t i = 0; i < load->plan.allocation_count; i++)
+        load->needed_bytes += load_align(load->plan.allocation_bytes[i], granularity_bytes);
 }
 
 /* What can never fit is told before the lock is asked for. */
 int load_check_space(struct load *load)
 {
     struct store_space space;
-    int r = load_count_needed(load);
+    struct gmsfs_info info;
+    int r = gmsfs_get_info(load->handle, &info), status;
 
     if (r) {
         store_explain(load->store, "look at it", r);
         return CLI_FAILURE;
     }
+    status = load_pack(load, info.memory);
+    if (status != CLI_OK)
+        return status;
+    load_count_needed(load, info.granularity_bytes);
     store_get_space(load->store, load->handle, &space);
     if (space.is_known && load->needed_bytes > space.total_bytes)
         return store_say_full(load->store, &space, load->needed_bytes);

@@ -77,7 +77,7 @@ static int load_sort(struct load *load)
     return CLI_OK;
 }
 
-static int load_pack(struct load *load)
+int load_pack(struct load *load, enum gmsfs_memory memory)
 {
     size_t count = load->model->tensor_count;
     struct pack_item *items = calloc(count ? count : 1, sizeof(*items));
@@ -90,7 +90,9 @@ static int load_pack(struct load *load)
         items[i] = (struct pack_item){tensor->file, tensor->offset_bytes, tensor->size_bytes};
     }
     if (load->chunk_bytes == 0)
-        load->chunk_bytes = pack_choose_chunk(load->model->tensor_bytes);
+        load->chunk_bytes = memory == GMSFS_MEMORY_HOST
+                                ? pack_choose_chunk(load->model->tensor_bytes)
+                                : PACK_MOST_CHUNK_BYTES;
     r = pack_plan(items, count, load->chunk_bytes, &load->plan);
     free(items);
     if (r == -ENOMEM)
@@ -112,11 +114,7 @@ int load_plan(struct load *load)
         return CLI_FAILURE;
     }
     status = load_describe(load);
-    if (status == CLI_OK)
-        status = load_sort(load);
-    if (status == CLI_OK)
-        status = load_pack(load);
-    return status;
+    return status == CLI_OK ? load_sort(load) : status;
 }
 
 void load_plan_free(struct load *load)

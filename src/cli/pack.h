@@ -47,7 +47,7 @@ int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
               struct pack_plan *plan);
 
 /* The chunk for a model of this size: a power of two, with which threads find enough allocations to
- * work on side by side. It depends on nothing else. */
+ * work on side by side in host memory. It depends on nothing else. */
 uint64_t pack_choose_chunk(uint64_t model_bytes);
 
 void pack_free(struct pack_plan *plan);
