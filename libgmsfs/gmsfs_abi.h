@@ -27,11 +27,12 @@ extern "C" {
 
 #define GMSFS_ABI_VERSION 1u
 
-#define GMSFS_NAME_MAX     255u /* bytes of an encoded file name, and of a tag */
-#define GMSFS_KEY_MAX      255u /* bytes of a metadata key; its encoded name is bounded as well */
-#define GMSFS_VALUE_MAX    (1u << 20) /* bytes of a metadata value */
-#define GMSFS_PUT_DATA_MAX 15360u     /* key and value together in one METADATA_PUT/GET */
-#define GMSFS_BATCH_MAX    253u       /* descriptors in one message: the kernel's SCM_MAX_FD */
+#define GMSFS_NAME_MAX      255u /* bytes of an encoded file name, and of a tag */
+#define GMSFS_KEY_MAX       255u /* bytes of a metadata key; its encoded name is bounded as well */
+#define GMSFS_VALUE_MAX     (1u << 20) /* bytes of a metadata value */
+#define GMSFS_PUT_DATA_MAX  15360u     /* key and value together in one METADATA_PUT/GET */
+#define GMSFS_LIST_DATA_MAX 16320u     /* items of one LIST */
+#define GMSFS_BATCH_MAX     253u       /* descriptors in one message: the kernel's SCM_MAX_FD */
 
 #define GMSFS_TIMEOUT_FOREVER UINT64_MAX
 #define GMSFS_SLOT_NONE       UINT64_MAX /* an unbound metadata entry */
@@ -192,6 +193,35 @@ struct gmsfs_ioc_reserve {
     uint32_t pad;
 };
 
+#define GMSFS_LIST_BY_SLOT (1u << 0) /* `first` is a slot, or lies between two */
+
+/* LIST: on any open file of a store: its allocations in rank order, as its directory shows them.
+ * Looks, never waits. As many items as `data` and the caller have room for, from the first: a page.
+ * The next begins one above the last item's rank, or slot. */
+struct gmsfs_ioc_list {
+    uint64_t first;       /* in: rank or slot; where there is none from there on, count is 0 */
+    uint64_t allocations; /* out: of the whole layout */
+    uint8_t layout[16];   /* in: zeros, or what an earlier page answered: EAGAIN if what that told
+                           * may be true no more; out: which layout this is */
+    uint32_t flags;       /* in: GMSFS_LIST_* */
+    uint32_t count;       /* in: so many items at most, 0: as many as fit; out: how many */
+    uint32_t bytes;       /* out: of `data` that are items. EFBIG: not even one fits */
+    uint32_t more;        /* out: 1: there are allocations behind the last item */
+    uint8_t data[GMSFS_LIST_DATA_MAX]; /* out */
+};
+
+/* Of LIST: one allocation; its tag and its file name follow, without terminators, and zeros up to
+ * the next item. */
+struct gmsfs_list_item {
+    uint64_t rank;
+    uint64_t slot;
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+    uint32_t item_bytes; /* from this item to the next: a multiple of 8 */
+    uint16_t tag_bytes;
+    uint16_t name_bytes;
+};
+
 #define GMSFS_IOC_INFO            _IOWR('G', 1, struct gmsfs_ioc_info)
 #define GMSFS_IOC_ACQUIRE         _IOWR('G', 2, struct gmsfs_ioc_acquire)
 #define GMSFS_IOC_JOIN            _IOWR('G', 3, struct gmsfs_ioc_join)
@@ -207,6 +237,7 @@ struct gmsfs_ioc_reserve {
 #define GMSFS_IOC_ABORT           _IOWR('G', 13, struct gmsfs_ioc_abort)
 #define GMSFS_IOC_APPLY           _IOWR('G', 14, struct gmsfs_ioc_apply)
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
+#define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 168, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
@@ -219,6 +250,8 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_commit) == 48, "commit");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_abort) == 8, "abort");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_apply) == 24, "apply");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 24, "reserve");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_list) == 16368, "list");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_list_item) == 40, "list item");
 
 /* ---- `.fds`: SOCK_SEQPACKET ---------------------------------------------------------------- */
 

@@ -359,6 +359,51 @@ mode_of() {
     assert_match "$output" 'value=value'
 }
 
+@test "LIST shows what the directory does, to outsiders too, by rank or from a slot on" {
+    exec 5<>"$W/lock"
+    ctl fd 5 alloc 10 3 x0 tag free 1 alloc 3000000 1 last ''
+    ctl open "$W/state" r list 0 0 0
+    assert_eq "$output" "$(
+        echo 'count=3 more=0 allocations=3'
+        echo 'allocation rank=0 slot=0 size=10 aligned=2097152 tag=tag name=x0'
+        echo 'allocation rank=1 slot=2 size=10 aligned=2097152 tag=tag name=x2'
+        echo 'allocation rank=2 slot=3 size=3000000 aligned=4194304 tag= name=last'
+    )"
+    ctl open "$W/ctl" r list 1 0 1
+    assert_match "$output" $'^count=1 more=1 allocations=3\nallocation rank=1 slot=2 '
+    ctl open "$W/ctl" r list 1 1 0
+    assert_match "$output" $'^count=2 more=0 allocations=3\nallocation rank=1 slot=2 '
+    exec 5>&-
+    assert_state weights EMPTY 5
+    ctl open "$W/ctl" r list 0 0 0
+    assert_eq "$output" 'count=0 more=0 allocations=0'
+}
+
+@test "pages of LIST are of one layout: after a change the next one is EAGAIN" {
+    tag=$(printf 'tag%.0s' {1..80}) # so that few fit on a page
+    ctl open "$W/ctl" rw acquire rw 0 alloc 1 100 a0 "$tag" commit list 0 0 0
+    assert_match "$output" 'count=([0-9]+) more=1 allocations=100'
+    page=${BASH_REMATCH[1]}
+    ctl open "$W/ctl" rw list 0 0 0 acquire rw 0 list-on "$page" 0 0 commit
+    assert_match "$output" "rank=$page slot=$page "
+    for change in 'free 99' clear 'alloc 1 1 new tag commit' commit; do
+        # shellcheck disable=SC2086 # words
+        expect EAGAIN open "$W/ctl" rw acquire rw 5000 list 0 0 0 $change list-on "$page" 0 0
+    done
+    expect EAGAIN open "$W/lock" rw list 0 0 0 setxattr "$W/allocations/new" user.gmsfs.tag other \
+        list-on "$page" 0 0
+    expect EAGAIN open "$W/lock" rw list 0 0 0 rename "$W/allocations/new" "$W/allocations/newer" \
+        list-on "$page" 0 0
+}
+
+@test "LIST tells another writer's work from that of one who was rolled back" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc 1 3 a0 tag commit
+    # Two writers, each with one change of the same layout.
+    expect EAGAIN open "$W/ctl" rw acquire rw 5000 free 0 list 0 0 1 abort acquire rw 5000 free 2 \
+        list-on 1 0 1
+    expect EAGAIN open "$W/ctl" rw acquire rw 5000 free 0 list 0 0 1 abort list-on 1 0 1
+}
+
 @test "directories list every name once, however many there are" {
     words=()
     for i in {1000..2499}; do words+=(put "key-$i" v none 0); done

@@ -136,7 +136,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 # ---- ioctls ----------------------------------------------------------------------------------
 
 @test "unknown ioctls are ENOTTY, of any number, size and type" {
-    for nr in 0 16 17 63 64 127 128 254 255; do
+    for nr in 0 17 18 63 64 127 128 254 255; do
         for size in 0 1 8 160 16383; do
             expect ENOTTY open "$W/ctl" rw raw "$nr" "$size" '' 0
         done
@@ -169,12 +169,13 @@ apply() { # HEX OP...: on a fresh session with two allocations
     for nr in 9 10 11; do
         expect E2BIG open "$W/ctl" rw raw "$nr" 15393 '' 1
     done
+    expect E2BIG open "$W/ctl" rw raw 16 16369 '' 1
     still_works
 }
 
 @test "every ioctl of every size answers, on every kind of file, with and without a session" {
     words=()
-    for nr in {1..15}; do
+    for nr in {1..16}; do
         for size in 0 1 7 16 111 552 16383; do
             words+=(try raw "$nr" "$size" '' 0 try raw "$nr" "$size" "fill:$size" 0)
         done
@@ -195,6 +196,23 @@ apply() { # HEX OP...: on a fresh session with two allocations
     # size 1, count 1, a tag of 256 bytes, no name
     payload=0100000000000000$(printf '%032d' 0)0100000000000000$(printf '%016d' 0)
     expect EINVAL open "$W/ctl" rw acquire rw 0 raw 5 552 "hex:$payload$(printf '74%.0s' {1..256})" 0
+    still_works
+}
+
+@test "LIST with unknown flags is EINVAL, and with no room for one allocation EFBIG" {
+    for flags in 2 3 0x80000000; do
+        expect EINVAL open "$W/ctl" rw list 0 $flags 0
+    done
+    ctl open "$W/ctl" rw acquire rw 5000 raw 16 48 '' 0 raw 16 0 '' 0 alloc 1 1 '' tag list 0 0 0
+    assert_match "$output" 'tag=tag name=a000000'
+    for size in 0 1 48 97; do # 48 and an item of 40 bytes, with 10 of text
+        expect EFBIG open "$W/ctl" rw acquire rw 5000 alloc 1 1 '' tag raw 16 $size '' 0
+    done
+    ctl open "$W/ctl" rw acquire rw 5000 alloc 1 1 '' tag raw 16 104 '' 0
+    for first in 1 0x7fffffffffffffff 0xffffffffffffffff; do
+        ctl open "$W/ctl" rw acquire rw 5000 alloc 1 1 '' tag list $first 0 0 list $first 1 0
+        assert_eq "$(grep -c 'count=0 more=0 allocations=1' <<<"$output")" 2
+    done
     still_works
 }
 

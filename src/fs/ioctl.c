@@ -7,6 +7,7 @@
  */
 #include "fs/ioctl.h"
 
+#include "fs/list.h"
 #include "fs/payload.h"
 #include "gmsfs_abi.h"
 
@@ -91,6 +92,49 @@ static void do_info(struct fs_request *request, const struct core_file *file)
     if (store->committed && state != LOCK_STATE_RW)
         memcpy(info->layout_hash, store->hash, sizeof info->layout_hash);
     finish_now(request, 0, sizeof *info);
+}
+
+/* Two of these are equal only where all that pages told is the same. While a writer works its
+ * session is a part: after a rollback another could count its changes up to the same number. */
+static void name_layout(const struct fs *fs, const struct core_store *store,
+                        const struct layout *seen, uint8_t name[16])
+{
+    const struct core_session *writer =
+        store->working ? core_get_writer(fs->core, store->id) : NULL;
+    uint64_t which[] = {store->generation, store->committed != NULL, writer ? writer->id : 0,
+                        layout_count_changes(seen)};
+    layout_hash(which, sizeof which, name);
+}
+
+/* As the directory shows it, to everybody. */
+static int pack_list(struct fs_request *request, const struct core_file *file, size_t *size)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_list *list = (struct gmsfs_ioc_list *)request->payload;
+    const struct core_store *store = core_find_store(fs->core, file->store);
+    static const uint8_t any[sizeof list->layout];
+    uint8_t name[sizeof list->layout];
+    int error = payload_check_list(list);
+    if (error)
+        return error;
+    if (!store || (file->session && !core_find_session(fs->core, file->session) &&
+                   file->kind != CORE_KIND_CTL))
+        return -ESTALE;
+    const struct layout *seen = core_get_layout(fs->core, store);
+    name_layout(fs, store, seen, name);
+    if (memcmp(list->layout, any, sizeof any) != 0 && memcmp(list->layout, name, sizeof name) != 0)
+        return -EAGAIN;
+    memcpy(list->layout, name, sizeof name);
+    error = list_pack(seen, list, request->bytes);
+    *size = offsetof(struct gmsfs_ioc_list, data) + list->bytes;
+    return error;
+}
+
+static void do_list(struct fs_request *request, const struct core_file *file)
+{
+    size_t size = 0;
+    int error = pack_list(request, file, &size);
+    finish_now(request, error, size);
 }
 
 static void do_join(struct fs_request *request, const struct core_file *file)
@@ -244,6 +288,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_APPLY)] = {sizeof(struct gmsfs_ioc_apply), ON_CTL, false, ioctl_apply},
     [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
                                     ioctl_reserve},
+    [_IOC_NR(GMSFS_IOC_LIST)] = {sizeof(struct gmsfs_ioc_list), ON_ANY, false, do_list},
 };
 
 static void unused_reply(struct fs_request *request, int error, const struct service_answer *answer)

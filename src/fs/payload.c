@@ -63,3 +63,8 @@ int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_v
         return -EINVAL;
     return 0;
 }
+
+int payload_check_list(const struct gmsfs_ioc_list *list)
+{
+    return list->flags & ~GMSFS_LIST_BY_SLOT ? -EINVAL : 0;
+}

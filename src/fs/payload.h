@@ -29,5 +29,7 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
 int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc);
 /* -EINVAL, -ENAMETOOLONG. After 0 the key, and the value if there is one, lie within `data`. */
 int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value);
+/* -EINVAL */
+int payload_check_list(const struct gmsfs_ioc_list *list);
 
 #endif

@@ -42,6 +42,7 @@ void layout_clear(struct layout *layout)
         free(layout->by_slot[i]);
     layout->allocation_count = 0;
     layout->total_bytes = 0;
+    layout->changes++;
 }
 
 void layout_free(struct layout *layout)
@@ -111,7 +112,7 @@ static int clone_allocations(struct layout *copy, const struct layout *layout)
         copy->allocation_count++;
     }
     for (size_t i = 0; i < count; i++) {
-        size_t rank;
+        size_t rank = 0;
         layout_slot(layout, layout->by_name[i]->slot, &rank);
         copy->by_name[i] = copy->by_slot[rank];
     }
@@ -129,6 +130,7 @@ struct layout *layout_clone(const struct layout *layout)
         return NULL;
     }
     copy->next_slot = layout->next_slot;
+    copy->changes = layout->changes;
     copy->total_bytes = layout->total_bytes;
     return copy;
 }
@@ -148,26 +150,30 @@ uint64_t layout_next_slot(const struct layout *layout)
     return layout->next_slot;
 }
 
+uint64_t layout_count_changes(const struct layout *layout)
+{
+    return layout->changes;
+}
+
 const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank)
 {
     return rank < layout->allocation_count ? layout->by_slot[rank] : NULL;
 }
 
-struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
+size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
 {
     size_t low = 0, high = layout->allocation_count;
     uint64_t first = high ? layout->by_slot[0]->slot : 0;
 
     /* Slots from the first to this one number at most their distance; exactly that where no gap
      * lies between. */
-    if (slot < first)
-        return NULL;
+    if (slot <= first)
+        return 0;
     if (slot - first < high) {
         size_t guess = (size_t)(slot - first);
         if (layout->by_slot[guess]->slot == slot)
-            low = high = guess;
-        else
-            high = guess;
+            return guess;
+        high = guess;
     }
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -176,11 +182,18 @@ struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot
         else
             high = middle;
     }
-    if (low == layout->allocation_count || layout->by_slot[low]->slot != slot)
+    return low;
+}
+
+struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
+{
+    size_t at = layout_slot_lower_bound(layout, slot);
+
+    if (at == layout->allocation_count || layout->by_slot[at]->slot != slot)
         return NULL;
     if (rank)
-        *rank = low;
-    return layout->by_slot[low];
+        *rank = at;
+    return layout->by_slot[at];
 }
 
 const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
@@ -326,6 +339,7 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
     memmove(layout->by_slot + rank, layout->by_slot + rank + 1,
             (layout->allocation_count - rank) * sizeof layout->by_slot[0]);
     layout->total_bytes -= allocation->aligned_bytes;
+    layout->changes++;
     free(allocation);
     if (entries_removed)
         *entries_removed = removed;
@@ -356,6 +370,7 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;
+    layout->changes++;
     free(old);
     return 0;
 }
@@ -377,6 +392,7 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
         return -ENOMEM;
     layout->by_name[name_lower_bound(layout, old->name)] = tagged;
     layout->by_slot[rank] = tagged;
+    layout->changes++;
     free(old);
     return 0;
 }
@@ -398,6 +414,7 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
     allocation->size_bytes = size_bytes;
     allocation->aligned_bytes = aligned_bytes;
     allocation->spool = spool;
+    layout->changes++;
     layout->total_bytes = others + aligned_bytes;
     return 0;
 }

@@ -58,11 +58,16 @@ size_t layout_count_entries(const struct layout *layout);
 uint64_t layout_entry_bytes(const struct layout *layout); /* keys + values */
 uint64_t layout_total_bytes(const struct layout *layout); /* sum of aligned sizes */
 uint64_t layout_next_slot(const struct layout *layout);
+/* Goes up with whatever makes false what was told of an allocation: not when one is added, for that
+ * becomes the last. A clone goes on counting from its original's. */
+uint64_t layout_count_changes(const struct layout *layout);
 
 /* Allocations. Pointers stay valid until the next change of the layout. */
 const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank);
 const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
                                                  size_t *rank);
+/* The rank of the first allocation at or above this slot: their number if there is none. */
+size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot);
 const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial);
 const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name);
 /* name NULL: aNNNNNN by slot (slots whose name is taken are skipped). tag NULL: none. The serial

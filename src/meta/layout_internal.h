@@ -29,6 +29,7 @@ struct layout {
     size_t entry_capacity;
 
     uint64_t next_slot;
+    uint64_t changes; /* layout_count_changes */
     uint64_t total_bytes;
     uint64_t entry_bytes;
 };

@@ -5,6 +5,7 @@
  */
 #include "fuzz.h"
 
+#include "fs/list.h"
 #include "fs/payload.h"
 #include "meta/layout.h"
 
@@ -15,6 +16,7 @@ union payload {
     struct gmsfs_ioc_acquire acquire;
     struct gmsfs_ioc_alloc alloc;
     struct gmsfs_ioc_metadata metadata;
+    struct gmsfs_ioc_list list;
 };
 
 static const size_t SIZES[] = {
@@ -30,6 +32,8 @@ static const size_t SIZES[] = {
     [_IOC_NR(GMSFS_IOC_COMMIT)] = sizeof(struct gmsfs_ioc_commit),
     [_IOC_NR(GMSFS_IOC_ABORT)] = sizeof(struct gmsfs_ioc_abort),
     [_IOC_NR(GMSFS_IOC_APPLY)] = sizeof(struct gmsfs_ioc_apply),
+    [_IOC_NR(GMSFS_IOC_RESERVE)] = sizeof(struct gmsfs_ioc_reserve),
+    [_IOC_NR(GMSFS_IOC_LIST)] = sizeof(struct gmsfs_ioc_list),
 };
 
 static void check_decoded(const uint8_t *in, size_t in_bytes, const uint8_t *out, size_t known,
@@ -104,6 +108,52 @@ static void try_acquire(const struct gmsfs_ioc_acquire *acquire)
          (!both && acquire->mode == GMSFS_MODE_RO ? -EBADF : both));
 }
 
+/* Slots 0 and 2 to 500: more than a page. */
+static struct layout *list_layout(void)
+{
+    static struct layout *layout;
+
+    if (layout)
+        return layout;
+    layout = layout_new();
+    must(layout != NULL);
+    for (uint64_t serial = 1; serial <= 500; serial++)
+        must(layout_add(layout, serial, NULL, serial % 2 ? "tag" : NULL, NULL) == 0);
+    must(layout_remove(layout, 1, NULL) == 0);
+    return layout;
+}
+
+static void check_listed(const struct gmsfs_ioc_list *asked, const struct gmsfs_ioc_list *list)
+{
+    const uint8_t *at = list->data;
+    struct gmsfs_list_item item = {0};
+    bool by_slot = asked->flags & GMSFS_LIST_BY_SLOT;
+
+    must(list->allocations == 499 && list->bytes <= sizeof list->data);
+    must(!asked->count || list->count <= asked->count);
+    for (uint32_t i = 0; i < list->count; i++, at += item.item_bytes) {
+        memcpy(&item, at, sizeof item);
+        must(item.item_bytes >= sizeof item && item.item_bytes <= list->data + list->bytes - at);
+        must((by_slot ? item.slot : item.rank) >= asked->first);
+        must(item.slot == item.rank + (item.rank > 0));
+    }
+    must(at == list->data + list->bytes);
+    must(list->more == (list->count ? item.rank < 498 : 0));
+}
+
+static void try_list(struct gmsfs_ioc_list *list, size_t room)
+{
+    static struct gmsfs_ioc_list asked;
+
+    asked = *list;
+    if (payload_check_list(list))
+        return;
+    if (list_pack(list_layout(), list, room) == 0)
+        check_listed(&asked, list);
+    else
+        must(room < sizeof *list);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static union payload payload;
@@ -132,6 +182,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_acquire(&payload.acquire);
         try_alloc(&payload.alloc);
         try_metadata(&payload.metadata);
+        try_list(&payload.list, size); /* the last: it answers where it was asked */
     }
     free(out);
     return 0;

@@ -178,6 +178,8 @@ static const struct op {
     {"abort", op_abort, ""},
     {"apply", op_apply, ""},
     {"info", op_info, ""},
+    {"list", op_list, "FIRST FLAGS COUNT"}, /* 1: by slot */
+    {"list-on", op_list_on, "FIRST FLAGS COUNT"},
     {"raw", op_raw, "NR SIZE DATA LAST_BYTE"},
     {"command", op_command, "NUMBER"},
     {"connect", op_connect, "MOUNTPOINT"},

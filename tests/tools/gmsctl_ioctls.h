@@ -265,6 +265,43 @@ static int op_info(char **arg)
     return 0;
 }
 
+static void print_list(const struct gmsfs_ioc_list *list)
+{
+    const uint8_t *at = list->data;
+    printf("count=%u more=%u allocations=%llu\n", list->count, list->more,
+           (unsigned long long)list->allocations);
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct gmsfs_list_item item;
+        memcpy(&item, at, sizeof item);
+        const char *text = (const char *)at + sizeof item;
+        printf("allocation rank=%llu slot=%llu size=%llu aligned=%llu tag=%.*s name=%.*s\n",
+               (unsigned long long)item.rank, (unsigned long long)item.slot,
+               (unsigned long long)item.size_bytes, (unsigned long long)item.aligned_bytes,
+               (int)item.tag_bytes, text, (int)item.name_bytes, text + item.tag_bytes);
+        at += item.item_bytes;
+    }
+}
+
+/* The next page of the layout that the last `list` was of. */
+static int op_list_on(char **arg)
+{
+    struct gmsfs_ioc_list list = {.first = number(arg[0]),
+                                  .flags = (uint32_t)number(arg[1]),
+                                  .count = (uint32_t)number(arg[2])};
+    memcpy(list.layout, s.layout, sizeof list.layout);
+    if (ioctl(s.fd, GMSFS_IOC_LIST, &list) != 0)
+        return -errno;
+    memcpy(s.layout, list.layout, sizeof s.layout);
+    print_list(&list);
+    return 0;
+}
+
+static int op_list(char **arg)
+{
+    memset(s.layout, 0, sizeof s.layout);
+    return op_list_on(arg);
+}
+
 /* Any number, any size, these bytes first, zeros behind them, and `last` as the last one. */
 static int op_raw(char **arg)
 {

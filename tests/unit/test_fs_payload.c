@@ -64,6 +64,7 @@ TAP_TEST(every_payload_fits_into_what_fuse_passes_on)
     check(sizeof(struct gmsfs_ioc_metadata) <= PAYLOAD_MAX_BYTES);
     check(sizeof(struct gmsfs_ioc_info) <= PAYLOAD_MAX_BYTES);
     check(sizeof(struct gmsfs_ioc_alloc) <= PAYLOAD_MAX_BYTES);
+    check(sizeof(struct gmsfs_ioc_list) <= PAYLOAD_MAX_BYTES);
 }
 
 TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
@@ -118,4 +119,16 @@ TAP_TEST(key_and_value_lie_within_the_data)
     check_int(payload_check_metadata(&metadata, false), -EINVAL);
     metadata.key_bytes = 0;
     check_int(payload_check_metadata(&metadata, false), -EINVAL);
+}
+
+TAP_TEST(a_list_has_no_unknown_flags)
+{
+    struct gmsfs_ioc_list list = {.first = UINT64_MAX, .count = UINT32_MAX};
+    check_int(payload_check_list(&list), 0);
+    list.flags = GMSFS_LIST_BY_SLOT;
+    check_int(payload_check_list(&list), 0);
+    list.flags = GMSFS_LIST_BY_SLOT << 1;
+    check_int(payload_check_list(&list), -EINVAL);
+    list.flags = UINT32_MAX;
+    check_int(payload_check_list(&list), -EINVAL);
 }
