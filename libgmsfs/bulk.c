@@ -72,7 +72,7 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
     *slot_count = 0;
     if (bound == GMSFS_SLOT_NONE)
         return 0;
-    if (!gfs_list_in_a_row(handle, bound, &first, &row)) {
+    if (!gfs_list_in_a_row(handle, &first, &row)) {
         r = gfs_list(handle, &list, slot_count);
         if (r)
             return r;

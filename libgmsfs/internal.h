@@ -154,16 +154,17 @@ int gfs_key_check(const char *key); /* whether it can be encoded */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 
-/* ---- list.c: allocations as the directory shows them ---------------------------------------- */
+/* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
 
+/* All by slot, of one layout; where changes never let that be, as a directory is read. */
 int gfs_list(struct gmsfs *handle, struct gmsfs_handle_info **list, size_t *count);
 int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info *info);
 const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *list, size_t count,
                                                 uint64_t slot);
 
-/* Do the slots of the layout follow each other without a gap? Three looks, where a walk takes some
- * calls for each allocation. `near`: some slot. *first: the slot of rank 0. 0: no, or who knows. */
-int gfs_list_in_a_row(struct gmsfs *handle, uint64_t near, uint64_t *first, uint64_t *count);
+/* Do the slots of the layout follow each other without a gap? Two looks, however many there are.
+ * *first: the slot of rank 0. 0: no, or who knows, or there is none. */
+int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count);
 
 /* ---- address.c: reservations and single mappings; all but gfs_va_enter between that and leave --
  */
@@ -196,7 +197,9 @@ struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping);
 /* For waking up where slots have changed: brings the ranks of this epoch's mappings up to date,
  * for a writer, whose allocations come and go. */
 int gfs_mapping_learn_ranks(struct gmsfs *handle);
-/* The unknown tags of this epoch's mappings. */
+/* The unknown tags of this epoch's mappings; for a writer their ranks too. */
 int gfs_mapping_learn_tags(struct gmsfs *handle);
+/* What waking up may need of these, and is not known yet: nothing, for one who slept before. */
+int gfs_mapping_learn_for_sleep(struct gmsfs *handle);
 
 #endif

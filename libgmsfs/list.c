@@ -1,81 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations as the directory `allocations` and its attributes show them. */
+/* Allocations as LIST tells them, a page at a time. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "internal.h"
 
-struct list_walk {
-    struct gmsfs_handle_info *list;
+#define LIST_TRIES 8 /* listings that changes may spoil one after the other */
+
+#define LIST_ITEM_MAX_BYTES (sizeof(struct gmsfs_list_item) + 2 * 256)
+
+/* Room for one item: fewer bytes for the kernel to carry. */
+#define LIST_ONE                                                                     \
+    _IOC(_IOC_READ | _IOC_WRITE, _IOC_TYPE(GMSFS_IOC_LIST), _IOC_NR(GMSFS_IOC_LIST), \
+         offsetof(struct gmsfs_ioc_list, data) + LIST_ITEM_MAX_BYTES)
+
+struct list {
+    struct gmsfs_handle_info *items;
     size_t count, room;
-    uint64_t slot; /* the one wanted, or GMSFS_SLOT_NONE */
 };
 
-/* -ENODATA or -ENOENT: gone, or not an allocation. */
-static int list_describe(int dir_fd, const char *name, struct gmsfs_handle_info *info)
+static int list_make_room(struct list *list, size_t more)
 {
-    struct stat status;
-    int r = gfs_text_copy(info->name, sizeof info->name, name);
+    size_t room = list->room ? list->room : more;
+    struct gmsfs_handle_info *grown;
 
-    if (!r && fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-        r = -errno;
-    if (!r)
-        r = gfs_xattr_u64(dir_fd, name, "user.gmsfs.rank", &info->rank);
-    if (!r)
-        r = gfs_xattr_u64(dir_fd, name, "user.gmsfs.aligned_size", &info->aligned_bytes);
-    if (!r) {
-        info->size_bytes = (uint64_t)status.st_size;
-        r = gfs_xattr_text(dir_fd, name, "user.gmsfs.tag", info->tag, sizeof info->tag);
-        if (r == -ENODATA) {
-            info->tag[0] = 0;
-            r = 0;
-        }
+    while (room < list->count + more)
+        room *= 2;
+    if (room == list->room)
+        return 0;
+    grown = realloc(list->items, room * sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    list->items = grown;
+    list->room = room;
+    return 0;
+}
+
+/* The item at *at, which then is behind it. */
+static int list_read_item(const uint8_t **at, const uint8_t *end, struct gmsfs_handle_info *info)
+{
+    const uint8_t *text = *at + sizeof(struct gmsfs_list_item);
+    struct gmsfs_list_item item;
+
+    if ((size_t)(end - *at) < sizeof item)
+        return -EPROTO;
+    memcpy(&item, *at, sizeof item);
+    if (item.item_bytes > (size_t)(end - *at) || item.tag_bytes >= sizeof info->tag ||
+        item.name_bytes >= sizeof info->name ||
+        item.item_bytes < sizeof item + item.tag_bytes + item.name_bytes)
+        return -EPROTO;
+    memset(info, 0, sizeof *info);
+    info->slot = item.slot;
+    info->rank = item.rank;
+    info->size_bytes = item.size_bytes;
+    info->aligned_bytes = item.aligned_bytes;
+    memcpy(info->tag, text, item.tag_bytes);
+    memcpy(info->name, text + item.tag_bytes, item.name_bytes);
+    *at += item.item_bytes;
+    return 0;
+}
+
+/* Slots rise, from the one that was asked for: so a listing comes to an end. */
+static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
+{
+    const uint8_t *at = page->data, *end = page->data + page->bytes;
+    uint64_t least = page->first;
+    int r;
+
+    if (page->bytes > sizeof page->data || page->count > page->bytes ||
+        (page->more && !page->count))
+        return -EPROTO;
+    r = page->count ? list_make_room(list, page->count) : 0;
+    for (uint32_t i = 0; i < page->count && !r; i++) {
+        struct gmsfs_handle_info *info = list->items + list->count;
+        r = list_read_item(&at, end, info);
+        if (!r && info->slot < least)
+            r = -EPROTO;
+        least = info->slot + 1;
+        list->count++;
     }
     return r;
 }
 
-static int list_grow(struct list_walk *walk)
+/* -EAGAIN: the layout changed between two pages. `loosely`, what is removed or renamed meanwhile
+ * may be in the list or not, as in a directory that is read. */
+static int list_read_pages(struct gmsfs *handle, struct list *list, int loosely)
 {
-    size_t room = walk->room ? walk->room * 2 : 64;
-    struct gmsfs_handle_info *grown;
+    struct gmsfs_ioc_list page = {.flags = GMSFS_LIST_BY_SLOT};
+    int r;
 
-    if (walk->count < walk->room)
-        return 0;
-    grown = realloc(walk->list, room * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    walk->list = grown;
-    walk->room = room;
-    return 0;
+    list->count = 0;
+    do {
+        page.count = 0;
+        if (loosely)
+            memset(page.layout, 0, sizeof page.layout);
+        r = gfs_ioctl(handle, GMSFS_IOC_LIST, &page);
+        if (!r)
+            r = list_take_page(list, &page);
+        if (!r && page.more)
+            page.first = list->items[list->count - 1].slot + 1;
+    } while (!r && page.more);
+    return r;
 }
 
-/* What vanishes between two looks was removed meanwhile, and is left out. */
-static int list_each(void *context, int dir_fd, const char *name)
+int gfs_list(struct gmsfs *handle, struct gmsfs_handle_info **out, size_t *count)
 {
-    struct list_walk *walk = context;
-    struct gmsfs_handle_info *info;
-    int r = list_grow(walk);
+    struct list list = {0};
+    int r = -EAGAIN;
 
-    if (r)
+    for (int i = 0; i <= LIST_TRIES && r == -EAGAIN; i++)
+        r = list_read_pages(handle, &list, i == LIST_TRIES);
+    if (r) {
+        free(list.items);
         return r;
-    info = walk->list + walk->count;
-    memset(info, 0, sizeof *info);
-    r = gfs_xattr_u64(dir_fd, name, "user.gmsfs.slot", &info->slot);
-    if (!r && walk->slot != GMSFS_SLOT_NONE && info->slot != walk->slot)
-        return 0;
-    if (!r)
-        r = list_describe(dir_fd, name, info);
-    if (r == -ENODATA || r == -ENOENT || r == -ESTALE)
-        return 0;
-    if (r)
-        return r;
-    walk->count++;
-    return walk->slot == GMSFS_SLOT_NONE ? 0 : 1;
+    }
+    *out = list.items;
+    *count = list.count;
+    return 0;
 }
 
 static int list_compare(const void *left, const void *right)
@@ -86,22 +129,6 @@ static int list_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-int gfs_list(struct gmsfs *handle, struct gmsfs_handle_info **list, size_t *count)
-{
-    struct list_walk walk = {.slot = GMSFS_SLOT_NONE};
-    int r = gfs_dir_walk(handle, "allocations", list_each, &walk);
-
-    if (r) {
-        free(walk.list);
-        return r;
-    }
-    if (walk.count > 1)
-        qsort(walk.list, walk.count, sizeof *walk.list, list_compare);
-    *list = walk.list;
-    *count = walk.count;
-    return 0;
-}
-
 const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *list, size_t count,
                                                 uint64_t slot)
 {
@@ -110,64 +137,50 @@ const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *
     return count ? bsearch(&wanted, list, count, sizeof *list, list_compare) : NULL;
 }
 
-/* Most allocations have the name that their slot gave them. */
-static int list_find_by_name(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info *info)
+/* page: first, flags and layout in. -ENOENT: there is none from there on. */
+static int list_read_one(struct gmsfs *handle, struct gmsfs_ioc_list *page,
+                         struct gmsfs_handle_info *info)
 {
-    char name[64];
+    const uint8_t *at = page->data;
     int r;
 
-    memset(info, 0, sizeof *info);
-    snprintf(name, sizeof name, "allocations/a%06" PRIu64, slot);
-    r = gfs_xattr_u64(handle->dir_fd, name, "user.gmsfs.slot", &info->slot);
-    if (!r && info->slot != slot)
+    page->count = 1;
+    memset(page->data, 0, LIST_ITEM_MAX_BYTES);
+    r = gfs_ioctl(handle, LIST_ONE, page);
+    if (!r && page->count == 0)
         r = -ENOENT;
-    if (!r)
-        r = list_describe(handle->dir_fd, name, info);
-    if (!r)
-        r = gfs_text_copy(info->name, sizeof info->name, strchr(name, '/') + 1);
-    return r;
+    if (!r && page->bytes > LIST_ITEM_MAX_BYTES)
+        r = -EPROTO;
+    return r ? r : list_read_item(&at, page->data + page->bytes, info);
 }
 
 int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info *info)
 {
-    struct list_walk walk = {.slot = slot};
+    struct gmsfs_ioc_list page;
     int r;
 
-    if (slot == GMSFS_SLOT_NONE)
-        return -ENOENT;
-    if (list_find_by_name(handle, slot, info) == 0)
-        return 0;
-    r = gfs_dir_walk(handle, "allocations", list_each, &walk);
-    if (r > 0)
-        *info = walk.list[0];
-    free(walk.list);
-    return r > 0 ? 0 : r ? r : -ENOENT;
-}
-
-static int list_rank(struct gmsfs *handle, uint64_t slot, uint64_t *rank)
-{
-    struct gmsfs_handle_info info;
-    int r = gfs_list_find(handle, slot, &info);
-
-    if (!r)
-        *rank = info.rank;
-    return r;
+    memset(&page, 0, offsetof(struct gmsfs_ioc_list, data));
+    page.first = slot;
+    page.flags = GMSFS_LIST_BY_SLOT;
+    r = list_read_one(handle, &page, info);
+    return !r && info->slot != slot ? -ENOENT : r;
 }
 
 /* Slots rise with ranks. So where the slots of the first and of the last rank lie as far apart as
  * there are allocations, those between have no gap. */
-int gfs_list_in_a_row(struct gmsfs *handle, uint64_t near, uint64_t *first, uint64_t *count)
+int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count)
 {
-    struct gmsfs_ioc_info info = {0};
-    uint64_t rank;
+    struct gmsfs_handle_info info;
+    struct gmsfs_ioc_list page;
 
-    if (gfs_ioctl(handle, GMSFS_IOC_INFO, &info) || info.allocations == 0 ||
-        list_rank(handle, near, &rank) || rank > near)
+    memset(&page, 0, offsetof(struct gmsfs_ioc_list, data));
+    if (list_read_one(handle, &page, &info))
         return 0;
-    *first = near - rank;
-    *count = info.allocations;
-    return !list_rank(handle, *first, &rank) && rank == 0 &&
-           !list_rank(handle, *first + (*count - 1), &rank) && rank == *count - 1;
+    *first = info.slot;
+    *count = page.allocations;
+    page.first = *count - 1;
+    return *count == 1 ||
+           (!list_read_one(handle, &page, &info) && info.slot - *first == *count - 1);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */

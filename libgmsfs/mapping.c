@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "internal.h"
-#include "layout.h"
 
 struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping)
 {
@@ -151,7 +150,32 @@ static int mapping_set_tag(struct gfs_mapping *mapping, const char *tag)
     return 0;
 }
 
-/* Ranks and tags by the directory, which takes some calls for each allocation. */
+static int mapping_has_tags(const struct gmsfs *handle)
+{
+    for (size_t i = 0; i < handle->map.mapping_count; i++)
+        if (!handle->map.mappings[i].tag &&
+            handle->map.mappings[i].ident.epoch == handle->ident.epoch)
+            return 0;
+    return 1;
+}
+
+/* A reader's ranks are those that it attached: while it holds the lock they are the layout's, and
+ * after a revocation they are all that it can wake up by. A writer's change. */
+static int mapping_learn_one(const struct gmsfs *handle, struct gfs_mapping *mapping,
+                             const struct gmsfs_handle_info *list, size_t count)
+{
+    const struct gmsfs_handle_info *info;
+
+    if (handle->mode == GMSFS_MODE_RW) {
+        info = gfs_list_lookup(list, count, mapping->slot);
+        mapping->rank = info ? info->rank : GMSFS_SLOT_NONE; /* freed under its mapping */
+    } else {
+        info = !mapping->tag && mapping->rank < count ? list + mapping->rank : NULL;
+    }
+    return info ? mapping_set_tag(mapping, info->tag) : 0;
+}
+
+/* By one look for some hundred allocations. */
 static int mapping_learn_by_list(struct gmsfs *handle)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -163,13 +187,8 @@ static int mapping_learn_by_list(struct gmsfs *handle)
     gfs_state_lock(handle);
     for (size_t i = 0; i < handle->map.mapping_count && !r; i++) {
         struct gfs_mapping *mapping = handle->map.mappings + i;
-        const struct gmsfs_handle_info *info;
-        if (mapping->ident.epoch != handle->ident.epoch)
-            continue;
-        info = gfs_list_lookup(list, count, mapping->slot);
-        mapping->rank = info ? info->rank : GMSFS_SLOT_NONE; /* freed under its mapping */
-        if (info)
-            r = mapping_set_tag(mapping, info->tag);
+        if (mapping->ident.epoch == handle->ident.epoch)
+            r = mapping_learn_one(handle, mapping, list, count);
     }
     gfs_state_unlock(handle);
     free(list);
@@ -178,15 +197,14 @@ static int mapping_learn_by_list(struct gmsfs *handle)
 
 int gfs_mapping_learn_ranks(struct gmsfs *handle)
 {
-    const struct gfs_mapping *some = NULL;
     uint64_t first = 0, count = 0;
+    size_t ours = 0;
 
     for (size_t i = 0; i < handle->map.mapping_count; i++)
-        if (handle->map.mappings[i].ident.epoch == handle->ident.epoch)
-            some = handle->map.mappings + i;
-    if (!some)
+        ours += handle->map.mappings[i].ident.epoch == handle->ident.epoch;
+    if (ours == 0)
         return 0;
-    if (!gfs_list_in_a_row(handle, some->slot, &first, &count))
+    if (!gfs_list_in_a_row(handle, &first, &count))
         return mapping_learn_by_list(handle);
     gfs_state_lock(handle);
     for (size_t i = 0; i < handle->map.mapping_count; i++) {
@@ -198,37 +216,16 @@ int gfs_mapping_learn_ranks(struct gmsfs *handle)
     return 0;
 }
 
-/* By one read. While a reader holds the lock the layout is the one that it attached, so ranks are
- * those of its mappings. */
-static int mapping_learn_by_layout(struct gmsfs *handle)
-{
-    struct gmsfs_layout *layout = NULL;
-    int r = gfs_layout_read(handle, &layout);
-
-    if (r)
-        return r;
-    gfs_state_lock(handle);
-    for (size_t i = 0; i < handle->map.mapping_count && !r; i++) {
-        struct gfs_mapping *mapping = handle->map.mappings + i;
-        if (!mapping->tag && mapping->ident.epoch == handle->ident.epoch &&
-            mapping->rank < layout->allocation_count)
-            r = mapping_set_tag(mapping, layout->allocations[mapping->rank].tag);
-    }
-    gfs_state_unlock(handle);
-    gmsfs_free_layout(layout);
-    return r;
-}
-
 int gfs_mapping_learn_tags(struct gmsfs *handle)
 {
-    int missing = 0;
-
-    for (size_t i = 0; i < handle->map.mapping_count; i++)
-        missing |= !handle->map.mappings[i].tag &&
-                   handle->map.mappings[i].ident.epoch == handle->ident.epoch;
-    if (!missing || handle->mode == GMSFS_MODE_NONE)
+    if (handle->mode == GMSFS_MODE_NONE || mapping_has_tags(handle))
         return 0;
-    if (handle->mode == GMSFS_MODE_RW)
-        return mapping_learn_by_list(handle);
-    return mapping_learn_by_layout(handle);
+    return mapping_learn_by_list(handle);
+}
+
+int gfs_mapping_learn_for_sleep(struct gmsfs *handle)
+{
+    if (handle->mode == GMSFS_MODE_RW && mapping_has_tags(handle))
+        return gfs_mapping_learn_ranks(handle);
+    return gfs_mapping_learn_tags(handle);
 }

@@ -228,17 +228,15 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
         return r;
     /* Ranks and tags are for waking up; a mount that no longer tells them is no reason to hold
      * on to its memory. */
-    if (handle->mode == GMSFS_MODE_RW)
-        gfs_mapping_learn_ranks(handle);
-    gfs_mapping_learn_tags(handle);
+    gfs_mapping_learn_for_sleep(handle);
     r = remap_unmap_all(handle);
     if (!r) {
-        gfs_fds_close(handle);
         gfs_state_lock(handle);
         handle->unmapped = 1;
         gfs_state_unlock(handle);
         if (!(flags & GMSFS_UNMAP_KEEP_LOCK))
             released = gfs_session_release(handle);
+        gfs_fds_close(handle); /* behind the lock, which others wait for */
     }
     gfs_va_leave(handle);
     return r ? r : released;
