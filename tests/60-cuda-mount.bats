@@ -262,15 +262,15 @@ said_loaded() {
     assert_eq "$(fds_of "$KEEPER")" $((keeper_fds + 450)) 'descriptors of the keeper'
 }
 
-several_jobs() {
-    (($(awk '$1 == "gmsfs_jobs_in_flight" { print $2 }' "$M/metrics") >= 4))
+jobs_run() {
+    (($(awk '$1 == "gmsfs_jobs_in_flight" { print $2 }' "$M/metrics") >= 1))
 }
 
 @test "slow calls of the driver hold up nobody who looks" {
     fake_gpus 'slow cuMemExportToShareableHandle 300'
     start_mount
-    spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 40 '' '' say finished
-    wait_until 5 several_jobs
+    spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 8 '' '' say finished
+    wait_until 5 jobs_run
     assert_state weights RW
     ls "$M/weights/allocations"
     mkdir "$M/other"

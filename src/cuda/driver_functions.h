@@ -57,6 +57,7 @@ DRV_FUNCTION(cuPointerGetAttribute,
 
 DRV_FUNCTION(cuDevicePrimaryCtxRetain, (struct drv_context **context, drv_device device))
 DRV_FUNCTION(cuDevicePrimaryCtxRelease_v2, (drv_device device))
+DRV_FUNCTION(cuDevicePrimaryCtxGetState, (drv_device device, unsigned *flags, int *active))
 DRV_FUNCTION(cuCtxGetCurrent, (struct drv_context **context))
 DRV_FUNCTION(cuCtxSetCurrent, (struct drv_context *context))
 DRV_FUNCTION(cuCtxPushCurrent_v2, (struct drv_context *context))

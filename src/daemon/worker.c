@@ -377,13 +377,17 @@ static int open_memory(struct worker *worker)
     return error;
 }
 
-/* One for each processor that we may use: the driver serves calls of several threads in part at the
- * same time. On a small machine a few more, since they wait as well. */
-static unsigned choose_alloc_threads(void)
+/* As many as the memory wants; else one for each processor that we may use, and on a small machine
+ * a few more, since they wait as well. */
+static unsigned choose_alloc_threads(const struct vmm *vmm)
 {
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    struct vmm_info info;
 
+    vmm_get_info(vmm, &info);
+    if (info.create_threads)
+        return info.create_threads;
     if (count < (int)WORKER_MIN_ALLOC_THREADS)
         return WORKER_MIN_ALLOC_THREADS;
     return (unsigned)count;
@@ -397,7 +401,7 @@ static int open_service(struct worker *worker)
         .alloc_timeout_ms = options->alloc_timeout_ms,
         .spool_max_bytes = options->spool_max_bytes,
         .parking_max_ms = timeouts_read_parking_ms(),
-        .alloc_threads = choose_alloc_threads(),
+        .alloc_threads = choose_alloc_threads(worker->vmm),
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
     };

@@ -16,10 +16,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* One makes pieces while the other hands them on. */
+#define CREATE_THREADS 2u
 
 #define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
 
@@ -28,6 +32,10 @@ struct cuda {
     drv_device device;
     struct drv_memory_prop prop; /* of all memory made here */
     struct cuda_watch *watch;    /* NULL: no NVML */
+    /* The driver makes and exports one piece at a time, and threads that contend for it make it
+     * slower: on an H200 (driver 580) 3,435 pieces of 2 MiB take one thread 91 ms, two 120, sixteen
+     * 170. So they take turns here. */
+    pthread_mutex_t turn;
 };
 
 /* ---- pieces -------------------------------------------------------------------------------- */
@@ -55,7 +63,7 @@ static int why_no_descriptor(int rc)
     return rc;
 }
 
-static int create(const struct cuda *cuda, uint64_t bytes, int *fd)
+static int create_in_turn(const struct cuda *cuda, uint64_t bytes, int *fd)
 {
     const struct drv *driver = cuda->driver;
     drv_memory memory;
@@ -72,6 +80,16 @@ static int create(const struct cuda *cuda, uint64_t bytes, int *fd)
         fail(cuda, "cuMemRelease", result, bytes);
     if (rc == 0)
         fcntl(*fd, F_SETFD, FD_CLOEXEC);
+    return rc;
+}
+
+static int create(struct cuda *cuda, uint64_t bytes, int *fd)
+{
+    int rc;
+
+    pthread_mutex_lock(&cuda->turn);
+    rc = create_in_turn(cuda, bytes, fd);
+    pthread_mutex_unlock(&cuda->turn);
     return rc;
 }
 
@@ -341,12 +359,16 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
         snprintf(error, error_bytes, "device cuda: out of memory");
         return -ENOMEM;
     }
+    pthread_mutex_init(&opening.cuda->turn, NULL);
     rc = open_device(&opening, root);
-    if (rc < 0)
+    if (rc < 0) {
+        pthread_mutex_destroy(&opening.cuda->turn);
         free(opening.cuda);
-    else
-        device->state = opening.cuda;
-    return rc;
+        return rc;
+    }
+    device->create_threads = CREATE_THREADS;
+    device->state = opening.cuda;
+    return 0;
 }
 
 /* The driver itself stays until the process ends. */
@@ -355,6 +377,7 @@ static void cuda_close(struct vmm_device *device)
     struct cuda *cuda = device->state;
 
     cuda_watch_free(cuda->watch);
+    pthread_mutex_destroy(&cuda->turn);
     free(cuda);
     device->state = NULL;
 }

@@ -117,6 +117,7 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
     memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));
     info->cuda_version = vmm->device.cuda_version;
+    info->create_threads = vmm->device.create_threads;
     get_others(vmm, info);
 }
 

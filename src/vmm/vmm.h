@@ -39,8 +39,9 @@ struct vmm_info {
     uint8_t uuid[16];
     uint64_t granularity_bytes;
     uint64_t total_bytes;
-    uint64_t used_bytes;  /* reserved for pieces that exist, are being made, or being freed */
-    uint64_t aside_bytes; /* set aside: vmm_reserve does not give them */
+    uint64_t used_bytes;     /* reserved for pieces that exist, are being made, or being freed */
+    uint64_t aside_bytes;    /* set aside: vmm_reserve does not give them */
+    unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
     /* GPUs only */
     char pci_id[16];
     int cuda_version;     /* of the driver: 1000 * major + 10 * minor */

@@ -22,7 +22,8 @@ struct vmm_device {
     /* GPUs only */
     uint64_t physical_bytes; /* all that the device has, whatever part of it is ours to use */
     char pci_id[16];
-    int cuda_version; /* 1000 * major + 10 * minor */
+    int cuda_version;        /* 1000 * major + 10 * minor */
+    unsigned create_threads; /* as in struct vmm_info */
 };
 
 struct vmm_backend {

@@ -925,6 +925,14 @@ static size_t later_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static uint64_t total_bytes(size_t index)
+{
+    struct statvfs device;
+
+    require(statvfs(stores[index].path, &device) == 0);
+    return device.f_blocks * device.f_frsize;
+}
+
 static uint64_t free_bytes(size_t index)
 {
     struct statvfs device;
@@ -1031,8 +1039,10 @@ TAP_TEST(a_group_that_lacks_memory_holds_nothing_while_it_waits)
 
     empty_group();
     for (size_t at = 0; at < twins.count; at++) {
-        uint64_t others = free_bytes(twins.stores[0][!at]);
+        uint64_t others = total_bytes(twins.stores[0][!at]);
 
+        for (size_t i = 0; i < twins.count; i++)
+            check(comes_free(twins.stores[0][i], total_bytes(twins.stores[0][i])));
         loader_open(&first, &twins.stores[0][at], 1, MOST);
         loader_open(&second, twins.stores[1], twins.count, MOST);
         check_int(loader_connect(&first, WAIT_MS), 0);

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define SMALL_BYTES 4096u
+
 #define NEED_CONTEXT()                  \
     do {                                \
         ENTER();                        \
@@ -129,6 +131,19 @@ enum drv_result cuMemsetD32_v2(drv_pointer to, unsigned value, size_t count)
 
 /* ---- ordinary allocations ------------------------------------------------------------------ */
 
+/* A small one is carved from what the context has anyway: it costs the device nothing. */
+static enum drv_result allocate_small(drv_pointer *address)
+{
+    const struct account_memory none = {.bytes = FAKE_GRANULARITY};
+    void *at =
+        mmap(NULL, FAKE_GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED || map_add_allocation(at, &none) < 0)
+        return DRV_OPERATING_SYSTEM;
+    *address = (uintptr_t)at;
+    return DRV_SUCCESS;
+}
+
 enum drv_result cuMemAlloc_v2(drv_pointer *address, size_t bytes)
 {
     size_t aligned = (bytes + FAKE_GRANULARITY - 1) & ~(FAKE_GRANULARITY - 1);
@@ -141,6 +156,8 @@ enum drv_result cuMemAlloc_v2(drv_pointer *address, size_t bytes)
     result = capture_check_unsafe();
     if (result != DRV_SUCCESS || !bytes || aligned < bytes)
         return result == DRV_SUCCESS ? DRV_INVALID_VALUE : result;
+    if (bytes <= SMALL_BYTES)
+        return allocate_small(address);
     fd = account_create(context_current()->gpu, aligned, &memory);
     if (fd < 0)
         return fd == -ENOMEM ? DRV_OUT_OF_MEMORY : DRV_OPERATING_SYSTEM;
@@ -165,7 +182,8 @@ enum drv_result cuMemFree_v2(drv_pointer address)
     if (map_remove_allocation(address, &memory) < 0)
         return DRV_INVALID_VALUE;
     munmap(host(address), memory.bytes);
-    account_settle(&memory);
+    if (memory.seq != 0)
+        account_settle(&memory);
     return DRV_SUCCESS;
 }
 

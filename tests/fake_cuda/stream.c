@@ -88,6 +88,22 @@ enum drv_result cuDevicePrimaryCtxRetain(struct drv_context **context, drv_devic
     return DRV_SUCCESS;
 }
 
+enum drv_result cuDevicePrimaryCtxGetState(drv_device device, unsigned *flags, int *active)
+{
+    enum drv_result result;
+    unsigned gpu;
+
+    ENTER();
+    result = device_find(device, &gpu);
+    if (result != DRV_SUCCESS)
+        return result;
+    pthread_mutex_lock(&fake_mutex);
+    *flags = 0;
+    *active = contexts[device].retained > 0;
+    pthread_mutex_unlock(&fake_mutex);
+    return DRV_SUCCESS;
+}
+
 enum drv_result cuDevicePrimaryCtxRelease_v2(drv_device device)
 {
     enum drv_result result = DRV_SUCCESS;

@@ -153,8 +153,9 @@ TAP_TEST(callers_context_is_used_where_there_is_one)
     check_int(cu->cuCtxPopCurrent_v2(&current), DRV_SUCCESS);
     check(current == context);
     cu->cuDevicePrimaryCtxRelease_v2(0);
-    check(!has_context()); /* none was retained */
+    check(has_context()); /* until the handle is closed, which has a byte in it */
     gfs_memory_close(&memory);
+    check(!has_context());
     fake_cuda_remove();
 }
 
@@ -460,7 +461,8 @@ TAP_TEST(each_call_fails_once_and_nothing_is_left)
             snprintf(control, sizeof control, "fail %s %d %d 1\n", calls[i], DRV_UNKNOWN, at);
             require(fake_cuda_control(control));
             r = use_everything(fds);
-            check(r == -EIO || (r == 0 && at == 2));
+            /* The first allocation is the anchor, without which all works as well. */
+            check(r == -EIO || (r == 0 && (at == 2 || strcmp(calls[i], "cuMemAlloc_v2") == 0)));
             require(fake_cuda_control(""));
             check(!has_context());
             check_int(used_bytes(), 2 * PIECE);
