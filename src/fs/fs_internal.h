@@ -269,6 +269,7 @@ int fs_text_event(const struct core_event *event, struct fs_text *text);
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);
+const char *fs_text_health(enum core_health health);
 void fs_text_hex(const uint8_t bytes[16], char out[33]);
 
 /* fds.c */

@@ -44,6 +44,7 @@ enum store_metric {
     METRIC_ALLOCATIONS,
     METRIC_ENTRIES,
     METRIC_GENERATION,
+    METRIC_SUSPECT,
     METRIC_READERS,
     METRIC_WAITERS,
     METRIC_OLDEST_WAIT,
@@ -62,6 +63,8 @@ static const struct {
     [METRIC_ALLOCATIONS] = {"gmsfs_store_allocations", "gauge", "Allocations in the layout."},
     [METRIC_ENTRIES] = {"gmsfs_store_entries", "gauge", "Metadata entries in the layout."},
     [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
+    [METRIC_SUSPECT] = {"gmsfs_store_suspect", "gauge",
+                        "1 if what the store holds may be damaged: it takes no new readers."},
     [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
     [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
     [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
@@ -133,6 +136,9 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
     case METRIC_GENERATION:
         sample(out, name, store, "", store->generation);
         break;
+    case METRIC_SUSPECT:
+        sample(out, name, store, "", store->suspect > 0);
+        break;
     case METRIC_READERS:
         sample(out, name, store, "", count_readers(&store->lock));
         break;
@@ -158,6 +164,15 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
     case METRIC_COUNT:
         break;
     }
+}
+
+static void write_health(FILE *out, const struct core *core)
+{
+    const char *name = "gmsfs_device_health";
+    head(out, name, "gauge", "1 for the health that the device is in.");
+    for (unsigned health = CORE_HEALTH_OK; health <= CORE_HEALTH_LOST; health++)
+        fprintf(out, "%s{health=\"%s\"} %d\n", name, fs_text_health((enum core_health)health),
+                core_get_health(core) == (enum core_health)health);
 }
 
 static void write_device(FILE *out, const struct fs *fs)
@@ -206,6 +221,7 @@ int fs_text_metrics(const struct fs *fs, struct fs_text *text)
     if (!out)
         return -ENOMEM;
     write_device(out, fs);
+    write_health(out, fs->core);
     for (unsigned metric = 0; metric < METRIC_COUNT; metric++) {
         head(out, STORE_METRICS[metric].name, STORE_METRICS[metric].type,
              STORE_METRICS[metric].help);

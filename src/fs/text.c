@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <time.h>
 
+const char *fs_text_health(enum core_health health)
+{
+    static const char *const names[] = {
+        [CORE_HEALTH_OK] = "ok", [CORE_HEALTH_SUSPECT] = "suspect", [CORE_HEALTH_LOST] = "lost"};
+
+    return names[health];
+}
+
 void fs_text_hex(const uint8_t bytes[16], char out[33])
 {
     for (unsigned i = 0; i < 16; i++)

@@ -81,6 +81,15 @@ static bool add_gpu(json_t *object, const struct vmm_info *info)
     return failed;
 }
 
+static bool add_health(json_t *object, const struct core *core)
+{
+    const char *health = fs_text_health(core_get_health(core)), *reason = core->health_reason;
+    bool failed = json_object_set_new(object, "health", json_string(health)) != 0;
+    failed |= json_object_set_new(object, "health_reason",
+                                  *reason ? make_string(reason) : json_null()) != 0;
+    return failed;
+}
+
 int fs_text_device(const struct fs *fs, struct fs_text *text)
 {
     struct vmm_info info;
@@ -93,7 +102,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "uuid", make_uuid(info.uuid)) != 0;
     failed |= json_object_set_new(object, "name", make_string(info.name)) != 0;
     failed |= json_object_set_new(object, "backend", make_string(info.backend)) != 0;
-    failed |= json_object_set_new(object, "health", json_string("ok")) != 0;
+    failed |= add_health(object, fs->core);
     failed |=
         json_object_set_new(object, "granularity_bytes", make_number(info.granularity_bytes)) != 0;
     failed |= json_object_set_new(object, "total_bytes", make_number(info.total_bytes)) != 0;
@@ -135,6 +144,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "id", make_hex(store->uuid)) != 0;
     failed |= json_object_set_new(object, "state", json_string(lock_state_name(state))) != 0;
     failed |= json_object_set_new(object, "committed", json_boolean(store->committed != NULL)) != 0;
+    failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |= json_object_set_new(object, "readers", make_number(count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",
                                   make_number(lock_count_waiting_writers(&store->lock))) != 0;
@@ -188,6 +198,14 @@ static const char *event_name(enum core_event_type type)
         return "serving";
     case CORE_EVENT_DROPPED:
         return "dropped";
+    case CORE_EVENT_SUSPECT:
+        return "suspect";
+    case CORE_EVENT_TRUSTED:
+        return "trusted";
+    case CORE_EVENT_HEALTHY:
+        return "healthy";
+    case CORE_EVENT_LOST:
+        return "lost";
     }
     return "unknown";
 }

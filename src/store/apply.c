@@ -41,6 +41,7 @@ static const struct {
     [RECORD_OUT_OF_MEMORY] = {"out_of_memory", apply_out_of_memory},
     [RECORD_RESERVE] = {"reserve", apply_reserve},
     [RECORD_DRAIN] = {"drain", apply_drain_mount},
+    [RECORD_HEALTH] = {"health", apply_health},
 };
 
 const char *record_type_name(enum record_type type)
@@ -79,12 +80,13 @@ static void note_changes(struct core *core, const struct shown *before, size_t c
     }
 }
 
-/* What ends or passes, and the account that follows it: nobody could do it again, so it never fails
- * for want of memory. */
+/* What ends or passes or befalls the device, and the account that follows it: nobody could do it
+ * again, so it never fails for want of memory. */
 static bool must_succeed(enum record_type type)
 {
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
-           type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE;
+           type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
+           type == RECORD_HEALTH;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than
@@ -116,6 +118,7 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
 {
     struct shown before[CORE_MAX_STORES];
     size_t count = core->stores.count;
+    uint64_t suspect_before = core->suspect;
     struct outcome unused;
     struct apply apply = {.core = core,
                           .record = record,
@@ -134,6 +137,8 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
     error = record_types[record->type].apply(&apply);
     if (error == 0)
         settle_reservations(&apply);
+    if (error == 0)
+        apply_settle_health(&apply, suspect_before);
     if (error == 0)
         note_changes(core, before, count);
     return error;

@@ -216,6 +216,9 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     enum lock_mode mode;
     int error = -EAGAIN;
 
+    /* A grant that the record itself is refused can be told by its return only. */
+    if (store->suspect > 0 && lock_would_grant(&store->lock, wish, record->now_ms) == LOCK_MODE_RO)
+        return -EIO;
     if (kept && may_wait && kept->wish == wish)
         return resume_waiter(apply, asking, kept);
     mode = would_grant(apply, store, wish, asking->reserve_bytes, &error);
@@ -299,7 +302,7 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining)
+    if (apply->core->draining || apply->core->lost)
         return -ENODEV;
     if (waits_for_itself(apply->core, record, store))
         return -EDEADLK;
@@ -327,7 +330,7 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
-    if (apply->core->draining)
+    if (apply->core->draining || apply->core->lost)
         return -ENODEV;
     asking.store = file->store;
     asking.uid = file->uid;

@@ -34,9 +34,14 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     struct core *core = apply->core;
     struct core_store *store = core_store(core, asking->store);
     struct core_file *file = core_file(core, asking->file);
-    struct core_session *session = new_session(apply, asking, mode);
-    int error = session ? 0 : -ENOMEM;
+    struct core_session *session;
+    int error;
 
+    /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
+    if (mode == LOCK_MODE_RO && store->suspect > 0)
+        return -EIO;
+    session = new_session(apply, asking, mode);
+    error = session ? 0 : -ENOMEM;
     if (error == 0 && !file)
         error = apply_new_file(apply, asking, &file);
     if (error < 0)
@@ -217,6 +222,8 @@ int apply_commit(struct apply *apply)
         return error;
     if (record->flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK))
         return -EINVAL;
+    if (apply->core->lost)
+        return -ENODEV;
     store = core_store(apply->core, session->store);
     if (record->flags & CORE_COMMIT_CHECK)
         return check_commit(store);

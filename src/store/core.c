@@ -117,12 +117,13 @@ int core_reserve(struct idvec *vec, size_t more)
 
 /* One record answers each waiter at most once, frees each memory once, ends each session once (also
  * those that it makes), changes each store once, and adds some events: a connect or disconnect for
- * each session, one for each store that is dropped, and one for its own deed. */
+ * each session, one for each store that is dropped or judged, one for the device's health, and one
+ * for its own deed. */
 static size_t effect_bound(const struct core *core)
 {
     size_t sessions = core->sessions.count + core->waiters.count + 1;
 
-    return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 4;
+    return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 5;
 }
 
 /* What one record more of everything, with `memories` of them, adds to the bound. */

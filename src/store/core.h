@@ -35,6 +35,7 @@
 #define CORE_KEPT_PLACE_MS 1000u
 #define CORE_TICKET_MS     30000u
 #define CORE_COMM_BYTES    16u
+#define CORE_REASON_BYTES  128u
 
 /* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
 enum core_kind {
@@ -47,6 +48,12 @@ enum core_kind {
     CORE_KIND_ABORT,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
+};
+
+enum core_health {
+    CORE_HEALTH_OK,
+    CORE_HEALTH_SUSPECT, /* bytes of some store may be damaged */
+    CORE_HEALTH_LOST,    /* the device is gone, for good */
 };
 
 struct core_process {
@@ -77,6 +84,7 @@ struct core_store {
     uint8_t hash[16];
     uint8_t group[16];
     char last_error[256];
+    uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
 };
 
@@ -151,7 +159,11 @@ enum core_event_type {
     CORE_EVENT_OUT_OF_MEMORY,
     CORE_EVENT_DRAINING, /* these two: of the mount, no store */
     CORE_EVENT_SERVING,
-    CORE_EVENT_DROPPED, /* a drain dropped what was committed */
+    CORE_EVENT_DROPPED, /* a drain, or the loss of the device, dropped what was committed */
+    CORE_EVENT_SUSPECT, /* what a store holds may be damaged */
+    CORE_EVENT_TRUSTED, /* somebody said that it is not */
+    CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
+    CORE_EVENT_LOST,
 };
 
 struct core_event {
@@ -252,6 +264,11 @@ enum record_type {
                        waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
                        draining. 0: serves again */
+    RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
+                       be damaged; a store is suspect as long as it holds some of that, and grants
+                       no RO (-EIO). LOST: whoever waits is refused and no session is granted
+                       (-ENODEV) from now on; a store without sessions is emptied. TRUST:
+                       store (0: all) is suspect no more; -ENOENT, -ENODEV when lost */
     RECORD_TYPE_COUNT,
 };
 
@@ -266,6 +283,9 @@ enum record_type {
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
 #define CORE_DRAIN_ON           (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)
+#define CORE_NOTE_SUSPECT       (1u << 0)
+#define CORE_NOTE_LOST          (1u << 1)
+#define CORE_NOTE_TRUST         (1u << 2)
 #define CORE_MEMORY_SPOOL       (1u << 0)
 #define CORE_TICKET_WRITABLE    (1u << 0)
 
@@ -329,6 +349,9 @@ struct core {
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
     bool draining;
+    bool lost;                             /* the device */
+    uint64_t suspect;                      /* the sum over the stores */
+    char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
     struct core_event *events; /* ring of options.event_room by seq */
     struct layout *empty;      /* what a looker sees where there is no layout */
@@ -364,6 +387,7 @@ const struct core_store *core_find_store(const struct core *core, uint64_t id);
 const struct core_store *core_find_store_name(const struct core *core, const char *name);
 const struct core_session *core_find_session(const struct core *core, uint64_t id);
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
+enum core_health core_get_health(const struct core *core);
 const struct core_session *core_get_writer(const struct core *core, uint64_t store); /* or NULL */
 const struct core_file *core_find_file(const struct core *core, uint64_t id);
 const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);

@@ -148,6 +148,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_raw(output, store->hash, sizeof store->hash);
     put_raw(output, store->group, sizeof store->group);
     put_text(output, store->last_error);
+    put_number(output, store->suspect);
     put_number(output, store->grants_rw);
     put_number(output, store->grants_ro);
     put_number(output, store->commits);
@@ -223,6 +224,7 @@ static void put_memory(struct output *output, const struct core_memory *memory)
     put_number(output, memory->refs);
     put_number(output, memory->aligned_bytes);
     put_number(output, memory->committed);
+    put_number(output, memory->suspect);
 }
 
 static void put_event(struct output *output, const struct core_event *event)
@@ -261,6 +263,9 @@ static void put_counters(struct output *output, const struct core *core)
     put_number(output, core->reserved_bytes);
     put_number(output, core->reserving);
     put_number(output, core->draining);
+    put_number(output, core->lost);
+    put_number(output, core->suspect);
+    put_raw(output, core->health_reason, sizeof core->health_reason);
 }
 
 #define PUT_ALL(output, vec, put)                    \

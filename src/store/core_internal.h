@@ -17,6 +17,7 @@ struct core_memory {
     uint64_t refs; /* 1 or 2: a layout has it at most once */
     uint64_t aligned_bytes;
     uint64_t committed; /* the store whose committed layout has it; 0: none has */
+    uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
 };
 
 /* One application of a record. */
@@ -66,6 +67,9 @@ void core_memory_forget(struct core *core, uint64_t memory);                    
 struct core_memory *core_memory(const struct core *core, uint64_t memory);
 void core_memory_ref(struct core *core, uint64_t memory);
 void core_memory_unref(struct core *core, uint64_t memory); /* the last one: EFFECT_FREE_MEMORY */
+/* The memories of a layout of the store, counted as suspect or no longer. */
+void core_memory_suspect(struct core *core, struct core_store *store, const struct layout *layout);
+void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
 /* Drops a layout and its references. */
@@ -129,6 +133,12 @@ int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
 int apply_drain_mount(struct apply *apply);
+
+/* apply_health.c */
+int apply_health(struct apply *apply);
+/* What the loss of the device, or the end of the last suspect memory, leads to; ends each record.
+ */
+void apply_settle_health(struct apply *apply, uint64_t suspect_before);
 
 /* apply_layout.c: a change of a writer's working copy */
 struct change {

@@ -45,6 +45,44 @@ void core_memory_forget(struct core *core, uint64_t memory)
     free(idvec_remove(&core->memories, memory));
 }
 
+static void trust(struct core *core, struct core_memory *held)
+{
+    struct core_store *store = core_store(core, held->suspect);
+
+    if (!store)
+        return;
+    held->suspect = 0;
+    store->suspect--;
+    core->suspect--;
+}
+
+void core_memory_trust(struct core *core, const struct layout *layout)
+{
+    for (size_t i = 0; i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+
+        if (allocation->memory != LAYOUT_NO_MEMORY)
+            trust(core, core_memory(core, allocation->memory));
+    }
+}
+
+void core_memory_suspect(struct core *core, struct core_store *store, const struct layout *layout)
+{
+    for (size_t i = 0; i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        struct core_memory *held;
+
+        if (allocation->memory == LAYOUT_NO_MEMORY)
+            continue;
+        held = core_memory(core, allocation->memory);
+        if (held->suspect)
+            continue;
+        held->suspect = store->id;
+        store->suspect++;
+        core->suspect++;
+    }
+}
+
 void core_memory_ref(struct core *core, uint64_t memory)
 {
     struct core_memory *held = core_memory(core, memory);
@@ -60,6 +98,7 @@ void core_memory_unref(struct core *core, uint64_t memory)
     assert(held && held->refs > 0);
     if (--held->refs > 0)
         return;
+    trust(core, held);
     core_memory_forget(core, memory);
     core_push_effect(core, (struct effect){.type = EFFECT_FREE_MEMORY, .memory = memory});
 }

@@ -41,6 +41,13 @@ const struct core_session *core_find_token(const struct core *core, const uint8_
     return NULL;
 }
 
+enum core_health core_get_health(const struct core *core)
+{
+    if (core->lost)
+        return CORE_HEALTH_LOST;
+    return core->suspect > 0 ? CORE_HEALTH_SUSPECT : CORE_HEALTH_OK;
+}
+
 const struct core_session *core_get_writer(const struct core *core, uint64_t store)
 {
     const struct core_store *found = core_store(core, store);

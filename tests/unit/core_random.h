@@ -393,6 +393,18 @@ static int step_drain(void)
     return apply(record);
 }
 
+/* Doubt and trust; a loss would be the end of the walk. */
+static int step_health(void)
+{
+    struct record record = {.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT};
+
+    if (one_in(2)) {
+        record.flags = CORE_NOTE_TRUST;
+        record.store = one_in(3) ? 0 : random_id(&core->stores);
+    }
+    return apply(with_name(record, random_name()));
+}
+
 static const struct {
     int (*step)(void);
     unsigned weight;
@@ -400,7 +412,7 @@ static const struct {
     {step_store, 3}, {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
     {step_join, 4},  {step_leave, 12},      {step_time, 10},      {step_commit, 8},
     {step_add, 10},  {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},  {step_reserve, 5},     {step_drain, 3},
+    {step_bind, 2},  {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
 };
 
 static int random_step(void)
