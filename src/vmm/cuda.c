@@ -20,10 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* One makes pieces while the other hands them on. */
 #define CREATE_THREADS 2u
+#define LOOK_AGAIN_MS  200
 
 #define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
 
@@ -93,6 +95,25 @@ static int create(struct cuda *cuda, uint64_t bytes, int *fd)
     return rc;
 }
 
+/* One call that says "no device" proves nothing: NVML has the word, and where it has none, the
+ * driver when asked again. */
+static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
+{
+    struct cuda *cuda = device->state;
+    enum cuda_watch_word word = cuda->watch ? cuda_watch_look(cuda->watch) : CUDA_WATCH_SILENT;
+    int rc = -ENODEV;
+
+    if (word != CUDA_WATCH_GONE) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
+        rc = create(cuda, bytes, fd);
+    }
+    if (rc == -ENODEV && word != CUDA_WATCH_THERE)
+        health_report_lost(device->health, word == CUDA_WATCH_GONE
+                                               ? "NVML says that the GPU is lost"
+                                               : "the driver says twice that there is no device");
+    return rc;
+}
+
 /* Readers get the same descriptor: there is none that the driver would import read-only. */
 static int cuda_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                        struct vmm_piece *piece)
@@ -102,6 +123,8 @@ static int cuda_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     if (!seal)
         return -EOPNOTSUPP;
     rc = create(device->state, aligned_bytes, &fd);
+    if (rc == -ENODEV)
+        rc = look_again(device, aligned_bytes, &fd);
     if (rc == 0)
         piece->fd = piece->fd_readonly = fd;
     return rc;
@@ -313,8 +336,8 @@ static void start_watch(const struct opening *o)
 {
     char why[256];
 
-    if (cuda_watch_new(o->device->uuid, &o->cuda->watch, why, sizeof(why)) < 0)
-        log_info("device cuda: what others hold of it cannot be told: %s", why);
+    if (cuda_watch_new(o->device->uuid, o->device->health, &o->cuda->watch, why, sizeof(why)) < 0)
+        log_info("device cuda: what others hold of it, and its errors, cannot be told: %s", why);
 }
 
 static int open_device(const struct opening *o, const char *root)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cuda_watch.h"
 
+#include "base/log.h"
+#include "vmm/cuda_events.h"
 #include "vmm/nvml.h"
 
 #include <errno.h>
@@ -18,12 +20,14 @@
 struct cuda_watch {
     struct nvml nvml;
     struct nvml_device *device;
+    struct cuda_events *events; /* NULL: it tells none */
     pthread_t thread;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t asked, answered;
     bool wanted, ending, known;
     uint64_t rounds; /* answers of NVML, good or bad */
     uint64_t free_bytes;
+    enum nvml_result last; /* of those answers */
 };
 
 /* Under the mutex, but for the call itself. */
@@ -39,6 +43,7 @@ static void measure(struct cuda_watch *watch)
         watch->free_bytes = memory.free_bytes;
         watch->known = true;
     }
+    watch->last = result;
     watch->rounds++;
 }
 
@@ -74,17 +79,45 @@ static struct timespec after_ms(clockid_t clock, unsigned ms)
     return at;
 }
 
-int cuda_watch_measure(struct cuda_watch *watch, uint64_t *free_bytes)
+/* Under the mutex: `rounds` more answers, the first may be of a question from before. False: there
+ * were none in time. */
+static bool ask(struct cuda_watch *watch, unsigned rounds, unsigned patience_ms)
 {
-    struct timespec until = after_ms(CLOCK_MONOTONIC, CUDA_WATCH_PATIENCE_MS);
+    struct timespec until = after_ms(CLOCK_MONOTONIC, patience_ms);
     int rc = 0;
 
+    while (rounds > 0 && rc == 0) {
+        uint64_t before = watch->rounds;
+        watch->wanted = true;
+        pthread_cond_signal(&watch->asked);
+        while (watch->rounds == before && rc == 0)
+            rc = pthread_cond_timedwait(&watch->answered, &watch->mutex, &until);
+        rounds--;
+    }
+    return rc == 0;
+}
+
+enum cuda_watch_word cuda_watch_look(struct cuda_watch *watch)
+{
+    enum cuda_watch_word word = CUDA_WATCH_SILENT;
+
     pthread_mutex_lock(&watch->mutex);
-    uint64_t before = watch->rounds;
-    watch->wanted = true;
-    pthread_cond_signal(&watch->asked);
-    while (watch->rounds == before && rc == 0)
-        rc = pthread_cond_timedwait(&watch->answered, &watch->mutex, &until);
+    if (ask(watch, 2, CUDA_WATCH_LOOK_MS)) {
+        if (watch->last == NVML_DONE)
+            word = CUDA_WATCH_THERE;
+        else if (watch->last == NVML_GPU_IS_LOST)
+            word = CUDA_WATCH_GONE;
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return word;
+}
+
+int cuda_watch_measure(struct cuda_watch *watch, uint64_t *free_bytes)
+{
+    int rc;
+
+    pthread_mutex_lock(&watch->mutex);
+    ask(watch, 1, CUDA_WATCH_PATIENCE_MS);
     rc = watch->known ? 0 : -EAGAIN;
     *free_bytes = watch->free_bytes;
     pthread_mutex_unlock(&watch->mutex);
@@ -136,8 +169,16 @@ static void destroy(struct cuda_watch *watch)
     free(watch);
 }
 
-int cuda_watch_new(const uint8_t uuid[16], struct cuda_watch **watch, char *error,
-                   size_t error_bytes)
+static void wait_for_events(struct cuda_watch *watch, struct health *health)
+{
+    char why[256] = "no memory";
+
+    if (cuda_events_new(&watch->nvml, watch->device, health, &watch->events, why, sizeof(why)) < 0)
+        log_info("device cuda: errors of the GPU are not told: %s", why);
+}
+
+int cuda_watch_new(const uint8_t uuid[16], struct health *health, struct cuda_watch **watch,
+                   char *error, size_t error_bytes)
 {
     struct cuda_watch *made = calloc(1, sizeof(*made));
     char text[UUID_TEXT_BYTES];
@@ -158,11 +199,13 @@ int cuda_watch_new(const uint8_t uuid[16], struct cuda_watch **watch, char *erro
         pthread_mutex_unlock(&made->mutex);
         rc = start(made);
     }
-    if (rc < 0)
+    if (rc < 0) {
         destroy(made);
-    else
-        *watch = made;
-    return rc;
+        return rc;
+    }
+    wait_for_events(made, health);
+    *watch = made;
+    return 0;
 }
 
 void cuda_watch_free(struct cuda_watch *watch)
@@ -171,6 +214,7 @@ void cuda_watch_free(struct cuda_watch *watch)
 
     if (!watch)
         return;
+    cuda_events_free(watch->events);
     pthread_mutex_lock(&watch->mutex);
     watch->ending = true;
     pthread_cond_signal(&watch->asked);

@@ -17,6 +17,7 @@
 struct vmm {
     const struct vmm_backend *backend;
     struct vmm_device device;
+    struct health health;
     _Atomic uint64_t taken_bytes; /* in use, or set aside */
     _Atomic uint64_t aside_bytes;
     _Atomic uint64_t free_bytes; /* as last measured; UNKNOWN */
@@ -64,8 +65,11 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     atomic_init(&made->taken_bytes, 0);
     atomic_init(&made->aside_bytes, 0);
     atomic_init(&made->free_bytes, UNKNOWN);
+    health_init(&made->health);
+    made->device.health = &made->health;
     rc = backend->open(root, options, &made->device, error, error_bytes);
     if (rc < 0) {
+        health_destroy(&made->health);
         free(made);
         return rc;
     }
@@ -85,6 +89,7 @@ void vmm_close(struct vmm *vmm)
     if (!vmm)
         return;
     vmm->backend->close(&vmm->device);
+    health_destroy(&vmm->health);
     free(vmm);
 }
 
@@ -127,6 +132,16 @@ void vmm_measure(struct vmm *vmm)
 
     if (vmm->backend->measure && vmm->backend->measure(&vmm->device, &free_bytes) == 0)
         atomic_store(&vmm->free_bytes, free_bytes);
+}
+
+void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context)
+{
+    health_listen(&vmm->health, call, context);
+}
+
+bool vmm_take_health(struct vmm *vmm, struct vmm_health *news)
+{
+    return health_take(&vmm->health, news);
 }
 
 bool vmm_can_transfer(const struct vmm *vmm)

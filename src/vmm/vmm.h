@@ -50,6 +50,15 @@ struct vmm_info {
     uint64_t other_bytes; /* held by others: programs, and whoever still maps what was freed */
 };
 
+#define VMM_WHY_BYTES 128
+
+/* Bad news of the device. */
+struct vmm_health {
+    bool suspect; /* bytes of what exists now may be damaged */
+    bool lost;    /* the device is gone */
+    char why[VMM_WHY_BYTES];
+};
+
 struct vmm_piece {
     int fd;          /* readable and writable; -1: none */
     int fd_readonly; /* for readers, the same one where there is no weaker; -1: none */
@@ -63,6 +72,11 @@ void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
 /* Asks the device what others hold of it; vmm_get_info tells from then on. Waits 10 ms at most. */
 void vmm_measure(struct vmm *vmm);
+/* The call comes from any thread, once for the first news after the last vmm_take_health (also news
+ * from before); it must be short and not call back. None comes after a call with NULL. */
+void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context);
+/* False: there is none. Any thread. */
+bool vmm_take_health(struct vmm *vmm, struct vmm_health *news);
 /* Whether vmm_read, vmm_write and spools exist: else they are -EOPNOTSUPP. */
 bool vmm_can_transfer(const struct vmm *vmm);
 /* size up to the granularity; 0 if that overflows */

@@ -10,11 +10,13 @@
 #ifndef GMSFS_VMM_VMM_BACKEND_H
 #define GMSFS_VMM_VMM_BACKEND_H
 
+#include "vmm/health.h"
 #include "vmm/vmm.h"
 
 /* Filled by open; constant afterwards. */
 struct vmm_device {
-    void *state; /* the backend's own */
+    void *state;           /* the backend's own */
+    struct health *health; /* vmm.c's: where bad news go between open and close */
     char name[64];
     uint8_t uuid[16];
     uint64_t granularity_bytes;

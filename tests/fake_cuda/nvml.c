@@ -90,6 +90,10 @@ enum nvml_result nvmlEventSetFree(struct nvml_event_set *set)
 enum nvml_result nvmlDeviceRegisterEvents(struct nvml_device *device, unsigned long long types,
                                           struct nvml_event_set *set)
 {
+    enum nvml_result result = (enum nvml_result)machine_judge("nvmlDeviceRegisterEvents");
+
+    if (result != NVML_DONE)
+        return result;
     set->types[device->gpu] |= types;
     return NVML_DONE;
 }
@@ -112,12 +116,30 @@ static bool next_event(struct nvml_event_set *set, struct nvml_event *event)
     return false;
 }
 
+static bool any_lost(const struct nvml_event_set *set)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    for (unsigned gpu = 0; gpu < FAKE_MAX_DEVICES; gpu++) {
+        if (set->types[gpu] && machine.lost[gpu])
+            return true;
+    }
+    return false;
+}
+
 enum nvml_result nvmlEventSetWait_v2(struct nvml_event_set *set, struct nvml_event *event,
                                      unsigned timeout_ms)
 {
+    enum nvml_result result = (enum nvml_result)machine_judge("nvmlEventSetWait_v2");
+
+    if (result != NVML_DONE)
+        return result;
     for (unsigned waited_ms = 0;; waited_ms += LOOK_MS) {
         if (next_event(set, event))
             return NVML_DONE;
+        if (any_lost(set))
+            return NVML_GPU_IS_LOST;
         if (waited_ms >= timeout_ms)
             return NVML_TIMED_OUT;
         nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);

@@ -369,7 +369,6 @@ TAP_TEST(error_of_the_driver_harms_the_request_alone)
     check_fault("cuMemCreate", 2, -ENOMEM);
     check_fault("cuMemCreate", 999, -EIO);
     check_fault("cuMemCreate", 1, -EIO);
-    check_fault("cuMemCreate", 46, -ENODEV);
     check_fault("cuMemExportToShareableHandle", 2, -ENOMEM);
     check_fault("cuMemExportToShareableHandle", 304, -EIO);
     close_gpu();
@@ -382,6 +381,131 @@ TAP_TEST(device_that_vanished_is_enodev)
     open_gpu("");
     require(fake_cuda_control("lost 0\n"));
     check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
+    close_gpu();
+}
+
+static struct vmm_health news;
+static _Atomic unsigned calls;
+
+static void on_news(void *context)
+{
+    (void)context;
+    calls++;
+}
+
+/* Until there are some. */
+static bool wait_for_news(void)
+{
+    for (int tries = 0; tries < MEASURE_TRIES; tries++) {
+        if (vmm_take_health(vmm, &news))
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+TAP_TEST(errors_of_memory_are_news_and_those_of_programs_are_not)
+{
+    open_gpu("");
+    require(fake_cuda_control("xid 0 13\nxid 0 31\nxid 0 63\nxid 0 48\n"));
+    check(wait_for_news());
+    check(news.suspect && !news.lost);
+    check_str(news.why, "Xid 48: uncorrectable memory error");
+    check(!vmm_take_health(vmm, &news));
+    require(fake_cuda_control("xid 0 13\nxid 0 31\nxid 0 63\nxid 0 48\necc 0\n"));
+    check(wait_for_news());
+    check_str(news.why, "uncorrectable memory error (ECC)");
+    close_gpu();
+}
+
+TAP_TEST(a_storm_is_one_call_until_the_news_are_taken)
+{
+    char storm[4096] = "";
+
+    open_gpu("");
+    calls = 0;
+    vmm_on_health(vmm, on_news, NULL);
+    for (int i = 0; i < 60; i++)
+        strcat(storm, "xid 0 95\n");
+    strcat(storm, "xid 0 79\n");
+    require(fake_cuda_control(storm));
+    for (int tries = 0; tries < MEASURE_TRIES && calls == 0; tries++)
+        usleep(10000);
+    do
+        check(wait_for_news());
+    while (!news.lost);
+    check_str(news.why, "Xid 79: the GPU has fallen off the bus");
+    check(calls <= 61);
+    vmm_on_health(vmm, NULL, NULL);
+    close_gpu();
+}
+
+TAP_TEST(news_from_before_somebody_listens_are_told)
+{
+    open_gpu("xid 0 48\n");
+    calls = 0;
+    for (int tries = 0; tries < MEASURE_TRIES && calls == 0; tries++) {
+        vmm_on_health(vmm, on_news, NULL);
+        usleep(10000);
+    }
+    check(calls > 0);
+    check(vmm_take_health(vmm, &news));
+    vmm_on_health(vmm, NULL, NULL);
+    close_gpu();
+}
+
+TAP_TEST(one_call_that_says_no_device_is_no_loss)
+{
+    struct vmm_piece piece;
+
+    open_gpu("");
+    require(fake_cuda_control("fail cuMemCreate 46 1 1\n"));
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
+    vmm_destroy(vmm, &piece);
+    check(!vmm_take_health(vmm, &news));
+    /* NVML sees it all the same. */
+    require(fake_cuda_control("fail cuMemCreate 46\n"));
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
+    check(!vmm_take_health(vmm, &news));
+    close_gpu();
+}
+
+TAP_TEST(where_nvml_is_silent_the_driver_is_believed_when_asked_twice)
+{
+    struct vmm_piece piece;
+
+    open_gpu("");
+    require(fake_cuda_control("fail cuMemCreate 46\nfail nvmlDeviceGetMemoryInfo 999\n"));
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), -ENODEV);
+    check(vmm_take_health(vmm, &news));
+    check(news.lost && !news.suspect);
+    close_gpu();
+}
+
+TAP_TEST(nvml_that_says_once_that_the_gpu_is_lost_is_asked_again)
+{
+    open_gpu("");
+    require(fake_cuda_control("fail nvmlEventSetWait_v2 15 1 3\nxid 0 48\n"));
+    check(wait_for_news());
+    check(news.suspect && !news.lost);
+    require(fake_cuda_control("lost 0\n"));
+    check(wait_for_news());
+    check(news.lost);
+    check_str(news.why, "NVML says that the GPU is lost");
+    close_gpu();
+}
+
+TAP_TEST(a_gpu_that_tells_no_events_is_served_without)
+{
+    struct vmm_piece piece;
+
+    open_gpu("fail nvmlDeviceRegisterEvents 3\n");
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
+    vmm_destroy(vmm, &piece);
+    check_free(1024 * MIB);
+    close_gpu();
+    open_gpu("fail nvmlDeviceRegisterEvents 3 1 1\nxid 0 48\n"); /* no ECC, but Xids */
+    check(wait_for_news());
     close_gpu();
 }
 

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cuda_events.h"
+
+#include "base/log.h"
+#include "vmm/xid.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define WAIT_MS        1000           /* in NVML; so long an ended watch keeps its thread at most */
+#define LOOK_AGAIN_MS  200            /* until a GPU that is said to be lost is looked at again */
+#define LINES_A_MINUTE 10             /* of the log, whatever storm there is */
+#define THREAD_STACK   (1024u * 1024) /* NVML's own; untouched, it is free */
+
+struct cuda_events {
+    struct nvml nvml;
+    struct nvml_device *device;
+    struct nvml_event_set *set;
+    /* The thread's own. */
+    unsigned lines;
+    time_t minute;
+    pthread_mutex_t mutex; /* of what follows */
+    struct health *health; /* NULL: it is ending */
+};
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+static bool may_log(struct cuda_events *events)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (events->minute != now.tv_sec / 60)
+        events->lines = 0;
+    events->minute = now.tv_sec / 60;
+    if (++events->lines == LINES_A_MINUTE)
+        log_warning("device cuda: further events of this minute are not logged");
+    return events->lines < LINES_A_MINUTE;
+}
+
+static void report(struct cuda_events *events, enum xid_kind kind, const char *why)
+{
+    if (may_log(events)) {
+        if (kind == XID_HARMLESS)
+            log_info("device cuda: %s; what is kept on the GPU is not affected", why);
+        else
+            log_error("device cuda: %s: the GPU %s", why,
+                      kind == XID_LOST ? "is lost" : "is suspect");
+    }
+    pthread_mutex_lock(&events->mutex);
+    if (events->health && kind == XID_SUSPECT)
+        health_report_suspect(events->health, why);
+    if (events->health && kind == XID_LOST)
+        health_report_lost(events->health, why);
+    pthread_mutex_unlock(&events->mutex);
+}
+
+static void judge(struct cuda_events *events, const struct nvml_event *event)
+{
+    char why[sizeof(((struct vmm_health *)NULL)->why)];
+    enum xid_kind kind = XID_SUSPECT;
+    const char *what;
+
+    if (event->type == NVML_EVENT_XID) {
+        kind = xid_judge(event->data, &what);
+        snprintf(why, sizeof(why), "Xid %llu: %s", event->data, what);
+    } else {
+        snprintf(why, sizeof(why), "uncorrectable memory error (ECC)");
+    }
+    report(events, kind, why);
+}
+
+/* False: it was a passing disturbance. */
+static bool is_lost(struct cuda_events *events)
+{
+    struct nvml_memory memory;
+
+    pause_ms(LOOK_AGAIN_MS);
+    return events->nvml.nvmlDeviceGetMemoryInfo(events->device, &memory) == NVML_GPU_IS_LOST;
+}
+
+static bool is_ending(struct cuda_events *events)
+{
+    pthread_mutex_lock(&events->mutex);
+    bool ending = !events->health;
+    pthread_mutex_unlock(&events->mutex);
+    return ending;
+}
+
+static void destroy(struct cuda_events *events)
+{
+    if (events->set)
+        events->nvml.nvmlEventSetFree(events->set);
+    pthread_mutex_destroy(&events->mutex);
+    free(events);
+}
+
+/* From a lost GPU nothing more is to be heard; the thread stays until it is told to end, for it is
+ * the one that frees. */
+static void *run(void *argument)
+{
+    struct cuda_events *events = argument;
+    struct nvml_event event;
+    bool lost = false;
+
+    while (!is_ending(events)) {
+        enum nvml_result result =
+            lost ? NVML_UNKNOWN : events->nvml.nvmlEventSetWait_v2(events->set, &event, WAIT_MS);
+
+        if (result == NVML_DONE) {
+            judge(events, &event);
+        } else if (result == NVML_GPU_IS_LOST && is_lost(events)) {
+            report(events, XID_LOST, "NVML says that the GPU is lost");
+            lost = true;
+        } else if (result != NVML_TIMED_OUT) {
+            pause_ms(WAIT_MS);
+        }
+    }
+    destroy(events);
+    return NULL;
+}
+
+/* Signals are the loop's business. */
+static int start(struct cuda_events *events)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attributes, run, events);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return -error;
+}
+
+/* A GPU without ECC has no such events, but Xids. */
+static int listen(struct cuda_events *events, char *error, size_t error_bytes)
+{
+    const struct nvml *nvml = &events->nvml;
+    const char *call = "nvmlEventSetCreate";
+    enum nvml_result result = nvml->nvmlEventSetCreate(&events->set);
+
+    if (result == NVML_DONE) {
+        call = "nvmlDeviceRegisterEvents";
+        result = nvml->nvmlDeviceRegisterEvents(
+            events->device, NVML_EVENT_XID | NVML_EVENT_DOUBLE_BIT_ECC, events->set);
+        if (result != NVML_DONE)
+            result = nvml->nvmlDeviceRegisterEvents(events->device, NVML_EVENT_XID, events->set);
+    }
+    if (result == NVML_DONE)
+        return 0;
+    snprintf(error, error_bytes, "%s: error %d", call, (int)result);
+    return -EOPNOTSUPP;
+}
+
+int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct health *health,
+                    struct cuda_events **events, char *error, size_t error_bytes)
+{
+    struct cuda_events *made = calloc(1, sizeof(*made));
+    int rc;
+
+    if (!made)
+        return -ENOMEM;
+    *made = (struct cuda_events){
+        .nvml = *nvml, .device = device, .health = health, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    rc = listen(made, error, error_bytes);
+    if (rc == 0)
+        rc = start(made);
+    if (rc < 0)
+        destroy(made);
+    else
+        *events = made;
+    return rc;
+}
+
+void cuda_events_free(struct cuda_events *events)
+{
+    if (!events)
+        return;
+    pthread_mutex_lock(&events->mutex);
+    events->health = NULL;
+    pthread_mutex_unlock(&events->mutex);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/health.h"
+
+#include <stdio.h>
+
+void health_init(struct health *health)
+{
+    *health = (struct health){.mutex = PTHREAD_MUTEX_INITIALIZER};
+}
+
+void health_destroy(struct health *health)
+{
+    pthread_mutex_destroy(&health->mutex);
+}
+
+static bool has_news(const struct vmm_health *news)
+{
+    return news->suspect || news->lost;
+}
+
+/* The first reason stays, but loss is worse than doubt. */
+static void report(struct health *health, bool lost, const char *why)
+{
+    struct vmm_health *news = &health->news;
+
+    pthread_mutex_lock(&health->mutex);
+    bool had_news = has_news(news);
+    if (!had_news || (lost && !news->lost))
+        snprintf(news->why, sizeof(news->why), "%s", why);
+    news->suspect |= !lost;
+    news->lost |= lost;
+    if (!had_news && health->call)
+        health->call(health->context);
+    pthread_mutex_unlock(&health->mutex);
+}
+
+void health_report_suspect(struct health *health, const char *why)
+{
+    report(health, false, why);
+}
+
+void health_report_lost(struct health *health, const char *why)
+{
+    report(health, true, why);
+}
+
+void health_listen(struct health *health, void (*call)(void *context), void *context)
+{
+    pthread_mutex_lock(&health->mutex);
+    health->call = call;
+    health->context = context;
+    if (call && has_news(&health->news))
+        call(context);
+    pthread_mutex_unlock(&health->mutex);
+}
+
+bool health_take(struct health *health, struct vmm_health *news)
+{
+    pthread_mutex_lock(&health->mutex);
+    *news = health->news;
+    health->news = (struct vmm_health){0};
+    pthread_mutex_unlock(&health->mutex);
+    return has_news(news);
+}
