@@ -265,6 +265,10 @@ enum gmsfs_fds_op {
     GMSFS_FDS_DRAIN_END = 4, /* drop what is committed. EBUSY: `remaining` sessions are left;
                               * EAGAIN: `remaining` bytes are; ECANCELED: the mount serves again */
     GMSFS_FDS_SERVE = 5,     /* undo DRAIN */
+    /* What the store whose id is in `ticket` holds is as it should be: for root, the daemon's uid
+     * and the store's owner; zeros: all stores, not for the last. ENOENT, EPERM; ENODEV: the device
+     * is lost */
+    GMSFS_FDS_CLEAR_SUSPECT = 6,
 };
 
 struct gmsfs_fds_request {
@@ -272,7 +276,7 @@ struct gmsfs_fds_request {
     uint32_t op;      /* enum gmsfs_fds_op */
     uint32_t batch;   /* descriptors wanted per message, 1..GMSFS_BATCH_MAX */
     uint32_t pad;
-    uint8_t ticket[16];
+    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT: a store's id */
 };
 
 /* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */

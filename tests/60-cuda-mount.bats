@@ -235,7 +235,7 @@ said_loaded() {
     fake_gpus 'fail cuMemCreate 999'
     expect EIO open "$M/weights/lock" rw alloc $MIB 1 a ''
     assert_match "$(cat "$LOG")" 'cuMemCreate: CUDA_ERROR_UNKNOWN'
-    fake_gpus 'lost 0'
+    fake_gpus 'fail cuMemCreate 46'
     expect ENODEV open "$M/weights/lock" rw alloc $MIB 1 a ''
     fake_gpus
     ctl open "$M/weights/lock" rw alloc $MIB 1 a '' commit

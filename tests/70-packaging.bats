@@ -21,7 +21,8 @@ complete_words() {
     local name
     cd "$ROOT"
     complete_words gmsfs ''
-    for name in mount umount status load save verify sum ls run wait metadata; do
+    for name in mount umount status load save verify sum ls run wait metadata drain image \
+        clear-suspect; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um
@@ -45,6 +46,8 @@ complete_words() {
     assert_eq "$output" "$M/weights"
     complete_words gmsfs umount "$M"
     assert_eq "$output" "$M"
+    complete_words gmsfs clear-suspect "$M"
+    assert_eq "$output" "$M"$'\n'"$M/weights"
     complete_words gmsfs no-such-command --
     assert_eq "$output" ''
 }

@@ -32,6 +32,7 @@ struct cli_command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct cli_command cmd_clear_suspect;
 extern const struct cli_command cmd_drain;
 extern const struct cli_command cmd_image;
 extern const struct cli_command cmd_load;

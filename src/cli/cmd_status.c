@@ -42,6 +42,7 @@ static const char usage[] =
 
 #define WATCH_DEFAULT_MS 2000u
 #define WATCH_MIN_MS     100u
+#define STATE_TEXT_BYTES 40
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
@@ -88,10 +89,19 @@ char *status_format_holders(const json_t *store)
     return text;
 }
 
+/* A store whose bytes may be damaged shows so by its state. */
+static const char *status_state(const json_t *store, char *text, size_t room)
+{
+    bool suspect = json_is_true(json_object_get(store, "suspect"));
+
+    snprintf(text, room, "%s%s", store_json_text(store, "state"), suspect ? " SUSPECT" : "");
+    return text;
+}
+
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
-    char group[GROUP_TEXT_BYTES];
+    char group[GROUP_TEXT_BYTES], state[STATE_TEXT_BYTES];
     char *holders = status_format_holders(store);
 
     snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
@@ -99,10 +109,10 @@ static void status_add_store(const json_t *store, struct ui_table *table)
     snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
     snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
     snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
-    ui_table_add(table,
-                 (const char *[]){store_json_text(store, "name"), store_json_text(store, "state"),
-                                  bytes, allocations, entries, generation, *group ? group : "-",
-                                  holders && *holders ? holders : "-"});
+    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
+                                         status_state(store, state, sizeof(state)), bytes,
+                                         allocations, entries, generation, *group ? group : "-",
+                                         holders && *holders ? holders : "-"});
     free(holders);
 }
 
@@ -124,14 +134,16 @@ static void status_print_stores(const json_t *stores, FILE *to)
 
 static void status_print_mount(const json_t *look, FILE *to, unsigned width)
 {
-    const char *health = store_json_text(look, "health");
+    const char *health = store_json_text(look, "health"), *reason;
     json_t *device = json_object_get(look, "device");
     char path[4096];
 
     snprintf(path, sizeof(path), "%s", store_json_text(look, "mount"));
     ui_clean(path);
     if (json_is_object(device)) {
-        fprintf(to, "%s  %s  %s\n", path, store_json_text(device, "name"), health);
+        reason = store_json_text(device, "health_reason");
+        fprintf(to, "%s  %s  %s%s%s%s\n", path, store_json_text(device, "name"), health,
+                *reason ? " (" : "", reason, *reason ? ")" : "");
         status_print_memory(device, to, width);
         status_print_stores(json_object_get(look, "stores"), to);
         return;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,14 +31,12 @@ int daemon_connect(const char *path)
     return r ? r : fd;
 }
 
-int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining)
+static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *remaining)
 {
-    const struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
     struct gmsfs_fds_header header;
     ssize_t got;
 
-    if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0)
+    if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) < 0)
         return -errno;
     do
         got = recv(fd, &header, sizeof(header), 0);
@@ -51,13 +50,30 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
     return header.error;
 }
 
-int daemon_ask_once(const char *path, enum gmsfs_fds_op op)
+int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining)
 {
+    const struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+
+    return exchange(fd, &request, remaining);
+}
+
+int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
     int fd = daemon_connect(path), r;
 
     if (fd < 0)
         return fd;
-    r = daemon_ask(fd, op, 0, NULL);
+    memcpy(request.ticket, id, sizeof(request.ticket));
+    r = exchange(fd, &request, NULL);
     close(fd);
     return r;
+}
+
+int daemon_ask_once(const char *path, enum gmsfs_fds_op op)
+{
+    static const uint8_t none[16];
+
+    return daemon_ask_store(path, op, none);
 }

@@ -2,8 +2,8 @@
 /*
  * daemon_ask - questions to the daemon of a mount through its socket `.fds`
  *
- * For `gmsfs umount` and `gmsfs drain`. A daemon that does not answer is given up after some
- * seconds. Never prints. gmsfs_abi.h has what may be asked.
+ * For `gmsfs umount`, `drain` and `clear-suspect`. A daemon that does not answer is given up after
+ * some seconds. Never prints. gmsfs_abi.h has what may be asked.
  */
 #ifndef GMSFS_CLI_DAEMON_ASK_H
 #define GMSFS_CLI_DAEMON_ASK_H
@@ -21,5 +21,7 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
 
 /* Connects, asks, closes. */
 int daemon_ask_once(const char *path, enum gmsfs_fds_op op);
+/* The same of one store, by its id; zeros: of all. */
+int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16]);
 
 #endif

@@ -17,7 +17,7 @@ static const struct cli_command cmd_mount = {
 
 static const struct cli_command *const commands[] = {
     &cmd_mount, &cmd_umount, &cmd_status, &cmd_load, &cmd_save, &cmd_verify,   &cmd_drain,
-    &cmd_sum,   &cmd_image,  &cmd_ls,     &cmd_run,  &cmd_wait, &cmd_metadata,
+    &cmd_sum,   &cmd_image,  &cmd_ls,     &cmd_run,  &cmd_wait, &cmd_metadata, &cmd_clear_suspect,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -39,9 +39,9 @@ static int main_help(FILE *to)
           "Commands:\n",
           to);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  version    print the version\n"
-          "  help       print this, or the help of a command\n"
+        fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("  version       print the version\n"
+          "  help          print this, or the help of a command\n"
           "\n"
           "'gmsfs COMMAND --help' tells more; so do gmsfs(1), gmsfs-mount(8) and gmsfs(5).\n",
           to);

@@ -40,10 +40,17 @@ int store_explain(const char *path, const char *doing, int error)
                   "('events' in the mount says which)",
                   doing, path);
         break;
+    case -EIO:
+        cli_error("cannot %s: %s: what it holds may be damaged after an error of the GPU ('device' "
+                  "in the mount says which); load it anew, or 'gmsfs clear-suspect %s' if it is "
+                  "known to be sound",
+                  doing, path, path);
+        break;
     case -ENODEV:
-        cli_error("cannot %s: %s: the mount is being drained and grants nothing (or its device is "
-                  "lost: its file 'device' tells); 'gmsfs drain --undo' lets it serve again",
-                  doing, path);
+        cli_error(
+            "cannot %s: %s: the mount is drained ('gmsfs drain --undo' lets it serve again), or "
+            "its device is lost (mount anew when it is back); its file 'device' tells",
+            doing, path);
         break;
     case -ECANCELED:
         cli_error("cannot %s: %s: the wait was ended by root or the store's owner", doing, path);

@@ -48,6 +48,7 @@ struct worker {
     struct service *service;
     struct fs *fs;
     struct fs_watch control;
+    struct service_job health; /* posted when there is news, and not again before it is done */
     int status;
 };
 
@@ -253,6 +254,21 @@ static bool on_tick(void *context, uint64_t now_ms)
     return worker->fs && fs_on_tick(worker->fs, now_ms);
 }
 
+/* Of the device's health: on any thread, then on the loop's. */
+static void on_news(void *context)
+{
+    struct worker *worker = context;
+
+    loop_post(worker->loop, &worker->health);
+}
+
+static void on_health(struct service_job *job)
+{
+    struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, health));
+
+    service_on_health(worker->service);
+}
+
 static void on_exit_of(void *context, uint64_t session)
 {
     struct worker *worker = context;
@@ -452,9 +468,12 @@ static int begin(struct worker *worker)
     if (!error)
         error = report(worker, "the event loop",
                        loop_watch(worker->loop, &worker->control, FS_WATCH_READ));
-    if (!error)
-        tell_keeper(worker, &prepared);
-    return error;
+    if (error)
+        return error;
+    worker->health.done = on_health;
+    vmm_on_health(worker->vmm, on_news, worker);
+    tell_keeper(worker, &prepared);
+    return 0;
 }
 
 /* Lets what is under way finish, its answers too. False: something hangs. */
@@ -480,6 +499,8 @@ static void end(struct worker *worker)
         log_warning("%s: transfers hang; the worker ends without them", worker->setup->mountpoint);
         _exit(worker->status);
     }
+    if (worker->vmm)
+        vmm_on_health(worker->vmm, NULL, NULL);
     helpers_free(worker->helpers);
     fs_free(worker->fs);
     worker->fs = NULL;

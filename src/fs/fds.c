@@ -252,6 +252,33 @@ static void drain(struct connection *connection, const struct gmsfs_fds_request 
         drop(connection);
 }
 
+static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
+            return store;
+    }
+    return NULL;
+}
+
+static int trust(struct connection *connection, const uint8_t uuid[16])
+{
+    static const uint8_t all[16];
+    struct fs *fs = connection->fs;
+    const struct core_store *store = find_store(fs->core, uuid);
+    bool is_owner = store && store->uid == connection->uid;
+    if (!may_administer(connection) && !is_owner)
+        return -EPERM;
+    if (!store && memcmp(uuid, all, sizeof all) != 0)
+        return -ENOENT;
+    int error = service_trust(fs->service, store ? store->id : 0);
+    if (!error)
+        log_info("%s: process %d (uid %u) cleared suspicion of %s", fs->options.mountpoint,
+                 connection->pid, connection->uid, store ? store->name : "all stores");
+    return error;
+}
+
 static void unmount(struct connection *connection)
 {
     struct fs *fs = connection->fs;
@@ -309,7 +336,10 @@ static void on_ready(struct fs_watch *watch, uint32_t events)
     connection->active_ms = connection->fs->now_ms;
     if (request.op == GMSFS_FDS_UNMOUNT)
         unmount(connection);
-    else if (request.op != GMSFS_FDS_REDEEM)
+    else if (request.op == GMSFS_FDS_CLEAR_SUSPECT) {
+        if (send_error(connection, trust(connection, request.ticket)))
+            drop(connection);
+    } else if (request.op != GMSFS_FDS_REDEEM)
         drain(connection, &request);
     else
         redeem(connection, &request);

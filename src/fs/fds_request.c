@@ -21,7 +21,7 @@ int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request 
     if (request->op == GMSFS_FDS_DRAIN)
         return request->batch <= 1 ? 0 : -EINVAL;
     return request->op == GMSFS_FDS_UNMOUNT || request->op == GMSFS_FDS_DRAIN_END ||
-                   request->op == GMSFS_FDS_SERVE
+                   request->op == GMSFS_FDS_SERVE || request->op == GMSFS_FDS_CLEAR_SUSPECT
                ? 0
                : -EINVAL;
 }

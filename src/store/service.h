@@ -209,6 +209,12 @@ void service_revoke_all(struct service *s);
  * -ECANCELED: the mount serves again; 0: nothing is held. left: how many sessions, or bytes. */
 int service_drain_end(struct service *s, uint64_t *left);
 
+/* Device news (vmm_on_health): they become records, and sessions on a lost device end. */
+void service_on_health(struct service *s);
+/* What the store (0: all) holds is as it should be, somebody says. -ENOENT, -ENODEV: the device is
+ * lost. */
+int service_trust(struct service *s, uint64_t store);
+
 /* Is there a session of `store` that a process could belong to by its ancestors? */
 bool service_has_joinable(const struct service *s, uint64_t store);
 /* The RW session through which this caller may change `store` by path. 0, -ENOLCK */

@@ -10,7 +10,7 @@ int service_drain(struct service *s, bool on)
     return service_apply_record(s, &record, NULL);
 }
 
-static const struct core_session *find_open_session(const struct service *s)
+const struct core_session *service_find_open_session(const struct service *s)
 {
     for (size_t i = 0; i < s->core->sessions.count; i++) {
         const struct core_session *session = s->core->sessions.items[i];
@@ -25,7 +25,7 @@ void service_revoke_all(struct service *s)
 {
     const struct core_session *session;
     /* One that has transfers running ends after them, and is closing meanwhile. */
-    while ((session = find_open_session(s)) != NULL) {
+    while ((session = service_find_open_session(s)) != NULL) {
         if (service_revoke(s, session->store, session->id, false))
             return;
     }

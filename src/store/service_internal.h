@@ -127,6 +127,10 @@ void service_on_seal_failed(struct service *s, uint64_t session, int error);
 void service_run_endings(struct service *s, struct run *run);
 void service_on_session_over(struct service *s, uint64_t session);
 
+/* service_drain.c */
+/* Any session that is not about to end; NULL: there is none. */
+const struct core_session *service_find_open_session(const struct service *s);
+
 /* service_piece.c */
 /* For an allocation of this session; not yet in s->pieces. */
 struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);

@@ -37,7 +37,9 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     request = good;
     request.op = 0;
     check_int(decode(&request), -EINVAL);
-    request.op = GMSFS_FDS_SERVE + 1;
+    request.op = GMSFS_FDS_CLEAR_SUSPECT;
+    check_int(decode(&request), 0);
+    request.op = GMSFS_FDS_CLEAR_SUSPECT + 1;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_DRAIN;
     request.batch = 1;

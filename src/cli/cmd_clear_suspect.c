@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs clear-suspect - says that what a store holds is as it should be, so readers may come */
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/mounts.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: gmsfs clear-suspect [-q] STORE|MOUNT...\n"
+    "\n"
+    "After an error of the GPU (its file 'device' says which) what stores hold may be damaged, "
+    "and\n"
+    "they take no new readers until they are freed and loaded anew. This lets readers in all the\n"
+    "same: into one store, or all of a mount.\n"
+    "\n"
+    "  -q, --quiet   print errors only\n"
+    "      --help    this text\n"
+    "\n"
+    "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage.\n";
+
+static int clear_explain(const char *path, int error)
+{
+    switch (error) {
+    case -EPERM:
+        cli_error("%s: only root, the user that mounted it and the store's owner can clear it",
+                  path);
+        break;
+    case -ENODEV:
+        cli_error(
+            "%s: its device is lost, and so is what it held; unmount it, and mount again when "
+            "the device is back",
+            path);
+        break;
+    case -ENOENT:
+        cli_error("%s: no store of a gmsfs mount", path);
+        break;
+    default:
+        cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
+                  strerror(-error));
+    }
+    return CLI_FAILURE;
+}
+
+static int clear_digit(char digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = digit ? strchr(digits, digit) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* The id of the store at `path`, as its `info` has it. */
+static int clear_read_id(const char *path, uint8_t id[16])
+{
+    json_t *info = store_info_json(path);
+    const char *text = info ? store_json_text(info, "id") : "";
+    int r = strlen(text) == 32 ? 0 : -ENOENT;
+
+    for (size_t i = 0; r == 0 && i < 16; i++) {
+        int high = clear_digit(text[2 * i]), low = clear_digit(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            r = -ENOENT;
+        else
+            id[i] = (uint8_t)(high << 4 | low);
+    }
+    json_decref(info);
+    return r;
+}
+
+static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
+{
+    const struct mount *mount = mounts_find(mounts, path, false);
+    uint8_t id[16] = {0};
+    int r = 0;
+
+    if (!mount) {
+        mount = mounts_find(mounts, path, true);
+        r = mount ? clear_read_id(path, id) : -ENOENT;
+    }
+    if (r == 0)
+        r = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);
+    if (r)
+        return clear_explain(path, r);
+    if (!quiet)
+        printf("%s is not suspect\n", path);
+    return CLI_OK;
+}
+
+static int clear_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    struct mounts mounts;
+    bool quiet = false;
+    int option, status = CLI_OK, r;
+
+    while ((option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option != 'q')
+            return option == 'h' ? cli_help() : CLI_USAGE;
+        quiet = true;
+    }
+    if (optind == argc)
+        return cli_usage_error("a STORE or MOUNT is needed");
+    r = mounts_read(&mounts);
+    if (r) {
+        cli_error("cannot read the table of mounts: %s", strerror(-r));
+        return CLI_FAILURE;
+    }
+    for (int i = optind; i < argc; i++) {
+        if (clear_path(&mounts, argv[i], quiet) != CLI_OK)
+            status = CLI_FAILURE;
+    }
+    mounts_free(&mounts);
+    return status;
+}
+
+const struct cli_command cmd_clear_suspect = {
+    .name = "clear-suspect",
+    .summary = "let readers into a store after an error of its GPU",
+    .usage = usage,
+    .run = clear_run,
+};
