@@ -144,6 +144,7 @@ answers_enotconn() { # FILE
     wait_until 5 holds "$(worker_of "$KEEPER")" 0
 }
 
+# bats test_tags=host
 @test "the keeper holds new memory before ALLOC is answered" {
     start_mount granularity=64K
     run_logged -0 timeout 30 "$SHARER" kept "$M/weights" 40 "$KEEPER"

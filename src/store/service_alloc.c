@@ -80,9 +80,14 @@ static void op_give_back(struct service *s, struct alloc_op *op)
     piece_free_gathered(s);
 }
 
+/* Several threads may take the last descriptors before the first of them is told that it has one of
+ * the spare ones. */
 static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
 {
     int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
+
+    if (error == -EMFILE || error == -ENFILE)
+        return -ENOSPC;
     return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
 }
 
