@@ -20,7 +20,11 @@ static bool is_request(const uint8_t *data, size_t size)
     }
     if (numbers[0] != GMSFS_ABI_VERSION || numbers[3] != 0)
         return false;
-    return numbers[1] == 2 || (numbers[1] == 1 && numbers[2] >= 1 && numbers[2] <= 253);
+    if (numbers[1] == 1) /* REDEEM: its batch */
+        return numbers[2] >= 1 && numbers[2] <= 253;
+    if (numbers[1] == 3) /* DRAIN: revoke or not */
+        return numbers[2] <= 1;
+    return numbers[1] >= 2 && numbers[1] <= 6;
 }
 
 /* Zeros may follow, up to the maximum, and nothing else may. */

@@ -223,6 +223,8 @@ static void act_sleep(char **arguments)
     r = gmsfs_remap_all_vas(store, 60000 * tool_slow(), 0);
     if (r == -ESTALE) {
         say("stale");
+        free(maps);
+        gmsfs_close(store);
         return;
     }
     check("remap_all", r);
@@ -253,6 +255,8 @@ static void act_trespass(char **arguments)
     if (result == DRV_SUCCESS)
         tool_die("a reader could write");
     printf("refused: %s\n", drv_error_name(drv, result));
+    free(maps);
+    gmsfs_close(store);
 }
 
 static void act_peek(char **arguments)
@@ -270,6 +274,7 @@ static void act_peek(char **arguments)
         if (got[0] || memcmp(got, got + 1, bytes - 1) != 0)
             tool_die("allocation %llu is not zero", (unsigned long long)i);
     }
+    free(got);
     gmsfs_close(store);
     say("zero");
 }
