@@ -2,6 +2,7 @@
 /* gmsfs verify - the bytes in a store against the files that they came from */
 #include "base/size.h"
 #include "cli/cli.h"
+#include "cli/file_io.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "cli/safetensors.h"
@@ -115,21 +116,6 @@ static void verify_metadata(struct verify *verify)
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-static int verify_read(int fd, uint8_t *to, size_t size_bytes, uint64_t offset_bytes)
-{
-    size_t done = 0;
-
-    while (done < size_bytes) {
-        ssize_t got = pread(fd, to + done, size_bytes - done, (off_t)(offset_bytes + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -ENODATA;
-        done += (size_t)got;
-    }
-    return 0;
-}
-
 static void verify_lower(atomic_ullong *first_bad, unsigned long long offset)
 {
     unsigned long long known = atomic_load(first_bad);
@@ -144,8 +130,8 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];
     size_t at = 0;
-    int r = verify_read(verify->model->files[tensor->file].fd, file, size_bytes,
-                        tensor->offset_bytes + offset_bytes);
+    int r = file_read_at(verify->model->files[tensor->file].fd, file, size_bytes,
+                         tensor->offset_bytes + offset_bytes);
 
     if (r) {
         atomic_store(&verify->read_error_tensor, index);

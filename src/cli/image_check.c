@@ -2,6 +2,7 @@
 /* All bytes of an image through several threads: summed, and put where they are wanted. */
 #include "cli/image.h"
 
+#include "cli/file_io.h"
 #include "cli/signals.h"
 #include "cli/work.h"
 
@@ -54,7 +55,7 @@ static int check_step(int fd, struct staging_lane *lane, uint64_t from, size_t s
                       XXH3_state_t *state)
 {
     uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
-    int r = buffer ? image_read_at(fd, buffer, size_bytes, from) : -ENOMEM;
+    int r = buffer ? file_read_at(fd, buffer, size_bytes, from) : -ENOMEM;
 
     if (!r)
         XXH3_128bits_update(state, buffer, size_bytes);
@@ -70,7 +71,7 @@ static int check_step_into(const struct check_run *run, int fd, struct staging_l
     int r = staging_room(lane, memory, to, *size_bytes, &room, size_bytes);
 
     if (!r)
-        r = image_read_at(fd, room, *size_bytes, from);
+        r = file_read_at(fd, room, *size_bytes, from);
     if (r)
         return r;
     XXH3_128bits_update(state, room, *size_bytes);

@@ -2,6 +2,7 @@
 #include "cli/image_dir.h"
 
 #include "cli/cli.h"
+#include "cli/file_io.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -220,36 +221,6 @@ int image_dir_open_file(const struct image_dir *dir, const char *name, int flags
     return -ENOTSUP;
 }
 
-int image_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes)
-{
-    const char *from = bytes;
-    size_t done = 0;
-
-    while (done < size_bytes) {
-        ssize_t wrote = pwrite(fd, from + done, size_bytes - done, (off_t)(offset_bytes + done));
-        if (wrote < 0 && errno != EINTR)
-            return -errno;
-        done += wrote > 0 ? (size_t)wrote : 0;
-    }
-    return 0;
-}
-
-int image_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes)
-{
-    char *to = bytes;
-    size_t done = 0;
-
-    while (done < size_bytes) {
-        ssize_t got = pread(fd, to + done, size_bytes - done, (off_t)(offset_bytes + done));
-        if (got == 0)
-            return -ENODATA;
-        if (got < 0 && errno != EINTR)
-            return -errno;
-        done += got > 0 ? (size_t)got : 0;
-    }
-    return 0;
-}
-
 int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
                    uint8_t **bytes, size_t *size_bytes)
 {
@@ -266,7 +237,7 @@ int image_dir_read(const struct image_dir *dir, const char *name, size_t most_by
     if (!r) {
         *size_bytes = (size_t)known.st_size;
         *bytes = malloc(*size_bytes + 1);
-        r = *bytes ? image_read_at(fd, *bytes, *size_bytes, 0) : -ENOMEM;
+        r = *bytes ? file_read_at(fd, *bytes, *size_bytes, 0) : -ENOMEM;
     }
     close(fd);
     if (r) {
@@ -289,7 +260,7 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
     fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return fd;
-    r = image_write_at(fd, bytes, size_bytes, 0);
+    r = file_write_at(fd, bytes, size_bytes, 0);
     if (!r && fsync(fd) < 0)
         r = -errno;
     if (close(fd) < 0 && !r)

@@ -71,10 +71,6 @@ int image_dir_remove(const struct image_dir *dir, const char *name); /* none is 
 /* Its names, onto the disk; and its own where it was created. */
 int image_dir_sync(const struct image_dir *dir);
 
-int image_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes);
-/* -ENODATA: the file ends before. */
-int image_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes);
-
 /* "DIR/NAME: cannot DOING: why"; returns CLI_FAILURE. */
 int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error);
 

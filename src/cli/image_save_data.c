@@ -2,6 +2,7 @@
 /* From the mapped memory into the data files, piece by piece; and the manifest at the end. */
 #include "cli/image_save.h"
 
+#include "cli/file_io.h"
 #include "cli/signals.h"
 #include "cli/work.h"
 
@@ -57,7 +58,7 @@ static int data_write(struct data_run *run, const struct image_piece *piece, int
         if (!is_copied)
             part = memcpy(buffer, part, step);
         XXH3_128bits_update(state, part, step);
-        r = image_write_at(fd, part, step, at);
+        r = file_write_at(fd, part, step, at);
         atomic_fetch_add(&run->done_bytes, step);
         at += step;
     }
@@ -79,7 +80,7 @@ static int data_is_there(struct data_run *run, const struct image_piece *piece, 
         r = staging_next(lane, &part, &step);
         if (r || step == 0)
             break;
-        if (image_read_at(fd, buffer, step, piece->file_offset_bytes + at) != 0 ||
+        if (file_read_at(fd, buffer, step, piece->file_offset_bytes + at) != 0 ||
             memcmp(buffer, part, step) != 0) {
             atomic_fetch_sub(&run->done_bytes, at);
             return 0;

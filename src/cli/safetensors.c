@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/file_io.h"
 #include "safetensors_parts.h"
 
 #define INDEX_SUFFIX ".json"
@@ -71,29 +72,18 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
                      char **bytes, struct safetensors_error *error)
 {
     char *buffer = malloc(size_bytes + 1);
-    size_t done = 0;
-    int err = 0;
+    int err;
 
     if (buffer == NULL)
         return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
-    while (done < size_bytes) {
-        ssize_t got =
-            pread(fd, buffer + done, size_bytes - done, (off_t)(offset_bytes + (uint64_t)done));
-
-        if (got > 0) {
-            done += (size_t)got;
-        } else if (got == 0) {
-            err = safetensors_fail(error, -EIO, path, NULL,
-                                   "became shorter while it was read; try again when nothing "
-                                   "writes it");
-            break;
-        } else if (errno != EINTR) {
-            err = -errno;
-            safetensors_fail(error, err, path, NULL, "cannot read it: %s; check the disk",
-                             strerror(-err));
-            break;
-        }
-    }
+    err = file_read_at(fd, buffer, size_bytes, offset_bytes);
+    if (err == -ENODATA)
+        err =
+            safetensors_fail(error, -EIO, path, NULL,
+                             "became shorter while it was read; try again when nothing writes it");
+    else if (err != 0)
+        safetensors_fail(error, err, path, NULL, "cannot read it: %s; check the disk",
+                         strerror(-err));
     if (err != 0) {
         free(buffer);
         return err;

@@ -3,6 +3,7 @@
 #include "cli/save.h"
 
 #include "base/size.h"
+#include "cli/file_io.h"
 #include "cli/signals.h"
 #include "cli/work.h"
 
@@ -168,20 +169,6 @@ static int save_make_all(struct save *save)
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-static int save_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes)
-{
-    const char *from = bytes;
-    size_t done = 0;
-
-    while (done < size_bytes) {
-        ssize_t wrote = pwrite(fd, from + done, size_bytes - done, (off_t)(offset_bytes + done));
-        if (wrote < 0 && errno != EINTR)
-            return -errno;
-        done += wrote > 0 ? (size_t)wrote : 0;
-    }
-    return 0;
-}
-
 static int save_piece(void *context, const struct work_piece *piece, void *own)
 {
     const struct save_copy *copy = context;
@@ -195,7 +182,7 @@ static int save_piece(void *context, const struct work_piece *piece, void *own)
     while (!r && step > 0) {
         r = staging_next(own, &part, &step);
         if (!r)
-            r = save_write_at(copy->fd, part, step, at);
+            r = file_write_at(copy->fd, part, step, at);
         at += step;
     }
     return r;
@@ -222,7 +209,7 @@ static int save_fill(struct save *save, const struct save_file *file)
     staging_equip(save->reader.staging, &work, save->threads);
     if (copy.fd < 0)
         return -errno;
-    r = save_write_at(copy.fd, file->head, file->head_bytes, 0);
+    r = file_write_at(copy.fd, file->head, file->head_bytes, 0);
     if (!r)
         r = work_run(&work);
     if (!r)
