@@ -25,6 +25,7 @@ struct cuda_watch {
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t asked, answered;
     bool wanted, ending, known;
+    bool late;       /* a question is open that somebody gave up waiting for */
     uint64_t rounds; /* answers of NVML, good or bad */
     uint64_t free_bytes;
     enum nvml_result last; /* of those answers */
@@ -44,6 +45,7 @@ static void measure(struct cuda_watch *watch)
         watch->known = true;
     }
     watch->last = result;
+    watch->late = false;
     watch->rounds++;
 }
 
@@ -92,6 +94,8 @@ static bool ask(struct cuda_watch *watch, unsigned rounds, unsigned patience_ms)
         pthread_cond_signal(&watch->asked);
         while (watch->rounds == before && rc == 0)
             rc = pthread_cond_timedwait(&watch->answered, &watch->mutex, &until);
+        if (watch->rounds == before)
+            watch->late = true;
         rounds--;
     }
     return rc == 0;
@@ -117,7 +121,8 @@ int cuda_watch_measure(struct cuda_watch *watch, uint64_t *free_bytes)
     int rc;
 
     pthread_mutex_lock(&watch->mutex);
-    ask(watch, 1, CUDA_WATCH_PATIENCE_MS);
+    if (!watch->late) /* one wait for each hang: the loop asks, as often as clients like */
+        ask(watch, 1, CUDA_WATCH_PATIENCE_MS);
     rc = watch->known ? 0 : -EAGAIN;
     *free_bytes = watch->free_bytes;
     pthread_mutex_unlock(&watch->mutex);

@@ -6,8 +6,9 @@
  * operation takes, so nobody but the thread here makes them. It sleeps until it is asked.
  * Events are waited for by another one (cuda_events.h).
  *
- * Threads: cuda_watch_measure from any thread; it waits CUDA_WATCH_PATIENCE_MS at most, and
- * cuda_watch_look, for helper threads, CUDA_WATCH_LOOK_MS.
+ * Threads: cuda_watch_measure from any thread; it waits CUDA_WATCH_PATIENCE_MS at most, and not at
+ * all while NVML still owes an answer that somebody gave up waiting for. cuda_watch_look, for
+ * helper threads, waits CUDA_WATCH_LOOK_MS.
  */
 #ifndef GMSFS_VMM_CUDA_WATCH_H
 #define GMSFS_VMM_CUDA_WATCH_H
