@@ -193,19 +193,40 @@ static int cuda_enter(struct gfs_memory *memory, int must)
     return r;
 }
 
+/* The anchor, to be given back at once; the next enter makes another. 0: there is none in the
+ * context that is current. */
+static drv_pointer cuda_take_anchor(struct cuda_device *cuda)
+{
+    struct drv_context *current = NULL;
+    drv_pointer anchor = cuda->anchor;
+
+    if (!anchor || cuda->driver->cuCtxGetCurrent(&current) != DRV_SUCCESS ||
+        current != cuda->primary)
+        return 0;
+    cuda->anchor = 0;
+    cuda->anchored = 0;
+    return anchor;
+}
+
 /* For streams that nobody named and that do not block. cuCtxSynchronize breaks a capture on one of
  * them, whatever the thread's mode; giving memory back waits for all work of the context as well,
  * and breaks none (measured: H200, driver 580; 50 to 600 us where there is nothing to wait for, 2
- * with the anchor). Where there is no memory for it, a capture that cannot be known of is at risk
- * rather than the data. */
+ * with the anchor). Where there is no memory for it, the anchor itself is given back; without one,
+ * a capture that cannot be known of is at risk rather than the data. */
 static int cuda_wait_for_all(struct gfs_memory *memory)
 {
-    drv_pointer bait;
-    int r = CUDA_CALL(memory, cuMemAlloc_v2, (&bait, 1));
+    struct cuda_device *cuda = memory->device;
+    drv_pointer bait = 0;
+    enum drv_result result = cuda->driver->cuMemAlloc_v2(&bait, 1);
 
-    if (r == -ENOMEM)
-        return CUDA_CALL(memory, cuCtxSynchronize, ());
-    return r ? r : CUDA_CALL(memory, cuMemFree_v2, (bait));
+    if (result == DRV_OUT_OF_MEMORY) { /* no complaint: nothing that was asked for failed */
+        bait = cuda_take_anchor(cuda);
+        if (!bait)
+            return CUDA_CALL(memory, cuCtxSynchronize, ());
+    } else if (result != DRV_SUCCESS) {
+        return cuda_failed(memory, "cuMemAlloc_v2", result);
+    }
+    return CUDA_CALL(memory, cuMemFree_v2, (bait));
 }
 
 /* Unmapping does not wait for kernels (measured), nor does a change of rights. Waiting for a stream

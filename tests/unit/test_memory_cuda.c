@@ -394,6 +394,24 @@ TAP_TEST(full_device_is_waited_for_all_the_same)
     fake_cuda_remove();
 }
 
+/* The first cuMemAlloc is the anchor's. */
+TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
+{
+    struct gfs_memory memory;
+    struct capture capture;
+
+    begin("fail cuMemAlloc_v2 2 2\n");
+    init_memory(&memory, 0);
+    capture = start_capture(DRV_STREAM_NON_BLOCKING);
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    check_str(memory.error, "");
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* Everything once, with the way back that a caller takes. Negative: something failed. */
