@@ -215,9 +215,9 @@ sums() { # STORE
     assert_match "$output" 'has its earlier layout again'
     cli -1 sum "$M/weights"
     assert_match "$output" 'a CUDA context takes about half a gigabyte'
-    machine 'fail cuMemHostAlloc 2'
+    machine 'fail cuMemHostRegister_v2 2'
     cli -1 load "$M/weights" "$MODEL"
-    assert_match "$output" 'cannot pin memory for copying: .*cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY .*--threads 1'
+    assert_match "$output" 'cannot pin memory for copying: .*cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY .*--threads 1'
     assert_match "$output" 'nothing was committed'
     machine 'fail cuMemMap 2'
     cli -1 verify "$M/weights" "$MODEL"
@@ -286,7 +286,7 @@ has_allocations() {
 }
 
 @test "a file that becomes shorter while it is loaded is named, and nothing is committed" {
-    machine 'slow cuMemHostAlloc 3000'
+    machine 'slow cuMemHostRegister_v2 3000'
     make_odd "$T/odd.safetensors"
     start_mount
     spawn "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
@@ -309,7 +309,7 @@ text = b"""{"t":{"dtype":"U8","shape":[5242880],"data_offsets":[0,5242880]}}"""
 sys.stdout.buffer.write(struct.pack("<Q", len(text)) + text + bytes(range(256)) * 20480)' \
         >"$T/five.safetensors"
     start_mount
-    machine 'fail cuMemHostAlloc 2 3' # the third
+    machine 'fail cuMemHostRegister_v2 2 3' # the third
     cli load --threads 1 "$M/weights" "$T/five.safetensors"
     cli verify --threads 1 "$M/weights" "$T/five.safetensors"
     nothing_held

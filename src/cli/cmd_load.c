@@ -37,7 +37,7 @@ static const char usage[] =
     "                       a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
     "                       to 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16; to a\n"
-    "                       GPU at most 8)\n"
+    "                       GPU at most 8; for each GPU where there are several)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
     "once\n"
     "                       (default: wait for them)\n"

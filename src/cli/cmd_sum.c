@@ -198,7 +198,7 @@ static int sum_bytes(struct sum *sum)
     int r;
 
     qsort_r(sum->order, sum->count, sizeof(*sum->order), sum_compare, sum->sizes);
-    staging_equip(sum->reader.staging, &work, sum->threads);
+    staging_equip(sum->reader.staging, &work, &sum->reader.memory, sum->threads);
     progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
     r = work_run(&work);
     progress_end(&sum->progress);

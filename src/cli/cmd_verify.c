@@ -221,7 +221,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
         whole_bytes += sizes[i];
     }
-    staging_equip(verify->reader.staging, &work, verify->threads);
+    staging_equip(verify->reader.staging, &work, &verify->reader.memory, verify->threads);
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
     r = work_run(&work);
     progress_end(&verify->progress);

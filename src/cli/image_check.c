@@ -140,7 +140,7 @@ static int check_work(struct check_run *run, struct work *work)
     if (!staging)
         staging = own = staging_new();
     if (staging) {
-        staging_equip(staging, work, run->check->threads);
+        staging_equip(staging, work, run->check->memory, run->check->threads);
         r = work_run(work);
     }
     staging_free(own);

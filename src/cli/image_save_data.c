@@ -184,7 +184,8 @@ static int data_work(struct data_run *run)
         return -ENOMEM;
     for (size_t i = 0; i < manifest->piece_count; i++)
         sizes[i] = manifest->pieces[i].size_bytes;
-    staging_equip(run->save->reader.staging, &work, run->save->request->threads);
+    staging_equip(run->save->reader.staging, &work, &run->save->reader.memory,
+                  run->save->request->threads);
     progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
     r = work_run(&work);
     run->save->copied_ms = progress_end(&run->progress);

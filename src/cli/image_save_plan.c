@@ -75,7 +75,7 @@ static int plan_behind(struct image_save *save)
 
     for (size_t i = 0; !r && i < count; i++)
         sizes[i] = save->reader.mappings[i].aligned_bytes - save->reader.mappings[i].size_bytes;
-    staging_equip(save->reader.staging, &work, save->request->threads);
+    staging_equip(save->reader.staging, &work, &save->reader.memory, save->request->threads);
     if (!r)
         r = work_run(&work);
     free(sizes);

@@ -425,7 +425,7 @@ int load_copy(struct load *loads, size_t count)
         if (loads[i].memory.device)
             return load_copy_staged(loads, count);
     r = copy_prepare(&copy, loads, count);
-    staging_equip(loads->staging, &copy.work, loads->threads);
+    staging_equip(loads->staging, &copy.work, NULL, loads->threads);
     for (size_t i = 0; i < count; i++)
         bytes += loads[i].model->tensor_bytes;
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the files into memory that only staging can reach, a GPU's: mapped whole, filled by ranges.
+/*
+ * From the files into memory that only staging can reach, a GPU's: mapped whole, filled by ranges.
+ * Each device has a crew of threads, so that all are filled at the same time.
  */
 #include "cli/load.h"
 
@@ -11,12 +13,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Ranks take turns of this size. */
-#define STAGED_RANGE_BYTES (64u << 20)
+#define STAGED_VERB_BYTES 80
 
 /* Tensors that lie side by side in the file and in memory alike: one range of both. */
 struct staged_range {
@@ -28,14 +31,31 @@ struct staged_range {
     uint64_t offset_bytes; /* in the allocation */
 };
 
-struct staged {
-    struct staged_range *ranges; /* of one load after the other */
-    uint64_t *sizes;             /* of each */
-    size_t *order;               /* as they are taken */
+struct staged;
+
+/* What goes to one device, by threads of its own. */
+struct staged_crew {
+    struct staged *copy;
+    const struct staging_memory *memory;
+    struct staged_range *ranges;
+    uint64_t *sizes; /* of each */
     size_t range_count;
-    struct progress progress;
-    pthread_mutex_t said; /* one error is printed, the first */
+    uint64_t bytes;
+    char verb[STAGED_VERB_BYTES];
+    pthread_t thread;
+    int result;
+};
+
+struct staged {
+    struct load *loads;
+    size_t count;
+    struct staged_crew *crews; /* one for each device */
+    struct progress *lines;    /* and its line */
+    uint64_t *done_bytes;      /* and how far it is */
+    size_t crew_count;
+    pthread_mutex_t said; /* one error is printed, the first; and of the lines */
     bool has_said;
+    bool is_stopped;
 };
 
 /* The tensor that this byte of the file belongs to. */
@@ -64,7 +84,7 @@ static int staged_fail(struct staged *copy, const struct staged_range *range, ui
     pthread_mutex_lock(&copy->said);
     if (!copy->has_said) {
         copy->has_said = true;
-        progress_end(&copy->progress);
+        progress_end_lines(copy->lines, copy->crew_count);
         if (staging_explain(range->load->staging))
             ;
         else if (error == -ENODATA)
@@ -103,8 +123,8 @@ static int staged_step(const struct staged_range *range, struct staging_lane *la
 
 static int staged_piece(void *context, const struct work_piece *piece, void *own)
 {
-    struct staged *copy = context;
-    const struct staged_range *range = &copy->ranges[piece->item];
+    struct staged_crew *crew = context;
+    const struct staged_range *range = &crew->ranges[piece->item];
     uint8_t *to = (uint8_t *)range->load->mappings[range->allocation].ptr + range->offset_bytes +
                   piece->offset_bytes;
     uint64_t from = range->file_offset_bytes + piece->offset_bytes;
@@ -116,18 +136,23 @@ static int staged_piece(void *context, const struct work_piece *piece, void *own
         r = staged_step(range, own, to + done, from + done, &step);
         done += step;
     }
-    return r ? staged_fail(copy, range, from + done, r) : 0;
+    return r ? staged_fail(crew->copy, range, from + done, r) : 0;
 }
 
+/* Of one crew; it shows all. */
 static int staged_tick(void *context, uint64_t done_bytes)
 {
-    struct staged *copy = context;
+    struct staged_crew *crew = context;
+    struct staged *copy = crew->copy;
+    bool is_stopped;
 
     pthread_mutex_lock(&copy->said);
+    copy->done_bytes[crew - copy->crews] = done_bytes;
     if (!copy->has_said)
-        progress_show(&copy->progress, done_bytes);
+        progress_show_lines(copy->lines, copy->done_bytes, copy->crew_count);
+    is_stopped = copy->is_stopped || signals_get();
     pthread_mutex_unlock(&copy->said);
-    return signals_get() ? -ECANCELED : 0;
+    return is_stopped ? -ECANCELED : 0;
 }
 
 static void staged_advise(const struct model *model)
@@ -137,58 +162,87 @@ static void staged_advise(const struct model *model)
 }
 
 /* The range that ends where the tensor begins is longer by it; or it begins another. */
-static void staged_add(struct staged *copy, const struct load *load, size_t at, bool is_first)
+static void staged_add(struct staged_crew *crew, const struct load *load, size_t at, bool is_first)
 {
     const struct model_tensor *tensor = &load->model->tensors[load->order[at]];
     const struct pack_place *place = &load->plan.places[load->order[at]];
-    struct staged_range *range = &copy->ranges[copy->range_count];
-    uint64_t *size = &copy->sizes[copy->range_count];
+    struct staged_range *range = &crew->ranges[crew->range_count];
+    uint64_t *size = &crew->sizes[crew->range_count];
 
     if (!is_first && range[-1].file == tensor->file && range[-1].allocation == place->allocation &&
         range[-1].file_offset_bytes + size[-1] == tensor->offset_bytes &&
-        range[-1].offset_bytes + size[-1] == place->offset_bytes && size[-1] < STAGED_RANGE_BYTES) {
+        range[-1].offset_bytes + size[-1] == place->offset_bytes) {
         size[-1] += tensor->size_bytes;
         return;
     }
     *range = (struct staged_range){
         load, at, tensor->file, place->allocation, tensor->offset_bytes, place->offset_bytes};
     *size = tensor->size_bytes;
-    copy->range_count++;
+    crew->range_count++;
 }
 
-/* Each rank's files from front to back, and all ranks alike: their devices work at the same time.
- */
-static void staged_interleave(struct staged *copy, const size_t *first, size_t count)
+/* Of all loads to this device, one after the other. */
+static int staged_gather(struct staged_crew *crew)
 {
-    size_t taken = 0;
+    const struct staged *copy = crew->copy;
+    size_t total = 0;
 
-    for (size_t at = 0; taken < copy->range_count; at++)
-        for (size_t i = 0; i < count; i++)
-            if (first[i] + at < first[i + 1])
-                copy->order[taken++] = first[i] + at;
+    for (size_t i = 0; i < copy->count; i++)
+        if (copy->loads[i].memory.device == crew->memory->device)
+            total += copy->loads[i].model->tensor_count;
+    crew->ranges = calloc(total + 1, sizeof(*crew->ranges));
+    crew->sizes = calloc(total + 1, sizeof(*crew->sizes));
+    if (!crew->ranges || !crew->sizes)
+        return -ENOMEM;
+    for (size_t i = 0; i < copy->count; i++) {
+        const struct load *load = &copy->loads[i];
+        if (load->memory.device != crew->memory->device)
+            continue;
+        for (size_t at = 0; at < load->model->tensor_count; at++)
+            staged_add(crew, load, at, at == 0);
+        crew->bytes += load->model->tensor_bytes;
+    }
+    return 0;
 }
 
-static int staged_gather(struct staged *copy, const struct load *loads, size_t count)
+static bool staged_has_crew(const struct staged *copy, const struct staging_device *device)
 {
-    size_t total = 0, *first = calloc(count + 1, sizeof(*first));
+    for (size_t i = 0; i < copy->crew_count; i++)
+        if (copy->crews[i].memory->device == device)
+            return true;
+    return false;
+}
+
+static int staged_plan(struct staged *copy)
+{
     int r = 0;
 
-    for (size_t i = 0; i < count; i++)
-        total += loads[i].model->tensor_count;
-    copy->ranges = calloc(total + 1, sizeof(*copy->ranges));
-    copy->sizes = calloc(total + 1, sizeof(*copy->sizes));
-    copy->order = calloc(total + 1, sizeof(*copy->order));
-    if (!first || !copy->ranges || !copy->sizes || !copy->order)
-        r = -ENOMEM;
-    for (size_t i = 0; !r && i < count; i++) {
-        for (size_t at = 0; at < loads[i].model->tensor_count; at++)
-            staged_add(copy, &loads[i], at, at == 0);
-        first[i + 1] = copy->range_count;
+    copy->crews = calloc(copy->count, sizeof(*copy->crews));
+    copy->lines = calloc(copy->count, sizeof(*copy->lines));
+    copy->done_bytes = calloc(copy->count, sizeof(*copy->done_bytes));
+    if (!copy->crews || !copy->lines || !copy->done_bytes)
+        return -ENOMEM;
+    for (size_t i = 0; !r && i < copy->count; i++) {
+        struct staged_crew *crew = &copy->crews[copy->crew_count];
+        if (staged_has_crew(copy, copy->loads[i].memory.device))
+            continue;
+        *crew = (struct staged_crew){.copy = copy, .memory = &copy->loads[i].memory};
+        snprintf(crew->verb, sizeof(crew->verb), "copying to %s", copy->loads[i].store);
+        copy->crew_count++;
+        r = staged_gather(crew);
     }
-    if (!r)
-        staged_interleave(copy, first, count);
-    free(first);
     return r;
+}
+
+static void staged_free(struct staged *copy)
+{
+    for (size_t i = 0; i < copy->crew_count; i++) {
+        free(copy->crews[i].ranges);
+        free(copy->crews[i].sizes);
+    }
+    free(copy->crews);
+    free(copy->lines);
+    free(copy->done_bytes);
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -213,30 +267,77 @@ static int staged_get_memory(struct load *load)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static int staged_run(struct staged *copy, struct load *loads, size_t count)
+/* Devices share the processors. */
+static uint64_t staged_threads(const struct staged *copy)
 {
-    struct work work = {.context = copy, .piece = staged_piece, .tick = staged_tick};
-    uint64_t bytes = 0;
-    int r = staged_gather(copy, loads, count);
+    uint64_t share = work_cpus() / copy->crew_count;
 
-    for (size_t i = 0; i < count; i++) {
-        bytes += loads[i].model->tensor_bytes;
-        staged_advise(loads[i].model);
+    if (copy->loads->threads || copy->crew_count == 1)
+        return copy->loads->threads;
+    return share < 2 ? 2 : share < STAGING_GPU_THREADS ? share : STAGING_GPU_THREADS;
+}
+
+static void *staged_run_crew(void *context)
+{
+    struct staged_crew *crew = context;
+    struct staged *copy = crew->copy;
+    struct work work = {.context = crew,
+                        .piece = staged_piece,
+                        .tick = staged_tick,
+                        .item_bytes = crew->sizes,
+                        .item_count = crew->range_count};
+
+    staging_equip(copy->loads->staging, &work, crew->memory, staged_threads(copy));
+    crew->result = work_run(&work);
+    if (crew->result) {
+        pthread_mutex_lock(&copy->said);
+        copy->is_stopped = true;
+        pthread_mutex_unlock(&copy->said);
     }
-    work.item_bytes = copy->sizes;
-    work.order = copy->order;
-    work.item_count = copy->range_count;
-    staging_equip(loads->staging, &work, loads->threads);
-    progress_begin(&copy->progress, "copying", bytes, loads->quiet);
-    if (!r)
-        r = work_run(&work);
-    loads->copied_ms = progress_end(&copy->progress);
+    return NULL;
+}
+
+/* The crews that have a thread: the others run on this one. */
+static size_t staged_start(struct staged *copy)
+{
+    sigset_t all, before;
+    size_t started = 1;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    while (started < copy->crew_count &&
+           pthread_create(&copy->crews[started].thread, NULL, staged_run_crew,
+                          &copy->crews[started]) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static int staged_run(struct staged *copy)
+{
+    size_t started;
+    int r = 0;
+
+    for (size_t i = 0; i < copy->count; i++)
+        staged_advise(copy->loads[i].model);
+    for (size_t i = 0; i < copy->crew_count; i++)
+        progress_begin(&copy->lines[i], copy->crew_count == 1 ? "copying" : copy->crews[i].verb,
+                       copy->crews[i].bytes, copy->loads->quiet);
+    started = staged_start(copy);
+    staged_run_crew(&copy->crews[0]);
+    for (size_t i = started; i < copy->crew_count; i++)
+        staged_run_crew(&copy->crews[i]);
+    for (size_t i = 1; i < started; i++)
+        pthread_join(copy->crews[i].thread, NULL);
+    copy->loads->copied_ms = progress_end_lines(copy->lines, copy->crew_count);
+    for (size_t i = 0; i < copy->crew_count && (!r || r == -ECANCELED); i++)
+        r = copy->crews[i].result ? copy->crews[i].result : r;
     return r;
 }
 
 int load_copy_staged(struct load *loads, size_t count)
 {
-    struct staged copy = {.said = PTHREAD_MUTEX_INITIALIZER};
+    struct staged copy = {.loads = loads, .count = count, .said = PTHREAD_MUTEX_INITIALIZER};
     int status = CLI_OK, r;
 
     for (size_t i = 0; status == CLI_OK && i < count; i++)
@@ -244,10 +345,10 @@ int load_copy_staged(struct load *loads, size_t count)
     signals_defer(true);
     if (status != CLI_OK)
         return status;
-    r = staged_run(&copy, loads, count);
-    free(copy.ranges);
-    free(copy.sizes);
-    free(copy.order);
+    r = staged_plan(&copy);
+    if (!r)
+        r = staged_run(&copy);
+    staged_free(&copy);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     if (r && !copy.has_said && !staging_explain(loads->staging))

@@ -69,28 +69,63 @@ void progress_begin(struct progress *progress, const char *verb, uint64_t whole_
     progress->line_ms = progress->start_ms;
 }
 
-void progress_show(struct progress *progress, uint64_t done_bytes)
+/* Whether there is something to show now. */
+static bool progress_is_due(struct progress *progress, uint64_t now_ms)
+{
+    if (progress->quiet || (!progress->width && now_ms - progress->line_ms < PROGRESS_LINE_MS))
+        return false;
+    progress->line_ms = now_ms;
+    return true;
+}
+
+/* Carriage return, and erasing what a longer line has left. */
+static void progress_draw(struct progress *progress, uint64_t done_bytes, uint64_t now_ms)
 {
     char text[PROGRESS_TEXT_BYTES];
-    uint64_t now_ms = cli_now_ms();
 
-    if (progress->quiet)
-        return;
-    if (!progress->width && now_ms - progress->line_ms < PROGRESS_LINE_MS)
-        return;
-    progress->line_ms = now_ms;
     progress_format(text, progress->verb, done_bytes, progress->whole_bytes,
                     now_ms - progress->start_ms, progress->width);
     progress->drawn = progress->width > 0;
-    /* Carriage return, and erasing what a longer line has left. */
     fprintf(stderr, progress->width ? "\r%s\033[K" : "%s\n", text);
+}
+
+/* From the last of the lines back to the first. */
+static void progress_go_up(const struct progress *lines, size_t count)
+{
+    if (lines->drawn && count > 1)
+        fprintf(stderr, "\033[%zuA", count - 1);
+}
+
+void progress_show_lines(struct progress *lines, const uint64_t *done_bytes, size_t count)
+{
+    uint64_t now_ms = cli_now_ms();
+
+    progress_go_up(lines, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!progress_is_due(&lines[i], now_ms))
+            continue;
+        if (i > 0 && lines[i].width)
+            fputs("\n", stderr);
+        progress_draw(&lines[i], done_bytes[i], now_ms);
+    }
     fflush(stderr);
+}
+
+uint64_t progress_end_lines(struct progress *lines, size_t count)
+{
+    progress_go_up(lines, count);
+    if (lines->drawn)
+        fputs("\r\033[J", stderr);
+    lines->drawn = false;
+    return cli_now_ms() - lines->start_ms;
+}
+
+void progress_show(struct progress *progress, uint64_t done_bytes)
+{
+    progress_show_lines(progress, &done_bytes, 1);
 }
 
 uint64_t progress_end(struct progress *progress)
 {
-    if (progress->drawn)
-        fputs("\r\033[K", stderr);
-    progress->drawn = false;
-    return cli_now_ms() - progress->start_ms;
+    return progress_end_lines(progress, 1);
 }

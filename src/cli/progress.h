@@ -31,6 +31,11 @@ void progress_show(struct progress *progress, uint64_t done_bytes);
 /* Wipes the bar, so that other text can follow. Milliseconds since progress_begin. */
 uint64_t progress_end(struct progress *progress);
 
+/* The same for several lines, which are drawn together: one for each device. */
+void progress_show_lines(struct progress *lines, const uint64_t *done_bytes, size_t count);
+/* Milliseconds since the first one began. */
+uint64_t progress_end_lines(struct progress *lines, size_t count);
+
 /* The pure part: one line for a terminal of `width` columns, or for a log when width is 0. */
 void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t done_bytes,
                      uint64_t whole_bytes, uint64_t passed_ms, unsigned width);

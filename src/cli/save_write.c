@@ -206,7 +206,7 @@ static int save_fill(struct save *save, const struct save_file *file)
                         .tick = save_tick};
     int r;
 
-    staging_equip(save->reader.staging, &work, save->threads);
+    staging_equip(save->reader.staging, &work, &save->reader.memory, save->threads);
     if (copy.fd < 0)
         return -errno;
     r = file_write_at(copy.fd, file->head, file->head_bytes, 0);

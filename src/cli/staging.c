@@ -3,6 +3,7 @@
 #include "cli/staging_parts.h"
 
 #include "cli/cli.h"
+#include "cli/near.h"
 #include "cli/populate.h"
 #include "cli/store_path.h"
 #include "cli/work.h"
@@ -20,7 +21,7 @@ static const char *staging_way_out(const char *text, int error)
     if (error == -ENOMEM && strncmp(text, "cuDevicePrimaryCtxRetain", 24) == 0)
         return "a CUDA context takes about half a gigabyte of the GPU, and so much is not free "
                "there: stop other programs on it, or mount with a smaller size=";
-    if (error == -ENOMEM && strncmp(text, "cuMemHostAlloc", 14) == 0)
+    if (error == -ENOMEM && strncmp(text, "cuMemHostRegister", 17) == 0)
         return "the machine has too little memory that can be pinned: free some, or give "
                "--threads 1, which needs the least";
     if (error == -ENOMEM)
@@ -105,7 +106,8 @@ void staging_free(struct staging *staging)
         return;
     while ((lane = staging->lanes)) {
         staging->lanes = lane->next;
-        staging_lane_release(lane);
+        if (lane->device)
+            staging_lane_release(lane);
         free(lane->scratch);
         free(lane);
     }
@@ -133,7 +135,6 @@ static int staging_add_device(struct staging *staging, const uint8_t uuid[16], c
         return cli_out_of_memory();
     device->staging = staging;
     device->store = store;
-    device->index = staging->device_count;
     memcpy(device->uuid, uuid, sizeof(device->uuid));
     r = staging_device_open(device, text);
     if (r) {
@@ -180,22 +181,31 @@ bool staging_is_copied(const struct staging_memory *memory)
 /* ---- lanes --------------------------------------------------------------------------------- */
 
 /* One that is back from an earlier work has its buffers already. */
-static int staging_take_lane(void *shared, void **own)
+static struct staging_lane *staging_find_lane(struct staging *staging,
+                                              struct staging_device *device)
 {
-    struct staging *staging = shared;
+    struct staging_lane *lane = staging->lanes;
+
+    while (lane && (lane->is_out || lane->device != device))
+        lane = lane->next;
+    if (lane)
+        return lane;
+    lane = calloc(1, sizeof(*lane));
+    if (lane) {
+        lane->staging = staging;
+        lane->device = device;
+        lane->next = staging->lanes;
+        staging->lanes = lane;
+    }
+    return lane;
+}
+
+static int staging_take_lane(struct staging *staging, struct staging_device *device, void **own)
+{
     struct staging_lane *lane;
 
     pthread_mutex_lock(&staging->lock);
-    for (lane = staging->lanes; lane && lane->is_out; lane = lane->next)
-        ;
-    if (!lane) {
-        lane = calloc(1, sizeof(*lane));
-        if (lane) {
-            lane->staging = staging;
-            lane->next = staging->lanes;
-            staging->lanes = lane;
-        }
-    }
+    lane = staging_find_lane(staging, device);
     if (lane)
         lane->is_out = true;
     pthread_mutex_unlock(&staging->lock);
@@ -203,33 +213,56 @@ static int staging_take_lane(void *shared, void **own)
     return lane ? 0 : -ENOMEM;
 }
 
-static int staging_return_lane(void *shared, void *own)
+static int staging_begin_host(void *shared, void **own)
 {
-    struct staging *staging = shared;
-    struct staging_lane *lane = own;
-    int r = staging_lane_settle(lane);
+    return staging_take_lane(shared, NULL, own);
+}
 
-    pthread_mutex_lock(&staging->lock);
+static int staging_begin_device(void *shared, void **own)
+{
+    struct staging_device *device = shared;
+
+    if (device->has_near)
+        near_stay(&device->near);
+    return staging_take_lane(device->staging, device, own);
+}
+
+static int staging_end_lane(void *shared, void *own)
+{
+    struct staging_lane *lane = own;
+    int r = lane->device ? staging_lane_settle(lane) : 0;
+
+    (void)shared;
+    lane->left_bytes = lane->ahead_bytes = 0;
+    pthread_mutex_lock(&lane->staging->lock);
     lane->is_out = false;
-    pthread_mutex_unlock(&staging->lock);
+    pthread_mutex_unlock(&lane->staging->lock);
     return r;
 }
 
-void staging_equip(struct staging *staging, struct work *work, uint64_t threads)
+static void staging_choose_buffers(struct staging_device *device, unsigned threads)
 {
-    unsigned most = staging->device_count ? STAGING_GPU_THREADS : WORK_MAX_THREADS;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t share = STAGING_RING_BYTES / (threads * STAGING_BUFFERS);
+
+    if (!device->buffer_bytes)
+        device->buffer_bytes =
+            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
+}
+
+void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
+                   uint64_t threads)
+{
+    struct staging_device *device = memory ? memory->device : NULL;
+    unsigned most = device ? STAGING_GPU_THREADS : WORK_MAX_THREADS;
     unsigned best = work_default_threads();
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), share;
 
     work->threads = threads ? (unsigned)threads : best < most ? best : most;
-    if (!staging->buffer_bytes) {
-        share = STAGING_RING_BYTES / (work->threads * STAGING_BUFFERS);
-        staging->buffer_bytes =
-            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
-    }
-    work->shared = staging;
-    work->begin = staging_take_lane;
-    work->end = staging_return_lane;
+    if (device)
+        staging_choose_buffers(device, work->threads);
+    work->shared = device ? (void *)device : staging;
+    work->begin = device ? staging_begin_device : staging_begin_host;
+    work->end = staging_end_lane;
 }
 
 void *staging_scratch(struct staging_lane *lane, size_t size_bytes)
@@ -247,11 +280,10 @@ void *staging_scratch(struct staging_lane *lane, size_t size_bytes)
 int staging_room(struct staging_lane *lane, const struct staging_memory *memory, void *to,
                  size_t most_bytes, uint8_t **room, size_t *size_bytes)
 {
-    size_t buffer_bytes = lane->staging->buffer_bytes;
-
     if (memory->device) {
+        size_t buffer_bytes = memory->device->buffer_bytes;
         *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
-        return staging_cuda_room(lane, memory->device, room);
+        return staging_cuda_room(lane, room);
     }
     populate(to, most_bytes);
     *room = to;
@@ -262,19 +294,19 @@ int staging_room(struct staging_lane *lane, const struct staging_memory *memory,
 int staging_send(struct staging_lane *lane, const struct staging_memory *memory, void *to,
                  const uint8_t *room, size_t size_bytes)
 {
-    return memory->device ? staging_cuda_send(lane, memory->device, to, room, size_bytes) : 0;
+    return memory->device ? staging_cuda_send(lane, to, room, size_bytes) : 0;
 }
 
 int staging_fetch(struct staging_lane *lane, const struct staging_memory *memory, const void *from,
                   uint64_t size_bytes, size_t step_bytes)
 {
-    size_t buffer_bytes = lane->staging->buffer_bytes;
-
     lane->memory = memory;
     lane->from = from;
     lane->left_bytes = size_bytes;
     lane->ahead_bytes = 0;
-    lane->step_bytes = memory->device && buffer_bytes < step_bytes ? buffer_bytes : step_bytes;
+    lane->step_bytes = step_bytes;
+    if (memory->device && memory->device->buffer_bytes < step_bytes)
+        lane->step_bytes = memory->device->buffer_bytes;
     return memory->device ? staging_cuda_fetch(lane) : 0;
 }
 

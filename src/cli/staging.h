@@ -5,9 +5,10 @@
  * For the commands that touch every byte of a store; they look at store memory through this module
  * alone, for an address of a GPU is not theirs to follow. On host memory nothing is copied: the
  * bytes are handed over where they lie. On a GPU they go through a ring of pinned buffers, some for
- * each thread, and streams of that thread's own: while the driver moves one buffer the thread fills
- * or empties another. The ring is small on purpose, for it has to stay in the processor's cache,
- * and a buffer is pinned when it is first needed.
+ * each thread, and a stream of that thread's own: while the driver moves one buffer the thread
+ * fills or empties another. The ring is small on purpose, for it has to stay in the processor's
+ * cache, and a buffer is pinned when the thread would else have to wait for one. Threads that copy
+ * run on the processors near their GPU, and so the ring lies in the memory there.
  *
  * One staging serves one command, with any number of stores. Threads: a lane is one thread's at a
  * time; staging_open_memory and staging_free are for when no lane is out. A staging must be freed
@@ -22,8 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STAGING_RING_BYTES       (128u << 20) /* of pinned memory at most, all threads together */
-#define STAGING_BUFFERS          4u           /* of a thread */
+#define STAGING_RING_BYTES       (128u << 20) /* of pinned memory at most, all threads of a GPU */
+#define STAGING_BUFFERS          3u           /* of a thread */
 #define STAGING_BUFFER_MAX_BYTES (4u << 20)
 #define STAGING_GPU_THREADS      8u /* more are slower */
 #define STAGING_MAX_DEVICES      64u
@@ -52,10 +53,12 @@ int staging_open_memory(struct staging *staging, gmsfs_t *handle, const char *st
                         struct staging_memory *memory);
 
 /*
- * Gives each thread of `work` a lane, which its piece() gets as `own`. threads: as asked for; 0: as
- * many as are best. When work_run() has succeeded, all that was sent has arrived.
+ * Gives each thread of `work` a lane, which its piece() gets as `own`. memory: what all items of
+ * the work are about; NULL: host memory. threads: as asked for; 0: as many as are best. When
+ * work_run() has succeeded, all that was sent has arrived.
  */
-void staging_equip(struct staging *staging, struct work *work, uint64_t threads);
+void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
+                   uint64_t threads);
 
 /* When a device has failed, prints the first failure, once; true: it was that, and is printed. */
 bool staging_explain(struct staging *staging);

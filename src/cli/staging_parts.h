@@ -11,6 +11,7 @@
 #include "cuda/driver.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #define STAGING_ERROR_BYTES GMSFS_DEVICE_ERROR_BYTES
 
@@ -21,20 +22,22 @@ struct staging_device {
     drv_device device;
     struct drv_context *context; /* retained */
     uint8_t uuid[16];
-    size_t index;
+    bool has_near; /* `near` says which processors are near it */
+    cpu_set_t near;
+    size_t buffer_bytes; /* 0: not decided */
 };
 
 /* One of the ring. */
 struct staging_buffer {
-    uint8_t *bytes; /* pinned; NULL: not yet */
-    struct drv_event *event;
-    struct staging_device *device; /* whose event it is; NULL: there is none */
-    bool is_busy;                  /* the driver reads or writes it until the event */
+    uint8_t *bytes;
+    struct drv_event *event; /* NULL: not pinned yet */
+    bool is_busy;            /* the driver reads or writes it until the event */
 };
 
 struct staging_lane {
     struct staging *staging;
-    struct staging_lane *next; /* all lanes */
+    struct staging_lane *next;     /* all lanes */
+    struct staging_device *device; /* NULL: host memory */
     bool is_out;
     void *scratch;
     size_t scratch_bytes;
@@ -47,16 +50,17 @@ struct staging_lane {
     size_t step_bytes;
 
     /* On a GPU. */
-    struct staging_device *current; /* whose context this thread has */
-    struct drv_stream *streams[STAGING_MAX_DEVICES];
+    bool is_current; /* this thread has the device's context */
+    struct drv_stream *stream;
+    uint8_t *ring; /* addresses of the buffers; NULL: none yet */
     struct staging_buffer buffers[STAGING_BUFFERS];
-    unsigned turn; /* of the buffer that is used next */
+    unsigned pinned; /* buffers, from the first on */
+    unsigned turn;   /* of the buffer that is used next */
 };
 
 struct staging {
     struct staging_device *devices[STAGING_MAX_DEVICES];
     size_t device_count;
-    size_t buffer_bytes; /* 0: not decided */
 
     pthread_mutex_t lock; /* of all that follows */
     struct staging_lane *lanes;
@@ -85,11 +89,11 @@ void staging_device_close(struct staging_device *device);
 
 /* Waits until the driver is done with what the lane sent, and leaves the context to others. */
 int staging_lane_settle(struct staging_lane *lane);
+/* Gives back all that the driver has of it. */
 void staging_lane_release(struct staging_lane *lane);
 
-int staging_cuda_room(struct staging_lane *lane, struct staging_device *device, uint8_t **room);
-int staging_cuda_send(struct staging_lane *lane, struct staging_device *device, void *to,
-                      const uint8_t *room, size_t size_bytes);
+int staging_cuda_room(struct staging_lane *lane, uint8_t **room);
+int staging_cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, size_t size_bytes);
 int staging_cuda_fetch(struct staging_lane *lane);
 int staging_cuda_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes);
 

@@ -12,13 +12,19 @@
 #define NS_PER_MS           1000000L
 #define NS_PER_S            1000000000L
 
-unsigned work_default_threads(void)
+unsigned work_cpus(void)
 {
     cpu_set_t cpus;
-    unsigned count = 1;
 
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
-        count = (unsigned)CPU_COUNT(&cpus);
+        return (unsigned)CPU_COUNT(&cpus);
+    return 1;
+}
+
+unsigned work_default_threads(void)
+{
+    unsigned count = work_cpus();
+
     return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
 }
 

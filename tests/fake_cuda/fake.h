@@ -154,6 +154,8 @@ bool queue_add(const struct drv_stream *stream, void *to, const void *from, size
 unsigned long queue_mark(void);
 /* Does it, of one stream or (NULL) of all. */
 void queue_run(const struct drv_stream *stream, unsigned long upto);
+/* Whether queue_run would have something to do. */
+bool queue_has(const struct drv_stream *stream, unsigned long upto);
 
 /* ---- copy.c -------------------------------------------------------------------------------- */
 

@@ -59,3 +59,16 @@ void queue_run(const struct drv_stream *stream, unsigned long upto)
     }
     pthread_mutex_unlock(&mutex);
 }
+
+bool queue_has(const struct drv_stream *stream, unsigned long upto)
+{
+    const struct queued *at;
+    bool has;
+
+    pthread_mutex_lock(&mutex);
+    for (at = first; at && stream && at->stream != stream; at = at->next)
+        ;
+    has = at && at->number <= upto;
+    pthread_mutex_unlock(&mutex);
+    return has;
+}

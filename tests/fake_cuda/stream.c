@@ -436,7 +436,9 @@ enum drv_result cuEventQuery(struct drv_event *event)
     ENTER();
     if (!event || event->magic != MAGIC_EVENT)
         return DRV_INVALID_HANDLE;
-    return event->captured ? DRV_INVALID_VALUE : DRV_SUCCESS;
+    if (event->captured)
+        return DRV_INVALID_VALUE;
+    return queue_has(event->stream, event->upto) ? DRV_NOT_READY : DRV_SUCCESS;
 }
 
 enum drv_result cuEventSynchronize(struct drv_event *event)

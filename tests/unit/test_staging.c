@@ -9,6 +9,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,8 +20,7 @@ static const struct drv *cu;
 
 /* What one work of the tests does: each item is sent from `source` to `to`, or fetched to `got`. */
 struct job {
-    const struct staging_memory *memory; /* of item i: memory[i % memories] */
-    size_t memories;
+    const struct staging_memory *memory;
     uint8_t *const *to;
     const uint8_t *source;
     uint8_t *got;
@@ -95,7 +95,7 @@ static uint8_t *bytes_new(size_t size_bytes, uint64_t seed)
 static int job_send(void *context, const struct work_piece *piece, void *own)
 {
     const struct job *job = context;
-    const struct staging_memory *memory = &job->memory[piece->item % job->memories];
+    const struct staging_memory *memory = job->memory;
     const uint8_t *from = job->source + job->starts[piece->item] + piece->offset_bytes;
     uint8_t *to = job->to[piece->item] + piece->offset_bytes, *room;
     size_t step;
@@ -114,7 +114,7 @@ static int job_send(void *context, const struct work_piece *piece, void *own)
 static int job_fetch(void *context, const struct work_piece *piece, void *own)
 {
     const struct job *job = context;
-    const struct staging_memory *memory = &job->memory[piece->item % job->memories];
+    const struct staging_memory *memory = job->memory;
     const uint8_t *from = job->to[piece->item] + piece->offset_bytes, *part;
     uint8_t *to = job->got + job->starts[piece->item] + piece->offset_bytes;
     size_t step = 1;
@@ -141,23 +141,23 @@ static int job_run(struct staging *staging, struct job *job, const uint64_t *siz
 {
     struct work work = {.item_bytes = sizes, .item_count = count, .context = job, .piece = piece};
 
-    staging_equip(staging, &work, threads);
+    staging_equip(staging, &work, job->memory, threads);
     return work_run(&work);
 }
 
-/* Items of these sizes there and back, taking turns on the devices. */
-static void go_round(struct staging *staging, const struct staging_memory *memory, size_t memories,
+/* Items of these sizes there and back. */
+static void go_round(struct staging *staging, const struct staging_memory *memory,
                      const uint64_t *sizes, size_t count, unsigned threads)
 {
     uint64_t starts[16], whole = 0;
     uint8_t *to[16];
-    struct job job = {.memory = memory, .memories = memories, .to = to, .starts = starts};
+    struct job job = {.memory = memory, .to = to, .starts = starts};
 
     require(count <= 16);
     for (size_t i = 0; i < count; i++) {
         starts[i] = whole;
         whole += sizes[i];
-        to[i] = gpu_new(&memory[i % memories], sizes[i]);
+        to[i] = gpu_new(memory, sizes[i]);
     }
     job.source = bytes_new(whole, threads);
     job.got = bytes_new(whole, 0);
@@ -165,7 +165,7 @@ static void go_round(struct staging *staging, const struct staging_memory *memor
     check_int(job_run(staging, &job, sizes, count, threads, job_fetch), 0);
     check_bytes(job.got, whole, job.source, whole);
     for (size_t i = 0; i < count; i++)
-        gpu_free(&memory[i % memories], to[i]);
+        gpu_free(memory, to[i]);
     free((void *)job.source);
     free(job.got);
 }
@@ -180,7 +180,7 @@ TAP_TEST(host_memory_is_handed_over_where_it_lies)
     uint8_t place[100] = {0}, got[100] = {0}, *to[] = {place}, *room;
     uint64_t start = 0;
     size_t step;
-    struct job job = {.memory = &memory, .memories = 1, .to = to, .got = got, .starts = &start};
+    struct job job = {.memory = &memory, .to = to, .got = got, .starts = &start};
     struct staging_lane lane = {.staging = staging};
 
     require(staging != NULL);
@@ -209,18 +209,68 @@ TAP_TEST(bytes_of_any_size_go_to_a_gpu_and_come_back)
     struct staging *staging = begin(LAZY, memory);
 
     check(staging_is_copied(&memory[0]));
-    go_round(staging, memory, 1, sizes, 9, 1);
+    go_round(staging, memory, sizes, 9, 1);
     end(staging);
 }
 
-TAP_TEST(two_gpus_take_turns_on_the_buffers_of_a_thread)
+TAP_TEST(each_gpu_has_lanes_of_its_own)
 {
     static const uint64_t sizes[] = {1000, 2000, STEP_BYTES, 3, 77, STEP_BYTES + 5, 9, 10, 11};
     struct staging_memory memory[2];
     struct staging *staging = begin(LAZY, memory);
 
-    go_round(staging, memory, 2, sizes, 9, 1);
-    go_round(staging, memory, 2, sizes, 9, 3);
+    for (int i = 0; i < 4; i++)
+        go_round(staging, &memory[i % 2], sizes, 9, 1);
+    require(staging->lanes && staging->lanes->next && !staging->lanes->next->next);
+    check(staging->lanes->device == memory[1].device);
+    check(staging->lanes->next->device == memory[0].device);
+    end(staging);
+}
+
+struct rival {
+    pthread_t thread;
+    struct staging *staging;
+    const struct staging_memory *memory;
+    struct job job;
+    uint64_t size_bytes;
+    int result;
+};
+
+static void *rival_run(void *context)
+{
+    struct rival *rival = context;
+
+    rival->result = job_run(rival->staging, &rival->job, &rival->size_bytes, 1, 2, job_send) ||
+                    job_run(rival->staging, &rival->job, &rival->size_bytes, 1, 2, job_fetch);
+    return NULL;
+}
+
+TAP_TEST(two_gpus_are_filled_at_the_same_time)
+{
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+    struct rival rivals[2];
+    uint64_t start = 0;
+    uint8_t *to[2];
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t bytes = 3 * STEP_BYTES + (uint64_t)i;
+        to[i] = gpu_new(&memory[i], bytes);
+        rivals[i] = (struct rival){.staging = staging, .size_bytes = bytes};
+        rivals[i].job = (struct job){.memory = &memory[i], .to = &to[i], .starts = &start};
+        rivals[i].job.source = bytes_new(bytes, (uint64_t)i + 8);
+        rivals[i].job.got = bytes_new(bytes, 0);
+        require(pthread_create(&rivals[i].thread, NULL, rival_run, &rivals[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(rivals[i].thread, NULL);
+        check_int(rivals[i].result, 0);
+        check_bytes(rivals[i].job.got, rivals[i].size_bytes, rivals[i].job.source,
+                    rivals[i].size_bytes);
+        gpu_free(&memory[i], to[i]);
+        free((void *)rivals[i].job.source);
+        free(rivals[i].job.got);
+    }
     end(staging);
 }
 
@@ -230,9 +280,9 @@ TAP_TEST(many_threads_share_a_ring_of_one_size)
     struct staging_memory memory[2];
     struct staging *staging = begin(LAZY, memory);
 
-    go_round(staging, memory, 1, sizes, 3, WORK_MAX_THREADS);
-    check(staging->buffer_bytes * STAGING_BUFFERS * WORK_MAX_THREADS <= STAGING_RING_BYTES);
-    check(staging->buffer_bytes >= 4096);
+    go_round(staging, memory, sizes, 3, WORK_MAX_THREADS);
+    check(memory->device->buffer_bytes * STAGING_BUFFERS * WORK_MAX_THREADS <= STAGING_RING_BYTES);
+    check(memory->device->buffer_bytes >= 4096);
     end(staging);
 }
 
@@ -244,8 +294,7 @@ TAP_TEST(a_fetch_that_is_given_up_does_not_reach_into_the_next)
     uint64_t starts[3] = {0, STEP_BYTES, 4 * (uint64_t)STEP_BYTES};
     uint64_t whole = starts[2] + sizes[2];
     uint8_t *to[3];
-    struct job job = {
-        .memory = memory, .memories = 1, .to = to, .starts = starts, .gives_up = true};
+    struct job job = {.memory = memory, .to = to, .starts = starts, .gives_up = true};
 
     for (size_t i = 0; i < 3; i++)
         to[i] = gpu_new(memory, sizes[i]);
@@ -267,12 +316,34 @@ TAP_TEST(threads_that_come_again_find_their_buffers)
     struct staging_memory memory[2];
     struct staging *staging = begin(LAZY, memory);
 
-    go_round(staging, memory, 1, sizes, 1, 1);
+    go_round(staging, memory, sizes, 1, 1);
     check(staging->lanes != NULL && staging->lanes->next == NULL);
     /* Pinning anew would fail. */
-    check(fake_cuda_control(LAZY "fail cuMemHostAlloc 2\n"));
-    go_round(staging, memory, 1, sizes, 1, 1);
+    check(fake_cuda_control(LAZY "fail cuMemHostRegister_v2 2\n"));
+    go_round(staging, memory, sizes, 1, 1);
     end(staging);
+}
+
+TAP_TEST(a_buffer_is_pinned_only_where_the_thread_would_wait)
+{
+    static const uint64_t sizes[] = {8 * STEP_BYTES};
+    static const struct {
+        const char *control;
+        unsigned pinned;
+    } drivers[] = {{"devices 2\n", 1}, {LAZY, STAGING_BUFFERS}};
+    struct staging_memory memory[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        struct staging *staging = begin(drivers[i].control, memory);
+        uint8_t *to[] = {gpu_new(memory, sizes[0])};
+        struct job job = {.memory = memory, .to = to, .starts = &(uint64_t){0}};
+        job.source = bytes_new(sizes[0], 1);
+        check_int(job_run(staging, &job, sizes, 1, 1, job_send), 0);
+        check_int(staging->lanes->pinned, drivers[i].pinned);
+        gpu_free(memory, to[0]);
+        free((void *)job.source);
+        end(staging);
+    }
 }
 
 TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
@@ -281,9 +352,9 @@ TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
     struct staging *staging = begin(LAZY, memory);
     struct work work = {0};
 
-    staging_equip(staging, &work, 0);
+    staging_equip(staging, &work, memory, 0);
     check(work.threads >= 1 && work.threads <= STAGING_GPU_THREADS);
-    staging_equip(staging, &work, 40);
+    staging_equip(staging, &work, memory, 40);
     check_int(work.threads, 40);
     end(staging);
 }
@@ -291,7 +362,7 @@ TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
 TAP_TEST(each_call_that_fails_is_told_once_and_leaks_nothing)
 {
     static const char *const calls[] = {
-        "cuCtxSetCurrent",      "cuStreamCreate",     "cuMemHostAlloc",
+        "cuCtxSetCurrent",      "cuStreamCreate",     "cuMemHostRegister_v2",
         "cuEventCreate",        "cuEventRecord",      "cuMemcpyHtoDAsync_v2",
         "cuMemcpyDtoHAsync_v2", "cuEventSynchronize", "cuStreamSynchronize"};
     static const uint64_t sizes[] = {6 * STEP_BYTES};
@@ -301,7 +372,7 @@ TAP_TEST(each_call_that_fails_is_told_once_and_leaks_nothing)
         struct staging *staging = begin(LAZY, memory);
         uint8_t *to[] = {gpu_new(memory, sizes[0])};
         uint64_t start = 0;
-        struct job job = {.memory = memory, .memories = 1, .to = to, .starts = &start};
+        struct job job = {.memory = memory, .to = to, .starts = &start};
         char control[200];
         int r;
 
