@@ -252,11 +252,15 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) -fsanitize=fuzzer \
 		$(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
-# The library is static here: the floors use its msgpack reader, which it does not export.
+# The library is static here: the floors use its msgpack reader, which it does not export. gpu_load
+# takes the command's own time of a copy, so it is made of the command's own objects.
+COMMAND_OBJ := $(filter-out $(O)/obj/$(MAIN_SRC:.c=.o),$(OBJ))
+$(O)/bench/gpu_load: $(COMMAND_OBJ)
+$(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/%: bench/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
-		$(LIB_A) $(PKG_LIBS)
+		$(BENCH_OBJ) $(LIB_A) $(PKG_LIBS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HOOK_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
@@ -312,7 +316,7 @@ bench:
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
-	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_load
 
 gpu-check:
 	@scripts/deps test

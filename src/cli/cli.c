@@ -14,7 +14,9 @@
 #include <time.h>
 
 #define ERROR_BYTES 4096
-#define NS_PER_MS   1000000
+#define NS_PER_US   1000
+#define US_PER_MS   1000
+#define US_PER_S    1000000
 #define MS_PER_S    1000
 
 static const struct cli_command *current;
@@ -123,12 +125,17 @@ int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms
     return CLI_OK;
 }
 
-uint64_t cli_now_ms(void)
+uint64_t cli_now_us(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * MS_PER_S + (uint64_t)now.tv_nsec / NS_PER_MS;
+    return (uint64_t)now.tv_sec * US_PER_S + (uint64_t)now.tv_nsec / NS_PER_US;
+}
+
+uint64_t cli_now_ms(void)
+{
+    return cli_now_us() / US_PER_MS;
 }
 
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms)

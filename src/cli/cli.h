@@ -77,6 +77,7 @@ int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms
 
 /* Milliseconds of a clock that is never set; and how much of a timeout is left. */
 uint64_t cli_now_ms(void);
+uint64_t cli_now_us(void);
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms);
 
 #endif

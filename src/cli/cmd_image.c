@@ -36,7 +36,7 @@ static const char usage[] =
     "      --json             the same as JSON\n"
     "all:\n"
     "      --threads N        threads that copy (default: one for each CPU, at most 16; with a\n"
-    "                         GPU at most 8)\n"
+    "                         GPU at most 12)\n"
     "      --timeout S        give up when the lock is not free within S seconds; 0: at once\n"
     "                         (default: wait for it)\n"
     "  -q, --quiet            print errors only\n"

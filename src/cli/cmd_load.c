@@ -17,6 +17,7 @@
 
 #define LAST_ERROR_BYTES 256
 #define MS_PER_S         1000.0
+#define US_PER_MS        1000u
 
 static const char usage[] =
     "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
@@ -37,7 +38,7 @@ static const char usage[] =
     "                       a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
     "                       to 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16; to a\n"
-    "                       GPU at most 8; for each GPU where there are several)\n"
+    "                       GPU at most 12; for each GPU where there are several)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
     "once\n"
     "                       (default: wait for them)\n"
@@ -232,12 +233,13 @@ void load_print_store(const struct load *load)
            load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
 }
 
-void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms)
+void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us)
 {
     char size[SIZE_TEXT_BYTES];
 
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S, progress_rate(bytes, copied_ms));
+           (double)(cli_now_ms() - start_ms) / MS_PER_S,
+           progress_rate(bytes, copied_us / US_PER_MS));
 }
 
 static void load_print_result(const struct load *load, uint64_t start_ms)
@@ -245,7 +247,7 @@ static void load_print_result(const struct load *load, uint64_t start_ms)
     if (load->quiet)
         return;
     load_print_store(load);
-    load_print_bytes(load->model->tensor_bytes, start_ms, load->copied_ms);
+    load_print_bytes(load->model->tensor_bytes, start_ms, load->copied_us);
 }
 
 static int load_into_store(struct load *load)

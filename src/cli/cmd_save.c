@@ -22,7 +22,7 @@ static const char usage[] =
     "      --shard-size SIZE   files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
     "                          and so on, and FILE.safetensors.index.json that names them\n"
     "      --threads N         threads that write (default: one for each CPU, at most 16; of\n"
-    "                          a GPU at most 8)\n"
+    "                          a GPU at most 12)\n"
     "      --timeout S         give up when the lock is not free within S seconds; 0: at once\n"
     "                          (default: wait for it)\n"
     "  -q, --quiet             print errors only\n"

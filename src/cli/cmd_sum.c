@@ -33,7 +33,7 @@ static const char usage[] =
     "      --allocations    of every allocation\n"
     "      --json           the same as JSON, with bytes, layout hash and generation\n"
     "      --threads N      threads that read (default: one for each CPU, at most 16; of a\n"
-    "                       GPU at most 8)\n"
+    "                       GPU at most 12)\n"
     "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
     "                       (default: wait for it)\n"
     "  -q, --quiet          no progress and no total on a terminal\n"

@@ -26,7 +26,7 @@ static const char usage[] =
     "the files are counted and allowed.\n"
     "\n"
     "      --threads N      threads that compare (default: one for each CPU, at most 16; of a\n"
-    "                       GPU at most 8)\n"
+    "                       GPU at most 12)\n"
     "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
     "                       (default: wait for it)\n"
     "  -q, --quiet          print differences and errors only\n"

@@ -39,7 +39,7 @@ struct load {
     size_t *order;         /* tensors as they lie in the files */
     char **values;         /* metadata value of each tensor */
     char *metadata;        /* JSON of __metadata__, or NULL */
-    uint64_t copied_ms;    /* what the copy took */
+    uint64_t copied_us;    /* from the first byte read to the last in the store */
     uint64_t needed_bytes; /* of memory, aligned */
 
     /* In the store. */
@@ -62,8 +62,10 @@ void load_plan_free(struct load *load);
  * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,
  * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
-/* load_staged.c: the same where one of the stores is on a GPU. */
+/* load_staged.c: the same where one of the stores is on a GPU; and its steps. */
 int load_copy_staged(struct load *loads, size_t count);
+int load_get_staged(struct load *load); /* the memory, mapped */
+int load_fill_staged(struct load *loads, size_t count);
 
 /* cmd_load.c: the steps in one store. */
 int load_check_space(struct load *load); /* also fills needed_bytes */
@@ -74,7 +76,7 @@ void load_explain_commit(const struct load *load, int error);
 /* Aborts what the store's writer has done; what the store is now, in words. */
 const char *load_abort_store(struct load *load);
 void load_print_store(const struct load *load);
-void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_ms);
+void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us);
 void load_free(struct load *load);
 
 /*

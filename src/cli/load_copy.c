@@ -27,6 +27,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define US_PER_MS         1000u
 #define COPY_BUFFER_BYTES ((size_t)256 << 10)
 #define COPY_PAGE_BYTES   ((size_t)4096)
 #define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
@@ -431,7 +432,7 @@ int load_copy(struct load *loads, size_t count)
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);
     if (!r)
         r = copy_run(&copy);
-    loads->copied_ms = progress_end(&copy.progress);
+    loads->copied_us = progress_end(&copy.progress) * US_PER_MS;
     copy_free(&copy);
     if (signals_get())
         return CLI_SIGNALED + signals_get();

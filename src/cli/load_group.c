@@ -381,7 +381,7 @@ static void group_print_result(const struct load_group *group, const uint8_t id[
     }
     gmsfs_token_format(id, text);
     printf("group %s of %zu stores\n", text, group->count);
-    load_print_bytes(bytes, start_ms, group->ranks->copied_ms);
+    load_print_bytes(bytes, start_ms, group->ranks->copied_us);
 }
 
 /* RO was granted: somebody has loaded all of them, perhaps while we waited. */

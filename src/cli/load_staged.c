@@ -249,7 +249,7 @@ static void staged_free(struct staged *copy)
 
 /* One mapping call for all of it is cheaper than one for each. Ranks are as in the plan, for
  * nothing else is in the store. */
-static int staged_get_memory(struct load *load)
+int load_get_staged(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
     size_t mapped = 0;
@@ -315,6 +315,7 @@ static size_t staged_start(struct staged *copy)
 
 static int staged_run(struct staged *copy)
 {
+    uint64_t start_us;
     size_t started;
     int r = 0;
 
@@ -323,29 +324,25 @@ static int staged_run(struct staged *copy)
     for (size_t i = 0; i < copy->crew_count; i++)
         progress_begin(&copy->lines[i], copy->crew_count == 1 ? "copying" : copy->crews[i].verb,
                        copy->crews[i].bytes, copy->loads->quiet);
+    start_us = cli_now_us();
     started = staged_start(copy);
     staged_run_crew(&copy->crews[0]);
     for (size_t i = started; i < copy->crew_count; i++)
         staged_run_crew(&copy->crews[i]);
     for (size_t i = 1; i < started; i++)
         pthread_join(copy->crews[i].thread, NULL);
-    copy->loads->copied_ms = progress_end_lines(copy->lines, copy->crew_count);
+    copy->loads->copied_us = cli_now_us() - start_us;
+    progress_end_lines(copy->lines, copy->crew_count);
     for (size_t i = 0; i < copy->crew_count && (!r || r == -ECANCELED); i++)
         r = copy->crews[i].result ? copy->crews[i].result : r;
     return r;
 }
 
-int load_copy_staged(struct load *loads, size_t count)
+int load_fill_staged(struct load *loads, size_t count)
 {
     struct staged copy = {.loads = loads, .count = count, .said = PTHREAD_MUTEX_INITIALIZER};
-    int status = CLI_OK, r;
+    int r = staged_plan(&copy);
 
-    for (size_t i = 0; status == CLI_OK && i < count; i++)
-        status = staged_get_memory(&loads[i]);
-    signals_defer(true);
-    if (status != CLI_OK)
-        return status;
-    r = staged_plan(&copy);
     if (!r)
         r = staged_run(&copy);
     staged_free(&copy);
@@ -354,4 +351,14 @@ int load_copy_staged(struct load *loads, size_t count)
     if (r && !copy.has_said && !staging_explain(loads->staging))
         cli_error("cannot copy: %s", strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
+}
+
+int load_copy_staged(struct load *loads, size_t count)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < count; i++)
+        status = load_get_staged(&loads[i]);
+    signals_defer(true);
+    return status == CLI_OK ? load_fill_staged(loads, count) : status;
 }

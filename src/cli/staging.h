@@ -24,9 +24,9 @@
 #include <stdint.h>
 
 #define STAGING_RING_BYTES       (128u << 20) /* of pinned memory at most, all threads of a GPU */
-#define STAGING_BUFFERS          3u           /* of a thread */
+#define STAGING_BUFFERS          2u           /* of a thread */
 #define STAGING_BUFFER_MAX_BYTES (4u << 20)
-#define STAGING_GPU_THREADS      8u /* more are slower */
+#define STAGING_GPU_THREADS      12u /* fewer cannot read as fast as it takes, more are slower */
 #define STAGING_MAX_DEVICES      64u
 
 struct staging;

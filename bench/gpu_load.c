@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_load - `gmsfs load` of a file in the page cache to a GPU, against what the machine can do
+ *
+ *   gpu_load GMSFS STORE MODEL OTHERS
+ *   gpu_load one STORE MODEL ROUNDS    prints what each copy took, in microseconds
+ *
+ * Ours is the time from the first byte read to the last byte on the device, as the command itself
+ * takes it: of the first load of a process, with the pinning of its ring and into memory that
+ * nobody has touched, and of the next one, into the same memory as the floor's copies. The
+ * floor is the slower of two: all bytes read into pinned memory by 1 to 16 threads, the best of
+ * these, and as many bytes copied to the device from pinned memory in one large copy.
+ * OTHERS MODEL is a program that prints "NAME MICROSECONDS" for each loader that it finds.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "bench.h"
+#include "cli/load.h"
+#include "cli/store_path.h"
+#include "gpu.h"
+
+#define READ_BYTES   ((size_t)4 << 20)
+#define COPY_BYTES   ((size_t)1 << 30)
+#define THREADS_MAX  16
+#define THREAD_KINDS 5 /* 1, 2, 4, 8, 16 */
+#define TEXT_BYTES   256
+
+/* ---- ours ---------------------------------------------------------------------------------- */
+
+static void load_or_die(const char *what, int status)
+{
+    if (status == CLI_OK)
+        return;
+    fprintf(stderr, "bench: load: %s failed\n", what);
+    exit(2);
+}
+
+/* One process that loads again and again into the same memory: its first load pins the ring, and
+ * is the first to touch the memory. */
+static int load_rounds(const char *store, const char *model, int rounds)
+{
+    struct load load = {.store = store,
+                        .files = &model,
+                        .file_count = 1,
+                        .timeout_ms = CLI_FOREVER,
+                        .quiet = true,
+                        .staging = staging_new()};
+
+    load_or_die("plan", load_plan(&load));
+    load_or_die("open", store_open(store, &load.handle) ? CLI_FAILURE : CLI_OK);
+    load_or_die("space", load_check_space(&load));
+    bench_check("connect", gmsfs_connect(load.handle, GMSFS_MODE_RW, CLI_FOREVER));
+    load_or_die("clear", load_clear(&load));
+    load_or_die("memory", load_get_staged(&load));
+    for (int i = 0; i < rounds; i++) {
+        load_or_die("copy", load_fill_staged(&load, 1));
+        printf("%" PRIu64 "\n", load.copied_us);
+    }
+    bench_check("abort", gmsfs_abort(load.handle, NULL));
+    staging_free(load.staging);
+    load_free(&load);
+    return 0;
+}
+
+/* In a process of its own. */
+static void time_ours(const char *self, const char *store, const char *model, double *first_us,
+                      double *next_us)
+{
+    char command[4096];
+    FILE *output;
+
+    snprintf(command, sizeof command, "'%s' one '%s' '%s' 2", self, store, model);
+    output = popen(command, "r");
+    if (!output || fscanf(output, "%lf %lf", first_us, next_us) != 2 || pclose(output) != 0)
+        bench_die("gpu_load one", EIO);
+}
+
+static double time_command(const char *gmsfs, const char *store, const char *model)
+{
+    char command[4096];
+    double start_us = bench_now_us();
+
+    snprintf(command, sizeof command, "'%s' load -q '%s' '%s'", gmsfs, store, model);
+    if (system(command) != 0)
+        bench_die("gmsfs load", EIO);
+    return bench_now_us() - start_us;
+}
+
+/* ---- the floor ----------------------------------------------------------------------------- */
+
+struct reading {
+    int fd;
+    size_t bytes;
+    char *pinned; /* READ_BYTES for each thread */
+    atomic_size_t next;
+    atomic_int threads; /* started */
+};
+
+static void *read_some(void *context)
+{
+    struct reading *reading = context;
+    char *to = reading->pinned + READ_BYTES * (size_t)atomic_fetch_add(&reading->threads, 1);
+    size_t at;
+
+    while ((at = READ_BYTES * atomic_fetch_add(&reading->next, 1)) < reading->bytes) {
+        size_t left = reading->bytes - at < READ_BYTES ? reading->bytes - at : READ_BYTES;
+        while (left > 0) {
+            ssize_t got = pread(reading->fd, to, left, (off_t)at);
+            if (got <= 0)
+                bench_die("read", errno);
+            at += (size_t)got;
+            left -= (size_t)got;
+        }
+    }
+    return NULL;
+}
+
+static double time_read(struct reading *reading, int threads)
+{
+    pthread_t ids[THREADS_MAX];
+    double start_us = bench_now_us();
+
+    atomic_store(&reading->next, 0);
+    atomic_store(&reading->threads, 0);
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&ids[i], NULL, read_some, reading) != 0)
+            bench_die("thread", EAGAIN);
+    for (int i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    return bench_now_us() - start_us;
+}
+
+static void *pin(const struct gpu *gpu, size_t bytes)
+{
+    void *pinned;
+
+    gpu_check(gpu, "cuMemHostAlloc", gpu->drv->cuMemHostAlloc(&pinned, bytes, 0));
+    memset(pinned, 1, bytes);
+    return pinned;
+}
+
+/* As many bytes as `bytes`, at the speed of one large copy. */
+static double time_copy(const struct gpu *gpu, drv_pointer to, const void *pinned, size_t bytes)
+{
+    double start_us = bench_now_us();
+
+    gpu_check(gpu, "cuMemcpyHtoD", gpu->drv->cuMemcpyHtoD_v2(to, pinned, COPY_BYTES));
+    return (bench_now_us() - start_us) * ((double)bytes / (double)COPY_BYTES);
+}
+
+struct floor {
+    double read_us[THREAD_KINDS][BENCH_ROUNDS];
+    double copy_us[BENCH_ROUNDS];
+};
+
+/* The slower of reading (with as many threads as are best) and copying. */
+static double settle_floor(const struct floor *floor)
+{
+    double read_us = bench_median(floor->read_us[0]), copy_us = bench_median(floor->copy_us);
+    int threads = 1;
+
+    for (int i = 1; i < THREAD_KINDS; i++) {
+        double median = bench_median(floor->read_us[i]);
+        if (median < read_us) {
+            read_us = median;
+            threads = 1 << i;
+        }
+    }
+    fprintf(stderr, "bench: into pinned memory with %d threads %.1f ms, to the device %.1f ms\n",
+            threads, read_us / 1e3, copy_us / 1e3);
+    return read_us > copy_us ? read_us : copy_us;
+}
+
+/* ---- the rows ------------------------------------------------------------------------------ */
+
+static void open_model(const char *path, struct reading *reading)
+{
+    struct stat status;
+
+    reading->fd = bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
+    bench_call(path, fstat(reading->fd, &status));
+    reading->bytes = (size_t)status.st_size;
+}
+
+static void compare_others(const char *program, const char *model, double ours_us)
+{
+    char command[4096], name[TEXT_BYTES], what[TEXT_BYTES + 64];
+    double theirs_us;
+    FILE *output;
+
+    snprintf(command, sizeof command, "'%s' '%s'", program, model);
+    output = popen(command, "r");
+    if (!output)
+        bench_die(program, errno);
+    while (fscanf(output, "%255s %lf", name, &theirs_us) == 2) {
+        snprintf(what, sizeof what, "  the first of a process / %s", name);
+        bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+    }
+    pclose(output);
+}
+
+static void print_rows(size_t bytes, const double *first_us, const double *next_us,
+                       const double *command_us, double floor_us)
+{
+    char what[TEXT_BYTES], text[32], floor[32], ratio[32];
+    double whole_us = bench_median(command_us);
+
+    snprintf(what, sizeof what, "load %.1f GB, page cache, ring pinned (speed)",
+             (double)bytes / 1e9);
+    bench_row(what, bench_median(next_us), floor_us, 0.95, BENCH_AT_LEAST);
+    bench_row("  the first of a process, pinning included (speed)", bench_median(first_us),
+              floor_us, 0.85, BENCH_AT_LEAST);
+    bench_time_text(text, sizeof text, whole_us);
+    bench_time_text(floor, sizeof floor, floor_us);
+    snprintf(ratio, sizeof ratio, "%.2f", floor_us / whole_us);
+    bench_print("  the whole command, cuInit and context included", text, floor, ratio, "-", 1);
+}
+
+static int compare(char **argv)
+{
+    double first_us[BENCH_ROUNDS], next_us[BENCH_ROUNDS], command_us[BENCH_ROUNDS];
+    static struct floor floor;
+    struct reading reading = {0};
+    drv_pointer to;
+    struct gpu gpu;
+    void *large;
+
+    open_model(argv[3], &reading);
+    time_command(argv[1], argv[2], argv[3]); /* into the page cache */
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        time_ours(argv[0], argv[2], argv[3], &first_us[round], &next_us[round]);
+        command_us[round] = time_command(argv[1], argv[2], argv[3]);
+    }
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    reading.pinned = pin(&gpu, THREADS_MAX * READ_BYTES);
+    large = pin(&gpu, COPY_BYTES);
+    gpu_check(&gpu, "cuMemAlloc", gpu.drv->cuMemAlloc_v2(&to, COPY_BYTES));
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        for (int i = 0; i < THREAD_KINDS; i++)
+            floor.read_us[i][round] = time_read(&reading, 1 << i);
+        floor.copy_us[round] = time_copy(&gpu, to, large, reading.bytes);
+    }
+    print_rows(reading.bytes, first_us, next_us, command_us, settle_floor(&floor));
+    compare_others(argv[4], argv[3], bench_median(first_us));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5) {
+        fputs("usage: gpu_load GMSFS STORE MODEL OTHERS\n", stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "one") == 0)
+        return load_rounds(argv[2], argv[3], (int)bench_number(argv[4]));
+    return compare(argv);
+}
