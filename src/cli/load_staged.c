@@ -42,6 +42,7 @@ struct staged_crew {
     size_t range_count;
     uint64_t bytes;
     char verb[STAGED_VERB_BYTES];
+    struct work work;
     pthread_t thread;
     int result;
 };
@@ -142,12 +143,13 @@ static int staged_piece(void *context, const struct work_piece *piece, void *own
 /* Of one crew; it shows all. */
 static int staged_tick(void *context, uint64_t done_bytes)
 {
-    struct staged_crew *crew = context;
-    struct staged *copy = crew->copy;
+    struct staged *copy = ((struct staged_crew *)context)->copy;
     bool is_stopped;
 
+    (void)done_bytes;
     pthread_mutex_lock(&copy->said);
-    copy->done_bytes[crew - copy->crews] = done_bytes;
+    for (size_t i = 0; i < copy->crew_count; i++)
+        copy->done_bytes[i] = atomic_load(&copy->crews[i].work.done_bytes);
     if (!copy->has_said)
         progress_show_lines(copy->lines, copy->done_bytes, copy->crew_count);
     is_stopped = copy->is_stopped || signals_get();
@@ -226,10 +228,15 @@ static int staged_plan(struct staged *copy)
         struct staged_crew *crew = &copy->crews[copy->crew_count];
         if (staged_has_crew(copy, copy->loads[i].memory.device))
             continue;
-        *crew = (struct staged_crew){.copy = copy, .memory = &copy->loads[i].memory};
+        *crew = (struct staged_crew){
+            .copy = copy,
+            .memory = &copy->loads[i].memory,
+            .work = {.context = crew, .piece = staged_piece, .tick = staged_tick}};
         snprintf(crew->verb, sizeof(crew->verb), "copying to %s", copy->loads[i].store);
         copy->crew_count++;
         r = staged_gather(crew);
+        crew->work.item_bytes = crew->sizes;
+        crew->work.item_count = crew->range_count;
     }
     return r;
 }
@@ -281,14 +288,9 @@ static void *staged_run_crew(void *context)
 {
     struct staged_crew *crew = context;
     struct staged *copy = crew->copy;
-    struct work work = {.context = crew,
-                        .piece = staged_piece,
-                        .tick = staged_tick,
-                        .item_bytes = crew->sizes,
-                        .item_count = crew->range_count};
 
-    staging_equip(copy->loads->staging, &work, crew->memory, staged_threads(copy));
-    crew->result = work_run(&work);
+    staging_equip(copy->loads->staging, &crew->work, crew->memory, staged_threads(copy));
+    crew->result = work_run(&crew->work);
     if (crew->result) {
         pthread_mutex_lock(&copy->said);
         copy->is_stopped = true;
