@@ -204,7 +204,8 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
  * invalidates a capture. What is captured may use mappings: they come back to their addresses.
  *
  * Before memory is unmapped or committed the library waits for the work of that context, by ways
- * that break no capture (cuCtxSynchronize would).
+ * that break no capture (cuCtxSynchronize would). gmsfs_close, which cannot answer -EBUSY, does so
+ * while a stream captures as well, or asks the function of gmsfs_set_synchronise.
  * Readers' mappings are read-only for kernels: a write faults. A device that fails is -EIO, one
  * that is gone, or that this process may not see, -ENODEV.
  */

@@ -212,7 +212,7 @@ static drv_pointer cuda_take_anchor(struct cuda_device *cuda)
  * them, whatever the thread's mode; giving memory back waits for all work of the context as well,
  * and breaks none (measured: H200, driver 580; 50 to 600 us where there is nothing to wait for, 2
  * with the anchor). Where there is no memory for it, the anchor itself is given back; without one,
- * a capture that cannot be known of is at risk rather than the data. */
+ * a capture that cannot be known of is at risk rather than the data, but never one that is known. */
 static int cuda_wait_for_all(struct gfs_memory *memory)
 {
     struct cuda_device *cuda = memory->device;
@@ -222,28 +222,40 @@ static int cuda_wait_for_all(struct gfs_memory *memory)
     if (result == DRV_OUT_OF_MEMORY) { /* no complaint: nothing that was asked for failed */
         bait = cuda_take_anchor(cuda);
         if (!bait)
-            return CUDA_CALL(memory, cuCtxSynchronize, ());
+            return cuda->capturing ? 0 : CUDA_CALL(memory, cuCtxSynchronize, ());
     } else if (result != DRV_SUCCESS) {
         return cuda_failed(memory, "cuMemAlloc_v2", result);
     }
     return CUDA_CALL(memory, cuMemFree_v2, (bait));
 }
 
-/* Unmapping does not wait for kernels (measured), nor does a change of rights. Waiting for a stream
- * that captures would break it; who captures has not given the device that work yet. */
-static int cuda_synchronise(struct gfs_memory *memory)
+/* Waiting for a stream that captures would break the capture; what is captured has not been given
+ * to the device yet. */
+static int cuda_wait_for_stream(struct gfs_memory *memory, struct drv_stream *stream)
 {
     const struct cuda_device *cuda = memory->device;
+    enum drv_capture_status status = DRV_CAPTURE_NONE;
+
+    if (cuda->capturing && (cuda->driver->cuStreamIsCapturing(stream, &status) != DRV_SUCCESS ||
+                            status != DRV_CAPTURE_NONE))
+        return 0;
+    return CUDA_CALL(memory, cuStreamSynchronize, (stream));
+}
+
+/* Unmapping does not wait for kernels (measured), nor does a change of rights. The legacy stream
+ * says by an error that a blocking stream captures. */
+static int cuda_synchronise(struct gfs_memory *memory)
+{
     int r = 0;
 
-    if (!cuda || cuda->capturing)
+    if (!memory->device)
         return 0;
     if (memory->wishes.synchronise)
         return memory->wishes.synchronise(memory->wishes.synchronise_context);
     for (size_t i = 0; i < memory->wishes.stream_count && !r; i++)
-        r = CUDA_CALL(memory, cuStreamSynchronize, (memory->wishes.streams[i]));
+        r = cuda_wait_for_stream(memory, memory->wishes.streams[i]);
     if (!r)
-        r = CUDA_CALL(memory, cuStreamSynchronize, (CUDA_LEGACY_STREAM));
+        r = cuda_wait_for_stream(memory, CUDA_LEGACY_STREAM);
     return r ? r : cuda_wait_for_all(memory);
 }
 

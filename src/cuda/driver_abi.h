@@ -96,6 +96,7 @@ enum drv_granularity {
 enum drv_pointer_attribute {
     DRV_POINTER_CONTEXT = 1,
     DRV_POINTER_MEMORY_TYPE = 2,
+    DRV_POINTER_BUFFER_ID = 7, /* unsigned long long; of this process alone, never used again */
     DRV_POINTER_DEVICE_ORDINAL = 9,
     DRV_POINTER_RANGE_START_ADDR = 11,
     DRV_POINTER_RANGE_SIZE = 12,

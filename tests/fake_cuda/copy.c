@@ -138,7 +138,7 @@ static enum drv_result allocate_small(drv_pointer *address)
     void *at =
         mmap(NULL, FAKE_GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (at == MAP_FAILED || map_add_allocation(at, &none) < 0)
+    if (at == MAP_FAILED || map_add_allocation(at, &none, context_current()) < 0)
         return DRV_OPERATING_SYSTEM;
     *address = (uintptr_t)at;
     return DRV_SUCCESS;
@@ -163,28 +163,44 @@ enum drv_result cuMemAlloc_v2(drv_pointer *address, size_t bytes)
         return fd == -ENOMEM ? DRV_OUT_OF_MEMORY : DRV_OPERATING_SYSTEM;
     at = mmap(NULL, aligned, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (at == MAP_FAILED || map_add_allocation(at, &memory) < 0)
+    if (at == MAP_FAILED || map_add_allocation(at, &memory, context_current()) < 0)
         return DRV_OPERATING_SYSTEM;
     madvise(at, aligned, MADV_DONTFORK);
     *address = (uintptr_t)at;
     return DRV_SUCCESS;
 }
 
-enum drv_result cuMemFree_v2(drv_pointer address)
+static enum drv_result give_back(drv_pointer address)
 {
     struct account_memory memory;
-    enum drv_result result;
 
-    NEED_CONTEXT();
-    result = capture_check_unsafe();
-    if (result != DRV_SUCCESS)
-        return result;
     if (map_remove_allocation(address, &memory) < 0)
         return DRV_INVALID_VALUE;
     munmap(host(address), memory.bytes);
     if (memory.seq != 0)
         account_settle(&memory);
     return DRV_SUCCESS;
+}
+
+/* Waits for all work, and breaks no capture in relaxed mode: so measured on an H200. */
+enum drv_result cuMemFree_v2(drv_pointer address)
+{
+    enum drv_result result;
+
+    NEED_CONTEXT();
+    result = capture_check_unsafe();
+    if (result != DRV_SUCCESS)
+        return result;
+    queue_run(NULL, queue_mark());
+    return give_back(address);
+}
+
+void copy_drop_all(const struct drv_context *context)
+{
+    drv_pointer address;
+
+    while ((address = map_find_allocation(context)))
+        give_back(address);
 }
 
 enum drv_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -48,6 +48,7 @@
 #define FAKE_MAX_DEVICES 16
 #define FAKE_MAX_FAULTS  16
 #define FAKE_MAX_EVENTS  64
+#define FAKE_LEGACY      ((struct drv_stream *)1) /* CU_STREAM_LEGACY */
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -143,8 +144,11 @@ struct handle *handle_find(drv_memory id);
 /* May these bytes be read, or written? Over any number of mappings that touch. */
 bool map_allows(drv_pointer address, size_t bytes, bool to_write);
 /* Memory of cuMemAlloc: one entry that is no part of a reservation. */
-int map_add_allocation(void *address, const struct account_memory *memory);
+int map_add_allocation(void *address, const struct account_memory *memory,
+                       const struct drv_context *context);
 int map_remove_allocation(drv_pointer address, struct account_memory *memory);
+/* The first one of a context that there still is; 0: none. */
+drv_pointer map_find_allocation(const struct drv_context *context);
 
 /* ---- queue.c ------------------------------------------------------------------------------- */
 
@@ -152,7 +156,7 @@ int map_remove_allocation(drv_pointer address, struct account_memory *memory);
 bool queue_add(const struct drv_stream *stream, void *to, const void *from, size_t bytes);
 /* What was asked for until now, for queue_run. */
 unsigned long queue_mark(void);
-/* Does it, of one stream or (NULL) of all. */
+/* Does it, of one stream, of all that block (FAKE_LEGACY) or (NULL) of all. */
 void queue_run(const struct drv_stream *stream, unsigned long upto);
 /* Whether queue_run would have something to do. */
 bool queue_has(const struct drv_stream *stream, unsigned long upto);
@@ -161,6 +165,8 @@ bool queue_has(const struct drv_stream *stream, unsigned long upto);
 
 /* Does this process have pinned memory? */
 bool copy_has_pinned(void);
+/* Gives back what cuMemAlloc gave in a context that ends. */
+void copy_drop_all(const struct drv_context *context);
 
 /* ---- stream.c ------------------------------------------------------------------------------ */
 
@@ -168,9 +174,21 @@ struct drv_context {
     uint32_t magic;
     unsigned gpu;
     drv_device device;
-    unsigned retained;
+    unsigned retained; /* of a primary one */
 };
 
+/* For tests, which find them by dlsym(3). A reset ends all that was allocated in the primary
+ * context, and all references to it; it can be retained anew, with the same address. */
+EXPORTED enum drv_result cuDevicePrimaryCtxReset_v2(drv_device device);
+EXPORTED enum drv_result cuCtxCreate_v2(struct drv_context **context, unsigned flags,
+                                        drv_device device);
+EXPORTED enum drv_result cuCtxDestroy_v2(struct drv_context *context);
+EXPORTED enum drv_result cuStreamBeginCapture_v2(struct drv_stream *stream,
+                                                 enum drv_capture_mode mode);
+EXPORTED enum drv_result cuStreamEndCapture(struct drv_stream *stream, void **graph);
+
+/* Would the legacy stream wait for it? The special streams: yes. */
+bool stream_is_blocking(const struct drv_stream *stream);
 /* The current one of this thread, or NULL. */
 struct drv_context *context_current(void);
 /* A call that may not be made while a stream is capturing, as the thread's mode says: breaks the

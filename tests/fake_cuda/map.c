@@ -13,7 +13,9 @@ struct range {
     uint64_t bytes;
     struct account_memory memory; /* of a mapping */
     enum drv_access access;
-    bool is_allocation; /* by cuMemAlloc */
+    bool is_allocation;                /* by cuMemAlloc */
+    const struct drv_context *context; /* of an allocation */
+    unsigned long long id;             /* of a mapping or an allocation */
 };
 
 struct ranges {
@@ -22,6 +24,7 @@ struct ranges {
 };
 
 static struct ranges reserved, mapped;
+static unsigned long long last_id; /* under fake_mutex */
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
@@ -177,8 +180,10 @@ static bool is_reserved(drv_pointer address, uint64_t bytes)
 /* A copy of the mapping that the handle holds, at the address. */
 static enum drv_result map_handle(const struct handle *handle, drv_pointer address)
 {
-    struct range range = {
-        .address = address, .bytes = handle->memory.bytes, .memory = handle->memory};
+    struct range range = {.address = address,
+                          .bytes = handle->memory.bytes,
+                          .memory = handle->memory,
+                          .id = ++last_id};
     void *at = mremap(handle->hold, 0, handle->memory.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                       (void *)(uintptr_t)address);
 
@@ -239,6 +244,15 @@ enum drv_result cuMemUnmap(drv_pointer address, size_t bytes)
     return result;
 }
 
+/* No device may be named twice. */
+static bool is_named_before(const struct drv_access_desc *access, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (access[i].location.id == access[at].location.id)
+            return true;
+    return false;
+}
+
 enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
                                const struct drv_access_desc *access, size_t count)
 {
@@ -252,7 +266,8 @@ enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
         unsigned gpu;
 
         if (access[i].location.type != DRV_LOCATION_DEVICE ||
-            (access[i].flags & ~DRV_ACCESS_READWRITE) || access[i].flags == 2)
+            (access[i].flags & ~DRV_ACCESS_READWRITE) || access[i].flags == 2 ||
+            is_named_before(access, i))
             result = DRV_INVALID_VALUE;
         else
             result = device_find(access[i].location.id, &gpu);
@@ -295,7 +310,9 @@ enum drv_result cuPointerGetAttribute(void *value, enum drv_pointer_attribute at
     else if (attribute == DRV_POINTER_RANGE_SIZE)
         *(size_t *)value = range->bytes;
     else if (attribute == DRV_POINTER_CONTEXT)
-        *(struct drv_context **)value = NULL; /* mapped memory belongs to none */
+        *(const struct drv_context **)value = range->context; /* mapped memory belongs to none */
+    else if (attribute == DRV_POINTER_BUFFER_ID)
+        *(unsigned long long *)value = range->id;
     else
         result = DRV_INVALID_VALUE;
     pthread_mutex_unlock(&fake_mutex);
@@ -323,16 +340,19 @@ bool map_allows(drv_pointer address, size_t bytes, bool to_write)
     return allowed;
 }
 
-int map_add_allocation(void *address, const struct account_memory *memory)
+int map_add_allocation(void *address, const struct account_memory *memory,
+                       const struct drv_context *context)
 {
     struct range range = {.address = (uintptr_t)address,
                           .bytes = memory->bytes,
                           .memory = *memory,
                           .access = DRV_ACCESS_READWRITE,
-                          .is_allocation = true};
+                          .is_allocation = true,
+                          .context = context};
     bool done;
 
     pthread_mutex_lock(&fake_mutex);
+    range.id = ++last_id;
     done = range_insert(&mapped, &range);
     pthread_mutex_unlock(&fake_mutex);
     return done ? 0 : -ENOMEM;
@@ -353,4 +373,16 @@ int map_remove_allocation(drv_pointer address, struct account_memory *memory)
     }
     pthread_mutex_unlock(&fake_mutex);
     return rc;
+}
+
+drv_pointer map_find_allocation(const struct drv_context *context)
+{
+    drv_pointer address = 0;
+
+    pthread_mutex_lock(&fake_mutex);
+    for (size_t i = 0; i < mapped.count && !address; i++)
+        if (mapped.items[i].is_allocation && mapped.items[i].context == context)
+            address = mapped.items[i].address;
+    pthread_mutex_unlock(&fake_mutex);
+    return address;
 }

@@ -43,13 +43,20 @@ unsigned long queue_mark(void)
     return number;
 }
 
+static bool is_meant(const struct queued *queued, const struct drv_stream *stream)
+{
+    if (stream == FAKE_LEGACY)
+        return stream_is_blocking(queued->stream);
+    return !stream || queued->stream == stream;
+}
+
 void queue_run(const struct drv_stream *stream, unsigned long upto)
 {
     struct queued **link = &first, *done;
 
     pthread_mutex_lock(&mutex);
     while ((done = *link) && done->number <= upto) {
-        if (stream && done->stream != stream) {
+        if (!is_meant(done, stream)) {
             link = &done->next;
             continue;
         }

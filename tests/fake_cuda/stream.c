@@ -8,6 +8,7 @@
 #include "fake.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -17,7 +18,6 @@
 #define MAGIC_STREAM  0x7374726d
 #define MAGIC_EVENT   0x65766e74
 #define STACK_DEPTH   32
-#define LEGACY        ((struct drv_stream *)1)
 #define PER_THREAD    ((struct drv_stream *)2)
 
 struct drv_stream {
@@ -36,10 +36,6 @@ struct drv_event {
     struct drv_stream *stream; /* that it was last recorded in */
     unsigned long upto;        /* what was asked for before */
 };
-
-EXPORTED enum drv_result cuStreamBeginCapture_v2(struct drv_stream *stream,
-                                                 enum drv_capture_mode mode);
-EXPORTED enum drv_result cuStreamEndCapture(struct drv_stream *stream, void **graph);
 
 static struct drv_context contexts[FAKE_MAX_DEVICES];
 static struct drv_stream *streams; /* all, under fake_mutex */
@@ -127,6 +123,56 @@ enum drv_result cuDevicePrimaryCtxRelease_v2(drv_device device)
     return result;
 }
 
+enum drv_result cuDevicePrimaryCtxReset_v2(drv_device device)
+{
+    ENTER();
+    if (device < 0 || device >= FAKE_MAX_DEVICES)
+        return DRV_INVALID_DEVICE;
+    copy_drop_all(&contexts[device]);
+    pthread_mutex_lock(&fake_mutex);
+    if (contexts[device].retained)
+        note("context", contexts[device].gpu, false);
+    contexts[device].retained = 0;
+    contexts[device].magic = 0;
+    pthread_mutex_unlock(&fake_mutex);
+    return DRV_SUCCESS;
+}
+
+/* It becomes current, as the driver has it. Its place is not used again: a handle that is used too
+ * late is to be seen. */
+enum drv_result cuCtxCreate_v2(struct drv_context **context, unsigned flags, drv_device device)
+{
+    static struct drv_context created[FAKE_MAX_DEVICES];
+    static atomic_uint count;
+    struct drv_context *made;
+    enum drv_result result;
+    unsigned gpu;
+
+    ENTER();
+    (void)flags;
+    result = device_find(device, &gpu);
+    if (result != DRV_SUCCESS)
+        return result;
+    if (depth == STACK_DEPTH || count >= FAKE_MAX_DEVICES)
+        return DRV_OUT_OF_MEMORY;
+    made = &created[count++];
+    *made = (struct drv_context){.magic = MAGIC_CONTEXT, .gpu = gpu, .device = device};
+    stack[depth++] = made;
+    *context = made;
+    return DRV_SUCCESS;
+}
+
+enum drv_result cuCtxDestroy_v2(struct drv_context *context)
+{
+    ENTER();
+    if (!context || context->magic != MAGIC_CONTEXT)
+        return DRV_INVALID_CONTEXT;
+    copy_drop_all(context);
+    context->magic = 0;
+    depth -= depth && stack[depth - 1] == context;
+    return DRV_SUCCESS;
+}
+
 enum drv_result cuCtxGetCurrent(struct drv_context **context)
 {
     ENTER();
@@ -182,7 +228,12 @@ enum drv_result cuCtxGetDevice(drv_device *device)
 
 static bool is_special(const struct drv_stream *stream)
 {
-    return !stream || stream == LEGACY || stream == PER_THREAD;
+    return !stream || stream == FAKE_LEGACY || stream == PER_THREAD;
+}
+
+bool stream_is_blocking(const struct drv_stream *stream)
+{
+    return is_special(stream) || !(stream->flags & DRV_STREAM_NON_BLOCKING);
 }
 
 static bool is_open(const struct drv_stream *stream)
@@ -366,7 +417,7 @@ static enum drv_result wait_for(struct drv_stream *stream)
         return DRV_INVALID_CONTEXT;
     if (!capturing) {
         if (result == DRV_SUCCESS)
-            queue_run(is_special(stream) ? NULL : stream, queue_mark());
+            queue_run(is_special(stream) ? FAKE_LEGACY : stream, queue_mark());
         return result;
     }
     pthread_mutex_lock(&fake_mutex);

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU's memory in libgmsfs, over the fake driver: what is waited for, and captures. */
+#include "memory_cuda_fixture.h"
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+struct capture {
+    struct drv_context *context;
+    struct drv_stream *stream;
+};
+
+/* The context stays current. */
+static struct capture start_capture(unsigned flags)
+{
+    struct capture capture;
+
+    require(cu->cuDevicePrimaryCtxRetain(&capture.context, 0) == DRV_SUCCESS);
+    require(cu->cuCtxPushCurrent_v2(capture.context) == DRV_SUCCESS);
+    require(cu->cuStreamCreate(&capture.stream, flags) == DRV_SUCCESS);
+    require(begin_capture(capture.stream, DRV_CAPTURE_MODE_GLOBAL) == DRV_SUCCESS);
+    return capture;
+}
+
+/* 1: nobody broke it. */
+static int end_capture_whole(struct capture *capture)
+{
+    void *graph = NULL;
+    int whole = end_capture(capture->stream, &graph) == DRV_SUCCESS;
+
+    cu->cuStreamDestroy_v2(capture->stream);
+    cu->cuCtxPopCurrent_v2(&capture->context);
+    cu->cuDevicePrimaryCtxRelease_v2(0);
+    return whole;
+}
+
+TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
+{
+    struct gfs_memory memory;
+    struct capture capture;
+
+    begin("");
+    init_memory(&memory, 0);
+    capture = start_capture(DRV_STREAM_DEFAULT);
+    check_int(gfs_memory_enter(&memory, 0), -EBUSY);
+    check_int(gfs_memory_enter(&memory, 1), 0); /* as gmsfs_close must */
+    check_int(gfs_memory_synchronise(&memory), 0);
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    gfs_memory_leave(&memory);
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+TAP_TEST(named_stream_that_captures_is_busy)
+{
+    void *streams[1];
+    struct gfs_memory memory;
+    struct capture capture;
+
+    begin("");
+    init_memory(&memory, 0);
+    capture = start_capture(DRV_STREAM_NON_BLOCKING);
+    streams[0] = capture.stream;
+    memory.wishes.streams = streams;
+    memory.wishes.stream_count = 1;
+    check_int(gfs_memory_enter(&memory, 0), -EBUSY);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+/* Nobody told of it: it is not noticed, and not harmed by mappings either. */
+TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
+{
+    struct gfs_range range = {0};
+    struct gfs_memory memory;
+    struct capture capture;
+    int fd;
+
+    begin("");
+    init_memory(&memory, 0);
+    fd = create_exported();
+    capture = start_capture(DRV_STREAM_NON_BLOCKING);
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_READ);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    gfs_range_cancel(&memory, &range);
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    close(fd);
+    fake_cuda_remove();
+}
+
+/* Gives the byte at `from` to a stream that does it when it is waited for. */
+static struct drv_stream *ask_for_byte(void *to, uintptr_t from, unsigned flags)
+{
+    struct drv_stream *stream;
+
+    require(cu->cuStreamCreate(&stream, flags) == DRV_SUCCESS);
+    require(cu->cuMemcpyDtoHAsync_v2(to, from, 1, stream) == DRV_SUCCESS);
+    return stream;
+}
+
+/* As gmsfs_close does it: what other streams do with the memory is done before it goes. */
+static void check_work_is_waited_for(unsigned capture_flags, int is_named)
+{
+    unsigned char byte = 0;
+    struct gfs_range range = {0};
+    struct gfs_memory memory;
+    struct drv_stream *worker;
+    struct capture capture;
+    void *streams[2];
+    int fd;
+
+    begin("lazy 1\n");
+    init_memory(&memory, 0);
+    fd = create_exported();
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
+    gfs_memory_leave(&memory);
+    check_int(write_byte(range.base), DRV_SUCCESS);
+    capture = start_capture(capture_flags);
+    worker = ask_for_byte(&byte, range.base, DRV_STREAM_NON_BLOCKING);
+    streams[0] = capture.stream;
+    streams[1] = worker;
+    memory.wishes.streams = streams;
+    memory.wishes.stream_count = is_named ? 2 : 0;
+    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    check_int(byte, 7);
+    gfs_range_cancel(&memory, &range);
+    gfs_memory_leave(&memory);
+    cu->cuStreamDestroy_v2(worker);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    close(fd);
+    fake_cuda_remove();
+}
+
+TAP_TEST(work_beside_a_blocking_stream_that_captures_is_waited_for)
+{
+    check_work_is_waited_for(DRV_STREAM_DEFAULT, 0);
+}
+
+TAP_TEST(work_beside_a_named_stream_that_captures_is_waited_for)
+{
+    check_work_is_waited_for(DRV_STREAM_NON_BLOCKING, 1);
+}
+
+TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
+{
+    struct gfs_memory memory;
+    struct capture capture;
+
+    begin("fail cuMemAlloc_v2 2\n");
+    init_memory(&memory, 0);
+    capture = start_capture(DRV_STREAM_DEFAULT);
+    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+static int count_call(void *context)
+{
+    ++*(int *)context;
+    return -EIO;
+}
+
+TAP_TEST(callers_way_to_synchronise_replaces_ours)
+{
+    struct gfs_memory memory;
+    int calls = 0;
+
+    begin("fail cuMemFree_v2 1\n");
+    init_memory(&memory, 0);
+    memory.wishes.synchronise = count_call;
+    memory.wishes.synchronise_context = &calls;
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_synchronise(&memory), -EIO);
+    check_int(calls, 1);
+    memory.wishes.synchronise = NULL;
+    check_int(gfs_memory_synchronise(&memory), -EINVAL);
+    check(strstr(memory.error, "cuMemFree") != NULL);
+    gfs_memory_leave(&memory);
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
+{
+    struct gfs_memory memory;
+    struct capture capture;
+    int calls = 0;
+
+    begin("");
+    init_memory(&memory, 0);
+    memory.wishes.synchronise = count_call;
+    memory.wishes.synchronise_context = &calls;
+    capture = start_capture(DRV_STREAM_DEFAULT);
+    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_synchronise(&memory), -EIO);
+    check_int(calls, 1);
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+TAP_TEST(full_device_is_waited_for_all_the_same)
+{
+    struct gfs_memory memory;
+
+    begin("fail cuMemAlloc_v2 2\n");
+    init_memory(&memory, 0);
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    gfs_memory_leave(&memory);
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
+
+/* The first cuMemAlloc is the anchor's. */
+TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
+{
+    struct gfs_memory memory;
+    struct capture capture;
+
+    begin("fail cuMemAlloc_v2 2 2\n");
+    init_memory(&memory, 0);
+    capture = start_capture(DRV_STREAM_NON_BLOCKING);
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_synchronise(&memory), 0);
+    check_str(memory.error, "");
+    gfs_memory_leave(&memory);
+    check(end_capture_whole(&capture));
+    gfs_memory_close(&memory);
+    fake_cuda_remove();
+}
