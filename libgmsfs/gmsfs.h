@@ -197,7 +197,9 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
  * On a GPU the library uses the CUDA driver of the process (libcuda.so.1, opened when memory is
  * first mapped; never at all for host memory), on the device with the mount's uuid, whatever its
  * ordinal. Where the calling thread has a context of that device current, calls run in it; else in
- * the device's primary context, which the handle then keeps until gmsfs_close.
+ * the device's primary context, which the handle then keeps until gmsfs_close. Between calls a
+ * program may destroy its contexts, or reset the primary one: mappings are not of a context, and
+ * private copies (gmsfs_copy_private) go with the one that was current when they were made.
  *
  * While a stream is capturing, calls that map, unmap or commit answer -EBUSY and change nothing:
  * one that was named by gmsfs_set_streams, or any blocking stream of that context. No call

@@ -30,11 +30,6 @@
 #define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
 
-struct gfs_copy {
-    uintptr_t va;
-    uint64_t size_bytes;
-};
-
 struct gmsfs {
     pthread_mutex_t op;
     pthread_mutex_t state;

@@ -131,14 +131,16 @@ void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range)
 
 /* ---- memory of this process alone --------------------------------------------------------- */
 
-int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes, uintptr_t *copy)
+int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
+                    struct gfs_copy *copy)
 {
-    return memory->kind->copy(memory, from, size_bytes, copy);
+    *copy = (struct gfs_copy){.size_bytes = size_bytes};
+    return memory->kind->copy(memory, from, copy);
 }
 
-void gfs_memory_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes)
+void gfs_memory_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy)
 {
-    memory->kind->drop_copy(memory, copy, size_bytes);
+    memory->kind->drop_copy(memory, copy);
 }
 
 /* ---- fork --------------------------------------------------------------------------------- */

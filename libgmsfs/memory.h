@@ -21,6 +21,13 @@
 
 struct gfs_memory_kind;
 
+/* Memory of this process alone. */
+struct gfs_copy {
+    uintptr_t va;
+    uint64_t size_bytes;
+    uint64_t id; /* the kind's own: tells it from what is at the address later */
+};
+
 /* What the program asked for; it stays when another device is opened. */
 struct gfs_wishes {
     gmsfs_synchronise_fn synchronise; /* NULL: the kind's own way */
@@ -70,8 +77,8 @@ struct gfs_memory_kind {
     int (*unmap)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
     void (*release)(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes);
     void (*cancel)(struct gfs_memory *memory, const struct gfs_range *range);
-    int (*copy)(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes, uintptr_t *copy);
-    void (*drop_copy)(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes);
+    int (*copy)(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy);
+    void (*drop_copy)(struct gfs_memory *memory, const struct gfs_copy *copy);
     void (*after_fork)(const struct gfs_range *range, const struct gfs_vmap *map, int waking);
 };
 
@@ -127,10 +134,11 @@ void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range);
 /* ---- memory of this process alone -------------------------------------------------------------
  */
 
-/* New memory with the bytes that are at `from`, which may be read. size_bytes > 0, any. */
+/* New memory with the bytes that are at `from`, which may be read, size_bytes > 0, any. */
 int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
-                    uintptr_t *copy);
-void gfs_memory_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes);
+                    struct gfs_copy *copy);
+/* Of a GPU's, the program may have ended it by ending the context that it was made in. */
+void gfs_memory_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy);
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 

@@ -19,7 +19,8 @@ struct cuda_device {
     drv_device device;
     struct drv_context *primary; /* retained; NULL: was not needed so far */
     drv_pointer anchor;          /* see cuda_anchor; 0: none */
-    int anchored;                /* or tried to */
+    uint64_t anchor_id;
+    int anchored; /* or tried to */
     int pushed;
     int capturing; /* only where it could not be refused */
     enum drv_capture_mode mode;
@@ -49,6 +50,45 @@ static int cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_devi
     return drv_find(cuda->driver, uuid, found, memory->error, sizeof memory->error);
 }
 
+/* A program may end the context in which something was allocated; what is at the address then is
+ * nobody's, or somebody else's. 0: the driver does not tell. */
+static uint64_t cuda_identify(const struct cuda_device *cuda, drv_pointer address)
+{
+    unsigned long long id = 0;
+
+    if (cuda->driver->cuPointerGetAttribute(&id, DRV_POINTER_BUFFER_ID, address) != DRV_SUCCESS)
+        id = 0;
+    return id;
+}
+
+static int cuda_is_gone(const struct cuda_device *cuda, drv_pointer address, uint64_t id)
+{
+    unsigned long long now = 0;
+    enum drv_result result =
+        cuda->driver->cuPointerGetAttribute(&now, DRV_POINTER_BUFFER_ID, address);
+
+    return id && (result == DRV_INVALID_VALUE || (result == DRV_SUCCESS && now != id));
+}
+
+/* A program that resets the primary context ends our reference with it; a reference that is given
+ * back all the same would be the program's next one. The anchor tells, or that nobody has it. */
+static void cuda_check_primary(struct cuda_device *cuda)
+{
+    unsigned flags;
+    int active = 1;
+
+    if (!cuda->primary)
+        return;
+    if (cuda->anchor ? !cuda_is_gone(cuda, cuda->anchor, cuda->anchor_id)
+                     : cuda->driver->cuDevicePrimaryCtxGetState(cuda->device, &flags, &active) !=
+                               DRV_SUCCESS ||
+                           active)
+        return;
+    cuda->primary = NULL;
+    cuda->anchor = 0;
+    cuda->anchored = 0;
+}
+
 static void cuda_drop_anchor(struct cuda_device *cuda)
 {
     const struct drv *driver = cuda->driver;
@@ -67,6 +107,7 @@ static void cuda_close(struct gfs_memory *memory)
 {
     struct cuda_device *cuda = memory->device;
 
+    cuda_check_primary(cuda);
     if (cuda->anchor)
         cuda_drop_anchor(cuda);
     if (cuda->primary)
@@ -138,23 +179,40 @@ static int cuda_take_context(struct gfs_memory *memory)
     return r;
 }
 
+/* Is the primary context what this thread works in? Then it is kept. Another context is the
+ * program's choice: its primary one, which it may have no use for, is not held for it. */
+static int cuda_is_in_primary(struct cuda_device *cuda)
+{
+    struct drv_context *current = NULL, *primary = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (cuda->driver->cuCtxGetCurrent(&current) != DRV_SUCCESS || !current)
+        return 0;
+    if (cuda->primary)
+        return current == cuda->primary;
+    if (cuda->driver->cuDevicePrimaryCtxGetState(cuda->device, &flags, &active) != DRV_SUCCESS ||
+        !active || cuda->driver->cuDevicePrimaryCtxRetain(&primary, cuda->device) != DRV_SUCCESS)
+        return 0;
+    if (current == primary)
+        cuda->primary = primary;
+    else
+        cuda->driver->cuDevicePrimaryCtxRelease_v2(cuda->device);
+    return current == primary;
+}
+
 /* A byte of the device that stays until the handle is closed, so that the one of cuda_wait_for_all
  * lies beside it, in memory that is mapped already: 2 us instead of 50 to 600 (measured there).
  * Only in the primary context: that of a caller may be gone when the byte is given back. Without
  * it, all works as well. */
 static void cuda_anchor(struct cuda_device *cuda)
 {
-    struct drv_context *current = NULL;
-    unsigned flags;
-    int active = 0;
-
     cuda->anchored = 1;
-    if (!cuda->primary &&
-        cuda->driver->cuDevicePrimaryCtxGetState(cuda->device, &flags, &active) == DRV_SUCCESS &&
-        active && cuda->driver->cuDevicePrimaryCtxRetain(&cuda->primary, cuda->device))
-        cuda->primary = NULL;
-    if (cuda->driver->cuCtxGetCurrent(&current) == DRV_SUCCESS && current &&
-        current == cuda->primary && cuda->driver->cuMemAlloc_v2(&cuda->anchor, 1))
+    if (!cuda_is_in_primary(cuda))
+        return;
+    if (cuda->driver->cuMemAlloc_v2(&cuda->anchor, 1) == DRV_SUCCESS)
+        cuda->anchor_id = cuda_identify(cuda, cuda->anchor);
+    else
         cuda->anchor = 0;
 }
 
@@ -178,6 +236,7 @@ static int cuda_enter(struct gfs_memory *memory, int must)
     r = CUDA_CALL(memory, cuThreadExchangeStreamCaptureMode, (&cuda->mode));
     if (r)
         return r;
+    cuda_check_primary(cuda);
     r = cuda_take_context(memory);
     cuda->capturing = 0;
     if (!r) {
@@ -212,7 +271,8 @@ static drv_pointer cuda_take_anchor(struct cuda_device *cuda)
  * them, whatever the thread's mode; giving memory back waits for all work of the context as well,
  * and breaks none (measured: H200, driver 580; 50 to 600 us where there is nothing to wait for, 2
  * with the anchor). Where there is no memory for it, the anchor itself is given back; without one,
- * a capture that cannot be known of is at risk rather than the data, but never one that is known. */
+ * a capture that cannot be known of is at risk rather than the data, but never one that is known.
+ */
 static int cuda_wait_for_all(struct gfs_memory *memory)
 {
     struct cuda_device *cuda = memory->device;
@@ -336,28 +396,28 @@ static void cuda_cancel(struct gfs_memory *memory, const struct gfs_range *range
 /* ---- private copies ------------------------------------------------------------------------- */
 
 /* A copy between two places of the device is done some time after the call. */
-static int cuda_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
-                     uintptr_t *copy)
+static int cuda_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy)
 {
     drv_pointer made;
-    int r = CUDA_CALL(memory, cuMemAlloc_v2, (&made, size_bytes));
+    int r = CUDA_CALL(memory, cuMemAlloc_v2, (&made, copy->size_bytes));
 
     if (r)
         return r;
-    r = CUDA_CALL(memory, cuMemcpyDtoD_v2, (made, from, size_bytes));
+    copy->id = cuda_identify(memory->device, made);
+    r = CUDA_CALL(memory, cuMemcpyDtoD_v2, (made, from, copy->size_bytes));
     if (!r)
         r = CUDA_CALL(memory, cuStreamSynchronize, (CUDA_LEGACY_STREAM));
     if (r)
         ((struct cuda_device *)memory->device)->driver->cuMemFree_v2(made);
     else
-        *copy = (uintptr_t)made;
+        copy->va = (uintptr_t)made;
     return r;
 }
 
-static void cuda_drop_copy(struct gfs_memory *memory, uintptr_t copy, uint64_t size_bytes)
+static void cuda_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy)
 {
-    (void)size_bytes;
-    CUDA_CALL(memory, cuMemFree_v2, (copy));
+    if (!cuda_is_gone(memory->device, copy->va, copy->id))
+        CUDA_CALL(memory, cuMemFree_v2, (copy->va));
 }
 
 const struct gfs_memory_kind gfs_memory_cuda = {

@@ -148,9 +148,9 @@ static void host_cancel(struct gfs_memory *memory, const struct gfs_range *range
 
 /* ---- private copies ----------------------------------------------------------------------- */
 
-static int host_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_bytes,
-                     uintptr_t *copy)
+static int host_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy)
 {
+    uint64_t size_bytes = copy->size_bytes;
     void *made;
     int r = 0;
 
@@ -167,8 +167,13 @@ static int host_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_by
     if (r)
         return r;
     memcpy(made, (const void *)from, size_bytes);
-    *copy = (uintptr_t)made;
+    copy->va = (uintptr_t)made;
     return 0;
+}
+
+static void host_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy)
+{
+    host_release(memory, copy->va, copy->size_bytes);
 }
 
 /* ---- fork --------------------------------------------------------------------------------- */
@@ -192,6 +197,6 @@ const struct gfs_memory_kind gfs_memory_host = {
     .release = host_release,
     .cancel = host_cancel,
     .copy = host_copy,
-    .drop_copy = host_release,
+    .drop_copy = host_drop_copy,
     .after_fork = host_after_fork,
 };

@@ -109,7 +109,7 @@ static int private_make_room(struct gmsfs *handle)
 
 int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, void **out)
 {
-    struct gfs_copy copy = {.size_bytes = size_bytes};
+    struct gfs_copy copy;
     int r;
 
     if (!ptr || !out || size_bytes == 0)
@@ -121,7 +121,7 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
     if (!r)
         r = private_make_room(handle);
     if (!r)
-        r = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy.va);
+        r = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy);
     if (!r) {
         handle->copies[handle->copy_count++] = copy;
         *out = (void *)copy.va;
@@ -141,7 +141,7 @@ int gmsfs_free_private(gmsfs_t *handle, void *ptr)
         at++;
     r = at < handle->copy_count ? gfs_memory_synchronise(&handle->memory) : -ENOENT;
     if (!r) {
-        gfs_memory_drop_copy(&handle->memory, handle->copies[at].va, handle->copies[at].size_bytes);
+        gfs_memory_drop_copy(&handle->memory, handle->copies + at);
         handle->copies[at] = handle->copies[--handle->copy_count];
     }
     gfs_va_leave(handle);
@@ -151,7 +151,7 @@ int gmsfs_free_private(gmsfs_t *handle, void *ptr)
 void gfs_private_drop_all(struct gmsfs *handle)
 {
     for (size_t i = 0; i < handle->copy_count; i++)
-        gfs_memory_drop_copy(&handle->memory, handle->copies[i].va, handle->copies[i].size_bytes);
+        gfs_memory_drop_copy(&handle->memory, handle->copies + i);
     handle->copy_count = 0;
 }
 
