@@ -645,6 +645,7 @@ GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
  * For tensors that an engine writes to, where the store's memory is read-only. ptr, size_bytes: in
  * mappings of this handle. copy: at another address; it stays where it is, also while the handle
  * sleeps, until gmsfs_free_private or gmsfs_close. It is no part of the store, nor on its account.
+ * On a GPU it has what was written by all work that was given to the context before.
  * Errors: -ENOENT (not mapped now), -ENOMEM (the device, or the machine, is full).
  */
 GMSFS_API int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes,

@@ -120,6 +120,8 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
     r = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);
     if (!r)
         r = private_make_room(handle);
+    if (!r) /* a stream may still be writing it */
+        r = gfs_memory_synchronise(&handle->memory);
     if (!r)
         r = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy);
     if (!r) {

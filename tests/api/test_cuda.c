@@ -228,6 +228,27 @@ TAP_TEST(private_copy_can_be_written_to_and_is_the_devices)
     gmsfs_close(reader);
 }
 
+/* The stream does not block, and does nothing before it is waited for. */
+TAP_TEST(private_copy_has_what_a_stream_was_still_to_write)
+{
+    static const unsigned char bytes[100] = {[99] = 33};
+    gmsfs_t *store = open_fresh_writer();
+    struct drv_stream *stream = NULL;
+    void *ptr = NULL, *copy = NULL;
+
+    check_int(gmsfs_create_mapping(store, sizeof bytes, "t", NULL, &ptr), 0);
+    control("lazy 1\n");
+    push_context();
+    require(cu->cuStreamCreate(&stream, DRV_STREAM_NON_BLOCKING) == DRV_SUCCESS);
+    check_int(cu->cuMemcpyHtoDAsync_v2((uintptr_t)ptr, bytes, sizeof bytes, stream), DRV_SUCCESS);
+    check_int(gmsfs_copy_private(store, ptr, sizeof bytes, &copy), 0);
+    check_int(byte_at((char *)copy + 99), 33);
+    cu->cuStreamDestroy_v2(stream);
+    pop_context();
+    control("");
+    gmsfs_close(store);
+}
+
 TAP_TEST(another_device_may_be_let_in_and_a_stranger_may_not)
 {
     static const uint8_t stranger[1][16] = {{1}};
