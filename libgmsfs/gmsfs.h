@@ -230,8 +230,9 @@ typedef int (*gmsfs_synchronise_fn)(void *context);
 GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise,
                                     void *context);
 
-/* Other devices of this process, by uuid, that may touch what is mapped from now on. Host memory
- * is for every device alike. Errors, when something is mapped: -ENODEV. */
+/* Other devices of this process, by uuid, that may touch what is mapped from now on; replaces those
+ * named before. One that is named twice, or the store's own, counts once. Host memory is for every
+ * device alike. Errors, when something is mapped: -ENODEV. */
 GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count);
 
 /* What the driver last complained of on this handle, e.g. "cuMemMap: CUDA_ERROR_...", or "". */

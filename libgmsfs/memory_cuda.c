@@ -361,24 +361,35 @@ static int cuda_append(struct gfs_memory *memory, struct gfs_range *range, uint6
     return cuda_map(memory, range->base + range->mapped_bytes, size_bytes, access, fd);
 }
 
+/* No device may be named to the driver twice, and the program may name the store's own. */
+static void cuda_add_rights(struct drv_access_desc *rights, size_t *count, drv_device device,
+                            enum gmsfs_access access)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (rights[i].location.id == device)
+            return;
+    rights[(*count)++] = (struct drv_access_desc){
+        .location = {.type = DRV_LOCATION_DEVICE, .id = device},
+        .flags = access == GMSFS_ACCESS_WRITE ? DRV_ACCESS_READWRITE : DRV_ACCESS_READ,
+    };
+}
+
 /* Set again it replaces what was set before. */
 static int cuda_set_access(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                            enum gmsfs_access access)
 {
     struct drv_access_desc rights[1 + GMSFS_DEVICES_MAX];
-    size_t count = memory->wishes.device_count;
+    drv_device device = ((struct cuda_device *)memory->device)->device;
+    size_t count = 0;
     int r = 0;
 
-    rights[0].location.id = ((struct cuda_device *)memory->device)->device;
-    for (size_t i = 0; i < count && !r; i++)
-        r = cuda_find(memory, memory->wishes.devices[i], &rights[1 + i].location.id);
-    if (r)
-        return r;
-    for (size_t i = 0; i <= count; i++) {
-        rights[i].location.type = DRV_LOCATION_DEVICE;
-        rights[i].flags = access == GMSFS_ACCESS_WRITE ? DRV_ACCESS_READWRITE : DRV_ACCESS_READ;
+    cuda_add_rights(rights, &count, device, access);
+    for (size_t i = 0; i < memory->wishes.device_count && !r; i++) {
+        r = cuda_find(memory, memory->wishes.devices[i], &device);
+        if (!r)
+            cuda_add_rights(rights, &count, device, access);
     }
-    return CUDA_CALL(memory, cuMemSetAccess, (va, size_bytes, rights, 1 + count));
+    return r ? r : CUDA_CALL(memory, cuMemSetAccess, (va, size_bytes, rights, count));
 }
 
 static int cuda_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)

@@ -274,6 +274,26 @@ TAP_TEST(another_device_may_be_let_in_and_a_stranger_may_not)
     gmsfs_close(reader);
 }
 
+TAP_TEST(device_that_is_named_twice_or_is_the_stores_own_counts_once)
+{
+    uint8_t uuids[4][16];
+    unsigned char *ptrs[PIECES];
+    struct drv_uuid uuid;
+    gmsfs_t *reader;
+
+    publish_pieces(65);
+    for (int i = 0; i < 4; i++) {
+        require(driver()->cuDeviceGetUuid_v2(&uuid, i % 2) == DRV_SUCCESS);
+        memcpy(uuids[i], uuid.bytes, sizeof uuids[i]);
+    }
+    reader = open_attached(ptrs);
+    check_int(gmsfs_set_devices(reader, (const uint8_t(*)[16])uuids, 4), 0);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
+    check_int(byte_at(ptrs[2]), 67);
+    gmsfs_close(reader);
+}
+
 /* ---- captures ------------------------------------------------------------------------------- */
 
 static enum drv_result begin_capture(struct drv_stream *stream)
