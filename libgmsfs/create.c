@@ -190,16 +190,18 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
     return 0;
 }
 
-/* The last piece takes its slab along. */
+/* The last piece takes its slab along, and stays with it where the memory cannot be given back. */
 static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uintptr_t va)
 {
-    uintptr_t base = slab->va;
-    int r = gfs_slab_give_back(slab, va);
+    void *base = (void *)slab->va;
+    int r;
 
-    if (r || slab->piece_count)
-        return r;
-    gfs_slabs_remove(&handle->slabs, slab);
-    return create_give_back(handle, gfs_va_find(handle, (void *)base));
+    if (slab->piece_count != 1 || slab->pieces[0].offset != va - slab->va)
+        return gfs_slab_give_back(slab, va);
+    r = create_give_back(handle, gfs_va_find(handle, base));
+    if (!gfs_va_find(handle, base))
+        gfs_slabs_remove(&handle->slabs, slab);
+    return r;
 }
 
 int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)

@@ -158,6 +158,31 @@ TAP_TEST(destroyed_pieces_are_used_again_and_an_empty_slab_goes)
     gmsfs_close(store);
 }
 
+static int refuse(void *context)
+{
+    return *(int *)context ? -EIO : 0;
+}
+
+TAP_TEST(last_piece_stays_known_where_its_slab_cannot_be_unmapped)
+{
+    gmsfs_t *store = open_slab_writer(SLAB);
+    unsigned char *first = create(store, 100, "w", 1), *last = create(store, 100, "w", 2);
+    struct gmsfs_memory_info info;
+    int refused = 1;
+
+    check_int(gmsfs_destroy_mapping(store, first), 0);
+    check_int(gmsfs_set_synchronise(store, refuse, &refused), 0);
+    check_int(gmsfs_destroy_mapping(store, last), -EIO);
+    check_int(last[99], 2);
+    check_int(gmsfs_destroy_mapping(store, first), -ENOENT);
+    refused = 0;
+    check_int(gmsfs_destroy_mapping(store, last), 0);
+    check_int(gmsfs_memory_info(store, &info), 0);
+    check_int(info.shared_bytes, 0);
+    check_int(count_allocations(store), 0);
+    gmsfs_close(store);
+}
+
 TAP_TEST(committed_slab_stays_in_the_layout)
 {
     gmsfs_t *store = open_slab_writer(SLAB);
