@@ -235,7 +235,10 @@ GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchr
  * device alike. Errors, when something is mapped: -ENODEV. */
 GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count);
 
-/* What the driver last complained of on this handle, e.g. "cuMemMap: CUDA_ERROR_...", or "". */
+/* What the driver complained of, e.g. "cuMemMap: CUDA_ERROR_...", in the last call on this handle
+ * that had to do with its memory (mappings, addresses, private copies, a commit with mappings); ""
+ * where it did not: each such call begins without. Calls of the lock and of metadata, and looks at
+ * the store, leave it as it is. */
 GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES]);
 
 /* ---- The lock ------------------------------------------------------------------------------- */

@@ -24,8 +24,11 @@ void gfs_memory_close(struct gfs_memory *memory)
 
 int gfs_memory_enter(struct gfs_memory *memory, int must)
 {
-    int r = !memory->device && memory->kind->open ? memory->kind->open(memory) : 0;
+    int r = 0;
 
+    memory->error[0] = '\0';
+    if (!memory->device && memory->kind->open)
+        r = memory->kind->open(memory);
     if (!r && memory->kind->enter)
         r = memory->kind->enter(memory, must);
     return r;

@@ -44,7 +44,7 @@ struct gfs_memory {
     uint8_t uuid[16]; /* of the device */
     void *device;     /* the kind's own; NULL: not opened */
     struct gfs_wishes wishes;
-    char error[GMSFS_DEVICE_ERROR_BYTES]; /* what the driver last complained of */
+    char error[GMSFS_DEVICE_ERROR_BYTES]; /* last complaint of the driver since gfs_memory_enter */
 };
 
 /* A fresh reservation that is filled with mappings from its beginning, side by side. */

@@ -367,6 +367,27 @@ TAP_TEST(attach_that_fails_half_way_leaves_nothing)
     check_int(count_fds(), before);
 }
 
+TAP_TEST(complaint_of_the_driver_stays_until_the_next_call_that_uses_it)
+{
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+    gmsfs_t *reader;
+
+    publish_pieces(85);
+    reader = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_device_error(reader, text), 0);
+    check_str(text, "");
+    control("fail cuMemMap 2 1 1\n");
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -ENOMEM);
+    check_int(gmsfs_get_info(reader, &(struct gmsfs_info){0}), 0);
+    check_int(gmsfs_device_error(reader, text), 0);
+    check(strstr(text, "cuMemMap") != NULL);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    check_int(gmsfs_device_error(reader, text), 0);
+    check_str(text, "");
+    control("");
+    gmsfs_close(reader);
+}
+
 TAP_TEST(remap_that_fails_half_way_sleeps_on)
 {
     unsigned char *ptrs[PIECES];
