@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "cuda/driver.h"
+#include "vmm/complaints.h"
 #include "vmm/cuda_choose.h"
 #include "vmm/cuda_watch.h"
 #include "vmm/vmm_backend.h"
@@ -38,19 +39,21 @@ struct cuda {
      * slower: on an H200 (driver 580) 3,435 pieces of 2 MiB take one thread 91 ms, two 120, sixteen
      * 170. So they take turns here. */
     pthread_mutex_t turn;
+    struct complaints complaints; /* of the driver's calls */
 };
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
 /* The driver's error is the log's; the client learns what it can act on. */
-static int fail(const struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
+static int fail(struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
 {
     char why[256], size[SIZE_TEXT_BYTES];
     int rc = drv_explain(cuda->driver, call, result, why, sizeof(why));
 
     if (rc == -ENOMEM)
         return rc;
-    log_error("device cuda: %s, for %s", why, size_format(bytes, size));
+    if (complaints_may_log(&cuda->complaints))
+        log_error("device cuda: %s, for %s", why, size_format(bytes, size));
     return rc == -ENODEV ? rc : -EIO;
 }
 
@@ -65,7 +68,7 @@ static int why_no_descriptor(int rc)
     return rc;
 }
 
-static int create_in_turn(const struct cuda *cuda, uint64_t bytes, int *fd)
+static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
 {
     const struct drv *driver = cuda->driver;
     drv_memory memory;
@@ -366,6 +369,15 @@ static int open_device(const struct opening *o, const char *root)
     return rc;
 }
 
+/* The driver itself stays until the process ends. */
+static void cuda_free(struct cuda *cuda)
+{
+    cuda_watch_free(cuda->watch);
+    complaints_end(&cuda->complaints);
+    pthread_mutex_destroy(&cuda->turn);
+    free(cuda);
+}
+
 static int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
                      char *error, size_t error_bytes)
 {
@@ -383,10 +395,10 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
         return -ENOMEM;
     }
     pthread_mutex_init(&opening.cuda->turn, NULL);
+    complaints_init(&opening.cuda->complaints, "complaints of the driver");
     rc = open_device(&opening, root);
     if (rc < 0) {
-        pthread_mutex_destroy(&opening.cuda->turn);
-        free(opening.cuda);
+        cuda_free(opening.cuda);
         return rc;
     }
     device->create_threads = CREATE_THREADS;
@@ -394,14 +406,11 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
     return 0;
 }
 
-/* The driver itself stays until the process ends. */
 static void cuda_close(struct vmm_device *device)
 {
     struct cuda *cuda = device->state;
 
-    cuda_watch_free(cuda->watch);
-    pthread_mutex_destroy(&cuda->turn);
-    free(cuda);
+    cuda_free(cuda);
     device->state = NULL;
 }
 

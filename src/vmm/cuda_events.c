@@ -2,6 +2,7 @@
 #include "vmm/cuda_events.h"
 
 #include "base/log.h"
+#include "vmm/complaints.h"
 #include "vmm/xid.h"
 
 #include <errno.h>
@@ -10,18 +11,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WAIT_MS        1000           /* in NVML; so long an ended watch keeps its thread at most */
-#define LOOK_AGAIN_MS  200            /* until a GPU that is said to be lost is looked at again */
-#define LINES_A_MINUTE 10             /* of the log, whatever storm there is */
-#define THREAD_STACK   (1024u * 1024) /* NVML's own; untouched, it is free */
+#define WAIT_MS       1000           /* in NVML; so long an ended watch keeps its thread at most */
+#define LOOK_AGAIN_MS 200            /* until a GPU that is said to be lost is looked at again */
+#define THREAD_STACK  (1024u * 1024) /* NVML's own; untouched, it is free */
 
 struct cuda_events {
     struct nvml nvml;
     struct nvml_device *device;
     struct nvml_event_set *set;
-    /* The thread's own. */
-    unsigned lines;
-    time_t minute;
+    struct complaints complaints;
     pthread_mutex_t mutex; /* of what follows */
     struct health *health; /* NULL: it is ending */
 };
@@ -31,22 +29,9 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
 }
 
-static bool may_log(struct cuda_events *events)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (events->minute != now.tv_sec / 60)
-        events->lines = 0;
-    events->minute = now.tv_sec / 60;
-    if (++events->lines == LINES_A_MINUTE)
-        log_warning("device cuda: further events of this minute are not logged");
-    return events->lines < LINES_A_MINUTE;
-}
-
 static void report(struct cuda_events *events, enum xid_kind kind, const char *why)
 {
-    if (may_log(events)) {
+    if (complaints_may_log(&events->complaints)) {
         if (kind == XID_HARMLESS)
             log_info("device cuda: %s; what is kept on the GPU is not affected", why);
         else
@@ -97,6 +82,7 @@ static void destroy(struct cuda_events *events)
 {
     if (events->set)
         events->nvml.nvmlEventSetFree(events->set);
+    complaints_end(&events->complaints);
     pthread_mutex_destroy(&events->mutex);
     free(events);
 }
@@ -174,6 +160,7 @@ int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct 
         return -ENOMEM;
     *made = (struct cuda_events){
         .nvml = *nvml, .device = device, .health = health, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    complaints_init(&made->complaints, "events");
     rc = listen(made, error, error_bytes);
     if (rc == 0)
         rc = start(made);

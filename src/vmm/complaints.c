@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/complaints.h"
+
+#include "base/log.h"
+
+#include <time.h>
+
+#define MINUTE_MS UINT64_C(60000)
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Under the mutex. */
+static void tell_left_out(struct complaints *complaints)
+{
+    if (complaints->left_out)
+        log_warning("device cuda: %u more %s were left out", complaints->left_out,
+                    complaints->what);
+    complaints->left_out = 0;
+}
+
+void complaints_init(struct complaints *complaints, const char *what)
+{
+    *complaints = (struct complaints){.what = what};
+    pthread_mutex_init(&complaints->mutex, NULL);
+}
+
+bool complaints_may_log(struct complaints *complaints)
+{
+    uint64_t at_ms = now_ms();
+    bool may;
+
+    pthread_mutex_lock(&complaints->mutex);
+    if (complaints->since_ms == 0 || at_ms - complaints->since_ms >= MINUTE_MS) {
+        tell_left_out(complaints);
+        complaints->since_ms = at_ms;
+        complaints->logged = 0;
+    }
+    may = complaints->logged < COMPLAINTS_A_MINUTE;
+    if (may)
+        complaints->logged++;
+    else if (complaints->left_out++ == 0)
+        log_warning("device cuda: further %s of this minute are not logged", complaints->what);
+    pthread_mutex_unlock(&complaints->mutex);
+    return may;
+}
+
+void complaints_end(struct complaints *complaints)
+{
+    tell_left_out(complaints);
+    pthread_mutex_destroy(&complaints->mutex);
+}
