@@ -20,6 +20,7 @@ struct cuda_events {
     struct nvml_device *device;
     struct nvml_event_set *set;
     struct complaints complaints;
+    bool started;
     pthread_mutex_t mutex; /* of what follows */
     struct health *health; /* NULL: it is ending */
 };
@@ -112,24 +113,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Signals are the loop's business. */
-static int start(struct cuda_events *events)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, THREAD_STACK);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, run, events);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -error;
-}
-
 /* A GPU without ECC has no such events, but Xids. */
 static int listen(struct cuda_events *events, char *error, size_t error_bytes)
 {
@@ -150,7 +133,7 @@ static int listen(struct cuda_events *events, char *error, size_t error_bytes)
     return -EOPNOTSUPP;
 }
 
-int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct health *health,
+int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
                     struct cuda_events **events, char *error, size_t error_bytes)
 {
     struct cuda_events *made = calloc(1, sizeof(*made));
@@ -158,12 +141,10 @@ int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct 
 
     if (!made)
         return -ENOMEM;
-    *made = (struct cuda_events){
-        .nvml = *nvml, .device = device, .health = health, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    *made =
+        (struct cuda_events){.nvml = *nvml, .device = device, .mutex = PTHREAD_MUTEX_INITIALIZER};
     complaints_init(&made->complaints, "events");
     rc = listen(made, error, error_bytes);
-    if (rc == 0)
-        rc = start(made);
     if (rc < 0)
         destroy(made);
     else
@@ -171,10 +152,34 @@ int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct 
     return rc;
 }
 
+/* Signals are the loop's business. */
+int cuda_events_start(struct cuda_events *events, struct health *health)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+
+    events->health = health;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attributes, run, events);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    events->started = error == 0;
+    return -error;
+}
+
 void cuda_events_free(struct cuda_events *events)
 {
     if (!events)
         return;
+    if (!events->started) {
+        destroy(events);
+        return;
+    }
     pthread_mutex_lock(&events->mutex);
     events->health = NULL;
     pthread_mutex_unlock(&events->mutex);

@@ -13,10 +13,13 @@
 
 struct cuda_events;
 
-/* nvml is copied. -EOPNOTSUPP: the GPU tells no events; `error` says why, and all else works.
- * -ENOMEM, -EAGAIN */
-int cuda_events_new(const struct nvml *nvml, struct nvml_device *device, struct health *health,
+/* Asks NVML for them, which may take its time; nvml is copied. -EOPNOTSUPP: the GPU tells no
+ * events; `error` says why, and all else works. -ENOMEM */
+int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
                     struct cuda_events **events, char *error, size_t error_bytes);
+/* From then on bad news go to `health`. -EAGAIN: there is no thread for it, and only free is left.
+ */
+int cuda_events_start(struct cuda_events *events, struct health *health);
 /* Nothing is reported any more once it returns. Does not wait for the thread, which sits in NVML:
  * that one frees what it needs when it comes back. NULL is fine. */
 void cuda_events_free(struct cuda_events *events);

@@ -11,19 +11,27 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define ENDING_S          1 /* what hangs in NVML longer is left to the process's end */
 #define UUID_TEXT_BYTES   64
+#define WHY_BYTES         256
 #define WATCH_STACK_BYTES (1024u * 1024) /* NVML's own; untouched, it is free */
 
 struct cuda_watch {
-    struct nvml nvml;
-    struct nvml_device *device;
-    struct cuda_events *events; /* NULL: it tells none */
+    char uuid[UUID_TEXT_BYTES];
     pthread_t thread;
+    struct nvml nvml; /* these two: the thread's */
+    struct nvml_device *device;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t asked, answered;
+    struct health *health;
+    struct cuda_events *events; /* NULL: it tells none */
+    bool opened;                /* or that failed */
+    int error;                  /* of opening */
+    char why[WHY_BYTES];
+    bool late_opening; /* nobody waits for it any more */
     bool wanted, ending, known;
     bool late;       /* a question is open that somebody gave up waiting for */
     uint64_t rounds; /* answers of NVML, good or bad */
@@ -49,13 +57,73 @@ static void measure(struct cuda_watch *watch)
     watch->rounds++;
 }
 
+/* Errors of the GPU are told from now on, or it is said that they are not. */
+static void wait_for_events(struct cuda_watch *watch)
+{
+    char why[WHY_BYTES] = "no memory";
+    struct cuda_events *events = NULL;
+    int rc = cuda_events_new(&watch->nvml, watch->device, &events, why, sizeof(why));
+
+    pthread_mutex_lock(&watch->mutex);
+    if (rc == 0 && !watch->ending) {
+        rc = cuda_events_start(events, watch->health);
+        snprintf(why, sizeof(why), "no thread for it");
+    }
+    if (rc == 0 && !watch->ending) {
+        watch->events = events;
+        events = NULL;
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    cuda_events_free(events);
+    if (rc < 0)
+        log_info("device cuda: errors of the GPU are not told: %s", why);
+}
+
+static int open_nvml(struct cuda_watch *watch, char why[WHY_BYTES])
+{
+    int rc = nvml_open(&watch->nvml, why, WHY_BYTES);
+
+    if (rc == 0 &&
+        watch->nvml.nvmlDeviceGetHandleByUUID(watch->uuid, &watch->device) != NVML_DONE) {
+        snprintf(why, WHY_BYTES, "NVML does not know %s", watch->uuid);
+        rc = -ENODEV;
+    }
+    if (rc == 0) {
+        pthread_mutex_lock(&watch->mutex);
+        measure(watch);
+        pthread_mutex_unlock(&watch->mutex);
+        wait_for_events(watch);
+    }
+    return rc;
+}
+
+/* 0: NVML can be asked. */
+static int open_watch(struct cuda_watch *watch)
+{
+    char why[WHY_BYTES] = "";
+    int rc = open_nvml(watch, why);
+
+    pthread_mutex_lock(&watch->mutex);
+    watch->opened = true;
+    watch->error = rc;
+    memcpy(watch->why, why, sizeof(why));
+    if (watch->late_opening && rc == 0)
+        log_info("device cuda: NVML answers now");
+    else if (watch->late_opening)
+        log_info("device cuda: what others hold of it, and its errors, cannot be told: %s", why);
+    pthread_cond_broadcast(&watch->answered);
+    pthread_mutex_unlock(&watch->mutex);
+    return rc;
+}
+
 static void *run(void *argument)
 {
     struct cuda_watch *watch = argument;
+    int error = open_watch(watch);
 
     pthread_mutex_lock(&watch->mutex);
     for (;;) {
-        while (!watch->wanted && !watch->ending)
+        while ((!watch->wanted || error) && !watch->ending)
             pthread_cond_wait(&watch->asked, &watch->mutex);
         if (watch->ending)
             break;
@@ -174,41 +242,48 @@ static void destroy(struct cuda_watch *watch)
     free(watch);
 }
 
-static void wait_for_events(struct cuda_watch *watch, struct health *health)
+/* False: it takes longer. */
+static bool wait_until_opened(struct cuda_watch *watch)
 {
-    char why[256] = "no memory";
+    struct timespec until = after_ms(CLOCK_MONOTONIC, CUDA_WATCH_OPEN_MS);
+    int rc = 0;
 
-    if (cuda_events_new(&watch->nvml, watch->device, health, &watch->events, why, sizeof(why)) < 0)
-        log_info("device cuda: errors of the GPU are not told: %s", why);
+    pthread_mutex_lock(&watch->mutex);
+    while (!watch->opened && rc == 0)
+        rc = pthread_cond_timedwait(&watch->answered, &watch->mutex, &until);
+    watch->late_opening = !watch->opened;
+    watch->late = !watch->opened; /* nor does the loop wait for it */
+    pthread_mutex_unlock(&watch->mutex);
+    return !watch->late_opening;
 }
 
 int cuda_watch_new(const uint8_t uuid[16], struct health *health, struct cuda_watch **watch,
                    char *error, size_t error_bytes)
 {
     struct cuda_watch *made = calloc(1, sizeof(*made));
-    char text[UUID_TEXT_BYTES];
     int rc;
 
+    snprintf(error, error_bytes, "no memory or thread for it");
     if (!made)
         return -ENOMEM;
     init(made);
-    format_uuid(uuid, text);
-    rc = nvml_open(&made->nvml, error, error_bytes);
-    if (rc == 0 && made->nvml.nvmlDeviceGetHandleByUUID(text, &made->device) != NVML_DONE) {
-        snprintf(error, error_bytes, "NVML does not know %s", text);
-        rc = -ENODEV;
-    }
-    if (rc == 0) {
-        pthread_mutex_lock(&made->mutex);
-        measure(made); /* nobody waits for it yet: however long it takes */
-        pthread_mutex_unlock(&made->mutex);
-        rc = start(made);
-    }
+    format_uuid(uuid, made->uuid);
+    made->health = health;
+    rc = start(made);
     if (rc < 0) {
         destroy(made);
         return rc;
     }
-    wait_for_events(made, health);
+    if (!wait_until_opened(made)) {
+        log_warning("device cuda: NVML has not answered for %d s; what others hold of the GPU, and "
+                    "its errors, are not told until it does",
+                    CUDA_WATCH_OPEN_MS / 1000);
+    } else if (made->error) {
+        rc = made->error;
+        snprintf(error, error_bytes, "%s", made->why);
+        cuda_watch_free(made);
+        return rc;
+    }
     *watch = made;
     return 0;
 }
@@ -219,9 +294,10 @@ void cuda_watch_free(struct cuda_watch *watch)
 
     if (!watch)
         return;
-    cuda_events_free(watch->events);
     pthread_mutex_lock(&watch->mutex);
     watch->ending = true;
+    cuda_events_free(watch->events);
+    watch->events = NULL;
     pthread_cond_signal(&watch->asked);
     pthread_mutex_unlock(&watch->mutex);
     if (pthread_timedjoin_np(watch->thread, NULL, &until) == 0)

@@ -3,8 +3,8 @@
  * cuda_watch - what NVML says of a GPU, asked for on a thread of its own
  *
  * NVML's calls may hang behind the kernel module's lock for as long as somebody else's large
- * operation takes, so nobody but the thread here makes them. It sleeps until it is asked.
- * Events are waited for by another one (cuda_events.h).
+ * operation takes, so nobody but the thread here makes them, opening NVML included. It sleeps until
+ * it is asked. Events are waited for by another one (cuda_events.h).
  *
  * Threads: cuda_watch_measure from any thread; it waits CUDA_WATCH_PATIENCE_MS at most, and not at
  * all while NVML still owes an answer that somebody gave up waiting for. cuda_watch_look, for
@@ -19,12 +19,14 @@
 
 #define CUDA_WATCH_PATIENCE_MS 10
 #define CUDA_WATCH_LOOK_MS     1000
+#define CUDA_WATCH_OPEN_MS     3000
 
 struct health;
 struct cuda_watch;
 
-/* From then on bad news go to `health`. -ENODEV: no NVML, or it does not know the GPU; `error` says
- * why, and all else works. */
+/* From then on bad news go to `health`. An NVML that has not answered after CUDA_WATCH_OPEN_MS is
+ * said in the log, and is opened in the background. -ENODEV: there is none, or it does not know the
+ * GPU; `error` says why, and all else works. */
 int cuda_watch_new(const uint8_t uuid[16], struct health *health, struct cuda_watch **watch,
                    char *error, size_t error_bytes);
 /* Bytes of the device that nobody holds: now, or as last known where NVML lets one wait.

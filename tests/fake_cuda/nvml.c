@@ -31,8 +31,12 @@ static struct nvml_device devices[FAKE_MAX_DEVICES];
 
 enum nvml_result nvmlInit_v2(void)
 {
+    enum nvml_result result = (enum nvml_result)machine_judge("nvmlInit_v2");
+
     for (unsigned i = 0; i < FAKE_MAX_DEVICES; i++)
         devices[i].gpu = i;
+    if (result != NVML_DONE)
+        return result;
     return machine_dir() ? NVML_DONE : NVML_NOT_FOUND;
 }
 

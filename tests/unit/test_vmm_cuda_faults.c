@@ -247,6 +247,35 @@ TAP_TEST(a_gpu_that_tells_no_events_is_served_without)
     close_gpu();
 }
 
+static void open_under_hanging_nvml(void)
+{
+    struct vmm_info info;
+    struct vmm_piece piece;
+
+    open_gpu("slow nvmlInit_v2 3600000\n");
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
+    vmm_measure(vmm);
+    vmm_get_info(vmm, &info);
+    check(!info.knows_others);
+    vmm_destroy(vmm, &piece);
+    close_gpu();
+}
+
+TAP_TEST(opening_does_not_wait_for_a_library_that_hangs)
+{
+    check(strstr(log_of(open_under_hanging_nvml), "NVML has not answered") != NULL);
+}
+
+TAP_TEST(library_that_cannot_be_started_is_said_and_done_without)
+{
+    struct vmm_piece piece;
+
+    open_gpu("fail nvmlInit_v2 999\n");
+    check_int(vmm_create(vmm, 2 * MIB, true, &piece), 0);
+    vmm_destroy(vmm, &piece);
+    close_gpu();
+}
+
 TAP_TEST(measuring_does_not_wait_for_a_library_that_hangs)
 {
     struct vmm_info info;
