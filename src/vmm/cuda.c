@@ -13,6 +13,7 @@
 #include "vmm/complaints.h"
 #include "vmm/cuda_choose.h"
 #include "vmm/cuda_watch.h"
+#include "vmm/patience.h"
 #include "vmm/vmm_backend.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@
 /* One makes pieces while the other hands them on. */
 #define CREATE_THREADS 2u
 #define LOOK_AGAIN_MS  200
+#define PATIENCE_MS    10000 /* with one call of the driver */
 
 #define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
 
@@ -35,6 +37,7 @@ struct cuda {
     drv_device device;
     struct drv_memory_prop prop; /* of all memory made here */
     struct cuda_watch *watch;    /* NULL: no NVML */
+    struct patience *patience;   /* NULL: nobody notices a call that hangs */
     /* The driver makes and exports one piece at a time, and threads that contend for it make it
      * slower: on an H200 (driver 580) 3,435 pieces of 2 MiB take one thread 91 ms, two 120, sixteen
      * 170. So they take turns here. */
@@ -72,14 +75,18 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
 {
     const struct drv *driver = cuda->driver;
     drv_memory memory;
-    enum drv_result result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
+    enum drv_result result;
     int rc = 0;
 
+    patience_begin(cuda->patience, "cuMemCreate");
+    result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
     if (result != DRV_SUCCESS)
         return fail(cuda, "cuMemCreate", result, bytes);
+    patience_begin(cuda->patience, "cuMemExportToShareableHandle");
     result = driver->cuMemExportToShareableHandle(fd, memory, DRV_HANDLE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != DRV_SUCCESS)
         rc = why_no_descriptor(fail(cuda, "cuMemExportToShareableHandle", result, bytes));
+    patience_begin(cuda->patience, "cuMemRelease");
     result = driver->cuMemRelease(memory);
     if (result != DRV_SUCCESS) /* it would stay until this process ends */
         fail(cuda, "cuMemRelease", result, bytes);
@@ -94,6 +101,7 @@ static int create(struct cuda *cuda, uint64_t bytes, int *fd)
 
     pthread_mutex_lock(&cuda->turn);
     rc = create_in_turn(cuda, bytes, fd);
+    patience_end(cuda->patience);
     pthread_mutex_unlock(&cuda->turn);
     return rc;
 }
@@ -373,6 +381,7 @@ static int open_device(const struct opening *o, const char *root)
 static void cuda_free(struct cuda *cuda)
 {
     cuda_watch_free(cuda->watch);
+    patience_free(cuda->patience);
     complaints_end(&cuda->complaints);
     pthread_mutex_destroy(&cuda->turn);
     free(cuda);
@@ -396,6 +405,8 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
     }
     pthread_mutex_init(&opening.cuda->turn, NULL);
     complaints_init(&opening.cuda->complaints, "complaints of the driver");
+    if (patience_new(PATIENCE_MS, &opening.cuda->patience) < 0)
+        opening.cuda->patience = NULL;
     rc = open_device(&opening, root);
     if (rc < 0) {
         cuda_free(opening.cuda);

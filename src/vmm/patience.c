@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/patience.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define THREAD_STACK (256u * 1024)
+
+struct patience {
+    unsigned ms;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of everything below */
+    pthread_cond_t changed;
+    const char *call; /* that goes on; NULL: none */
+    uint64_t number;  /* of the call */
+    uint64_t begun_ms;
+    bool told;    /* of this call */
+    bool resting; /* the thread waits for a call */
+    bool ending;
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Under the mutex. */
+static void wait_ms(struct patience *patience, unsigned ms)
+{
+    uint64_t at_ms = now_ms() + ms;
+    struct timespec until = {.tv_sec = (time_t)(at_ms / 1000),
+                             .tv_nsec = (long)(at_ms % 1000) * 1000000L};
+
+    while (!patience->ending &&
+           pthread_cond_timedwait(&patience->changed, &patience->mutex, &until) != ETIMEDOUT)
+        ;
+}
+
+static void *run(void *argument)
+{
+    struct patience *patience = argument;
+
+    pthread_mutex_lock(&patience->mutex);
+    while (!patience->ending) {
+        if (!patience->call || patience->told) {
+            patience->resting = true;
+            pthread_cond_wait(&patience->changed, &patience->mutex);
+            patience->resting = false;
+            continue;
+        }
+        uint64_t number = patience->number;
+        wait_ms(patience, patience->ms);
+        if (patience->ending || !patience->call || patience->number != number)
+            continue;
+        patience->told = true;
+        log_error("device cuda: %s has not come back for %u ms; allocations wait for it, and the "
+                  "kernel log may say why",
+                  patience->call, patience->ms);
+    }
+    pthread_mutex_unlock(&patience->mutex);
+    return NULL;
+}
+
+/* Signals are the loop's business. */
+static int start(struct patience *patience)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&patience->thread, &attributes, run, patience);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return -error;
+}
+
+static void destroy(struct patience *patience)
+{
+    pthread_cond_destroy(&patience->changed);
+    pthread_mutex_destroy(&patience->mutex);
+    free(patience);
+}
+
+int patience_new(unsigned ms, struct patience **patience)
+{
+    struct patience *made = calloc(1, sizeof(*made));
+    pthread_condattr_t clock;
+    int rc;
+
+    if (!made)
+        return -ENOMEM;
+    made->ms = ms;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    rc = start(made);
+    if (rc < 0)
+        destroy(made);
+    else
+        *patience = made;
+    return rc;
+}
+
+void patience_free(struct patience *patience)
+{
+    if (!patience)
+        return;
+    pthread_mutex_lock(&patience->mutex);
+    patience->ending = true;
+    pthread_cond_signal(&patience->changed);
+    pthread_mutex_unlock(&patience->mutex);
+    pthread_join(patience->thread, NULL);
+    destroy(patience);
+}
+
+/* Under the mutex. */
+static void come_back(struct patience *patience)
+{
+    if (patience->call && patience->told)
+        log_info("device cuda: %s came back after %llu ms", patience->call,
+                 (unsigned long long)(now_ms() - patience->begun_ms));
+    patience->call = NULL;
+}
+
+void patience_begin(struct patience *patience, const char *call)
+{
+    if (!patience)
+        return;
+    pthread_mutex_lock(&patience->mutex);
+    come_back(patience);
+    patience->call = call;
+    patience->number++;
+    patience->begun_ms = now_ms();
+    patience->told = false;
+    if (patience->resting)
+        pthread_cond_signal(&patience->changed);
+    pthread_mutex_unlock(&patience->mutex);
+}
+
+void patience_end(struct patience *patience)
+{
+    if (!patience)
+        return;
+    pthread_mutex_lock(&patience->mutex);
+    come_back(patience);
+    pthread_mutex_unlock(&patience->mutex);
+}
