@@ -109,6 +109,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/endings"
 }
 
+@test "bulk metadata is applied whole or not at all" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
+}
+
 @test "library" {
     start_mount size=8M,granularity=64K
     some_faults "$BUILD/tests/fault/library" "$BUILD/tests/fault/library" "$M/weights"

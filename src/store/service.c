@@ -189,6 +189,7 @@ void service_arm_timer(struct service *s)
     uint64_t at = core_next_moment(s->core, service_now(s));
     at = earlier(at, service_parked_moment(s));
     at = earlier(at, service_alloc_moment(s));
+    at = earlier(at, service_bulk_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 
@@ -198,6 +199,7 @@ void service_on_timer(struct service *s)
     struct record record = {.type = RECORD_TIME};
     service_expire_parked(s, now_ms);
     service_expire_allocs(s, now_ms);
+    service_wake_bulks(s);
     service_apply_record(s, &record, NULL);
 }
 

@@ -177,5 +177,7 @@ void service_retry_spools(struct service *s);
 
 /* service_metadata.c */
 void service_apply_slices(struct service *s);
+void service_wake_bulks(struct service *s);
+uint64_t service_bulk_moment(const struct service *s);
 
 #endif

@@ -44,11 +44,17 @@ int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, c
 
 /* ---- bulk -------------------------------------------------------------------------------- */
 
+/* A slice that lacks memory is tried again; the first one need not be, for it leaves nothing. */
+#define RETRY_MS    200u
+#define PATIENCE_MS 20000u
+
 /*
  * Decoding runs on a helper thread, the check against the layout and the slices on the loop. Once
  * the check has passed no slice can fail for a reason of the document's: an allocation that another
  * thread of the same writer frees meanwhile takes its rows with it, as if it had been freed
- * afterwards.
+ * afterwards. For want of memory a later slice waits, and the session with it, which is in use: so
+ * nobody publishes half a document. What has waited too long ends the session, and so leaves
+ * nothing.
  */
 struct bulk_op {
     struct service_job job;
@@ -59,6 +65,7 @@ struct bulk_op {
     size_t size;
     struct layout_put *puts; /* of the document; in slots once it was checked, in ranks before */
     size_t rows, next_row;
+    uint64_t not_before_ms, until_ms; /* a slice lacked memory; 0: none has so far */
     uint64_t culprit;
     int error;
     struct bulk_op *next;
@@ -140,6 +147,15 @@ static int bulk_check(struct service *s, struct bulk_op *op)
     return check_rows(core_get_layout(s->core, core_find_store(s->core, session->store)), op);
 }
 
+static void bulk_queue(struct service *s, struct bulk_op *op)
+{
+    struct bulk_op **last = &s->bulk_queue;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+}
+
 static void done_decode(struct service_job *job)
 {
     struct bulk_op *op = (struct bulk_op *)job;
@@ -150,10 +166,7 @@ static void done_decode(struct service_job *job)
         bulk_finish(s, op, error);
         return;
     }
-    struct bulk_op **last = &s->bulk_queue;
-    while (*last)
-        last = &(*last)->next;
-    *last = op;
+    bulk_queue(s, op);
     s->host.set_idle(s->host.context);
 }
 
@@ -162,34 +175,70 @@ static int apply_slice(struct service *s, struct bulk_op *op)
 {
     struct record record = {
         .type = RECORD_ENTRY_PUT_MANY, .session = op->session, .puts = op->puts + op->next_row};
-    size_t bytes = 0;
-    while (op->next_row < op->rows && record.put_count < SERVICE_APPLY_SLICE &&
+    size_t bytes = 0, at = op->next_row;
+    while (at < op->rows && record.put_count < SERVICE_APPLY_SLICE &&
            bytes < SERVICE_APPLY_SLICE_BYTES) {
-        const struct layout_put *put = &op->puts[op->next_row++];
+        const struct layout_put *put = &op->puts[at++];
         bytes += put->key_bytes + put->value_bytes;
         record.put_count++;
     }
-    return service_apply_record(s, &record, NULL);
+    int error = service_apply_record(s, &record, NULL);
+    if (!error)
+        op->next_row = at;
+    return error;
+}
+
+/* False: it cannot go on, and nothing of it stays. */
+static bool wait_for_memory(struct service *s, struct bulk_op *op)
+{
+    const struct core_session *session = core_find_session(s->core, op->session);
+    uint64_t now_ms = service_now(s);
+    if (op->next_row == 0 || !session)
+        return false;
+    if (op->until_ms == 0)
+        op->until_ms = now_ms + PATIENCE_MS;
+    op->not_before_ms = now_ms + RETRY_MS;
+    return now_ms < op->until_ms || service_revoke(s, session->store, op->session, false) != 0;
+}
+
+static struct bulk_op **find_ready(struct service *s)
+{
+    uint64_t now_ms = service_now(s);
+    struct bulk_op **link = &s->bulk_queue;
+    while (*link && (*link)->not_before_ms > now_ms)
+        link = &(*link)->next;
+    return *link ? link : NULL;
 }
 
 void service_apply_slices(struct service *s)
 {
-    struct bulk_op *op = s->bulk_queue;
-    if (!op)
+    struct bulk_op **link = find_ready(s);
+    if (!link)
         return;
-    s->bulk_queue = op->next; /* documents take turns */
-    op->next = NULL;
+    struct bulk_op *op = *link;
+    *link = op->next; /* documents take turns */
     int error = apply_slice(s, op);
-    if (error || op->next_row == op->rows) {
+    if ((!error && op->next_row < op->rows) || (error == -ENOMEM && wait_for_memory(s, op)))
+        bulk_queue(s, op);
+    else
         bulk_finish(s, op, error);
-    } else {
-        struct bulk_op **last = &s->bulk_queue;
-        while (*last)
-            last = &(*last)->next;
-        *last = op;
-    }
-    if (s->bulk_queue)
+    service_wake_bulks(s);
+    service_arm_timer(s);
+}
+
+void service_wake_bulks(struct service *s)
+{
+    if (find_ready(s))
         s->host.set_idle(s->host.context);
+}
+
+uint64_t service_bulk_moment(const struct service *s)
+{
+    uint64_t now_ms = service_now(s), at = UINT64_MAX;
+    for (const struct bulk_op *op = s->bulk_queue; op; op = op->next)
+        if (op->not_before_ms > now_ms && op->not_before_ms < at)
+            at = op->not_before_ms;
+    return at;
 }
 
 int service_apply(struct service *s, uint64_t session, uint8_t *document, size_t bytes,
