@@ -171,8 +171,8 @@ int service_create(struct service *s, uint64_t store, const char *name,
                    struct service_request *request);
 /* The grant could not be delivered (the client was interrupted): undo it. */
 void service_undo_open(struct service *s, uint64_t file);
-/* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR.
- */
+/* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR,
+ * and one whose memory is being made ends between two pieces, with nothing. */
 void service_interrupt(struct service *s, struct service_request *request);
 /* How many processes of the caller service_flush looks at: 1 or 0. */
 size_t service_flush_asks(const struct service *s, uint64_t file);

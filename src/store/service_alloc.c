@@ -34,6 +34,7 @@ struct alloc_op {
     uint32_t parts_running;
     atomic_uint_fast64_t taken; /* pieces that some part makes or has made */
     atomic_bool failed;         /* a part did: the others need not go on */
+    atomic_bool interrupted;    /* nobody waits for it: no further piece, and it waits no more */
     struct service *service;
     struct service_request *request;
     uint64_t session;
@@ -46,7 +47,6 @@ struct alloc_op {
     uint32_t count;
     bool complained;       /* the event was written */
     bool running;          /* the job has it: it cannot be answered yet */
-    bool interrupted;      /* meanwhile: it must not wait again */
     uint64_t before_bytes; /* aside: what was set aside when it was asked */
     char name[256], tag[256];
     struct piece **pieces; /* `count` of them while the job runs */
@@ -91,10 +91,10 @@ static int make_piece(struct service *s, struct piece *piece, uint64_t size_byte
     return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
 }
 
-/* The next piece that no part has taken; NULL: none is left, or the operation has failed. */
+/* The next piece that no part has taken; NULL: none is left, or the operation has ended. */
 static struct piece *take_piece(struct alloc_op *op)
 {
-    if (atomic_load(&op->failed))
+    if (atomic_load(&op->failed) || atomic_load(&op->interrupted))
         return NULL;
     uint64_t index = atomic_fetch_add(&op->taken, 1);
     return index < op->count ? op->pieces[index] : NULL;
@@ -230,13 +230,15 @@ static void finish_create(struct alloc_op *op)
     uint64_t session = op->session, now_ms = service_now(s);
     op->running = false;
     int error = op->error;
+    if (!error && op_count_missing(op) > 0)
+        error = -EINTR; /* between two pieces */
     if (!error)
         error = op_publish(s, op, &answer);
     uint64_t missing_bytes = error == -ENOMEM ? op_count_missing(op) : 0;
     bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
-    if (error && op->interrupted)
+    if (error && atomic_load(&op->interrupted))
         error = -EINTR;
     /* The machine or the device lacks it: try again later. */
     if (error == -ENOMEM && (roomier || op->deadline_ms > now_ms)) {
@@ -519,7 +521,7 @@ static void unqueue(struct service *s, struct alloc_op *op)
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
     if (op->running) { /* done_create answers: the kernel says only once that the client is gone */
-        op->interrupted = true;
+        atomic_store(&op->interrupted, true);
         return;
     }
     unqueue(s, op);

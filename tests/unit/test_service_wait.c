@@ -42,13 +42,34 @@ static int host_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
+static bool defers; /* jobs are done by run_deferred */
+static struct service_job *deferred[16];
+static size_t deferred_count;
+
+static void do_job(struct service_job *job)
+{
+    job->run(job);
+    job->done(job);
+}
+
 static int host_submit(void *context, enum service_pool pool, struct service_job *job)
 {
     (void)context;
     (void)pool;
-    job->run(job);
-    job->done(job);
+    if (!defers)
+        do_job(job);
+    else if (deferred_count == sizeof deferred / sizeof deferred[0])
+        return -EAGAIN;
+    else
+        deferred[deferred_count++] = job;
     return 0;
+}
+
+static void run_deferred(void)
+{
+    defers = false;
+    while (deferred_count > 0)
+        do_job(deferred[--deferred_count]);
 }
 
 static void host_set_timer(void *context, uint64_t at_ms)
@@ -75,6 +96,18 @@ static void host_number(void *context, uint64_t number)
     (void)number;
 }
 
+static unsigned admitted, interrupt_at; /* the piece with which the client goes away; 0: never */
+static struct service_request *interrupted;
+
+static int host_admit(void *context, int fd)
+{
+    (void)context;
+    (void)fd;
+    if (++admitted == interrupt_at)
+        service_interrupt(service, interrupted);
+    return 0;
+}
+
 static int host_keep(void *context, const struct service_memory *memories, size_t count)
 {
     (void)context;
@@ -99,6 +132,7 @@ static const struct service_host host = {
     .set_idle = host_nothing,
     .watch_process = host_watch,
     .unwatch_process = host_number,
+    .admit_descriptor = host_admit,
     .keep = host_keep,
     .drop = host_drop,
     .on_state = host_number,
@@ -198,5 +232,57 @@ TAP_TEST(a_waiter_that_is_granted_by_what_its_own_request_causes_is_answered)
     check_int(second.error, 0);
     check(core_find_session(service_get_core(service), second.session) != NULL);
     check(second.request.parked == NULL);
+    end();
+}
+
+/* ---- memory that is being made -------------------------------------------------------------- */
+
+static uint64_t used_bytes(void)
+{
+    struct vmm_info info;
+
+    vmm_get_info(vmm, &info);
+    return info.used_bytes;
+}
+
+/* The client goes away while piece number `at` is made. */
+static struct client allocate_interrupted(unsigned at)
+{
+    struct service_alloc alloc = {.size_bytes = GRAIN, .count = 4, .name = "", .tag = ""};
+    struct client client;
+
+    start();
+    open_ctl(&client, 1);
+    ask(&client, 0);
+    require(client.answers == 1 && client.error == 0);
+    client.answers = 0;
+    admitted = 0;
+    interrupt_at = at;
+    interrupted = &client.request;
+    defers = true;
+    check_int(service_alloc(service, client.session, &alloc, &client.request), 0);
+    run_deferred();
+    interrupt_at = 0;
+    return client;
+}
+
+TAP_TEST(alloc_that_nobody_waits_for_ends_between_two_pieces)
+{
+    struct client client = allocate_interrupted(2);
+
+    check_int(client.answers, 1);
+    check_int(client.error, -EINTR);
+    check_int(admitted, 2);
+    check_int(used_bytes(), 0);
+    end();
+}
+
+TAP_TEST(alloc_that_is_interrupted_at_its_last_piece_is_done)
+{
+    struct client client = allocate_interrupted(4);
+
+    check_int(client.answers, 1);
+    check_int(client.error, 0);
+    check_int(used_bytes(), TOTAL);
     end();
 }
