@@ -11,30 +11,48 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "large.h"
 
-/* At first: then twice as much each time. The kernel pins all that a read has room for, which for
- * a mebibyte and some bytes to read takes longer than they do. */
+/* At first, where nobody knows how much there is: then twice as much each time. The kernel pins all
+ * that a read has room for, which for a mebibyte and some bytes to read takes longer than they do.
+ */
 #define FILES_READ_BYTES ((size_t)32 << 10)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static int files_read_all(int fd, uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
+/* Room for more behind `size` bytes, and for a NUL. */
+static int files_make_room(uint8_t **data, size_t size, size_t *room)
 {
-    uint8_t *data = NULL, *grown;
-    size_t size = 0, room = 0;
+    uint8_t *grown;
+
+    if (*room - size >= FILES_READ_BYTES / 2)
+        return 0;
+    grown = realloc(*data, *room * 2);
+    if (!grown)
+        return -ENOMEM;
+    *data = grown;
+    *room *= 2;
+    return 0;
+}
+
+static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes, uint8_t **bytes,
+                          size_t *size_bytes)
+{
+    size_t size = 0, room = FILES_READ_BYTES;
+    uint8_t *data;
     ssize_t got;
     int r = 0;
 
+    /* So much more that its end is found without a growth. */
+    if (expected_bytes && expected_bytes <= limit_bytes)
+        room += (size_t)expected_bytes;
+    data = gfs_large_alloc(room);
+    if (!data)
+        return -ENOMEM;
     for (;;) {
-        if (room - size < FILES_READ_BYTES / 2) {
-            room = room ? room * 2 : FILES_READ_BYTES;
-            grown = realloc(data, room);
-            if (!grown) {
-                r = -ENOMEM;
-                break;
-            }
-            data = grown;
-        }
+        r = files_make_room(&data, size, &room);
+        if (r)
+            break;
         got = read(fd, data + size, room - size - 1);
         if (got < 0 && errno == EINTR)
             continue;
@@ -58,8 +76,8 @@ static int files_read_all(int fd, uint64_t limit_bytes, uint8_t **bytes, size_t 
     return 0;
 }
 
-int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t limit_bytes, uint8_t **bytes,
-                  size_t *size_bytes)
+int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
+                  uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
 {
     int fd, r;
 
@@ -67,7 +85,7 @@ int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t limit_bytes, 
     do
         fd = openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    r = fd < 0 ? -errno : files_read_all(fd, limit_bytes, bytes, size_bytes);
+    r = fd < 0 ? -errno : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
     if (fd >= 0)
         close(fd);
     gfs_gate_leave();

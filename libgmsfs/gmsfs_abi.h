@@ -76,9 +76,9 @@ struct gmsfs_ioc_info {
     uint32_t state; /* enum gmsfs_state */
     uint32_t committed;
     uint32_t abi_version;
-    uint8_t token[16]; /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
-    uint32_t memory;   /* enum gmsfs_memory */
-    uint32_t pad;
+    uint8_t token[16];     /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
+    uint32_t memory;       /* enum gmsfs_memory */
+    uint32_t layout_bytes; /* of the file `layout`, where layout_hash is not zeros; else 0 */
 };
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */

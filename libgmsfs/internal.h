@@ -135,8 +135,9 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from);
 
 /* ---- files.c: pseudo-files and directories of the store ------------------------------------ */
 
-int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t limit_bytes, uint8_t **bytes,
-                  size_t *size_bytes);
+/* `expected_bytes`: what is probably there, read in one go then; 0: nobody knows. */
+int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
+                  uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes);
 /* Calls `each` for every name in a directory of the store; dir_fd serves *at and xattr calls. */
 typedef int gfs_name_fn(void *context, int dir_fd, const char *name);
 int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each, void *context);

@@ -7,6 +7,7 @@
 
 #include "gfs_msgpack.h"
 #include "internal.h"
+#include "large.h"
 
 #define LAYOUT_VERSION 1
 #define LAYOUT_TRIES   8 /* reads that a writer may spoil one after the other */
@@ -87,7 +88,7 @@ static int layout_read_count(struct gfs_reader *reader, size_t least_bytes, size
     if (gfs_read_array(reader, &claimed) ||
         claimed > (size_t)(reader->end - reader->at) / least_bytes)
         return -EPROTO;
-    *items = calloc((size_t)claimed + 1, item_bytes);
+    *items = gfs_large_alloc(((size_t)claimed + 1) * item_bytes);
     *count = *items ? claimed : 0;
     return *items ? 0 : -ENOMEM;
 }
@@ -178,7 +179,8 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     if (!r && (!before.committed || before.state == GMSFS_STATE_RW))
         return -ENODATA;
     if (!r)
-        r = gfs_file_read(handle, "layout", GFS_LAYOUT_BYTES_MAX, &bytes, &size_bytes);
+        r = gfs_file_read(handle, "layout", before.layout_bytes, GFS_LAYOUT_BYTES_MAX, &bytes,
+                          &size_bytes);
     if (r == -ENOENT)
         r = -ESTALE;
     if (!r)

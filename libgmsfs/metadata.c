@@ -145,7 +145,7 @@ static int metadata_get_large(struct gmsfs *handle, const char *key, struct meta
     int r = gfs_key_encode(key, path + strlen(path));
 
     if (!r)
-        r = gfs_file_read(handle, path, GMSFS_VALUE_MAX, &found->value, &found->value_bytes);
+        r = gfs_file_read(handle, path, 0, GMSFS_VALUE_MAX, &found->value, &found->value_bytes);
     if (!r)
         r = metadata_get_binding(handle, path, found);
     if (r) {

@@ -113,6 +113,18 @@ mode_of() {
     assert_eq "$(names "$W/metadata")" key
 }
 
+# bats test_tags=host
+@test "INFO tells how long layout is, and 0 where there is none to read" {
+    ctl open "$W/ctl" r info
+    assert_match "$output" ' layout_bytes=0 '
+    commit_store
+    ctl open "$W/ctl" r info
+    assert_match "$output" " layout_bytes=$(wc -c <"$W/layout") "
+    hold open "$W/lock" rw
+    ctl open "$W/ctl" r info
+    assert_match "$output" ' layout_bytes=0 '
+}
+
 @test "info is JSON about the store" {
     assert_match "$(info_of weights .id)" '^[0-9a-f]{32}$'
     assert_eq "$(info_of weights '"\(.state) \(.committed) \(.generation) \(.last_error)"')" \

@@ -89,8 +89,10 @@ static void do_info(struct fs_request *request, const struct core_file *file)
     memcpy(info->group, store->group, sizeof info->group);
     if (session)
         memcpy(info->token, session->token, sizeof info->token);
-    if (store->committed && state != LOCK_STATE_RW)
+    if (store->committed && state != LOCK_STATE_RW) {
         memcpy(info->layout_hash, store->hash, sizeof info->layout_hash);
+        info->layout_bytes = (uint32_t)store->encoding->size;
+    }
     finish_now(request, 0, sizeof *info);
 }
 

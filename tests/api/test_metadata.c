@@ -8,8 +8,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define MANY  3000
-#define LOOKS 2000
+#define MANY         3000
+#define LARGE_VALUES 9
+#define LOOKS        2000
 
 static struct gmsfs_metadata text_entry(const char *key, const char *value, uint64_t slot)
 {
@@ -110,6 +111,38 @@ TAP_TEST(many_are_put_at_once_and_listed_in_order)
     check_int(gmsfs_get_memory_layout_hash(store, hash), 0);
     check_str(layout->hash, hash);
     gmsfs_free_layout(layout);
+    gmsfs_close(store);
+}
+
+TAP_TEST(a_layout_of_many_megabytes_is_read_whole)
+{
+    static char names[LARGE_VALUES][16];
+    static struct gmsfs_metadata entries[LARGE_VALUES];
+    char *value = malloc(GMSFS_VALUE_MAX);
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_layout *layout = NULL;
+
+    require(value != NULL);
+    for (size_t i = 0; i < GMSFS_VALUE_MAX; i++)
+        value[i] = (char)(i * 13 + i / 4096);
+    for (int i = 0; i < LARGE_VALUES; i++) {
+        snprintf(names[i], sizeof names[i], "%02d", i);
+        entries[i] = (struct gmsfs_metadata){.key = names[i],
+                                             .value = value + i,
+                                             .value_bytes = GMSFS_VALUE_MAX - (size_t)i,
+                                             .slot = GMSFS_SLOT_NONE};
+    }
+    check_int(gmsfs_metadata_put_many(store, entries, LARGE_VALUES, NULL), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    check_int(gmsfs_read_layout(store, &layout), 0);
+    require(layout != NULL && layout->entry_count == LARGE_VALUES);
+    for (int i = 0; i < LARGE_VALUES; i++) {
+        const struct gmsfs_layout_entry *entry = &layout->entries[i];
+        check_str(entry->key, names[i]);
+        check_bytes(entry->value, entry->value_bytes, value + i, GMSFS_VALUE_MAX - (size_t)i);
+    }
+    gmsfs_free_layout(layout);
+    free(value);
     gmsfs_close(store);
 }
 

@@ -64,6 +64,7 @@
 
 WRAP_BLOCK(malloc, (size_t bytes), (bytes))
 WRAP_BLOCK(calloc, (size_t count, size_t bytes), (count, bytes))
+WRAP_BLOCK(aligned_alloc, (size_t alignment, size_t bytes), (alignment, bytes))
 
 DECLARE(void *, realloc, (void *block, size_t bytes))
 void *__wrap_realloc(void *block, size_t bytes)

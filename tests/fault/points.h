@@ -10,6 +10,7 @@
 POINT(malloc, ENOMEM)
 POINT(calloc, ENOMEM)
 POINT(realloc, ENOMEM)
+POINT(aligned_alloc, ENOMEM)
 POINT(strdup, ENOMEM)
 POINT(asprintf, ENOMEM)
 POINT(open_memstream, ENOMEM)
