@@ -94,42 +94,50 @@ int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES 
     return (int)length;
 }
 
-#define BLOCK_BYTES 16u /* as many as compilers look at in one go */
+#define BLOCK_BYTES 16u
 
-/* Notes where a byte is not ASCII, or is escaped wherever it stands. */
-static void mark_odd(uint8_t odd[BLOCK_BYTES], const char *text)
+/* As many bytes as processors look at in one go; compilers lower it where they have no such. */
+typedef uint8_t block __attribute__((vector_size(BLOCK_BYTES)));
+
+/* All ones where a byte is not ASCII, or is escaped wherever it stands. */
+static inline block mark_odd(const char *text)
 {
-    uint8_t block[BLOCK_BYTES];
+    block bytes;
 
-    memcpy(block, text, sizeof block);
-    for (size_t i = 0; i < BLOCK_BYTES; i++)
-        odd[i] |=
-            (uint8_t)((block[i] >= 0x80) | (block[i] == '%') | (block[i] == '/') | (block[i] == 0));
+    memcpy(&bytes, text, sizeof bytes);
+    return (block)(bytes >= 0x80) | (block)(bytes == '%') | (block)(bytes == '/') |
+           (block)(bytes == 0);
 }
 
 /* Of a text of a block at least. */
 static bool is_plain(const char *text, size_t bytes)
 {
-    static const uint8_t none[BLOCK_BYTES];
-    uint8_t odd[BLOCK_BYTES] = {0};
+    block odd = mark_odd(text + bytes - BLOCK_BYTES); /* some of them twice */
+    uint64_t halves[BLOCK_BYTES / sizeof(uint64_t)];
 
     for (size_t at = 0; at < bytes - BLOCK_BYTES; at += BLOCK_BYTES)
-        mark_odd(odd, text + at);
-    mark_odd(odd, text + bytes - BLOCK_BYTES); /* some of them once more */
-    return memcmp(odd, none, sizeof odd) == 0;
+        odd |= mark_odd(text + at);
+    memcpy(halves, &odd, sizeof halves);
+    return (halves[0] | halves[1]) == 0;
+}
+
+/* As a name, in full. */
+static int check_by_encoding(const void *key, size_t key_bytes)
+{
+    char name[NAME_MAX_BYTES + 1];
+    int length = name_encode_key(key, key_bytes, name);
+
+    return length < 0 ? length : 0;
 }
 
 int name_check_key(const void *key, size_t key_bytes)
 {
-    char name[NAME_MAX_BYTES + 1];
     const char *text = key;
-    int length;
 
     if (key_bytes >= BLOCK_BYTES && key_bytes <= NAME_MAX_BYTES && text[0] != '.' &&
         is_plain(text, key_bytes))
         return 0;
-    length = name_encode_key(key, key_bytes, name);
-    return length < 0 ? length : 0;
+    return check_by_encoding(key, key_bytes);
 }
 
 /* The byte that an escape at this place of a key stands for, or -EINVAL. */
