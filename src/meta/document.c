@@ -157,13 +157,14 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
     rc = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
     if (rc < 0)
         return rc;
-    document->rows = calloc((size_t)count + 1, sizeof document->rows[0]);
+    document->rows = malloc(((size_t)count + 1) * sizeof document->rows[0]);
     if (!document->rows)
         return -ENOMEM;
     document->row_count = count;
     for (uint32_t i = 0; i < count; i++) {
         struct layout_put *row = &document->rows[i];
 
+        *row = (struct layout_put){0};
         rc = decode_row(row, unpack);
         entry_bytes += row->key_bytes + row->value_bytes;
         if (rc == 0 && entry_bytes > LAYOUT_MAX_ENTRY_BYTES)

@@ -15,14 +15,57 @@ int layout_compare_keys(const void *a, size_t a_bytes, const void *b, size_t b_b
     return (a_bytes > b_bytes) - (a_bytes < b_bytes);
 }
 
-/* An entry, its key and its value are one block. */
-struct layout_entry *layout_entry_new(const struct layout_put *put, uint64_t serial)
+/* A little less than a page: with what malloc adds to it, it is one. */
+#define BLOCK_BYTES 4080u
+
+struct layout_entry_block {
+    size_t entries; /* that are referred to */
+    struct layout_entry first[];
+};
+
+size_t layout_entry_cost(const struct layout_put *put)
 {
-    struct layout_entry *entry = malloc(sizeof *entry + put->key_bytes + put->value_bytes);
+    const size_t mask = _Alignof(struct layout_entry) - 1;
+
+    return (sizeof(struct layout_entry) + put->key_bytes + put->value_bytes + mask) & ~mask;
+}
+
+/* Room for an entry of this cost, in the block of the one before it if it fits. */
+static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t cost_bytes)
+{
+    struct layout_entry *entry;
+    size_t room_bytes;
+
+    if (cost_bytes > maker->room_bytes - maker->used_bytes) {
+        room_bytes = BLOCK_BYTES - sizeof *maker->block;
+        if (room_bytes > maker->left_bytes)
+            room_bytes = maker->left_bytes;
+        if (room_bytes < cost_bytes)
+            room_bytes = cost_bytes;
+        maker->block = malloc(sizeof *maker->block + room_bytes);
+        maker->used_bytes = 0;
+        maker->room_bytes = maker->block ? room_bytes : 0;
+        if (!maker->block)
+            return NULL;
+        maker->block->entries = 0;
+    }
+    entry = (struct layout_entry *)((char *)maker->block->first + maker->used_bytes);
+    maker->used_bytes += cost_bytes;
+    maker->left_bytes -= cost_bytes;
+    maker->block->entries++;
+    return entry;
+}
+
+/* An entry, its key and its value lie one behind the other. */
+struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
+                                      const struct layout_put *put, uint64_t serial)
+{
+    struct layout_entry *entry = maker_take(maker, layout_entry_cost(put));
 
     if (!entry)
         return NULL;
     *entry = (struct layout_entry){
+        .block = maker->block,
         .refs = 1,
         .value_bytes = (uint32_t)put->value_bytes,
         .serial = serial,
@@ -40,8 +83,8 @@ struct layout_entry *layout_entry_new(const struct layout_put *put, uint64_t ser
 
 void layout_entry_release(struct layout_entry *entry)
 {
-    if (--entry->refs == 0)
-        free(entry);
+    if (--entry->refs == 0 && --entry->block->entries == 0)
+        free(entry->block);
 }
 
 size_t layout_count_entries(const struct layout *layout)

@@ -36,7 +36,10 @@ struct layout_allocation {
     char *tag;  /* never NULL; UTF-8 */
 };
 
+struct layout_entry_block;
+
 struct layout_entry {
+    struct layout_entry_block *block; /* that it lies in, with others that were put with it */
     uint32_t refs;
     uint32_t value_bytes;
     uint64_t serial;
@@ -110,6 +113,10 @@ int layout_put(struct layout *layout, const struct layout_put *put);
  * -ENOSPC -ENOMEM; a new key's serial that an entry has already is -EINVAL. */
 int layout_put_many(struct layout *layout, const struct layout_put *puts, size_t count,
                     bool skip_unknown_slots, size_t *culprit);
+/* The same for puts that are the rows of a document: their serials count up from first_serial (>
+ * 0), whatever they say themselves, and unknown slots are skipped: *known is how many are not. */
+int layout_put_rows(struct layout *layout, const struct layout_put *puts, size_t count,
+                    uint64_t first_serial, size_t *known, size_t *culprit);
 int layout_delete(struct layout *layout, const void *key, size_t key_bytes); /* -ENOENT */
 
 /* What commit demands: every allocation has final memory, every bound entry's offset lies inside

@@ -38,8 +38,20 @@ struct layout {
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank);
 
 int layout_compare_keys(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+/* Where entries that are put together are made, one behind the other. A block is freed with the
+ * last of them: so it is small, for one that stays must not keep much of what was replaced beside
+ * it. */
+struct layout_entry_maker {
+    struct layout_entry_block *block; /* the last; NULL: none yet */
+    size_t used_bytes, room_bytes;    /* of it */
+    size_t left_bytes;                /* what all that are still to be made take */
+};
+
+/* What an entry takes in a block. */
+size_t layout_entry_cost(const struct layout_put *put);
 /* A copy of `put` under this serial with one reference, or NULL. */
-struct layout_entry *layout_entry_new(const struct layout_put *put, uint64_t serial);
+struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
+                                      const struct layout_put *put, uint64_t serial);
 void layout_entry_release(struct layout_entry *entry);
 /* Index of the first reference at or above this serial. */
 size_t layout_serial_lower_bound(const struct layout *layout, uint64_t serial);

@@ -13,17 +13,23 @@
 
 struct step {
     const struct layout_put *put;
-    struct layout_entry *entry; /* the new one */
-    size_t at;                  /* index in by_key: of the entry replaced, or to insert before */
+    struct layout_entry *entry;           /* the new one */
+    struct layout_allocation *allocation; /* that it is bound to; NULL: to none */
+    size_t at; /* index in by_key: of the entry replaced, or to insert before */
     bool replaces;
 };
 
 struct plan {
-    struct step *steps; /* by key, each key once */
+    const struct layout_put *puts;
+    size_t put_count;
+    uint64_t first_serial; /* of puts[0], and so on; 0: they have their own */
+    size_t known;          /* puts that are unbound, or whose slot exists */
+    struct step *steps;    /* by key, each key once */
     size_t count;
     struct layout_entry_ref *fresh; /* the entries with a new key, by serial */
     size_t fresh_count;
     uint64_t entry_bytes; /* of the layout afterwards */
+    size_t cost_bytes;    /* of all new entries */
 };
 
 static int check_put(const struct layout_put *put)
@@ -35,14 +41,24 @@ static int check_put(const struct layout_put *put)
     return put->value_bytes > LAYOUT_MAX_VALUE_BYTES ? -EINVAL : 0;
 }
 
-static int plan_collect(struct plan *plan, const struct layout *layout,
-                        const struct layout_put *puts, size_t count, bool skip_unknown_slots,
+static uint64_t plan_serial(const struct plan *plan, const struct layout_put *put)
+{
+    return plan->first_serial ? plan->first_serial + (uint64_t)(put - plan->puts) : put->serial;
+}
+
+static int plan_collect(struct plan *plan, const struct layout *layout, bool skip_unknown_slots,
                         size_t *culprit)
 {
-    for (size_t i = 0; i < count; i++) {
-        bool known = puts[i].slot == LAYOUT_UNBOUND || layout_slot(layout, puts[i].slot, NULL);
-        int rc = check_put(&puts[i]);
+    for (size_t i = 0; i < plan->put_count; i++) {
+        const struct layout_put *put = &plan->puts[i];
+        struct step step = {.put = put};
+        bool known = put->slot == LAYOUT_UNBOUND;
+        int rc = check_put(put);
 
+        if (!known) {
+            step.allocation = layout_slot(layout, put->slot, NULL);
+            known = step.allocation != NULL;
+        }
         if (rc == 0 && !known && !skip_unknown_slots)
             rc = -EINVAL;
         if (rc < 0) {
@@ -50,8 +66,9 @@ static int plan_collect(struct plan *plan, const struct layout *layout,
             return rc;
         }
         if (known)
-            plan->steps[plan->count++] = (struct step){.put = &puts[i]};
+            plan->steps[plan->count++] = step;
     }
+    plan->known = plan->count;
     return 0;
 }
 
@@ -132,6 +149,7 @@ static int plan_locate(struct plan *plan, const struct layout *layout)
                 plan->entry_bytes -= (uint64_t)old->key_bytes + old->value_bytes;
         }
         plan->entry_bytes += put->key_bytes + put->value_bytes;
+        plan->cost_bytes += layout_entry_cost(put);
         plan->fresh_count += !step->replaces;
     }
     if (plan->entry_bytes > LAYOUT_MAX_ENTRY_BYTES ||
@@ -142,6 +160,7 @@ static int plan_locate(struct plan *plan, const struct layout *layout)
 
 static int plan_make_entries(struct plan *plan, const struct layout *layout)
 {
+    struct layout_entry_maker maker = {.left_bytes = plan->cost_bytes};
     size_t fresh = 0;
 
     plan->fresh = malloc((plan->fresh_count + 1) * sizeof plan->fresh[0]);
@@ -149,9 +168,10 @@ static int plan_make_entries(struct plan *plan, const struct layout *layout)
         return -ENOMEM;
     for (size_t i = 0; i < plan->count; i++) {
         struct step *step = &plan->steps[i];
-        uint64_t serial = step->replaces ? layout->by_key[step->at]->serial : step->put->serial;
+        uint64_t serial =
+            step->replaces ? layout->by_key[step->at]->serial : plan_serial(plan, step->put);
 
-        step->entry = layout_entry_new(step->put, serial);
+        step->entry = layout_entry_new(&maker, step->put, serial);
         if (!step->entry)
             return -ENOMEM;
         if (!step->replaces)
@@ -168,8 +188,7 @@ static int compare_serials(const void *left, const void *right)
 }
 
 /* Orders the new serials and sees that each is new. */
-static int plan_check_serials(struct plan *plan, const struct layout *layout, size_t count,
-                              const struct layout_put *puts, size_t *culprit)
+static int plan_check_serials(struct plan *plan, const struct layout *layout, size_t *culprit)
 {
     const struct layout_entry_ref *fresh = plan->fresh;
     size_t sorted = 1, at = 0;
@@ -189,8 +208,8 @@ static int plan_check_serials(struct plan *plan, const struct layout *layout, si
             taken = true;
         if (!taken)
             continue;
-        for (size_t j = 0; j < count; j++) {
-            if (puts[j].serial == fresh[i].serial)
+        for (size_t j = 0; j < plan->put_count; j++) {
+            if (plan_serial(plan, &plan->puts[j]) == fresh[i].serial)
                 *culprit = j;
         }
         return -EINVAL;
@@ -198,14 +217,14 @@ static int plan_check_serials(struct plan *plan, const struct layout *layout, si
     return 0;
 }
 
-static void count_binding(struct layout *layout, const struct layout_entry *entry, int change)
+static void forget_binding(struct layout *layout, const struct layout_entry *entry)
 {
     struct layout_allocation *allocation = NULL;
 
     if (entry->slot != LAYOUT_UNBOUND)
         allocation = layout_slot(layout, entry->slot, NULL);
     if (allocation)
-        allocation->bound_entries += (uint64_t)(int64_t)change;
+        allocation->bound_entries--;
 }
 
 static void merge_serials(struct layout *layout, const struct plan *plan)
@@ -218,8 +237,9 @@ static void merge_serials(struct layout *layout, const struct plan *plan)
 
         while (at > 0 && layout->by_serial[at - 1].serial > fresh->serial)
             at--;
-        memmove(layout->by_serial + at + left, layout->by_serial + at,
-                (old_end - at) * sizeof layout->by_serial[0]);
+        if (at < old_end)
+            memmove(layout->by_serial + at + left, layout->by_serial + at,
+                    (old_end - at) * sizeof layout->by_serial[0]);
         layout->by_serial[at + left - 1] = *fresh;
         old_end = at;
     }
@@ -232,11 +252,12 @@ static void plan_carry_out(struct plan *plan, struct layout *layout)
 
     for (size_t i = 0; i < plan->count; i++) {
         const struct step *step = &plan->steps[i];
-        count_binding(layout, step->entry, 1);
+        if (step->allocation)
+            step->allocation->bound_entries++;
         if (!step->replaces)
             continue;
         struct layout_entry *old = layout->by_key[step->at];
-        count_binding(layout, old, -1);
+        forget_binding(layout, old);
         layout->by_key[step->at] = step->entry;
         layout->by_serial[layout_serial_lower_bound(layout, old->serial)].entry = step->entry;
         layout_entry_release(old);
@@ -246,8 +267,9 @@ static void plan_carry_out(struct plan *plan, struct layout *layout)
         const struct step *step = &plan->steps[i - 1];
         if (step->replaces)
             continue;
-        memmove(layout->by_key + step->at + left, layout->by_key + step->at,
-                (old_end - step->at) * sizeof layout->by_key[0]);
+        if (step->at < old_end)
+            memmove(layout->by_key + step->at + left, layout->by_key + step->at,
+                    (old_end - step->at) * sizeof layout->by_key[0]);
         layout->by_key[step->at + left - 1] = step->entry;
         old_end = step->at;
         left--;
@@ -256,42 +278,59 @@ static void plan_carry_out(struct plan *plan, struct layout *layout)
     layout->entry_bytes = plan->entry_bytes;
 }
 
+/* `plan` says what; the rest of it is made here. */
+static int put_planned(struct layout *layout, struct plan *plan, bool skip_unknown_slots,
+                       size_t *culprit)
+{
+    int rc;
+
+    *culprit = plan->put_count;
+    if (plan->put_count == 0)
+        return 0;
+    plan->steps = malloc(plan->put_count * sizeof plan->steps[0]);
+    if (!plan->steps)
+        return -ENOMEM;
+    rc = plan_collect(plan, layout, skip_unknown_slots, culprit);
+    if (rc < 0)
+        goto out;
+    plan_sort(plan);
+    rc = plan_locate(plan, layout);
+    if (rc < 0)
+        goto out;
+    rc = plan_make_entries(plan, layout);
+    if (rc < 0)
+        goto out;
+    rc = plan_check_serials(plan, layout, culprit);
+    if (rc < 0)
+        goto out;
+    rc = layout_reserve_entries(layout, layout->entry_count + plan->fresh_count);
+    if (rc < 0)
+        goto out;
+    plan_carry_out(plan, layout);
+out:
+    for (size_t i = 0; rc < 0 && i < plan->count && plan->steps[i].entry; i++)
+        layout_entry_release(plan->steps[i].entry);
+    free(plan->fresh);
+    free(plan->steps);
+    return rc;
+}
+
 int layout_put_many(struct layout *layout, const struct layout_put *puts, size_t count,
                     bool skip_unknown_slots, size_t *culprit)
 {
-    struct plan plan = {0};
+    struct plan plan = {.puts = puts, .put_count = count};
     size_t nobody;
-    int rc;
 
-    culprit = culprit ? culprit : &nobody;
-    *culprit = count;
-    if (count == 0)
-        return 0;
-    plan.steps = calloc(count, sizeof plan.steps[0]);
-    if (!plan.steps)
-        return -ENOMEM;
-    rc = plan_collect(&plan, layout, puts, count, skip_unknown_slots, culprit);
-    if (rc < 0)
-        goto out;
-    plan_sort(&plan);
-    rc = plan_locate(&plan, layout);
-    if (rc < 0)
-        goto out;
-    rc = plan_make_entries(&plan, layout);
-    if (rc < 0)
-        goto out;
-    rc = plan_check_serials(&plan, layout, count, puts, culprit);
-    if (rc < 0)
-        goto out;
-    rc = layout_reserve_entries(layout, layout->entry_count + plan.fresh_count);
-    if (rc < 0)
-        goto out;
-    plan_carry_out(&plan, layout);
-out:
-    for (size_t i = 0; rc < 0 && i < plan.count; i++)
-        free(plan.steps[i].entry);
-    free(plan.fresh);
-    free(plan.steps);
+    return put_planned(layout, &plan, skip_unknown_slots, culprit ? culprit : &nobody);
+}
+
+int layout_put_rows(struct layout *layout, const struct layout_put *puts, size_t count,
+                    uint64_t first_serial, size_t *known, size_t *culprit)
+{
+    struct plan plan = {.puts = puts, .put_count = count, .first_serial = first_serial};
+    int rc = put_planned(layout, &plan, true, culprit);
+
+    *known = plan.known;
     return rc;
 }
 

@@ -35,49 +35,31 @@ int apply_entry_put(struct apply *apply)
     return 0;
 }
 
-/* The record's rows with their serials, for the caller to free. */
-static int number_puts(const struct record *record, uint64_t first_serial, struct layout_put **puts,
-                       size_t *count)
-{
-    int error = 0;
-
-    if (record->puts) {
-        *count = record->put_count;
-        *puts = malloc((*count + 1) * sizeof **puts);
-        if (!*puts)
-            return -ENOMEM;
-        memcpy(*puts, record->puts, *count * sizeof **puts);
-    } else {
-        error = record_rows_decode(record->value, record->value_bytes, puts, count);
-    }
-    for (size_t i = 0; error == 0 && i < *count; i++)
-        (*puts)[i].serial = first_serial + i;
-    return error;
-}
-
 int apply_entry_put_many(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core *core = apply->core;
-    struct layout_put *puts = NULL;
-    size_t count = 0, culprit = 0, known = 0;
+    const struct layout_put *puts = record->puts;
+    struct layout_put *decoded = NULL;
+    size_t count = record->put_count, culprit = 0, known = 0;
     struct change change;
     int error = apply_change_begin(apply, false, &change);
 
     if (error < 0)
         return error;
-    error = number_puts(record, core->next_id, &puts, &count);
+    if (!puts) {
+        count = 0;
+        error = record_rows_decode(record->value, record->value_bytes, &decoded, &count);
+        puts = decoded;
+    }
     culprit = count;
-    for (size_t i = 0; error == 0 && i < count; i++)
-        known += puts[i].slot == LAYOUT_UNBOUND ||
-                 layout_find_slot(change.layout, puts[i].slot, NULL) != NULL;
     if (error == 0)
-        error = layout_put_many(change.layout, puts, count, true, &culprit);
+        error = layout_put_rows(change.layout, puts, count, core->next_id, &known, &culprit);
     error = apply_change_end(apply, &change, error);
     if (error == 0)
         core->next_id += count;
     apply->out->count = error == 0 ? known : culprit;
-    free(puts);
+    free(decoded);
     return error;
 }
 

@@ -458,6 +458,66 @@ TAP_TEST(put_many_skips_unknown_slots_when_told)
     layout_free(layout);
 }
 
+TAP_TEST(put_rows_numbers_them_and_counts_those_that_are_not_skipped)
+{
+    struct layout *layout = layout_with(2);
+    const struct layout_put puts[] = {
+        make_put("b", 1, "", 7),        make_put("a", 3, "", 7),
+        make_put("old", 0, "new", 7),   make_put("c", LAYOUT_UNBOUND, "", 7),
+        make_put("bad/\xff", 0, "", 7),
+    };
+    size_t culprit = 99, known = 99;
+
+    check_int(put(layout, "old", 1, "", 1000), 0);
+    check_int(layout_put_rows(layout, puts, 5, 2000, &known, &culprit), -EINVAL);
+    check_int(culprit, 4);
+    check_int(layout_count_entries(layout), 1);
+    check_int(layout_put_rows(layout, puts, 4, 2000, &known, &culprit), 0);
+    check_int(known, 3);
+    check_int(layout_count_entries(layout), 3);
+    check_int(layout_find_entry(layout, "b", 1)->serial, 2000);
+    check_int(layout_find_entry(layout, "c", 1)->serial, 2003);
+    check_int(layout_find_entry(layout, "old", 3)->serial, 1000);
+    check_int(layout_find_slot(layout, 0, NULL)->bound_entries, 1);
+    check_int(layout_find_slot(layout, 1, NULL)->bound_entries, 1);
+    culprit = 99;
+    check_int(layout_put_rows(layout, puts, 1, 2003, &known, &culprit), 0); /* keeps its own */
+    check_int(layout_put_rows(layout, NULL, 0, 3000, &known, &culprit), 0);
+    check_int(known, 0);
+    layout_free(layout);
+}
+
+/* Put together they share blocks; each of them can be the last to go. */
+TAP_TEST(entries_that_were_put_together_live_as_long_as_each_is_referred_to)
+{
+    enum {
+        COUNT = 100
+    };
+    struct layout *layout = layout_with(1), *clone;
+    static char keys[COUNT][8];
+    struct layout_put puts[COUNT];
+    size_t culprit;
+
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(keys[i], sizeof keys[i], "k%03d", i);
+        puts[i] = make_put(keys[i], 0, keys[i], 1000 + (uint64_t)i);
+    }
+    check_int(layout_put_many(layout, puts, COUNT, false, &culprit), 0);
+    clone = layout_clone(layout);
+    require(clone != NULL);
+    for (int i = 0; i < COUNT; i += 1 + i % 2) /* leaves some in every block */
+        check_int(layout_delete(layout, keys[i], 4), 0);
+    layout_free(layout);
+    for (int i = 0; i < COUNT; i++) {
+        const struct layout_entry *entry = layout_find_entry(clone, keys[i], 4);
+        require(entry != NULL);
+        check_bytes(entry->value, entry->value_bytes, keys[i], 4);
+    }
+    for (int i = COUNT - 1; i >= 0; i--)
+        check_int(layout_delete(clone, keys[i], 4), 0);
+    layout_free(clone);
+}
+
 TAP_TEST(put_many_takes_the_last_of_a_repeated_key)
 {
     struct layout *layout = layout_with(0);
