@@ -133,11 +133,24 @@ int gfs_read_nil(struct gfs_reader *reader)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
+/* Nothing fits from now on, so the way to write_more is the only one that looks for failures. */
+static void write_fail(struct gfs_writer *writer, int error)
+{
+    if (!writer->failed)
+        writer->failed = error;
+    writer->size_bytes = writer->room_bytes;
+}
+
 static void write_drain(struct gfs_writer *writer)
 {
+    int error = 0;
+
     if (!writer->failed && writer->size_bytes)
-        writer->failed = writer->drain(writer->context, writer->bytes, writer->size_bytes);
-    writer->size_bytes = 0;
+        error = writer->drain(writer->context, writer->bytes, writer->size_bytes);
+    if (error)
+        write_fail(writer, error);
+    if (!writer->failed)
+        writer->size_bytes = 0;
 }
 
 static int write_grow(struct gfs_writer *writer, size_t size_bytes)
@@ -161,20 +174,26 @@ static int write_grow(struct gfs_writer *writer, size_t size_bytes)
     return 0;
 }
 
-static uint8_t *write_room(struct gfs_writer *writer, size_t size_bytes)
+/* Whether there is room then. */
+static int write_more(struct gfs_writer *writer, size_t size_bytes)
+{
+    int error = 0;
+
+    if (writer->drain && !writer->failed)
+        write_drain(writer);
+    if (!writer->failed)
+        error = write_grow(writer, size_bytes);
+    if (error)
+        write_fail(writer, error);
+    return !writer->failed;
+}
+
+static inline uint8_t *write_room(struct gfs_writer *writer, size_t size_bytes)
 {
     uint8_t *place;
 
-    if (writer->failed)
+    if (size_bytes > writer->room_bytes - writer->size_bytes && !write_more(writer, size_bytes))
         return NULL;
-    if (size_bytes > writer->room_bytes - writer->size_bytes) {
-        if (writer->drain)
-            write_drain(writer);
-        if (!writer->failed)
-            writer->failed = write_grow(writer, size_bytes);
-        if (writer->failed)
-            return NULL;
-    }
     place = writer->bytes + writer->size_bytes;
     writer->size_bytes += size_bytes;
     return place;
@@ -188,10 +207,19 @@ int gfs_write_end(struct gfs_writer *writer)
 
 static void write_raw(struct gfs_writer *writer, const void *bytes, size_t size_bytes)
 {
-    uint8_t *place = write_room(writer, size_bytes);
+    uint8_t *place = size_bytes ? write_room(writer, size_bytes) : NULL;
 
-    if (place && size_bytes)
+    if (place)
         memcpy(place, bytes, size_bytes);
+}
+
+/* Most of what is written: a tag that says all. */
+static inline void write_tag(struct gfs_writer *writer, unsigned tag)
+{
+    uint8_t *place = write_room(writer, 1);
+
+    if (place)
+        *place = (uint8_t)tag;
 }
 
 static void write_number(struct gfs_writer *writer, unsigned tag, uint64_t value, size_t size_bytes)
@@ -211,6 +239,16 @@ static void write_shortest(struct gfs_writer *writer, unsigned first, size_t fir
                            uint64_t value)
 {
     size_t size_bytes = first_bytes;
+    uint8_t *place;
+
+    if (value <= UINT8_MAX && first_bytes == 1) { /* nearly always */
+        place = write_room(writer, 2);
+        if (place) {
+            place[0] = (uint8_t)first;
+            place[1] = (uint8_t)value;
+        }
+        return;
+    }
 
     while (size_bytes < 8 && value >> 8 * size_bytes) {
         size_bytes *= 2;
@@ -222,7 +260,7 @@ static void write_shortest(struct gfs_writer *writer, unsigned first, size_t fir
 void gfs_write_array(struct gfs_writer *writer, uint32_t count)
 {
     if (count < 16)
-        write_number(writer, TAG_FIXARRAY | count, 0, 0);
+        write_tag(writer, TAG_FIXARRAY | count);
     else
         write_shortest(writer, TAG_ARRAY16, 2, count);
 }
@@ -230,7 +268,7 @@ void gfs_write_array(struct gfs_writer *writer, uint32_t count)
 void gfs_write_map(struct gfs_writer *writer, uint32_t count)
 {
     if (count < 16)
-        write_number(writer, TAG_FIXMAP | count, 0, 0);
+        write_tag(writer, TAG_FIXMAP | count);
     else
         write_shortest(writer, TAG_MAP16, 2, count);
 }
@@ -238,7 +276,7 @@ void gfs_write_map(struct gfs_writer *writer, uint32_t count)
 void gfs_write_uint(struct gfs_writer *writer, uint64_t value)
 {
     if (value < 128)
-        write_number(writer, (unsigned)value, 0, 0);
+        write_tag(writer, (unsigned)value);
     else
         write_shortest(writer, TAG_UINT8, 1, value);
 }
@@ -246,9 +284,9 @@ void gfs_write_uint(struct gfs_writer *writer, uint64_t value)
 void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_bytes)
 {
     if (size_bytes > UINT32_MAX)
-        writer->failed = -ENOMEM;
+        write_fail(writer, -ENOMEM);
     else if (size_bytes < 32)
-        write_number(writer, TAG_FIXSTR | (unsigned)size_bytes, 0, 0);
+        write_tag(writer, TAG_FIXSTR | (unsigned)size_bytes);
     else
         write_shortest(writer, TAG_STR8, 1, size_bytes);
     write_raw(writer, text, size_bytes);
@@ -257,7 +295,7 @@ void gfs_write_text(struct gfs_writer *writer, const char *text, size_t size_byt
 void gfs_write_binary(struct gfs_writer *writer, const void *bytes, size_t size_bytes)
 {
     if (size_bytes > UINT32_MAX)
-        writer->failed = -ENOMEM;
+        write_fail(writer, -ENOMEM);
     else
         write_shortest(writer, TAG_BIN8, 1, size_bytes);
     write_raw(writer, bytes, size_bytes);
@@ -265,5 +303,5 @@ void gfs_write_binary(struct gfs_writer *writer, const void *bytes, size_t size_
 
 void gfs_write_nil(struct gfs_writer *writer)
 {
-    write_number(writer, TAG_NIL, 0, 0);
+    write_tag(writer, TAG_NIL);
 }
