@@ -31,8 +31,8 @@ static int first_byte(const struct unpack *unpack)
     return unpack->at < unpack->end ? *unpack->at : -1;
 }
 
-/* Reads the first byte and a big-endian number of this width behind it. */
-static int read_number(struct unpack *unpack, size_t width, uint64_t *value)
+/* A big-endian number of this width behind the first byte; the reader does not move. */
+static int peek_number(const struct unpack *unpack, size_t width, uint64_t *value)
 {
     uint64_t number = 0;
 
@@ -40,9 +40,18 @@ static int read_number(struct unpack *unpack, size_t width, uint64_t *value)
         return -EINVAL;
     for (size_t i = 1; i <= width; i++)
         number = number << 8 | unpack->at[i];
-    unpack->at += 1 + width;
     *value = number;
     return 0;
+}
+
+/* Reads the first byte and such a number. */
+static int read_number(struct unpack *unpack, size_t width, uint64_t *value)
+{
+    int rc = peek_number(unpack, width, value);
+
+    if (rc == 0)
+        unpack->at += 1 + width;
+    return rc;
 }
 
 static int read_count(struct unpack *unpack, int fix_first, int wide_first, uint32_t *count)
@@ -77,7 +86,6 @@ int unpack_array(struct unpack *unpack, uint32_t *count)
 
 int unpack_uint(struct unpack *unpack, uint64_t *value)
 {
-    struct unpack before = *unpack;
     int first = first_byte(unpack);
     size_t width;
     int rc;
@@ -88,39 +96,33 @@ int unpack_uint(struct unpack *unpack, uint64_t *value)
         return 0;
     }
     if (first >= UINT_8 && first <= UINT_64)
-        width = (size_t)1 << (first - UINT_8);
-    else if (first >= INT_8 && first <= INT_64)
-        width = (size_t)1 << (first - INT_8);
-    else
+        return read_number(unpack, (size_t)1 << (first - UINT_8), value);
+    if (first < INT_8 || first > INT_64)
         return -EINVAL;
-    rc = read_number(unpack, width, value);
-    if (rc == 0 && first >= INT_8 && *value >> (width * 8 - 1)) {
-        *unpack = before; /* negative */
-        rc = -EINVAL;
-    }
+    width = (size_t)1 << (first - INT_8);
+    rc = peek_number(unpack, width, value);
+    if (rc == 0 && *value >> (width * 8 - 1))
+        rc = -EINVAL; /* negative */
+    if (rc == 0)
+        unpack->at += 1 + width;
     return rc;
 }
 
 /* Reads a length of 1, 2 or 4 bytes behind wide_first.., and points at as many bytes behind it. */
 static int read_bytes(struct unpack *unpack, int wide_first, const uint8_t **bytes, size_t *size)
 {
-    struct unpack before = *unpack;
     int first = first_byte(unpack);
     uint64_t length;
-    int rc;
+    size_t width;
 
     if (first < wide_first || first > wide_first + 2)
         return -EINVAL;
-    rc = read_number(unpack, (size_t)1 << (first - wide_first), &length);
-    if (rc < 0)
-        return rc;
-    if (length > unpack_left(unpack)) {
-        *unpack = before;
+    width = (size_t)1 << (first - wide_first);
+    if (peek_number(unpack, width, &length) < 0 || length > unpack_left(unpack) - 1 - width)
         return -EINVAL;
-    }
-    *bytes = unpack->at;
+    *bytes = unpack->at + 1 + width;
     *size = (size_t)length;
-    unpack->at += length;
+    unpack->at += 1 + width + length;
     return 0;
 }
 
