@@ -51,13 +51,13 @@ static int plan_collect(struct plan *plan, const struct layout *layout, bool ski
 {
     for (size_t i = 0; i < plan->put_count; i++) {
         const struct layout_put *put = &plan->puts[i];
-        struct step step = {.put = put};
+        struct layout_allocation *allocation = NULL;
         bool known = put->slot == LAYOUT_UNBOUND;
         int rc = check_put(put);
 
         if (!known) {
-            step.allocation = layout_slot(layout, put->slot, NULL);
-            known = step.allocation != NULL;
+            allocation = layout_slot(layout, put->slot, NULL);
+            known = allocation != NULL;
         }
         if (rc == 0 && !known && !skip_unknown_slots)
             rc = -EINVAL;
@@ -66,7 +66,7 @@ static int plan_collect(struct plan *plan, const struct layout *layout, bool ski
             return rc;
         }
         if (known)
-            plan->steps[plan->count++] = step;
+            plan->steps[plan->count++] = (struct step){.put = put, .allocation = allocation};
     }
     plan->known = plan->count;
     return 0;
