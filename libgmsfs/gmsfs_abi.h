@@ -82,6 +82,9 @@ struct gmsfs_ioc_info {
 };
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
+/* After ETIMEDOUT the caller looks around and asks again: for a second its place is kept, and holds
+ * others off as if it waited. */
+#define GMSFS_ACQUIRE_AGAIN (1u << 1)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (RW, RW_OR_RO). Waits. */
 struct gmsfs_ioc_acquire {

@@ -18,11 +18,6 @@
 
 #include "group.h"
 
-/* From the steps of RW_OR_RO: what was granted is not of one kind; what was to be healed is whole.
- */
-#define GROUP_MIXED 1
-#define GROUP_WHOLE 2
-
 /* ---- members ------------------------------------------------------------------------------ */
 
 static int member_compare_handles(const void *left, const void *right)
@@ -130,16 +125,51 @@ uint64_t gfs_group_left_ms(const struct group *group)
     return spent_ms < group->timeout_ms ? group->timeout_ms - spent_ms : 0;
 }
 
-int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
-                    uint64_t reserve_bytes)
+uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes)
+{
+    uint64_t left_ms = gfs_group_left_ms(group);
+
+    return left_ms == 0 && reserve_bytes ? 1 : left_ms;
+}
+
+static int member_acquire(struct member *member, struct gmsfs_ioc_acquire acquire)
 {
     int r;
 
-    member->acquire = (struct gmsfs_ioc_acquire){
-        .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
+    member->acquire = acquire;
     r = gfs_session_take(member->handle, &member->acquire);
     member->taken = !r;
     return r;
+}
+
+int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
+                    uint64_t reserve_bytes)
+{
+    return member_acquire(member, (struct gmsfs_ioc_acquire){.mode = mode,
+                                                             .timeout_ms = timeout_ms,
+                                                             .reserve_bytes = reserve_bytes});
+}
+
+/* Readers that keep coming would keep it out for ever, were they let in whenever it looks. */
+int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t reserve_bytes)
+{
+    for (;;) {
+        uint64_t left_ms = gfs_group_wait_ms(group, reserve_bytes);
+        int last = left_ms <= GROUP_LOOK_MS;
+        int r = member_acquire(
+            member, (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_RW,
+                                               .flags = last ? 0 : GMSFS_ACQUIRE_AGAIN,
+                                               .timeout_ms = last ? left_ms : GROUP_LOOK_MS,
+                                               .reserve_bytes = reserve_bytes});
+
+        if (r != -ETIMEDOUT || last)
+            return r;
+        r = gfs_group_look(group);
+        if (r)
+            return r;
+        if (gfs_group_is_whole(group))
+            return GROUP_WHOLE;
+    }
 }
 
 static int member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms)
@@ -180,19 +210,7 @@ static int group_take_writers(struct group *group)
  * a wait for that one to leave would be in vain. While it is ours nobody else can heal. */
 static int group_wait_to_heal(struct group *group)
 {
-    for (;;) {
-        uint64_t left_ms = gfs_group_left_ms(group);
-        int last = left_ms <= GROUP_LOOK_MS;
-        int r = member_take(group->members, GMSFS_MODE_RW, last ? left_ms : GROUP_LOOK_MS);
-
-        if (r != -ETIMEDOUT || last)
-            return r;
-        r = gfs_group_look(group);
-        if (r)
-            return r;
-        if (gfs_group_is_whole(group))
-            return GROUP_WHOLE;
-    }
+    return gfs_member_take_or_see(group, group->members, 0);
 }
 
 /* RW on all of them, unless there turns out to be nothing to heal. */

@@ -15,6 +15,10 @@
 /* How often one that waits as a writer, and would as well read, looks whether it can by now. */
 #define GROUP_LOOK_MS 1000
 
+/* From the steps of RW_OR_RO: what was granted is not of one kind; what was waited for is whole. */
+#define GROUP_MIXED 1
+#define GROUP_WHOLE 2
+
 struct member {
     struct gmsfs *handle;
     int entered;
@@ -37,6 +41,8 @@ struct group {
 /* ---- group.c ------------------------------------------------------------------------------ */
 
 uint64_t gfs_group_left_ms(const struct group *group);
+/* The same to wait for memory, which is never tried once only: that might say -ENOMEM for now. */
+uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes);
 /* What the stores say. -ESTALE also when a lock that was taken is no longer there. */
 int gfs_group_look(struct group *group);
 /* At the last look: is everything committed, and by one commit of a group? */
@@ -44,6 +50,9 @@ int gfs_group_is_whole(const struct group *group);
 /* ACQUIRE, which the handle hears nothing of; gfs_group_release gives back what was taken. */
 int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
                     uint64_t reserve_bytes);
+/* The same for RW and who would as well read: waits in its place of the queue, and looks from there
+ * whether all are whole by now (GROUP_WHOLE). */
+int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t reserve_bytes);
 void gfs_group_release(struct group *group);
 
 /* ---- group_reserve.c ---------------------------------------------------------------------- */

@@ -122,35 +122,24 @@ static void pause_randomly(const struct group *group, unsigned tries)
         poll(NULL, 0, (int)(random * most_ms / PAUSE_MAX_MS));
 }
 
-/* What is waited for is never tried once only: that might say -ENOMEM for now. */
-static int wait_ms(struct group *group, struct member *lacking, uint64_t most_ms)
-{
-    uint64_t left_ms = gfs_group_left_ms(group);
-
-    if (left_ms < most_ms)
-        most_ms = left_ms ? left_ms : 1;
-    return gfs_member_take(lacking, GMSFS_MODE_RW, most_ms, lacking->until_bytes);
-}
-
 /* Who would as well read has no reason to wait for readers of what is whole by now. */
 static int wait_as_either(struct group *group, struct member *lacking)
 {
-    for (;;) {
-        int r = wait_ms(group, lacking, GROUP_LOOK_MS);
+    int r = gfs_member_take_or_see(group, lacking, lacking->until_bytes);
 
-        if (r != -ETIMEDOUT || gfs_group_left_ms(group) == 0)
-            return r;
-        r = gfs_group_look(group);
-        if (r || gfs_group_is_whole(group))
-            return r;
-    }
+    return r == GROUP_WHOLE ? 0 : r;
+}
+
+static int wait_as_writer(struct group *group, struct member *lacking)
+{
+    return gfs_member_take(lacking, GMSFS_MODE_RW, gfs_group_wait_ms(group, lacking->until_bytes),
+                           lacking->until_bytes);
 }
 
 int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
                           unsigned tries)
 {
-    int r = mode == GMSFS_MODE_RW ? wait_ms(group, lacking, GMSFS_TIMEOUT_FOREVER)
-                                  : wait_as_either(group, lacking);
+    int r = mode == GMSFS_MODE_RW ? wait_as_writer(group, lacking) : wait_as_either(group, lacking);
 
     gfs_group_release(group);
     if (!r && tries > 0)

@@ -98,6 +98,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .wish = get_wish(argument->mode),
         .timeout_ms = argument->timeout_ms,
         .reserve_bytes = argument->reserve_bytes,
+        .again = (argument->flags & GMSFS_ACQUIRE_AGAIN) != 0,
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
     argument->count = 0;

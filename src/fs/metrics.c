@@ -96,7 +96,7 @@ static uint64_t count_waiters(const struct lock *lock)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < lock->waiter_count; i++)
-        count += lock->waiters[i].kept_until_ms == 0;
+        count += lock->waiters[i].kept_until_ms == 0 || lock->waiters[i].looking;
     return count;
 }
 
@@ -108,7 +108,7 @@ static uint64_t find_oldest_wait(const struct core *core, const struct lock *loc
     uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, lock->waiters[i].id);
-        if (waiter && !waiter->away && waiter->since_wall_ms < now_ms &&
+        if (waiter && core_waiter_counts(waiter) && waiter->since_wall_ms < now_ms &&
             now_ms - waiter->since_wall_ms > oldest_ms)
             oldest_ms = now_ms - waiter->since_wall_ms;
     }

@@ -26,7 +26,7 @@ unsigned payload_get_number(unsigned command)
 
 int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable)
 {
-    if (acquire->flags & ~GMSFS_ACQUIRE_EXPORT)
+    if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN))
         return -EINVAL;
     if (acquire->reserve_bytes && acquire->mode == GMSFS_MODE_RO)
         return -EINVAL;

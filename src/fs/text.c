@@ -90,7 +90,7 @@ static void write_sessions(const struct core *core, const struct core_store *sto
     }
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, store->lock.waiters[i].id);
-        if (!waiter || waiter->away)
+        if (!waiter || !core_waiter_counts(waiter))
             continue;
         snprintf(id, sizeof id, "w%llu", (unsigned long long)waiter->id);
         write_row(out, id, wish_name(waiter->wish), "waiting", waiter->owner, waiter->uid,

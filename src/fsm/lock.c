@@ -42,7 +42,7 @@ static const enum lock_mode wish_modes[][2] = {
 /* What an admission looks at, gathered in one pass. */
 struct view {
     unsigned held;   /* modes of live sessions */
-    unsigned wanted; /* modes of active waiters whose patience is not exhausted */
+    unsigned wanted; /* modes of waiters that hold others off, with patience left */
     bool committed;
 };
 
@@ -66,6 +66,17 @@ static enum lock_mode waiter_mode(const struct lock *lock, const struct lock_wai
 static bool waiter_is_active(const struct lock_waiter *waiter)
 {
     return waiter->kept_until_ms == 0;
+}
+
+/* It waits, or will go on waiting in a moment. */
+static bool waiter_counts(const struct lock_waiter *waiter)
+{
+    return waiter_is_active(waiter) || waiter->looking;
+}
+
+static bool waiter_holds_off(const struct lock_waiter *waiter)
+{
+    return waiter_counts(waiter) && !waiter->asleep;
 }
 
 /* It can be granted, and holds others off. */
@@ -103,7 +114,7 @@ static struct view view_at(const struct lock *lock, uint64_t now_ms)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_is_ready(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
+        if (waiter_holds_off(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
             view.wanted |= MODE_BIT(waiter_mode(lock, waiter));
     }
     return view;
@@ -226,7 +237,7 @@ size_t lock_count_waiting_writers(const struct lock *lock)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_is_active(waiter) && waiter_mode(lock, waiter) == LOCK_MODE_RW)
+        if (waiter_counts(waiter) && waiter_mode(lock, waiter) == LOCK_MODE_RW)
             count++;
     }
     return count;
@@ -350,7 +361,7 @@ int lock_remove_waiter(struct lock *lock, uint64_t waiter_id)
     return 0;
 }
 
-int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms)
+int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms, bool looking)
 {
     size_t i = find_waiter_index(lock, waiter_id);
 
@@ -358,7 +369,8 @@ int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_m
         return -ENOENT;
     /* 0 says "active"; a place kept until the origin of time is over at the next look anyhow. */
     lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
-    lock->waiters[i].asleep = false;
+    lock->waiters[i].looking = looking;
+    lock->waiters[i].asleep = looking && lock->waiters[i].asleep;
     return 0;
 }
 
@@ -369,6 +381,7 @@ int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_m
     if (i == lock->waiter_count)
         return -ENOENT;
     lock->waiters[i].kept_until_ms = 0;
+    lock->waiters[i].looking = false;
     lock->waiters[i].deadline_ms = deadline_ms;
     lock->waiters[i].asleep = false;
     return 0;
@@ -380,7 +393,7 @@ int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep)
 
     if (i == lock->waiter_count)
         return -ENOENT;
-    assert(waiter_is_active(&lock->waiters[i]));
+    assert(waiter_counts(&lock->waiters[i]));
     lock->waiters[i].asleep = asleep;
     return 0;
 }
@@ -390,7 +403,7 @@ bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
     size_t i = find_waiter_index(lock, waiter_id);
     struct view view = {.held = held_modes(lock), .committed = lock->committed};
 
-    return i < lock->waiter_count && waiter_is_active(&lock->waiters[i]) &&
+    return i < lock->waiter_count && waiter_counts(&lock->waiters[i]) &&
            mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));
 }
 
@@ -447,9 +460,9 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
             const struct lock_waiter *waiter = &lock->waiters[i];
             uint64_t patience_end_ms = waiter_patience_end_ms(lock, waiter);
 
-            if (!waiter_is_ready(waiter))
+            if (!waiter_holds_off(waiter))
                 continue;
-            waits |= waiter_mode(lock, waiter) == (enum lock_mode)mode;
+            waits |= waiter_is_active(waiter) && waiter_mode(lock, waiter) == (enum lock_mode)mode;
             if ((in_the_way & MODE_BIT(waiter_mode(lock, waiter))) && patience_end_ms > end_ms)
                 end_ms = patience_end_ms;
         }

@@ -52,6 +52,7 @@ struct lock_waiter {
     uint64_t hold_since_ms; /* start of its present patience: since_ms, or the last release */
     uint64_t deadline_ms;   /* LOCK_FOREVER: none */
     uint64_t kept_until_ms; /* 0: active; else its caller is away, the place kept until then */
+    bool looking;           /* kept, but holds others off: its caller only looks around */
     bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
@@ -69,8 +70,8 @@ void lock_free(struct lock *lock);
 
 const char *lock_state_name(enum lock_state state);
 enum lock_state lock_get_state(const struct lock *lock);
-/* Active waiters that want to write, those that sleep among them: RW, and AUTO while nothing is
- * committed */
+/* Waiters that want to write, those that look around or sleep among them: RW, and AUTO while
+ * nothing is committed */
 size_t lock_count_waiting_writers(const struct lock *lock);
 
 /* What a wish would be granted right now, waiting writers considered; LOCK_MODE_NONE: it must wait.
@@ -103,18 +104,21 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
 
 void lock_set_committed(struct lock *lock, bool committed);
 
-/* A kept place is never granted and holds nobody off; resumed, it is where it was in the queue,
- * with the patience that it had left. Its deadline sleeps until then. */
-int lock_remove_waiter(struct lock *lock, uint64_t waiter_id);                      /* -ENOENT */
-int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms); /* -ENOENT */
+/* A kept place is never granted and, unless its caller is only looking around, holds nobody off;
+ * resumed, it is where it was in the queue, with the patience that it had left. Its deadline sleeps
+ * until then. */
+int lock_remove_waiter(struct lock *lock, uint64_t waiter_id); /* -ENOENT */
+int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_ms,
+                    bool looking);                                                  /* -ENOENT */
 int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_ms); /* -ENOENT */
 
 /* A waiter that lacks something which the lock cannot give sleeps: it is passed over and holds
  * nobody off, as a kept place, but its deadline runs. Awake, it is where it was in the queue, with
- * the patience that it has left. Keeping and resuming its place wake it. -ENOENT */
+ * the patience that it has left. Leaving and resuming its place wake it. -ENOENT */
 int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep);
 
-/* Were it awake, could this active waiter be granted now, by what the sessions hold? */
+/* Were it awake and there, could this waiter (active, or looking around) be granted now, by what
+ * the sessions hold? */
 bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id);
 /* The mode that a wish would be granted in now. */
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish);

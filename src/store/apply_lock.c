@@ -51,8 +51,8 @@ static void keep_place(struct apply *apply, struct core_waiter *waiter)
     struct core_store *store = core_store(apply->core, waiter->store);
 
     waiter->away = true;
-    lock_keep_place(&store->lock, waiter->id,
-                    core_later(apply->record->now_ms, CORE_KEPT_PLACE_MS));
+    lock_keep_place(&store->lock, waiter->id, core_later(apply->record->now_ms, CORE_KEPT_PLACE_MS),
+                    core_waiter_counts(waiter));
 }
 
 static void answer_grant(struct apply *apply, const struct core_waiter *waiter, uint64_t session,
@@ -362,7 +362,7 @@ int apply_wait_end(struct apply *apply)
 static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
 {
     bool grace = (waiter->flags & CORE_OPEN_GRACE) != 0;
-    bool keep = waiter->file == 0 ? !grace : (waiter->flags & CORE_OPEN_KEEP) != 0;
+    bool keep = waiter->file == 0 ? !grace : (waiter->flags & CORE_OPEN_AGAIN) != 0;
 
     if (!waiter->away)
         refuse(apply, waiter, grace ? -EAGAIN : -ETIMEDOUT);

@@ -35,7 +35,7 @@ bool apply_rouse(struct apply *apply)
         if (waiter->reserve_bytes == 0)
             continue;
         left--;
-        if (waiter->away)
+        if (!core_waiter_counts(waiter))
             continue;
         bytes = needed_bytes(store, waiter);
         lacks = bytes > 0 && (spoken_for || !apply_has_memory(apply, store, bytes));

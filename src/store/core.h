@@ -65,7 +65,7 @@ struct core_process {
 #define CORE_OPEN_WRITE    (1u << 1)
 #define CORE_OPEN_NONBLOCK (1u << 2)
 #define CORE_OPEN_GRACE    (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
-#define CORE_OPEN_KEEP     (1u << 4) /* ACQUIRE: the deadline is the kernel's: keep the place then */
+#define CORE_OPEN_AGAIN    (1u << 4) /* ACQUIRE: is back soon after its deadline: looks around */
 #define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
 
 struct core_store {
@@ -131,7 +131,8 @@ struct core_waiter {
     uint8_t token[16];
     uint64_t since_wall_ms;
     uint64_t reserve_bytes; /* what is to be set aside at the grant of RW; 0: nothing */
-    bool away;              /* its place is kept, nobody is there to answer */
+    bool away;              /* its place is kept, nobody is there to answer; with CORE_OPEN_AGAIN it
+                               only looks around, and counts as waiting all the same */
 };
 
 struct core_ticket {
@@ -211,8 +212,8 @@ enum record_type {
                          out.session or out.waiter. -EDEADLK if the file has a live session,
                          -EBUSY if it waits already, -EBADF if its direction does not fit the
                          wish, -EAGAIN if the deadline has come. A kept place of this file and wish
-                         is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_KEEP: the
-                         deadline is the kernel's bound, the place is kept. size_bytes: to be set
+                         is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
+                         place is kept, and holds others off meanwhile. size_bytes: to be set
                          aside with a grant of RW (see RESERVATIONS); if it may not wait and only
                          memory is lacking, -ENOMEM. -EINVAL with RO */
     RECORD_JOIN,      /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
@@ -391,6 +392,8 @@ enum core_health core_get_health(const struct core *core);
 const struct core_session *core_get_writer(const struct core *core, uint64_t store); /* or NULL */
 const struct core_file *core_find_file(const struct core *core, uint64_t id);
 const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);
+/* It waits, or only looks around: to others it is the same. */
+bool core_waiter_counts(const struct core_waiter *waiter);
 const struct core_event *core_find_event(const struct core *core,
                                          uint64_t seq); /* NULL: overwritten or not yet */
 /* What a looker sees: the writer's working copy during RW, else the committed layout; never NULL.

@@ -124,6 +124,7 @@ static void put_lock(struct output *output, const struct lock *lock)
         put_number(output, waiter->hold_since_ms);
         put_number(output, waiter->deadline_ms);
         put_number(output, waiter->kept_until_ms);
+        put_number(output, waiter->looking);
         /* `asleep` is no state: each record finds it anew from what it says is free. */
     }
 }

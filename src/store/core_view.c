@@ -69,6 +69,11 @@ const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id)
     return core_waiter(core, id);
 }
 
+bool core_waiter_counts(const struct core_waiter *waiter)
+{
+    return !waiter->away || (waiter->flags & CORE_OPEN_AGAIN) != 0;
+}
+
 const struct core_event *core_find_event(const struct core *core, uint64_t seq)
 {
     const struct core_event *event = &core->events[seq % core->options.event_room];

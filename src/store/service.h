@@ -188,6 +188,7 @@ struct service_acquire {
     enum lock_wish wish;
     uint64_t timeout_ms;
     uint64_t reserve_bytes; /* set aside with RW; 0: nothing */
+    bool again;             /* the caller is back soon after the timeout: CORE_OPEN_AGAIN */
 };
 
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,

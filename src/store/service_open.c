@@ -525,6 +525,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
     struct record record = {
         .type = RECORD_ACQUIRE,
         .file = file,
+        .flags = acquire->again ? CORE_OPEN_AGAIN : 0,
         .wish = acquire->wish,
         .process = caller_process(caller),
         .uid = caller->uid,

@@ -724,11 +724,10 @@ static void check_healed_by_another(unsigned flags)
     publish_group(1, NULL);
     publish_alone(1, 2, NULL);
     reader = hold(0, GMSFS_MODE_RO);
-    waiter_start(&other, GMSFS_MODE_RW_OR_RO);
-    first = wait_waiting(0, 1, 0);
     waiter_start(&loader, GMSFS_MODE_RW);
-    first = wait_waiting(0, 2, first);
-    wait_waiting(0, 2, first); /* the other has looked, and is behind the loader now */
+    first = wait_waiting(0, 1, 0);
+    waiter_start(&other, GMSFS_MODE_RW_OR_RO);
+    wait_waiting(0, 2, first);
     gmsfs_close(reader);
     check_int(waiter_end(&loader), 0);
     engine_fill(&loader.engine, 9);
@@ -749,6 +748,32 @@ TAP_TEST(who_waits_to_heal_reads_what_another_has_healed_and_stays_to_read)
 TAP_TEST(who_waits_to_heal_reads_what_another_has_healed_and_left)
 {
     check_healed_by_another(0);
+}
+
+/* Each comes before the one before it leaves, and has time enough to slip in while the healer looks
+ * around. One that is held off leaves the healer's way free. */
+TAP_TEST(readers_that_keep_coming_do_not_keep_a_healer_out)
+{
+    gmsfs_t *reader, *next = NULL;
+    struct waiter healer;
+    int r = 0;
+
+    publish_group(1, NULL);
+    publish_alone(1, 2, NULL);
+    reader = hold(0, GMSFS_MODE_RO);
+    waiter_start(&healer, GMSFS_MODE_RW_OR_RO);
+    wait_waiting(0, 1, 0);
+    for (int i = 0; i < 4 && !r; i++) {
+        require(gmsfs_open(stores[0].path, &next) == 0);
+        r = gmsfs_connect(next, GMSFS_MODE_RO, 2500);
+        gmsfs_close(reader);
+        reader = next;
+    }
+    check_int(r, -ETIMEDOUT);
+    check_int(waiter_end(&healer), 0);
+    check(engine_has(&healer.engine, GMSFS_MODE_RW));
+    gmsfs_close(reader);
+    engine_close(&healer.engine);
 }
 
 struct turn {

@@ -95,14 +95,16 @@ static void check_reservations(int error)
         bool free_for = lock_is_free_for(&store->lock, waiter->id);
 
         reserving += waiter->reserve_bytes > 0;
-        if (waiter->away || waiter->reserve_bytes == 0 || error < 0 ||
+        if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
             lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW)
             continue;
-        /* The first whose lock is free may lack memory; those behind it wait for it. */
+        /* The first whose lock is free may lack memory; those behind it wait for it. Who looks
+         * around is not granted what is there. */
         if (free_for && left != UINT64_MAX) {
-            require(waiter->reserve_bytes >
-                    left + (store->committed ? layout_total_bytes(store->committed) : 0));
-            left = UINT64_MAX;
+            bool lacks = waiter->reserve_bytes >
+                         left + (store->committed ? layout_total_bytes(store->committed) : 0);
+            require(lacks || waiter->away);
+            left = lacks ? UINT64_MAX : left;
         }
     }
     require(reserving == core->reserving);
@@ -173,6 +175,7 @@ static void check_waiters(void)
         const struct lock_waiter *queued = lock_find_waiter(&store->lock, waiter->id);
 
         require(queued && (queued->kept_until_ms != 0) == waiter->away);
+        require(queued->looking == (waiter->away && core_waiter_counts(waiter)));
         require(waiter->id < MAX_IDS);
         require((model.waiters[waiter->id] == FATE_LIVE) == !waiter->away);
         if (waiter->file)

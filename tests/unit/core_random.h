@@ -153,7 +153,7 @@ static int step_acquire(void)
                             .file = random_id(&core->files),
                             .wish = 1 + (uint32_t)below(3),
                             .process = random_process(),
-                            .flags = one_in(3) ? CORE_OPEN_KEEP : 0,
+                            .flags = one_in(3) ? CORE_OPEN_AGAIN : 0,
                             .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
                             .deadline_ms = random_deadline()};
 

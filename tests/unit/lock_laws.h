@@ -29,6 +29,7 @@ enum role {
     WAITS,
     AWAY,   /* interrupted, its place kept */
     SLEEPS, /* waits for something that the lock cannot give */
+    LOOKS,  /* its place kept, for it only looks around */
     ROLES,
 };
 
@@ -41,6 +42,7 @@ enum deed {
     COMMIT,
     STAY,   /* a commit that stays on as a reader */
     LEAVE,  /* a signal came */
+    LOOK,   /* goes to look around */
     RETURN, /* and the process asked again */
     DOZE,   /* came in want of something else, and sleeps at once */
     SLEEP,  /* what it needs besides the lock is gone */
@@ -57,7 +59,7 @@ static const char *const deed_names[] = {
     [WIPE] = "wipe",     [COMMIT] = "commit",   [STAY] = "stay",     [LEAVE] = "leave",
     [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
     [RANG] = "rang",     [SETTLE] = "settle",   [DOZE] = "doze",     [SLEEP] = "sleep",
-    [WAKE] = "wake",
+    [WAKE] = "wake",     [LOOK] = "look",
 };
 
 struct proc {
@@ -122,7 +124,8 @@ static bool has_to_wait(const struct facts *facts, const struct proc *one, uint6
         return true;
     FOR_EACH(p, facts)
     {
-        if (p->role == WAITS && would_write(facts, p) && is_patient(facts, p, at))
+        if ((p->role == WAITS || p->role == LOOKS) && would_write(facts, p) &&
+            is_patient(facts, p, at))
             return true;
     }
     return false;
@@ -131,7 +134,7 @@ static bool has_to_wait(const struct facts *facts, const struct proc *one, uint6
 static bool is_overdue(const struct proc *p, uint64_t at)
 {
     return ((p->role == WAITS || p->role == SLEEPS) && p->deadline <= at) ||
-           (p->role == AWAY && p->until <= at);
+           ((p->role == AWAY || p->role == LOOKS) && p->until <= at);
 }
 
 /* ---- the laws ------------------------------------------------------------------------------ */
@@ -165,7 +168,9 @@ static bool no_reason_against(const struct move *m)
 
 static bool away_stays_out(const struct move *m)
 {
-    return m->deed != ENTER || m->before->procs[m->proc].role != AWAY;
+    enum role was = m->before->procs[m->proc].role;
+
+    return m->deed != ENTER || (was != AWAY && was != LOOKS);
 }
 
 static bool sleepers_are_passed_over(const struct move *m)
@@ -173,10 +178,22 @@ static bool sleepers_are_passed_over(const struct move *m)
     return m->deed != ENTER || m->before->procs[m->proc].role != SLEEPS;
 }
 
+/* One whom time has let in, but whom nobody has told yet, would be overtaken by this writer. */
+static bool shuts_out(const struct facts *facts, const struct proc *one)
+{
+    FOR_EACH(p, facts)
+    {
+        if (p->role == WAITS && !has_to_wait(facts, p, facts->now))
+            return would_write(facts, one) || would_write(facts, p);
+    }
+    return false;
+}
+
 static bool nobody_waits_in_vain(const struct move *m)
 {
     if (m->deed == REFUSED || m->deed == QUEUED)
-        return has_to_wait(m->before, &m->after->procs[m->proc], m->before->now);
+        return has_to_wait(m->before, &m->after->procs[m->proc], m->before->now) ||
+               shuts_out(m->before, &m->after->procs[m->proc]);
     if (m->deed != SETTLE)
         return true;
     FOR_EACH(p, m->after)
@@ -220,6 +237,7 @@ static bool only_the_doer_changes(const struct move *m)
         [COMMIT] = 1u << IDLE,
         [STAY] = 1u << READS,
         [LEAVE] = 1u << AWAY,
+        [LOOK] = 1u << LOOKS,
         [RETURN] = 1u << WAITS,
         [DOZE] = 1u << SLEEPS,
         [SLEEP] = 1u << SLEEPS,
@@ -304,7 +322,8 @@ static bool nobody_expires_early(const struct move *m)
 {
     const struct proc *p = &m->before->procs[m->proc];
 
-    return m->deed != EXPIRE || (is_overdue(p, m->before->now) && m->was_kept == (p->role == AWAY));
+    return m->deed != EXPIRE ||
+           (is_overdue(p, m->before->now) && m->was_kept == (p->role == AWAY || p->role == LOOKS));
 }
 
 static bool nobody_outlives_the_timer(const struct move *m)
@@ -337,7 +356,8 @@ static bool waiting_writers_are_counted(const struct move *m)
     size_t writers = 0;
 
     FOR_EACH(p, m->after)
-    writers += (p->role == WAITS || p->role == SLEEPS) && would_write(m->after, p);
+    writers +=
+        (p->role == WAITS || p->role == SLEEPS || p->role == LOOKS) && would_write(m->after, p);
     return m->deed != SETTLE || m->writers == writers;
 }
 
@@ -350,7 +370,7 @@ static const struct law {
     {"who reads, reads something committed", readers_see_a_commit},
     {"who enters gets the mode of its wish", mode_as_wished},
     {"nobody enters who has a reason to wait", no_reason_against},
-    {"who is away is not granted", away_stays_out},
+    {"who is away or looks around is not granted", away_stays_out},
     {"who sleeps is not granted", sleepers_are_passed_over},
     {"nobody waits without a reason", nobody_waits_in_vain},
     {"nobody is overtaken", nobody_is_overtaken},

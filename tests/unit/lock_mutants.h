@@ -67,6 +67,16 @@ static enum lock_mode grant_as_if_nobody_were_away(const struct lock *lock, enum
     return lock_would_grant(&seen.lock, wish, now);
 }
 
+static enum lock_mode grant_past_lookers(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        seen.waiters[i].looking = false;
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
 static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
                            enum lock_mode *mode)
 {
@@ -150,9 +160,9 @@ static int commit_and_go_on_writing(struct lock *lock, uint64_t id, enum lock_mo
     return 0;
 }
 
-static int lose_place(struct lock *lock, uint64_t id, uint64_t kept_until)
+static int lose_place(struct lock *lock, uint64_t id, uint64_t kept_until, bool looking)
 {
-    (void)kept_until;
+    (void)kept_until, (void)looking;
     return lock_remove_waiter(lock, id);
 }
 
@@ -243,6 +253,7 @@ static const struct mutant mutants[] = {
     {"who is away holds readers off",
      nobody_waits_in_vain,
      {.would_grant = grant_as_if_nobody_were_away}},
+    {"who looks around holds nobody off", no_reason_against, {.would_grant = grant_past_lookers}},
     {"who sleeps is granted", sleepers_are_passed_over, {.next_grant = next_may_sleep}},
     {"who sleeps holds others off",
      nobody_waits_in_vain,

@@ -35,7 +35,7 @@ struct rules {
     int (*add_session)(struct lock *, uint64_t, enum lock_mode);
     int (*remove_session)(struct lock *, uint64_t, uint64_t);
     int (*commit)(struct lock *, uint64_t, enum lock_mode, uint64_t);
-    int (*keep_place)(struct lock *, uint64_t, uint64_t);
+    int (*keep_place)(struct lock *, uint64_t, uint64_t, bool);
     int (*resume_place)(struct lock *, uint64_t, uint64_t);
     int (*set_asleep)(struct lock *, uint64_t, bool);
     bool (*next_expired)(const struct lock *, uint64_t, uint64_t *, bool *);
@@ -92,7 +92,10 @@ static void observe(struct walk *walk)
         if (session)
             p->role = session->mode == LOCK_MODE_RW ? WRITES : READS;
         else if (waiter)
-            p->role = waiter->kept_until_ms ? AWAY : waiter->asleep ? SLEEPS : WAITS;
+            p->role = waiter->looking         ? LOOKS
+                      : waiter->kept_until_ms ? AWAY
+                      : waiter->asleep        ? SLEEPS
+                                              : WAITS;
     }
     walk->facts.committed = walk->lock.committed;
     walk->facts.state = walk->rules->get_state(&walk->lock);
@@ -217,9 +220,9 @@ static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum aski
 
     if (deed == FORGET) {
         lock_remove_waiter(&walk->lock, p->came);
-    } else if (deed == LEAVE) {
+    } else if (deed == LEAVE || deed == LOOK) {
         p->until = walk->facts.now + KEPT;
-        walk->rules->keep_place(&walk->lock, p->came, p->until);
+        walk->rules->keep_place(&walk->lock, p->came, p->until, deed == LOOK);
     } else if (deed == SLEEP || deed == WAKE) {
         walk->rules->set_asleep(&walk->lock, p->came, deed == SLEEP);
     } else {
@@ -276,6 +279,7 @@ static const struct happening happenings[] = {
     {WRITES, COMMIT, 0, 0},
     {WRITES, STAY, 0, 0},
     {WAITS, LEAVE, 0, 0},
+    {WAITS, LOOK, 0, 0},
     {WAITS, FORGET, 0, 0},
     {WAITS, SLEEP, 0, 0},
     {SLEEPS, WAKE, 0, 0},
@@ -284,6 +288,8 @@ static const struct happening happenings[] = {
     {AWAY, RETURN, 0, TIMED},
     {AWAY, RETURN, 0, PATIENTLY},
     {AWAY, FORGET, 0, 0},
+    {LOOKS, RETURN, 0, TIMED},
+    {LOOKS, FORGET, 0, 0},
 };
 
 #define HAPPENING_COUNT ((int)(sizeof(happenings) / sizeof(happenings[0])))
@@ -353,7 +359,8 @@ static uint64_t pack_proc(const struct facts *facts, const struct proc *p)
     }
     packed = pack(pack(packed, p->wish), rank);
     packed = pack(packed, age(p->asked > facts->released ? p->asked : facts->released, facts->now));
-    return pack(packed, until(p->role == AWAY ? p->until : p->deadline, facts->now));
+    return pack(packed,
+                until(p->role == AWAY || p->role == LOOKS ? p->until : p->deadline, facts->now));
 }
 
 struct key {
@@ -382,8 +389,11 @@ static struct key key_of(const struct walk *walk)
 
         key.lock = pack(pack(key.lock, (w->asleep ? 4 : 0) + (uint64_t)w->wish),
                         age(w->hold_since_ms, walk->facts.now));
-        key.lock = pack(key.lock, until(w->deadline_ms, walk->facts.now));
-        key.lock = pack(key.lock, w->kept_until_ms ? until(w->kept_until_ms, walk->facts.now) : 0);
+        /* The deadline of one that is away is set anew when it returns. */
+        key.lock = pack(key.lock, w->kept_until_ms ? 0 : until(w->deadline_ms, walk->facts.now));
+        key.lock =
+            pack(key.lock, (w->looking ? 4 : 0) +
+                               (w->kept_until_ms ? until(w->kept_until_ms, walk->facts.now) : 0));
     }
     for (size_t i = 0; i < walk->lock.session_count; i++)
         key.lock = pack(key.lock, 4 + walk->lock.sessions[i].mode);

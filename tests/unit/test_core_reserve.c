@@ -29,6 +29,20 @@ static uint64_t must_queue(uint64_t file, uint64_t grains, struct core_process p
     return out.waiter;
 }
 
+/* The same, to look around after a while, and ask again. */
+static uint64_t must_queue_again(uint64_t file, uint64_t grains, uint64_t after_ms)
+{
+    require(apply((struct record){.type = RECORD_ACQUIRE,
+                                  .file = file,
+                                  .wish = LOCK_WISH_RW,
+                                  .process = P1,
+                                  .flags = CORE_OPEN_AGAIN,
+                                  .size_bytes = grains * GRAIN,
+                                  .deadline_ms = now + after_ms}) == 0);
+    require(out.session == 0 && out.waiter != 0);
+    return out.waiter;
+}
+
 TAP_TEST(lock_and_memory_come_together)
 {
     core_start();
@@ -229,6 +243,23 @@ TAP_TEST(a_kept_place_holds_no_reservation_off_and_is_resumed_with_its_size)
     check_int(acquire_reserving(one, 2 * GRAIN, P1, LOCK_FOREVER), 0);
     check(out.session != 0 && out.waiter == 0);
     check_int(aside(one), 2);
+}
+
+TAP_TEST(who_only_looks_around_holds_reservations_off)
+{
+    core_start();
+    uint64_t one = open_ctl(make_store("one"), P1), two = open_ctl(make_store("two"), P2);
+
+    FREE(3);
+    uint64_t large = must_queue_again(one, 4, 50), small = must_queue(two, 3, P2);
+    check_int(pass(50), 0);
+    check_int(refused(large), -ETIMEDOUT);
+    check(core_find_waiter(core, large)->away && !granted(small));
+    check_int(must_queue_again(one, 4, 50), large);
+    check_int(pass(50), 0);
+    check(!granted(small));
+    check_int(pass(CORE_KEPT_PLACE_MS), 0);
+    check(granted(small));
 }
 
 TAP_TEST(the_deadline_of_a_reservation_runs_while_it_waits_for_memory)

@@ -79,7 +79,10 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     check_int(payload_check_acquire(&acquire, true, true), 0);
     acquire.mode = GMSFS_MODE_RO;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
-    acquire.flags = 2;
+    acquire.mode = GMSFS_MODE_RW;
+    acquire.flags = GMSFS_ACQUIRE_AGAIN;
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.flags = 4;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);

@@ -214,7 +214,7 @@ TAP_TEST(auto_counts_as_a_waiting_writer_only_while_nothing_is_committed)
     check_int(lock_count_waiting_writers(&lock), 2);
     lock_set_committed(&lock, true);
     check_int(lock_count_waiting_writers(&lock), 1);
-    lock_keep_place(&lock, 3, 1000);
+    lock_keep_place(&lock, 3, 1000, false);
     check_int(lock_count_waiting_writers(&lock), 0);
     lock_free(&lock);
 }
@@ -370,7 +370,7 @@ TAP_TEST(a_kept_place_is_never_granted)
     hold(&lock, 1, LOCK_MODE_RW);
     await(&lock, 2, LOCK_WISH_RW, 0);
     await(&lock, 3, LOCK_WISH_RW, 0);
-    lock_keep_place(&lock, 2, 1000);
+    lock_keep_place(&lock, 2, 1000, false);
     lock_remove_session(&lock, 1, 0);
     check_int(next(&lock, 0), 30 + LOCK_MODE_RW);
     lock_free(&lock);
@@ -382,8 +382,24 @@ TAP_TEST(a_kept_place_holds_nobody_off)
 
     hold(&lock, 1, LOCK_MODE_RO);
     await(&lock, 2, LOCK_WISH_RW, 0);
-    lock_keep_place(&lock, 2, 1000);
+    lock_keep_place(&lock, 2, 1000, false);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, 0), LOCK_MODE_RO);
+    lock_free(&lock);
+}
+
+TAP_TEST(who_looks_around_holds_others_off_and_is_not_granted)
+{
+    struct lock lock = lock_of(true);
+
+    hold(&lock, 1, LOCK_MODE_RO);
+    await(&lock, 2, LOCK_WISH_RW, 0);
+    lock_keep_place(&lock, 2, 1000, true);
+    check_int(lock_would_grant(&lock, LOCK_WISH_RO, 0), LOCK_MODE_NONE);
+    check_int(lock_count_waiting_writers(&lock), 1);
+    lock_remove_session(&lock, 1, 0);
+    check_int(next(&lock, 0), 0);
+    lock_resume_place(&lock, 2, LOCK_FOREVER);
+    check_int(next(&lock, 0), 20 + LOCK_MODE_RW);
     lock_free(&lock);
 }
 
@@ -394,7 +410,7 @@ TAP_TEST(a_resumed_waiter_is_where_it_was)
     hold(&lock, 1, LOCK_MODE_RW);
     await(&lock, 2, LOCK_WISH_RW, 0);
     await(&lock, 3, LOCK_WISH_RW, 0);
-    lock_keep_place(&lock, 2, 1000);
+    lock_keep_place(&lock, 2, 1000, false);
     check_int(lock_resume_place(&lock, 2, 5000), 0);
     lock_remove_session(&lock, 1, 0);
     check_int(next(&lock, 0), 20 + LOCK_MODE_RW);
@@ -408,7 +424,7 @@ TAP_TEST(a_resumed_writer_has_the_patience_that_it_had_left)
 
     hold(&lock, 1, LOCK_MODE_RO);
     await(&lock, 2, LOCK_WISH_RW, 0);
-    lock_keep_place(&lock, 2, 1000);
+    lock_keep_place(&lock, 2, 1000, false);
     lock_resume_place(&lock, 2, LOCK_FOREVER);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, PATIENCE_MS - 1), LOCK_MODE_NONE);
     check_int(lock_would_grant(&lock, LOCK_WISH_RO, PATIENCE_MS), LOCK_MODE_RO);
@@ -420,7 +436,7 @@ TAP_TEST(a_place_kept_until_the_origin_of_time_is_kept_all_the_same)
     struct lock lock = lock_of(false);
 
     await(&lock, 1, LOCK_WISH_RW, 0);
-    lock_keep_place(&lock, 1, 0);
+    lock_keep_place(&lock, 1, 0, false);
     check_int(next(&lock, 0), 0);
     check_int(expired(&lock, 1), 11);
     lock_free(&lock);
@@ -456,7 +472,7 @@ TAP_TEST(a_kept_place_expires_by_its_own_time_and_not_by_its_deadline)
     struct lock lock = lock_of(false);
 
     lock_add_waiter(&lock, 1, LOCK_WISH_RO, 0, 50);
-    lock_keep_place(&lock, 1, 1000);
+    lock_keep_place(&lock, 1, 1000, false);
     check_int(lock_next_moment(&lock, 0), 1000);
     check_int(expired(&lock, 999), 0);
     check_int(expired(&lock, 1000), 11);
@@ -496,7 +512,7 @@ TAP_TEST(what_is_unknown_is_enoent)
     await(&lock, 2, LOCK_WISH_RW, 0);
     check_int(lock_remove_session(&lock, 2, 0), -ENOENT);
     check_int(lock_remove_waiter(&lock, 1), -ENOENT);
-    check_int(lock_keep_place(&lock, 1, 1000), -ENOENT);
+    check_int(lock_keep_place(&lock, 1, 1000, false), -ENOENT);
     check_int(lock_resume_place(&lock, 1, 1000), -ENOENT);
     check(!lock_find_session(&lock, 2));
     check(!lock_find_waiter(&lock, 1));

@@ -14,8 +14,10 @@
 
 /* ---- configurations: what the rules allow, counted without the lock ------------------------ */
 
-/* What a process can be: IDLE, READS, WRITES, or WAITS, AWAY or SLEEPS with one of three wishes. */
-#define POSTURES       12
+/* What a process can be: IDLE, READS, WRITES, or with one of three wishes WAITS, AWAY, SLEEPS,
+ * LOOKS.
+ */
+#define POSTURES       15
 #define CONFIGURATIONS (2 * POSTURES * POSTURES * POSTURES)
 _Static_assert(PROCS == 3, "a configuration is three postures and whether something is committed");
 
@@ -67,13 +69,24 @@ static void mark(bool *marks, const struct facts *facts)
     }
 }
 
+/* Who looks around has found somebody to wait for; three of a kind have not. */
+static bool all_look_for_nobody(const struct facts *facts)
+{
+    int writers = 0;
+
+    FOR_EACH(p, facts)
+    writers += would_write(facts, p);
+    return count(facts, LOOKS) == PROCS && (writers == PROCS || (writers == 0 && facts->committed));
+}
+
 /* Could anybody ever see this? Patience is taken as given: someone is always patient for a while.
  */
 static bool is_allowed(const struct facts *facts)
 {
     int writers = count(facts, WRITES), readers = count(facts, READS);
 
-    if (writers > 1 || (writers && readers) || (readers && !facts->committed))
+    if (writers > 1 || (writers && readers) || (readers && !facts->committed) ||
+        all_look_for_nobody(facts))
         return false;
     FOR_EACH(p, facts)
     {
