@@ -100,6 +100,46 @@ unchanged_but_read() {
     assert_eq "$(head -c 9 "$W/allocations/a")" committed bytes
 }
 
+# Memory is free when the keeper says so.
+@test "a signal ends a drain that waits for memory that is being given back, and says what is left" {
+    commit_store
+    kill -STOP "$KEEPER"
+    spawn "$GMSFS" drain "$M"
+    local drainer=$SPAWNED
+    wait_until 5 has_event dropped
+    kill -TERM "$drainer"
+    wait_exit "$drainer"
+    kill -CONT "$KEEPER"
+    assert_eq "$status" 143 status
+    assert_match "$(output_of "$drainer")" 'serves again; what was committed is discarded, and .* given back'
+    wait_until 5 draining_is false
+    wait_until 5 uses_nothing
+    commit_store
+}
+
+has_event() { # NAME
+    grep -q "\"$1\"" "$M/events"
+}
+
+uses_nothing() {
+    [[ $(device_get .used_bytes) == 0 ]]
+}
+
+@test "a signal ends a drain that a stopped daemon does not answer" {
+    local worker
+    worker=$(worker_of "$KEEPER")
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    local drainer=$SPAWNED
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
+    kill -STOP "$worker"
+    kill -TERM "$drainer"
+    wait_exit "$drainer"
+    kill -CONT "$worker"
+    assert_eq "$status" 143 status
+    wait_until 5 draining_is false
+}
+
 @test "one drain at a time, and --undo ends one that is under way" {
     hold open "$W/lock" rw
     spawn "$GMSFS" drain "$M"

@@ -29,9 +29,9 @@ static const char usage[] =
     "Empties a mount: no new sessions are granted, requests that wait are refused, sessions are\n"
     "waited for, and then what is committed in every store is DISCARDED, until the device holds\n"
     "nothing. 'gmsfs save' writes it to files before. The mount stays drained until --undo or the\n"
-    "unmount. Stopped before its end, by a signal or the timeout, the mount serves again with what "
-    "it\n"
-    "had.\n"
+    "unmount. Stopped before its end, by a signal or the timeout, the mount serves again with "
+    "what\n"
+    "it then has.\n"
     "\n"
     "      --revoke     end the sessions instead of waiting for them; writers lose their work\n"
     "      --timeout S  give up when sessions are left after S seconds (default: wait for them)\n"
@@ -64,6 +64,11 @@ static int drain_explain(const struct mount *mount, int error)
                   "status' tells",
                   mount->path);
         break;
+    case -EINTR:
+        cli_error("stopped by a signal (%s) before the daemon answered; 'gmsfs status' shows "
+                  "whether %s serves",
+                  strsignal(signals_get()), mount->path);
+        return CLI_SIGNALED + signals_get();
     case -ECANCELED:
         cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
         break;
@@ -86,21 +91,31 @@ static void drain_say_sessions(const struct drain *drain, const struct mount *mo
     free(holders);
 }
 
-static int drain_stopped(const struct mount *mount, uint64_t left)
+/* By a signal. is_dropped: nobody had it any more, and its bytes are not free yet. */
+static int drain_interrupted(const struct mount *mount, bool is_dropped, uint64_t left)
 {
+    char size[SIZE_TEXT_BYTES];
     int number = signals_get();
 
-    if (number) {
+    if (is_dropped)
+        cli_error("stopped by a signal (%s); %s serves again; what was committed is discarded, and "
+                  "%s of it are still being given back",
+                  strsignal(number), mount->path, size_format(left, size));
+    else
         cli_error("stopped by a signal (%s); %s serves again", strsignal(number), mount->path);
-        return CLI_SIGNALED + number;
-    }
+    return CLI_SIGNALED + number;
+}
+
+static int drain_late(const struct mount *mount, uint64_t left)
+{
     cli_error("%s: %" PRIu64 " %s left in the time given; it serves again; --revoke ends "
               "sessions",
               mount->path, left, left == 1 ? "session is" : "sessions are");
     return CLI_TIMEOUT;
 }
 
-/* Asks until nothing is held. What the daemon still gives back is waited for in any case. */
+/* Asks until nothing is held. What the daemon still gives back is waited for whatever the timeout.
+ */
 static int drain_wait(const struct drain *drain, const struct mount *mount, int fd)
 {
     const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
@@ -111,12 +126,14 @@ static int drain_wait(const struct drain *drain, const struct mount *mount, int 
         r = daemon_ask(fd, GMSFS_FDS_DRAIN_END, 0, &left);
         if (r != -EBUSY && r != -EAGAIN)
             return r ? drain_explain(mount, r) : CLI_OK;
-        if (r == -EBUSY && (signals_get() || cli_left_ms(start_ms, drain->timeout_ms) == 0))
-            return drain_stopped(mount, left);
+        if (r == -EBUSY && cli_left_ms(start_ms, drain->timeout_ms) == 0)
+            return drain_late(mount, left);
         if (r == -EBUSY && left != said)
             drain_say_sessions(drain, mount, left);
         said = r == -EBUSY ? left : said;
         nanosleep(&pause, NULL);
+        if (signals_get())
+            return drain_interrupted(mount, r == -EAGAIN, left);
     }
 }
 

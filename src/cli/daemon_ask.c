@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_ask.h"
 
+#include "cli/signals.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,7 +42,7 @@ static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *r
         return -errno;
     do
         got = recv(fd, &header, sizeof(header), 0);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && errno == EINTR && !signals_get());
     if (got < 0)
         return errno == EAGAIN ? -ETIMEDOUT : -errno;
     if (got != (ssize_t)sizeof(header))

@@ -2,7 +2,7 @@
 /*
  * signals - SIGINT, SIGTERM and SIGHUP of a command that has something to clear away
  *
- * For `gmsfs load` and `gmsfs save`. Until signals_defer(true) they end the process at once with
+ * For commands that load, save or drain. Until signals_defer(true) they end the process at once with
  * 128 + their number, for a wait cannot be left otherwise; afterwards they are only noted, and the
  * command looks with signals_get(). What was ignored before (nohup) stays ignored.
  */
