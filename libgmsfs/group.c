@@ -182,7 +182,7 @@ void gfs_group_release(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].taken)
-            gfs_ioctl(group->members[i].handle, GMSFS_IOC_RELEASE, NULL);
+            gfs_session_drop(group->members[i].handle);
         group->members[i].taken = 0;
     }
 }

@@ -96,6 +96,8 @@ void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acqu
 /* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
 int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group);
 int gfs_session_release(struct gmsfs *handle);
+/* The same for a session that the handle has not noted. */
+int gfs_session_drop(struct gmsfs *handle);
 void gfs_session_forget(struct gmsfs *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 void gfs_hex_format(const uint8_t bytes[16], char text[33]);

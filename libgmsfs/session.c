@@ -105,15 +105,27 @@ void gfs_session_forget(struct gmsfs *handle)
     gfs_state_unlock(handle);
 }
 
+/* A file that cannot be asked is closed, which ends its session too: one that stayed behind unknown
+ * would be in the way of the next. */
+int gfs_session_drop(struct gmsfs *handle)
+{
+    int r = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+
+    if (r == -ESTALE || r == -ENOLCK)
+        return 0;
+    return r && gfs_ctl_open(handle, 0) ? r : 0;
+}
+
 int gfs_session_release(struct gmsfs *handle)
 {
     int r;
 
     if (handle->mode == GMSFS_MODE_NONE)
         return 0;
-    r = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
-    gfs_session_forget(handle);
-    return r == -ESTALE || r == -ENOLCK ? 0 : r;
+    r = gfs_session_drop(handle);
+    if (!r || r == -ENOTCONN)
+        gfs_session_forget(handle);
+    return r;
 }
 
 /* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
@@ -171,7 +183,7 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     if (acquire->mode == GMSFS_MODE_RW) {
         r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
         if (r) {
-            gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+            gfs_session_drop(handle);
             return r;
         }
     }
@@ -230,7 +242,7 @@ int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
         goto out;
     r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
     if (r) {
-        gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+        gfs_session_drop(handle);
         goto out;
     }
     session_begin(handle, &(struct session_grant){.mode = join.mode,

@@ -115,5 +115,18 @@ daemon_faults() { # keeper|worker GROUP...
 
 @test "library" {
     start_mount size=8M,granularity=64K
-    some_faults "$BUILD/tests/fault/library" "$BUILD/tests/fault/library" "$M/weights"
+    mkdir "$M/second"
+    some_faults "$BUILD/tests/fault/library" "$BUILD/tests/fault/library" "$M/weights" "$M/second"
+}
+
+@test "commands that move bytes succeed, or say why not and leave nothing half done" {
+    local every=3
+    requires python3
+    [[ ${FAULTS:-} != all ]] || every=1
+    start_mount size=64M,granularity=64K
+    "$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1 >"$T/said"
+    "$GMSFS" load -q "$M/weights" "$(tail -n 1 "$T/said")"
+    mkdir "$T/made"
+    "$GMSFS" save -q "$M/weights" "$T/made/model.safetensors"
+    some_faults "$GMSFS" "$BUILD/tests/fault/commands" "$T/control" "$GMSFS" "$M/weights" "$T/made" "$every"
 }

@@ -212,13 +212,16 @@ int image_dir_open_file(const struct image_dir *dir, const char *name, int flags
 {
     int fd = openat(dir->fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE);
     struct stat known;
+    int r = -ENOTSUP;
 
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &known) == 0 && S_ISREG(known.st_mode))
+    if (fstat(fd, &known) < 0)
+        r = -errno;
+    else if (S_ISREG(known.st_mode))
         return fd;
     close(fd);
-    return -ENOTSUP;
+    return r;
 }
 
 int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
@@ -258,8 +261,11 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
     if (r)
         return r;
     fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
-    if (fd < 0)
+    if (fd < 0) {
+        if (fd != -EEXIST) /* it may be there all the same */
+            image_dir_remove(dir, fresh);
         return fd;
+    }
     r = file_write_at(fd, bytes, size_bytes, 0);
     if (!r && fsync(fd) < 0)
         r = -errno;

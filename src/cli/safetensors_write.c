@@ -182,9 +182,15 @@ int safetensors_make_header(const struct model_tensor *const *tensors, size_t co
     if (!r) {
         memcpy(text, &prefix, sizeof(prefix));
         memset(text + sizeof(prefix), ' ', padded);
-        json_dumpb(header, text + sizeof(prefix), length, JSON_COMPACT);
+        /* It allocates each time, so the second may fail where the first did not. */
+        if (json_dumpb(header, text + sizeof(prefix), length, JSON_COMPACT) != length)
+            r = -ENOMEM;
+    }
+    if (!r) {
         *bytes = text;
         *size_bytes = sizeof(prefix) + padded;
+    } else {
+        free(text);
     }
     json_decref(header);
     return r;

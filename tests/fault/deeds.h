@@ -54,6 +54,12 @@ static const struct deed DEEDS[] = {
     {"lock", "wait", "open W/lock rw read 64", "open W/lock r", NULL},
     {"lock", "wait-acquire", "open W/ctl rw acquire rw 20000 info", "open W/lock rw", NULL},
     {"lock", "wait-interrupted", "alarm 30 open W/lock rw", "open W/lock r", NULL},
+    {"lock", "wait-again",
+     "open W/ctl rw open W/lock rw use 0 try acquire-again rw 20 use 1 close use 0 "
+     "acquire rw 20000 info",
+     NULL, NULL},
+    {"lock", "wait-reserve", "open W/ctl rw acquire-reserve rw 20000 4194304 info",
+     "open W/lock rw", NULL},
     {"lock", "revoke", "open W/abort w try write hex:7265766f6b6520393939", NULL, NULL},
     {"memory", "alloc", "open W/lock rw alloc 65536 1 n t alloc 100 3 m t commit", NULL,
      "open W/allocations/n r pread 0 4"},
@@ -93,6 +99,10 @@ static const struct deed DEEDS[] = {
      "open W/ctl rw acquire-reserve rw 1000 4194304 alloc 65536 3 n0 t "
      "open W/allocations/s rwc fill 100000 use 0 commit",
      NULL, "open W/allocations/s r pread 99998 2"},
+    {"memory", "reserve-more",
+     "open W/ctl rw acquire rw 1000 reserve 1048576 0 reserve 2097152 1 reserve 3145728 4 "
+     "alloc 65536 2 n0 t reserve 0 0 commit",
+     NULL, "open W/allocations/n1 r pread 0 4"},
     {"memory", "wait", "open W/lock rw clear alloc 8388608 1 n t commit", NULL,
      "open W/allocations/n r pread 8388604 4"},
     {"entries", "put", "open W/lock rw put k2 v2 0 8 delete key get k2 commit", NULL,
@@ -116,6 +126,13 @@ static const struct deed DEEDS[] = {
      "rename M/s2 M/s3 rmdir M/s3",
      NULL, NULL},
     {"stores", "exchange", "mkdir M/s2 exchange M/s2 W exchange M/s2 W rmdir M/s2", NULL, NULL},
+    {"stores", "drain", "connect M/ ask drain 0 ask drain-end 0 ask serve 0", NULL, NULL},
+    {"stores", "drain-revoke",
+     "open W/ctl rw acquire rw 1000 alloc 65536 1 n t open W/allocations/n rw pwrite 0 x "
+     "connect M/ ask drain 1 ask drain-end 0 ask serve 0",
+     NULL, NULL},
+    {"stores", "drain-broken-off", "connect M/ ask drain 0 disconnect", NULL,
+     "open W/lock rw read 9"},
     {"tickets", "export",
      "open W/lock r connect M/ export 0 0 redeem last 1 peek 1 0 4 "
      "export 0 0 redeem last 8",

@@ -266,11 +266,23 @@ static void do_deed(const struct deed *deed, const struct fault_site *site, stru
     control->armed = false;
 }
 
+/* A drain that came to its end lasts. */
+static void serve_again(void)
+{
+    char text[TOOL_TEXT_BYTES];
+    struct tool_path device = tool_path("%s/device", t.mount);
+    struct ran ran;
+
+    if (tool_read_text(device.text, text, sizeof text) > 0 && strstr(text, "\"draining\": true"))
+        run_script("connect M/ ask serve 0", &ran);
+}
+
 /* What deeds make besides. */
 static void clean_up(void)
 {
     static const char *const stores[] = {"s2", "s3"};
 
+    serve_again();
     for (size_t i = 0; i < 2; i++) {
         struct tool_path path = tool_path("%s/%s", t.mount, stores[i]);
         if (access(path.text, F_OK) != 0)

@@ -2,7 +2,7 @@
 /*
  * library - lets each call site of libgmsfs fail once, in a client of a live store
  *
- *   library STORE
+ *   library STORE SECOND [STEP...]
  *
  * Each step is a call of the library on a handle in a state that fits. It is done once to learn the
  * call sites below it, then once for each of them with a fault there. It succeeds, or says an errno
@@ -17,7 +17,7 @@
 #define ENTRIES     40u
 #define WAIT_MS     10000u
 
-static const char *store;
+static const char *store, *second; /* `second` is for groups */
 
 struct scene {
     gmsfs_t *handle, *other;
@@ -108,6 +108,39 @@ static void invited(struct scene *scene)
     opened(scene);
 }
 
+static void paired(struct scene *scene)
+{
+    opened(scene);
+    must(gmsfs_open(second, &scene->other), "gmsfs_open");
+}
+
+static int connect_pair(const struct scene *scene, enum gmsfs_mode mode, uint64_t reserve_bytes)
+{
+    gmsfs_t *handles[] = {scene->handle, scene->other};
+    uint64_t reserve[] = {reserve_bytes, reserve_bytes};
+
+    return gmsfs_connect_group_reserve(handles, 2, mode, WAIT_MS, reserve);
+}
+
+static int commit_pair(const struct scene *scene)
+{
+    gmsfs_t *handles[] = {scene->handle, scene->other};
+
+    return gmsfs_commit_group(handles, 2, 0, NULL);
+}
+
+static void paired_writing(struct scene *scene)
+{
+    paired(scene);
+    must(connect_pair(scene, GMSFS_MODE_RW, 0), "connect_group RW");
+}
+
+static void paired_whole(struct scene *scene)
+{
+    paired_writing(scene);
+    must(commit_pair(scene), "commit_group");
+}
+
 /* ---- steps ------------------------------------------------------------------------------- */
 
 static int do_open(struct scene *scene)
@@ -139,7 +172,10 @@ static int do_disconnect(struct scene *scene)
 {
     int result = gmsfs_disconnect(scene->handle);
 
-    return result == -ENOLCK ? 0 : result; /* the fault came behind the end */
+    if (result < 0)
+        return result;
+    result = gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS); /* nothing is in the way */
+    return result < 0 ? result : gmsfs_disconnect(scene->handle);
 }
 
 static int do_info(struct scene *scene)
@@ -292,6 +328,35 @@ static int do_reallocate(struct scene *scene)
     return gmsfs_reallocate_all_handles(scene->handle);
 }
 
+static int do_group_write(struct scene *scene)
+{
+    return connect_pair(scene, GMSFS_MODE_RW, 65536);
+}
+
+static int do_group_read(struct scene *scene)
+{
+    return connect_pair(scene, GMSFS_MODE_RO, 0);
+}
+
+/* What is whole is read; `publish` has made a mix of the two, which is to be written. */
+static int do_group_either(struct scene *scene)
+{
+    return connect_pair(scene, GMSFS_MODE_RW_OR_RO, 65536);
+}
+
+/* One that failed may have committed one of them: then all is written anew. */
+static int do_group_commit(struct scene *scene)
+{
+    int result = commit_pair(scene);
+
+    if (result != -ENOLCK)
+        return result;
+    gmsfs_disconnect(scene->handle);
+    gmsfs_disconnect(scene->other);
+    result = connect_pair(scene, GMSFS_MODE_RW, 0);
+    return result ? result : commit_pair(scene);
+}
+
 static const struct step {
     const char *name;
     void (*prepare)(struct scene *scene);
@@ -320,6 +385,11 @@ static const struct step {
     {"unmap_all_vas", attached, do_sleep},
     {"remap_all_vas", asleep, do_wake},
     {"reallocate_all_handles", bereft, do_reallocate},
+    {"connect_group RW", paired, do_group_write},
+    {"connect_group RO", paired_whole, do_group_read},
+    {"connect_group whole", paired_whole, do_group_either},
+    {"connect_group mix", paired, do_group_either},
+    {"commit_group", paired_writing, do_group_commit},
 };
 
 /* ---- what the process has ---------------------------------------------------------------- */
@@ -490,18 +560,19 @@ static void try_all(const struct step *step)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: library STORE [STEP...]\n");
+    if (argc < 3) {
+        fprintf(stderr, "usage: library STORE SECOND [STEP...]\n");
         return 2;
     }
     store = argv[1];
+    second = argv[2];
     control = fault_start();
     if (!control)
         tool_die("no memory to begin with");
     publish();
     for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++) {
-        bool wanted = argc == 2;
-        for (int at = 2; at < argc; at++)
+        bool wanted = argc == 3;
+        for (int at = 3; at < argc; at++)
             wanted |= strcmp(argv[at], STEPS[i].name) == 0;
         if (wanted)
             try_all(&STEPS[i]);

@@ -157,6 +157,7 @@ static const struct op {
     {"removexattr", op_removexattr, "PATH NAME"},
     {"acquire", op_acquire, "MODE TIMEOUT_MS"},
     {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
+    {"acquire-again", op_acquire_again, "MODE TIMEOUT_MS"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
@@ -186,6 +187,7 @@ static const struct op {
     {"disconnect", op_disconnect, ""},
     {"send", op_send, "DATA"},
     {"request", op_request, "TICKET BATCH"},
+    {"ask", op_ask, "drain|drain-end|serve BATCH"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
     {"forget", op_forget, ""},

@@ -143,6 +143,27 @@ static int op_redeem(char **arg)
     return count < 0 ? count : 0;
 }
 
+/* The end of a drain is waited for. */
+static int op_ask(char **arg)
+{
+    static struct fds_message message;
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                        .op = strcmp(arg[0], "drain") == 0   ? GMSFS_FDS_DRAIN
+                                              : strcmp(arg[0], "serve") == 0 ? GMSFS_FDS_SERVE
+                                                                             : GMSFS_FDS_DRAIN_END,
+                                        .batch = (uint32_t)number(arg[1])};
+    ssize_t got;
+    do {
+        if (send(s.socket, &request, sizeof request, MSG_NOSIGNAL) < 0)
+            return -errno;
+        got = recv(s.socket, &message, sizeof message, 0);
+        if (got <= 0)
+            return got < 0 ? -errno : -ECONNRESET;
+    } while (request.op == GMSFS_FDS_DRAIN_END &&
+             (message.header.error == -EAGAIN || message.header.error == -EBUSY));
+    return message.header.error;
+}
+
 static int memory_of(const char *index)
 {
     uint64_t i = number(index);

@@ -46,6 +46,11 @@ static int op_acquire_export(char **arg)
     return acquire(arg, GMSFS_ACQUIRE_EXPORT, 0);
 }
 
+static int op_acquire_again(char **arg)
+{
+    return acquire(arg, GMSFS_ACQUIRE_AGAIN, 0);
+}
+
 static int op_acquire_reserve(char **arg)
 {
     return acquire(arg, 0, number(arg[2]));
