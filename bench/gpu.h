@@ -178,4 +178,32 @@ BENCH_UNUSED static void gpu_floor_free(const struct gpu *gpu, struct gpu_floor 
               gpu->drv->cuMemAddressFree(floor->at, floor->count * floor->bytes));
 }
 
+struct gpu_rounds {
+    double attach_us[BENCH_ROUNDS], sleep_us[BENCH_ROUNDS], wake_us[BENCH_ROUNDS];
+};
+
+/* Attaches, sleeps and wakes once with the bare calls. A sleeper holds no memory, but keeps its
+ * addresses. */
+BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor *floor,
+                                         struct gpu_rounds *rounds, int round)
+{
+    double start_us = bench_now_us();
+
+    gpu_floor_reserve(gpu, floor);
+    gpu_floor_map(gpu, floor);
+    rounds->attach_us[round] = bench_now_us() - start_us;
+    gpu_floor_release(gpu, floor);
+
+    start_us = bench_now_us();
+    gpu_floor_unmap(gpu, floor);
+    rounds->sleep_us[round] = bench_now_us() - start_us;
+
+    start_us = bench_now_us();
+    gpu_floor_map(gpu, floor);
+    rounds->wake_us[round] = bench_now_us() - start_us;
+    gpu_floor_release(gpu, floor);
+    gpu_floor_unmap(gpu, floor);
+    gpu_floor_free(gpu, floor);
+}
+
 #endif

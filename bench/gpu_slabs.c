@@ -13,10 +13,6 @@
 
 #include "gpu.h"
 
-struct slab_rounds {
-    double attach_us[BENCH_ROUNDS], wake_us[BENCH_ROUNDS];
-};
-
 static void name_of(char key[64], size_t number)
 {
     snprintf(key, 64, "model.layers.%zu.mlp.experts.%zu.weight", number / 64, number % 64);
@@ -70,7 +66,7 @@ static void find_all(gmsfs_t *store, const struct gmsfs_mapping *maps, size_t sl
     gmsfs_free_layout(layout);
 }
 
-static void our_round(const char *path, size_t slabs, size_t count, struct slab_rounds *rounds,
+static void our_round(const char *path, size_t slabs, size_t count, struct gpu_rounds *rounds,
                       int round)
 {
     struct gmsfs_mapping *maps;
@@ -94,24 +90,6 @@ static void our_round(const char *path, size_t slabs, size_t count, struct slab_
     gmsfs_close(store);
 }
 
-static void floor_round(const struct gpu *gpu, struct gpu_floor *floor, struct slab_rounds *rounds,
-                        int round)
-{
-    double start_us = bench_now_us();
-
-    gpu_floor_reserve(gpu, floor);
-    gpu_floor_map(gpu, floor);
-    rounds->attach_us[round] = bench_now_us() - start_us;
-    gpu_floor_release(gpu, floor);
-    gpu_floor_unmap(gpu, floor);
-    start_us = bench_now_us();
-    gpu_floor_map(gpu, floor);
-    rounds->wake_us[round] = bench_now_us() - start_us;
-    gpu_floor_release(gpu, floor);
-    gpu_floor_unmap(gpu, floor);
-    gpu_floor_free(gpu, floor);
-}
-
 static void row(const char *what, size_t count, size_t slabs, const double ours_us[BENCH_ROUNDS],
                 const double floor_us[BENCH_ROUNDS])
 {
@@ -124,7 +102,7 @@ static void row(const char *what, size_t count, size_t slabs, const double ours_
 
 int main(int argc, char **argv)
 {
-    struct slab_rounds ours, bare, unused;
+    struct gpu_rounds ours, bare, unused;
     struct gpu_floor floor;
     size_t count, slabs;
     uint64_t bytes, slab_bytes;
@@ -144,10 +122,10 @@ int main(int argc, char **argv)
     if (fill(argv[1], count, bytes) != slabs)
         bench_die("another number of slabs than the floor has", EPROTO);
 
-    floor_round(&gpu, &floor, &unused, 0);
+    gpu_floor_round(&gpu, &floor, &unused, 0);
     our_round(argv[1], slabs, count, &unused, 0);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
-        floor_round(&gpu, &floor, &bare, round);
+        gpu_floor_round(&gpu, &floor, &bare, round);
         our_round(argv[1], slabs, count, &ours, round);
     }
     row("attach", count, slabs, ours.attach_us, bare.attach_us);

@@ -129,28 +129,29 @@ smi_used_is() { # MIB
     assert_eq "$(cat "$M/weights/state")" EMPTY
 }
 
-@test "a sleeper wakes at the same addresses to the bytes that another committed meanwhile" {
-    start_gpu
-    hand fill "$M/weights" 4 $((4 << 20)) 21
-    spawn_hand asleep sleep "$M/weights" 21 22 "$T/cue"
+# sleeper_after COUNT SEED: puts a reader of 4 allocations to sleep, commits COUNT with SEED + 1,
+# and wakes it; sets output to what it said.
+sleeper_after() {
+    hand fill "$M/weights" 4 $((4 << 20)) "$2"
+    spawn_hand asleep sleep "$M/weights" "$2" $(($2 + 1)) "$T/cue"
     local sleeper=$SPAWNED
-    hand fill "$M/weights" 4 $((4 << 20)) 22
+    hand fill "$M/weights" "$1" $((4 << 20)) $(($2 + 1))
     touch "$T/cue"
     wait_exit "$sleeper" 60
     assert_eq "$status" 0
-    assert_match "$(output_of "$sleeper")" 'awake, 1 commits later'
+    output=$(output_of "$sleeper")
+}
+
+@test "a sleeper wakes at the same addresses to the bytes that another committed meanwhile" {
+    start_gpu
+    sleeper_after 4 21
+    assert_match "$output" 'awake, 1 commits later'
 }
 
 @test "a sleeper is told when the structure changed" {
     start_gpu
-    hand fill "$M/weights" 4 $((4 << 20)) 31
-    spawn_hand asleep sleep "$M/weights" 31 32 "$T/cue"
-    local sleeper=$SPAWNED
-    hand fill "$M/weights" 5 $((4 << 20)) 32
-    touch "$T/cue"
-    wait_exit "$sleeper" 60
-    assert_eq "$status" 0
-    assert_match "$(output_of "$sleeper")" stale
+    sleeper_after 5 31
+    assert_match "$output" stale
 }
 
 @test "a sleeper holds no memory: what it mapped goes when the store is removed" {
