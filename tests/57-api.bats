@@ -21,7 +21,7 @@ api() { # NAME
 }
 
 # Two mounts with two stores each, and one more.
-@test "api: group" {
+group_api() { # NAME
     local at stores=()
     for at in one two three; do
         start_mount size=64M,alloc_timeout=0.5 "$T/$at"
@@ -30,7 +30,19 @@ api() { # NAME
     mkdir "$T/one/more" "$T/two/more"
     GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
     export GMSFS_TEST_GROUP
-    api group
+    api "$1"
+}
+
+@test "api: group" {
+    group_api group
+}
+
+@test "api: group_reserve" {
+    group_api group_reserve
+}
+
+@test "api: group_wait" {
+    group_api group_wait
 }
 
 # A store of the second GPU, so that no ordinal is right by chance.
