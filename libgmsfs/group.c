@@ -72,7 +72,7 @@ static void group_leave(struct group *group)
 
 /* What the stores say. -ESTALE also when a lock that was taken is no longer there: an administrator
  * ended its session while the others were waited for. */
-int gfs_group_look(struct group *group)
+static int group_look(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct member *member = group->members + i;
@@ -90,7 +90,7 @@ int gfs_group_look(struct group *group)
 
 static int group_sort(struct group *group)
 {
-    int r = gfs_group_look(group);
+    int r = group_look(group);
 
     if (r)
         return r;
@@ -103,7 +103,7 @@ static int group_sort(struct group *group)
 
 /* At the last look: is everything committed, and by one commit of a group? One store alone is
  * whole whatever its commit says. */
-int gfs_group_is_whole(const struct group *group)
+static int group_is_whole(const struct group *group)
 {
     const uint8_t *id = group->members[0].info.group;
 
@@ -164,10 +164,10 @@ int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t 
 
         if (r != -ETIMEDOUT || last)
             return r;
-        r = gfs_group_look(group);
+        r = group_look(group);
         if (r)
             return r;
-        if (gfs_group_is_whole(group))
+        if (group_is_whole(group))
             return GROUP_WHOLE;
     }
 }
@@ -198,7 +198,7 @@ static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mo
         if (group->members[i].acquire.mode != group->members[0].acquire.mode)
             return GROUP_MIXED;
     }
-    return gfs_group_look(group);
+    return group_look(group);
 }
 
 static int group_take_writers(struct group *group)
@@ -220,7 +220,7 @@ static int group_take_to_heal(struct group *group)
 
     if (!r)
         r = group_take_from(group, 1, GMSFS_MODE_RW);
-    if (!r && gfs_group_is_whole(group))
+    if (!r && group_is_whole(group))
         r = GROUP_WHOLE;
     return r;
 }
@@ -233,7 +233,7 @@ static int group_take_either(struct group *group)
     for (;;) {
         int r = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
 
-        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !gfs_group_is_whole(group))
+        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
             r = GROUP_MIXED;
         if (r != GROUP_MIXED)
             return r;
@@ -258,7 +258,7 @@ static int group_try_readers(struct group *group, size_t has, size_t *busy)
         if (r)
             return r;
     }
-    return gfs_group_look(group);
+    return group_look(group);
 }
 
 /* The store that was busy is waited for with nothing else in hand; then the others are tried. */
@@ -274,7 +274,7 @@ static int group_take_readers(struct group *group)
         if (!r)
             r = group_try_readers(group, has, &busy);
     }
-    if (!r && !gfs_group_is_whole(group))
+    if (!r && !group_is_whole(group))
         r = -ESTALE;
     return r;
 }

@@ -43,10 +43,6 @@ struct group {
 uint64_t gfs_group_left_ms(const struct group *group);
 /* The same to wait for memory, which is never tried once only: that might say -ENOMEM for now. */
 uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes);
-/* What the stores say. -ESTALE also when a lock that was taken is no longer there. */
-int gfs_group_look(struct group *group);
-/* At the last look: is everything committed, and by one commit of a group? */
-int gfs_group_is_whole(const struct group *group);
 /* ACQUIRE, which the handle hears nothing of; gfs_group_release gives back what was taken. */
 int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
                     uint64_t reserve_bytes);

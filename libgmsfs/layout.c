@@ -198,7 +198,7 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     return r;
 }
 
-int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
+static int layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
 {
     int r = -EAGAIN;
 
@@ -216,7 +216,7 @@ int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
     r = gfs_enter(handle);
     if (r)
         return r;
-    r = gfs_layout_read(handle, layout);
+    r = layout_read(handle, layout);
     gfs_leave(handle);
     return r;
 }

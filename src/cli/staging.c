@@ -36,7 +36,8 @@ static const char *staging_way_out(const char *text, int error)
            "says of it";
 }
 
-void staging_say(const char *store, const char *doing, const char *text, int error)
+/* "cannot DOING: STORE: TEXT; way out". */
+static void staging_say(const char *store, const char *doing, const char *text, int error)
 {
     cli_error("cannot %s: %s: %s; %s", doing, store, text, staging_way_out(text, error));
 }

@@ -78,8 +78,6 @@ int staging_open_device(struct staging *staging, const uint8_t uuid[16], const c
 /* The first failure stays. Returns `error`. */
 int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
                  int error);
-/* "cannot DOING: STORE: TEXT; way out". */
-void staging_say(const char *store, const char *doing, const char *text, int error);
 
 /* ---- staging_cuda.c ------------------------------------------------------------------------- */
 

@@ -132,7 +132,7 @@ int apply_file_bind(struct apply *apply)
 }
 
 /* The file leaves its session, if that is alive, and ends it if nothing keeps it up any more. */
-void apply_leave(struct apply *apply, struct core_file *file)
+static void leave(struct apply *apply, struct core_file *file)
 {
     struct core_session *session = core_session(apply->core, file->session);
 
@@ -164,7 +164,7 @@ int apply_file_close(struct apply *apply)
         apply_forget_waiter(apply, waiter);
     }
     apply->out->session = file->session;
-    apply_leave(apply, file);
+    leave(apply, file);
     free(idvec_remove(&core->files, file->id));
     if (store)
         apply_drain(apply, store);
@@ -226,7 +226,7 @@ int apply_detach(struct apply *apply)
     if (!core_session(core, file->session))
         return -ESTALE;
     apply->out->session = file->session;
-    apply_leave(apply, file);
+    leave(apply, file);
     apply_drain(apply, core_store(core, file->store));
     return 0;
 }

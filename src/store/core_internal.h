@@ -90,7 +90,6 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-void apply_leave(struct apply *apply, struct core_file *file);
 /* A new file whose id is core->next_id; -ENFILE, -ENOMEM. Room was made before. */
 int apply_new_file(struct apply *apply, const struct asking *asking, struct core_file **file);
 /* Right after apply_new_file: as if it had not been. */

@@ -116,7 +116,7 @@ void service_run_endings(struct service *s, struct run *run)
         free(idvec_remove(&s->runs, session));
 }
 
-int service_end(struct service *s, const struct ending *ending)
+static int end_session(struct service *s, const struct ending *ending)
 {
     struct run *run = service_get_run(s, ending->session);
     struct ending *queued = malloc(sizeof *queued);
@@ -174,7 +174,7 @@ void service_on_exit(struct service *s, uint64_t session)
         return;
     struct ending ending = {.type = ENDING_EXIT, .session = session};
     struct service_answer unused;
-    if (service_end(s, &ending)) /* nobody will tell again, so without waiting for transfers */
+    if (end_session(s, &ending)) /* nobody will tell again, so without waiting for transfers */
         apply_end(s, session, 0, &unused);
 }
 
@@ -235,7 +235,7 @@ void service_close(struct service *s, uint64_t file)
         closed->session ? core_find_session(s->core, closed->session) : NULL;
     if (session && ends_session(closed, session)) {
         struct ending ending = {.type = ENDING_CLOSE, .session = session->id, .file = file};
-        if (service_end(s, &ending) == 0)
+        if (end_session(s, &ending) == 0)
             return;
     } else if (session) {
         service_seal_file(s, closed);
@@ -262,7 +262,7 @@ static int end_writer(struct service *s, struct ending *ending, struct service_r
         error = -ENOLCK;
     ending->request = request;
     if (!error)
-        error = service_end(s, ending);
+        error = end_session(s, ending);
     if (error)
         service_answer(request, error, NULL);
     return 0;
@@ -301,7 +301,7 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
             service_answer(request, error, NULL);
             return 0;
         }
-        error = session ? service_end(s, &ending) : -ESTALE;
+        error = session ? end_session(s, &ending) : -ESTALE;
     }
     if (error)
         service_answer(request, error, NULL);
@@ -324,5 +324,5 @@ int service_revoke(struct service *s, uint64_t store, uint64_t number, bool wait
     if (!found || found->store != store)
         return -ENOENT;
     struct ending ending = {.type = ENDING_REVOKE, .session = number};
-    return service_end(s, &ending);
+    return end_session(s, &ending);
 }

@@ -118,10 +118,8 @@ void service_on_granted(struct service *s, const struct effect *effect);
 void service_on_refused(struct service *s, const struct effect *effect);
 void service_expire_parked(struct service *s, uint64_t now_ms);
 uint64_t service_parked_moment(const struct service *s);
-void service_watch_owner(struct service *s, uint64_t session);
 
 /* service_end.c */
-int service_end(struct service *s, const struct ending *ending);
 /* A spool could not end: a commit that waits for it says why. */
 void service_on_seal_failed(struct service *s, uint64_t session, int error);
 void service_run_endings(struct service *s, struct run *run);

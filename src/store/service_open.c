@@ -198,6 +198,20 @@ static int create_granted(struct service *s, const char *name, struct service_an
     return error;
 }
 
+static void watch_owner(struct service *s, uint64_t session)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (!held || held->owner.pid == 0)
+        return; /* invisible: its files alone tell */
+    struct run *run = service_get_run(s, session);
+    /* Who cannot be watched: its files alone tell, too. */
+    int error = run ? s->host.watch_process(s->host.context, held->owner, session) : -ENOMEM;
+    if (error == -ESRCH)
+        service_on_exit(s, session);
+    else if (!error)
+        run->watched = true;
+}
+
 void service_on_granted(struct service *s, const struct effect *effect)
 {
     struct parked *parked = idvec_remove(&s->parked, effect->waiter);
@@ -211,7 +225,7 @@ void service_on_granted(struct service *s, const struct effect *effect)
     int error = 0;
     fill_granted(s, effect->file, effect->session, &answer);
     if (parked->acquire)
-        service_watch_owner(s, effect->session);
+        watch_owner(s, effect->session);
     const struct core_file *file = core_find_file(s->core, effect->file);
     if (parked->truncate && file)
         truncate_opened(s, file);
@@ -485,20 +499,6 @@ int service_create(struct service *s, uint64_t store, const char *name,
 
 /* ---- ACQUIRE and JOIN -------------------------------------------------------------------- */
 
-void service_watch_owner(struct service *s, uint64_t session)
-{
-    const struct core_session *held = core_find_session(s->core, session);
-    if (!held || held->owner.pid == 0)
-        return; /* invisible: its files alone tell */
-    struct run *run = service_get_run(s, session);
-    /* Who cannot be watched: its files alone tell, too. */
-    int error = run ? s->host.watch_process(s->host.context, held->owner, session) : -ENOMEM;
-    if (error == -ESRCH)
-        service_on_exit(s, session);
-    else if (!error)
-        run->watched = true;
-}
-
 /* Aligned as memory is. -ENOMEM: more than the device has, and waiting would not help. */
 static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
 {
@@ -538,7 +538,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         return 0;
     if (error)
         goto out;
-    service_watch_owner(s, outcome.session);
+    watch_owner(s, outcome.session);
     fill_granted(s, file, outcome.session, &answer);
 out:
     service_answer(request, error, &answer);
