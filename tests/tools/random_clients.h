@@ -15,6 +15,12 @@
 #include <sys/time.h>
 #include <sys/xattr.h>
 
+/* Also when somebody drains the mount, which refuses everybody. */
+static bool is_refusal(int result)
+{
+    return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
+}
+
 /* ---- a writer in the tree ------------------------------------------------------------------ */
 
 static void write_file(const char *name, const void *bytes, size_t size, bool sized)
@@ -112,6 +118,8 @@ static void write_in_tree(const char *name, int flags)
     uint64_t saw;
 
     if (lock == -EAGAIN && flags == O_NONBLOCK)
+        return;
+    if (lock == -ENODEV || lock == -ECANCELED) /* drained */
         return;
     check(lock, name);
     if (pread(lock, mode, sizeof(mode) - 1, 0) < 2)
@@ -229,7 +237,7 @@ static void use_library(enum gmsfs_mode mode)
 
     check(gmsfs_open(store.text, &handle), "gmsfs_open");
     result = connect_by_library(handle, mode);
-    if (result == -ETIMEDOUT || result == -EAGAIN) {
+    if (is_refusal(result)) {
         gmsfs_close(handle);
         return;
     }
@@ -252,7 +260,7 @@ static void read_in_tree(void)
     int lock = open_in("lock", O_RDONLY | O_NONBLOCK);
     uint64_t saw;
 
-    if (lock == -EAGAIN)
+    if (is_refusal(lock))
         return;
     check(lock, "lock for reading");
     saw = see_in_tree();
@@ -296,7 +304,7 @@ static void trespass(void)
             tool_die("write to an implicit writer's file: %s", strerror(errno));
         if (close(fd) == 0 || errno != ECANCELED)
             tool_die("close of an implicit writer: %s", strerror(errno));
-    } else if (fd != -EAGAIN && fd != -ENOLCK && fd != -EEXIST) { /* another one's stray */
+    } else if (!is_refusal(fd) && fd != -ENOLCK && fd != -EEXIST) { /* another one's stray */
         tool_die("create outside of a lock: %s", strerror(-fd));
     }
     if (unlink(in_store(targets[below(4)]).text) == 0)
@@ -315,7 +323,7 @@ static void wait_a_moment(void)
     setitimer(ITIMER_REAL, &timer, NULL);
     fd = open_in(chance(50) ? "lock" : "auto", chance(70) ? O_RDWR : O_RDONLY);
     setitimer(ITIMER_REAL, &off, NULL);
-    if (fd < 0 && fd != -EINTR)
+    if (fd < 0 && fd != -EINTR && !is_refusal(fd))
         tool_die("waiting: %s", strerror(-fd));
     if (fd >= 0)
         close(fd);
@@ -330,7 +338,7 @@ static void leave_tickets(void)
     check(ctl, "ctl");
     if (ioctl(ctl, GMSFS_IOC_JOIN, &join) == 0)
         tool_die("a token that nobody gave out was taken");
-    if (ioctl(ctl, GMSFS_IOC_ACQUIRE, &acquire) != 0 && errno != EAGAIN)
+    if (ioctl(ctl, GMSFS_IOC_ACQUIRE, &acquire) != 0 && !is_refusal(-errno))
         tool_die("ACQUIRE with a ticket: %s", strerror(errno));
     close(ctl);
 }
@@ -394,6 +402,8 @@ static void watch_or_make_store(void)
         make_store();
 }
 
+#include "random_many.h" /* it builds as the clients above do */
+
 /* What stands twice is done twice as often. */
 static const struct operation {
     const char *name;
@@ -412,6 +422,7 @@ static const struct operation {
     {"trespass", trespass},
     {"wait until a signal", wait_a_moment},
     {"leave tickets", leave_tickets},
+    {"use a group, or drain", use_group_or_drain},
     {"watch, or make a store", watch_or_make_store},
 };
 

@@ -12,6 +12,8 @@
  *   T pid, t pid    it is about to write committed bytes in place; it has done so
  *   B pid cid       it is about to commit this content
  *   A pid gen       it has committed, as this generation
+ *   D pid           the mount is drained: when the last session is over, what is committed goes
+ *   d pid, x pid    it is gone; it was given up
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
 #define GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
@@ -36,6 +38,8 @@ struct model {
     pid_t writer;
     uint64_t before, wished;
     bool maybe_touched, touched, maybe_committed, committed;
+    pid_t drainer;   /* since its D */
+    bool was_killed; /* one before it has told neither: what it did is not known in this log */
     uint64_t commits, reads, aborts, lines;
 };
 
@@ -80,6 +84,8 @@ static inline void model_see(struct model *model, uint64_t cid, uint64_t generat
     bool fits = false;
 
     model_end_writer(model);
+    if (model->drainer)
+        model_allow(model, 0);
     for (int i = 0; i < model->possible_count; i++)
         fits |= model->possible[i] == cid;
     if (!fits) {
@@ -161,6 +167,21 @@ static inline void model_apply(struct model *model, const char *line)
             tool_die("too many commits for the model");
         model->pending[model->pending_count] = cid;
         model->pending_pid[model->pending_count++] = pid;
+        break;
+    case 'D':
+        model->was_killed |= model->drainer != 0;
+        model->drainer = pid;
+        break;
+    case 'd':
+        model_end_writer(model);
+        model->possible[0] = 0;
+        model->possible_count = 1;
+        model->was_killed = false;
+        model->drainer = 0;
+        break;
+    case 'x':
+        if (!model->was_killed)
+            model->drainer = 0;
         break;
     case 'A':
         model_committed(model, pid, generation);

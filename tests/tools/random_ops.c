@@ -16,10 +16,11 @@
  *
  * CLIENTS processes do random things with the stores, one after the other: write through the tree
  * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try what is
- * forbidden (random_clients.h). Some are killed at any moment, some of these after they were
- * stopped for a while, and replaced. After each round all have ended, and then everything must be
- * as random_rest.h says. SIGINT ends it in order after the round that it cuts short. Exit status 0:
- * all was well; the last line of the output has the figures in any case.
+ * forbidden (random_clients.h), take several stores as one, drain a mount (random_many.h). Some are
+ * killed at any moment, some of these after they were stopped for a while, and replaced. After each
+ * round all have ended, and then everything must be as random_rest.h says. SIGINT ends it in order
+ * after the round that it cuts short. Exit status 0: all was well; the last line of the output has
+ * the figures in any case.
  */
 #include "random_clients.h"
 #include "random_rest.h"
@@ -147,6 +148,7 @@ static void kill_one(void)
     }
     kill(clients[victim], SIGKILL);
     reap(victim);
+    serve_mount(atomic_load(&shared->places[victim].target));
     start_client(victim);
     kills++;
 }

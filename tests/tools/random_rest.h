@@ -153,6 +153,8 @@ static void check_store(struct target *target)
     if (info.committed != (cid != 0) || info.total_bytes != target->rest_bytes)
         lost("info does not agree with the tree");
     model_see(target->model, cid, info.generation, "at rest");
+    target->model->drainer = 0; /* nobody drains any more */
+    target->model->was_killed = false;
     gmsfs_close(handle);
     if (cid)
         compare_in_tree(cid);
