@@ -80,11 +80,15 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     done
     cli -1 ls "$T"
     assert_match "$output" 'not a gmsfs store'
+    cli -1 ls "$T/nothing"
+    assert_match "$output" 'there is no gmsfs mount'
     start_mount
     cli -1 ls "$M/nothing"
     assert_match "$output" 'no such store'
     cli -1 ls "$M"
-    assert_match "$output" 'not a gmsfs store'
+    assert_match "$output" "not a gmsfs store.*such as $M/weights"
+    cli -1 image load "$M/weights" "$T/nowhere"
+    assert_match "$output" 'check the path'
 }
 
 @test "output that cannot be written is a failure" {

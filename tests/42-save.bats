@@ -231,6 +231,8 @@ EOF
     cli -1 save "$M/weights" "$T/out/dir.safetensors"
     assert_match "$output" 'not a regular file'
     cli -1 save "$M/weights" "$T/nowhere/x.safetensors"
+    assert_match "$output" 'make its directory first'
+    cli -1 save "$M/weights" "$T/nowhere/x.safetensors"
     assert_match "$output" 'No such file or directory'
     echo old >"$T/out/x.safetensors"
     run_logged -1 bash -c 'ulimit -f 100; exec "$@"' _ "$GMSFS" save "$M/weights" "$T/out/x.safetensors"

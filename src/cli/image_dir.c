@@ -85,13 +85,16 @@ int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use u
     if (use == IMAGE_DIR_WRITE) {
         dir->created = mkdir(path, DIR_MODE) == 0;
         if (!dir->created && errno != EEXIST) {
-            cli_error("%s: cannot make the directory: %s", path, strerror(errno));
+            cli_error("%s: cannot make the directory: %s%s", path, strerror(errno),
+                      errno == ENOENT ? "; make the one above it first" : "");
             return CLI_FAILURE;
         }
     }
     dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0) {
-        cli_error("%s: cannot open the directory of the image: %s", path, strerror(errno));
+        cli_error("%s: cannot open the directory of the image: %s; check the path and its "
+                  "permissions",
+                  path, strerror(errno));
         return CLI_FAILURE;
     }
     return dir_lock(dir, use);

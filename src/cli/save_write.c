@@ -78,7 +78,8 @@ static int save_fail(struct save *save, const char *path, int error)
                   "--shard-size makes smaller ones",
                   path);
     else
-        cli_error("%s: cannot write: %s", path, strerror(-error));
+        cli_error("%s: cannot write: %s%s", path, strerror(-error),
+                  error == -ENOENT ? "; make its directory first" : "");
     return CLI_FAILURE;
 }
 

@@ -2,9 +2,9 @@
 /*
  * signals - SIGINT, SIGTERM and SIGHUP of a command that has something to clear away
  *
- * For commands that load, save or drain. Until signals_defer(true) they end the process at once with
- * 128 + their number, for a wait cannot be left otherwise; afterwards they are only noted, and the
- * command looks with signals_get(). What was ignored before (nohup) stays ignored.
+ * For commands that load, save or drain. Until signals_defer(true) they end the process at once
+ * with 128 + their number, for a wait cannot be left otherwise; afterwards they are only noted, and
+ * the command looks with signals_get(). What was ignored before (nohup) stays ignored.
  */
 #ifndef GMSFS_CLI_SIGNALS_H
 #define GMSFS_CLI_SIGNALS_H

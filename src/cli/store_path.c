@@ -2,6 +2,7 @@
 #include "cli/store_path.h"
 
 #include "cli/cli.h"
+#include "cli/mounts.h"
 #include "cli/store_space.h"
 
 #include <errno.h>
@@ -66,17 +67,41 @@ int store_explain(const char *path, const char *doing, int error)
     return error;
 }
 
+/* inside: in one, also where it is not there. */
+static bool store_is_mount(const char *path, bool inside)
+{
+    struct mounts mounts;
+    bool found;
+
+    if (mounts_read(&mounts) != 0)
+        return inside; /* as if there were one: the common case */
+    found = mounts_find(&mounts, path, inside) != NULL;
+    mounts_free(&mounts);
+    return found;
+}
+
 static int store_explain_open(const char *path, int error)
 {
     switch (error) {
     case -ENOENT:
-        cli_error("%s: no such store; 'gmsfs status' lists those there are, mkdir makes one", path);
+        if (store_is_mount(path, true))
+            cli_error("%s: no such store; 'gmsfs status' lists those there are, mkdir makes one",
+                      path);
+        else
+            cli_error("%s: there is no gmsfs mount; 'gmsfs status' lists those there are, 'gmsfs "
+                      "mount' makes one (also anew, where its daemon died)",
+                      path);
         break;
     case -ENOTTY:
     case -ENOTDIR:
-        cli_error("not a gmsfs store: %s; a store is a directory at the top of a gmsfs mount, "
-                  "which 'gmsfs status' shows",
-                  path);
+        if (store_is_mount(path, false))
+            cli_error("not a gmsfs store: %s; it is a mount: name a store in it, such as "
+                      "%s/weights",
+                      path, path);
+        else
+            cli_error("not a gmsfs store: %s; a store is a directory at the top of a gmsfs mount, "
+                      "which 'gmsfs status' shows",
+                      path);
         break;
     default:
         store_explain(path, "open the store", error);
