@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores of gmsfs, the file system of GPU memory, as dicts of tensors.
+
+    import gmsfs
+
+    with gmsfs.open("/mnt/gms/gpu0/weights") as store:
+        tensors = store.tensors()
+
+The tensors lie over the shared memory: nothing is copied, and nothing is read from a disk. They stay
+valid after the block, which only gives the lock back; the memory goes when the last of them does.
+gmsfs-python(7) tells all.
+"""
+
+from .buffers import Buffer
+from .errors import (
+    BadMetadata,
+    Busy,
+    Canceled,
+    DeviceError,
+    Error,
+    LibraryError,
+    NoMemory,
+    NotWriter,
+    Stale,
+    Timeout,
+    WouldBlock,
+)
+from .layout import TensorSpec
+from .publish import publish
+from .store import Info, Store, open
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadMetadata",
+    "Buffer",
+    "Busy",
+    "Canceled",
+    "DeviceError",
+    "Error",
+    "Info",
+    "LibraryError",
+    "NoMemory",
+    "NotWriter",
+    "Stale",
+    "Store",
+    "TensorSpec",
+    "Timeout",
+    "WouldBlock",
+    "open",
+    "publish",
+]

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gmsfs.h in ctypes: constants, structures and prototypes.
+
+tests/python/test_abi.py holds sizes and offsets against the header.
+"""
+
+import ctypes
+from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+
+SONAME = "libgmsfs.so.0"
+SYMBOL_VERSION = "GMSFS_0.1"
+
+MODE_NONE, MODE_RO, MODE_RW, MODE_RW_OR_RO = range(4)
+MODES = {"ro": MODE_RO, "rw": MODE_RW, "rw_or_ro": MODE_RW_OR_RO}
+STATES = ("EMPTY", "RW", "COMMITTED", "RO", "LAYOUT_COMMITTED")
+MEMORIES = ("host", "cuda")
+
+ACCESS_READ, ACCESS_WRITE = 1, 2
+COMMIT_STAY = 1 << 0
+TIMEOUT_FOREVER = 2**64 - 1
+SLOT_NONE = 2**64 - 1
+NAME_MAX = 255
+KEY_MAX = 255
+VALUE_MAX = 1 << 20
+TOKEN_BYTES = 16
+HASH_TEXT_BYTES = 33
+DEVICE_ERROR_BYTES = 256
+
+
+class Info(ctypes.Structure):
+    _fields_ = [
+        ("store_id", c_uint8 * 16),
+        ("device_uuid", c_uint8 * 16),
+        ("group", c_uint8 * 16),
+        ("layout_hash", c_char * HASH_TEXT_BYTES),
+        ("state", c_uint),
+        ("mode", c_uint),
+        ("memory", c_uint),
+        ("committed", c_int),
+        ("generation", c_uint64),
+        ("session", c_uint64),
+        ("allocations", c_uint64),
+        ("entries", c_uint64),
+        ("total_bytes", c_uint64),
+        ("granularity_bytes", c_uint64),
+        ("readers", c_uint64),
+        ("writers_waiting", c_uint64),
+    ]
+
+
+class HandleInfo(ctypes.Structure):
+    _fields_ = [
+        ("slot", c_uint64),
+        ("rank", c_uint64),
+        ("size_bytes", c_uint64),
+        ("aligned_bytes", c_uint64),
+        ("tag", c_char * (NAME_MAX + 1)),
+        ("name", c_char * (NAME_MAX + 1)),
+    ]
+
+
+class Mapping(ctypes.Structure):
+    _fields_ = [
+        ("ptr", c_void_p),
+        ("slot", c_uint64),
+        ("rank", c_uint64),
+        ("size_bytes", c_uint64),
+        ("aligned_bytes", c_uint64),
+        ("offset", c_uint64),
+    ]
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = [
+        ("key", c_char_p),
+        ("value", c_char_p),
+        ("value_bytes", c_size_t),
+        ("slot", c_uint64),
+        ("offset", c_uint64),
+    ]
+
+
+class LayoutAllocation(ctypes.Structure):
+    _fields_ = [
+        ("size_bytes", c_uint64),
+        ("aligned_bytes", c_uint64),
+        ("tag", c_void_p),
+    ]
+
+
+class LayoutEntry(ctypes.Structure):
+    _fields_ = [
+        ("key", c_void_p),
+        ("key_bytes", c_size_t),
+        ("rank", c_uint64),
+        ("offset", c_uint64),
+        ("value", c_void_p),
+        ("value_bytes", c_size_t),
+    ]
+
+
+class Layout(ctypes.Structure):
+    _fields_ = [
+        ("allocation_count", c_size_t),
+        ("entry_count", c_size_t),
+        ("allocations", c_void_p),
+        ("entries", c_void_p),
+        ("hash", c_char * HASH_TEXT_BYTES),
+    ]
+
+
+HANDLE = c_void_p
+TOKEN = c_uint8 * TOKEN_BYTES
+
+# name: (result, parameters). All that this package calls.
+PROTOTYPES = {
+    "gmsfs_open": (c_int, (c_char_p, POINTER(HANDLE))),
+    "gmsfs_close": (None, (HANDLE,)),
+    "gmsfs_set_streams": (c_int, (HANDLE, POINTER(c_void_p), c_size_t)),
+    "gmsfs_device_error": (c_int, (HANDLE, c_char_p)),
+    "gmsfs_connect": (c_int, (HANDLE, c_uint, c_uint64)),
+    "gmsfs_connect_reserve": (c_int, (HANDLE, c_uint, c_uint64, c_uint64)),
+    "gmsfs_join": (c_int, (HANDLE, TOKEN)),
+    "gmsfs_disconnect": (c_int, (HANDLE,)),
+    "gmsfs_commit": (c_int, (HANDLE, c_uint, c_void_p)),
+    "gmsfs_abort": (c_int, (HANDLE, POINTER(c_int))),
+    "gmsfs_granted_lock": (c_uint, (HANDLE,)),
+    "gmsfs_is_unmapped": (c_int, (HANDLE,)),
+    "gmsfs_generation": (c_uint64, (HANDLE,)),
+    "gmsfs_session_token": (c_int, (HANDLE, TOKEN)),
+    "gmsfs_get_info": (c_int, (HANDLE, POINTER(Info))),
+    "gmsfs_read_layout": (c_int, (HANDLE, POINTER(POINTER(Layout)))),
+    "gmsfs_free_layout": (None, (POINTER(Layout),)),
+    "gmsfs_allocate_handle": (c_int, (HANDLE, c_uint64, c_char_p, c_char_p, POINTER(c_uint64))),
+    "gmsfs_list_handles": (
+        c_int,
+        (HANDLE, c_char_p, POINTER(POINTER(HandleInfo)), POINTER(c_size_t)),
+    ),
+    "gmsfs_clear_all_handles": (c_int, (HANDLE,)),
+    "gmsfs_metadata_put": (c_int, (HANDLE, POINTER(Metadata))),
+    "gmsfs_metadata_put_many": (c_int, (HANDLE, POINTER(Metadata), c_size_t, POINTER(c_size_t))),
+    "gmsfs_metadata_get": (
+        c_int,
+        (
+            HANDLE,
+            c_char_p,
+            POINTER(c_uint64),
+            POINTER(c_uint64),
+            POINTER(c_void_p),
+            POINTER(c_size_t),
+        ),
+    ),
+    "gmsfs_metadata_list": (
+        c_int,
+        (HANDLE, c_char_p, POINTER(POINTER(c_char_p)), POINTER(c_size_t)),
+    ),
+    "gmsfs_metadata_delete": (c_int, (HANDLE, c_char_p)),
+    "gmsfs_attach_mapping": (c_int, (HANDLE, c_uint64, c_uint, POINTER(c_void_p))),
+    "gmsfs_attach_all": (c_int, (HANDLE, c_uint, POINTER(POINTER(Mapping)), POINTER(c_size_t))),
+    "gmsfs_destroy_mapping": (c_int, (HANDLE, c_void_p)),
+    "gmsfs_unmap_all_vas": (c_int, (HANDLE, c_uint)),
+    "gmsfs_remap_all_vas": (c_int, (HANDLE, c_uint64, c_int)),
+}

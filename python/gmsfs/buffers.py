@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of one mapped allocation, as other libraries ask for memory.
+
+Each way hands out an object that holds the Buffer's Handle, so the mapping stays as long as anybody
+has it.
+"""
+
+import ctypes
+import errno
+
+from . import errors
+
+
+class Buffer:
+    """One allocation, mapped: address, nbytes, rank, slot, readonly, and device, the ordinal of its GPU
+    in this process, or None for host memory.
+
+    Host memory: memoryview by view(), __array_interface__. GPU memory: __cuda_array_interface__.
+    Either: from_dlpack of whatever takes DLPack, by way of torch or NumPy.
+    """
+
+    __slots__ = (
+        "_handle",
+        "address",
+        "nbytes",
+        "rank",
+        "slot",
+        "readonly",
+        "device",
+        "__weakref__",
+    )
+
+    def __init__(self, handle, address, nbytes, rank, slot, readonly, device):
+        self._handle = handle
+        self.address = address
+        self.nbytes = nbytes
+        self.rank = rank
+        self.slot = slot
+        self.readonly = readonly
+        self.device = device
+
+    def __repr__(self):
+        where = "host" if self.device is None else f"cuda:{self.device}"
+        return (
+            f"<gmsfs.Buffer rank {self.rank} of {self._handle.path}: {self.nbytes} bytes, {where}>"
+        )
+
+    def raw(self):
+        """Host memory as a ctypes array, writable as far as Python knows."""
+        if self.device is not None:
+            raise errors.Error(
+                errno.EOPNOTSUPP,
+                self._handle.path,
+                "view",
+                "it is GPU memory, which Python cannot read; use tensors() with torch",
+            )
+        array = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        array.owner = self._handle
+        return array
+
+    def view(self):
+        """Host memory as a memoryview of bytes."""
+        view = memoryview(self.raw()).cast("B")
+        return view.toreadonly() if self.readonly else view
+
+    @property
+    def __array_interface__(self):
+        """For numpy.asarray. Nobody can make writable what a buffer's owner calls read-only here; of a
+        memoryview NumPy would ask what is behind it."""
+        if self.device is not None:
+            raise AttributeError("it is GPU memory")
+        return self.interface(self.readonly)
+
+    @property
+    def __cuda_array_interface__(self):
+        if self.device is None:
+            raise AttributeError("it is host memory")
+        return self.interface(self.readonly)
+
+    def interface(self, readonly):
+        return {
+            "shape": (self.nbytes,),
+            "typestr": "|u1",
+            "data": (self.address, readonly),
+            "strides": None,
+            "version": 3,
+        }
+
+    def __dlpack_device__(self):
+        return (1, 0) if self.device is None else (2, self.device)
+
+    def __dlpack__(self, **options):
+        if self.device is not None:
+            from . import with_torch
+
+            return with_torch.base(self).__dlpack__(**options)
+        import numpy
+
+        return numpy.asarray(self).__dlpack__(**options)
+
+
+class Writable:
+    """Read-only memory as torch takes it, which knows no read-only tensors and refuses to be told."""
+
+    __slots__ = ("buffer", "__cuda_array_interface__")
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+        self.__cuda_array_interface__ = buffer.interface(False)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of this process's GPUs a store lies on: the driver's ordinals, which torch counts by as well."""
+
+import ctypes
+import errno
+
+from . import errors
+
+
+class _Uuid(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint8 * 16)]
+
+
+def ordinal(store, uuid):
+    """The ordinal of the device with this uuid (16 bytes), as CUDA_VISIBLE_DEVICES lets this process
+    count them."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise errors.make(errno.ENODEV, store, "libcuda.so.1", str(error)) from None
+    count = ctypes.c_int()
+    _check(driver, store, "cuInit", 0)
+    _check(driver, store, "cuDeviceGetCount", ctypes.byref(count))
+    for number in range(count.value):
+        device, found = ctypes.c_int(), _Uuid()
+        _check(driver, store, "cuDeviceGet", ctypes.byref(device), number)
+        _check(driver, store, "cuDeviceGetUuid_v2", ctypes.byref(found), device)
+        if bytes(found.bytes) == uuid:
+            return number
+    raise errors.make(
+        errno.ENODEV,
+        store,
+        "cuDeviceGetUuid_v2",
+        f"none of the {count.value} GPUs that this process sees is the store's, "
+        f"{uuid.hex()}; look at CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _check(driver, store, call, *arguments):
+    result = getattr(driver, call)(*arguments)
+    if result:
+        raise errors.make(errno.ENODEV, store, call, f"the CUDA driver answers {result}")

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong, as exceptions: all are gmsfs.Error, an OSError with the library's errno."""
+
+import errno
+import os
+
+
+class Error(OSError):
+    """A call of the library failed.
+
+    errno: as gmsfs.h says for that call. filename: the store. call: the function. device_error: what
+    the GPU's driver said, or "".
+    """
+
+    def __init__(self, code, store, call, why="", device_error=""):
+        super().__init__(code, os.strerror(code), store)
+        self.call = call
+        self.device_error = device_error
+        self.why = why
+
+    def __reduce__(self):
+        return type(self), (self.errno, self.filename, self.call, self.why, self.device_error)
+
+    def __str__(self):
+        text = f"{self.filename}: {self.call}: {self.strerror}"
+        if self.device_error:
+            text += f" ({self.device_error})"
+        return f"{text}: {self.why}" if self.why else text
+
+
+class WouldBlock(Error, BlockingIOError):
+    """EAGAIN: somebody else has the lock, and the call was not to wait."""
+
+
+class Timeout(Error, TimeoutError):
+    """ETIMEDOUT: the lock, or memory, did not come in time."""
+
+
+class Canceled(Error):
+    """ECANCELED: an administrator ended the wait."""
+
+
+class Stale(Error):
+    """ESTALE: the session is over, or the layout changed while the store slept."""
+
+
+class Busy(Error):
+    """EBUSY: not now, e.g. while a stream is capturing."""
+
+
+class NotWriter(Error):
+    """ENOLCK: this needs a lock that the store does not hold."""
+
+
+class NoMemory(Error):
+    """ENOMEM: the device is full."""
+
+
+class DeviceError(Error):
+    """EIO, ENODEV: the device, or the mount's view of it, failed."""
+
+
+class BadMetadata(Error, ValueError):
+    """EPROTO: what the store says about a tensor makes no sense, or no tensor of this framework."""
+
+    def __init__(self, store, key, why):
+        super().__init__(errno.EPROTO, store, f"tensor {key!r}", why)
+        self.key = key
+
+    def __reduce__(self):
+        return type(self), (self.filename, self.key, self.why)
+
+    def __str__(self):
+        return f"{self.filename}: {self.call}: {self.why}"
+
+
+class LibraryError(ImportError):
+    """libgmsfs is not there, or is not the one that this package is made for."""
+
+
+_CLASSES = {
+    errno.EAGAIN: WouldBlock,
+    errno.ETIMEDOUT: Timeout,
+    errno.ECANCELED: Canceled,
+    errno.ESTALE: Stale,
+    errno.EBUSY: Busy,
+    errno.ENOLCK: NotWriter,
+    errno.ENOMEM: NoMemory,
+    errno.EIO: DeviceError,
+    errno.ENODEV: DeviceError,
+}
+
+# What to do about it. By call and errno, then by errno alone.
+_WAYS_OUT = {
+    ("gmsfs_open", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below one",
+    ("gmsfs_open", errno.ENOENT): "no such store; 'gmsfs status' lists them, and mkdir makes one",
+    ("gmsfs_connect", errno.EACCES): "no permission to write the store; ask its owner, or open it "
+    'with mode="ro"',
+    (
+        "gmsfs_connect",
+        errno.ENODEV,
+    ): "the mount grants no locks: it is drained, or the device is lost; "
+    "see 'gmsfs status'",
+    (
+        "gmsfs_connect",
+        errno.EIO,
+    ): "its memory is suspect and takes no readers; load it anew, or see "
+    "gmsfs-clear-suspect in gmsfs(1)",
+    ("gmsfs_connect", errno.ENOMEM): "the device has not as much, or (timeout 0) not now; see "
+    "'gmsfs status' for who has it",
+    (
+        "gmsfs_remap_all_vas",
+        errno.ESTALE,
+    ): "the layout (strict: the generation) is not the one that was "
+    "unmapped; close the store and open it again",
+    ("gmsfs_remap_all_vas", errno.EINVAL): "it does not sleep",
+    (
+        "gmsfs_commit",
+        errno.EINVAL,
+    ): "the layout is not valid; last_error in the store's info says why",
+    ("gmsfs_metadata_put_many", errno.EINVAL): "a key or value that the store does not take",
+    ("gmsfs_join", errno.ENOENT): "no session has this token; it is over, or of another store",
+    errno.EAGAIN: "somebody else has the lock; give a timeout to wait, and see 'gmsfs status' for who",
+    errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",
+    errno.ECANCELED: "an administrator ended the wait",
+    errno.ECHILD: "it was opened before fork(); a child opens the store itself",
+    errno.ENOTCONN: "the mount is dead; mount it again, then open the store again",
+    errno.ESTALE: "the session was revoked or the store removed; open it again",
+    errno.EBUSY: "a CUDA stream is capturing, or the store is in use by this handle; try again after it",
+    errno.ENOLCK: "it needs the writer's lock (or any, to map); open the store with the mode for it",
+    errno.ENOMEM: "the device is full; see 'gmsfs status' for who has its memory",
+    errno.ENOSPC: "a bound of the store is reached (gmsfs(5) lists them)",
+    errno.EHOSTUNREACH: "the store alone was bind-mounted; bind the whole mount instead",
+    errno.ENODEV: "the device is lost, or this process may not see it (CUDA_VISIBLE_DEVICES)",
+}
+
+
+def make(code, store, call, why="", device_error=""):
+    """The exception for a positive errno. `why` goes before what is known about the errno."""
+    if not why:
+        why = _WAYS_OUT.get((call, code)) or _WAYS_OUT.get(code, "")
+    return _CLASSES.get(code, Error)(code, store, call, why, device_error)

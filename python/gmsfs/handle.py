@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One gmsfs_t, and who keeps it alive.
+
+A Store and everything that points into its mappings hold a reference to the Handle; the last of them
+to go closes it. So no tensor ever outlives its memory, and a deleter is Python's own reference count:
+whoever takes memory from here (torch, NumPy) holds a Python object. (A DLPack capsule whose deleter
+is a ctypes callback would run Python code wherever a tensor dies, also while an exception is unwinding
+the stack: CPython 3.11 crashes there.)
+"""
+
+import atexit
+import ctypes
+import errno
+import os
+import threading
+
+from . import abi, errors, library
+
+_exiting = False
+
+
+def _note_exit():
+    global _exiting
+    _exiting = True
+
+
+# What still lives then goes with the process: the kernel unmaps and gives the lock back.
+atexit.register(_note_exit)
+
+
+class Handle:
+    __slots__ = ("pointer", "path", "lib", "abandoned", "__weakref__")
+
+    def __init__(self, path):
+        self.pointer = None
+        self.path = os.fsdecode(path)
+        self.lib = library.get()
+        self.abandoned = False
+        pointer = ctypes.c_void_p()
+        self.check("gmsfs_open", self.lib.gmsfs_open(os.fsencode(path), ctypes.byref(pointer)))
+        self.pointer = pointer
+
+    def __del__(self):
+        if not _exiting and getattr(self, "pointer", None):
+            self.lib.gmsfs_close(self.pointer)
+            self.pointer = None
+
+    def call(self, name, *arguments):
+        """Calls `name` on the handle. Raises gmsfs.Error; passes on what is not negative."""
+        return self.check(name, getattr(self.lib, name)(self.pointer, *arguments))
+
+    def check(self, name, result, why=""):
+        if result is not None and result < 0:
+            raise self.error(name, -result, why)
+        return result
+
+    def error(self, name, code, why=""):
+        text = ctypes.create_string_buffer(abi.DEVICE_ERROR_BYTES)
+        # ENODEV and EIO of a lock are the mount's, not the driver's; then the text is empty.
+        if self.pointer and self.lib.gmsfs_device_error(self.pointer, text) == 0:
+            return errors.make(code, self.path, name, why, text.value.decode(errors="replace"))
+        return errors.make(code, self.path, name, why)
+
+    # ---- waiting for locks --------------------------------------------------------------------
+
+    def connect(self, mode, timeout, reserve_bytes=0):
+        """Takes the lock. A wait in the main thread can be ended by Ctrl-C."""
+        forever = timeout is None
+        timeout_ms = abi.TIMEOUT_FOREVER if forever else max(0, round(timeout * 1000))
+
+        def attempt(ms):
+            if reserve_bytes:
+                return self.lib.gmsfs_connect_reserve(self.pointer, mode, ms, reserve_bytes)
+            return self.lib.gmsfs_connect(self.pointer, mode, ms)
+
+        result = attempt(0)
+        # With memory to be set aside, ENOMEM may also mean: not now.
+        if timeout_ms and result in (-errno.EAGAIN, -errno.ENOMEM):
+            if threading.current_thread() is threading.main_thread():
+                result = self._wait(attempt, timeout_ms)
+            else:
+                result = attempt(timeout_ms)
+        self.check("gmsfs_connect", result)
+
+    def _wait(self, attempt, timeout_ms):
+        """The library waits on through signals, and Python acts on them between two calls only. So a
+        thread waits, and if the main one is interrupted, the grant that may come goes back."""
+        results = []
+        done = threading.Event()
+
+        def wait():
+            try:
+                results.append(attempt(timeout_ms))
+            finally:
+                done.set()
+            if self.abandoned and results[0] == 0:
+                self.lib.gmsfs_disconnect(self.pointer)
+
+        threading.Thread(target=wait, name="gmsfs-wait", daemon=True).start()
+        try:
+            done.wait()
+        except BaseException:
+            self.abandoned = True
+            if done.is_set() and results[0] == 0:
+                self.lib.gmsfs_disconnect(self.pointer)
+            raise
+        return results[0]
+
+    def release(self):
+        """Gives the lock back; the mappings stay. A dead mount or session has taken it already."""
+        if not self.abandoned:
+            self.lib.gmsfs_disconnect(self.pointer)

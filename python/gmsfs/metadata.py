@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store's metadata as a mapping of str to bytes."""
+
+import collections.abc
+import ctypes
+import errno
+
+from . import abi, library
+from .errors import Error, make
+
+
+def encode_key(store, key):
+    """A key as the library takes it: a C string."""
+    encoded = key.encode()
+    if b"\0" in encoded:
+        raise make(errno.EINVAL, store, f"key {key!r}", "a key holds no NUL here")
+    return encoded
+
+
+class Metadata(collections.abc.MutableMapping):
+    """store.metadata: get, put and delete entries. Reading needs no lock, changing the writer's."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def get_entry(self, key):
+        """(value, slot, offset); slot is None where the entry is bound to no allocation."""
+        handle = self._store._live()
+        slot, offset = ctypes.c_uint64(), ctypes.c_uint64()
+        value, value_bytes = ctypes.c_void_p(), ctypes.c_size_t()
+        try:
+            handle.call(
+                "gmsfs_metadata_get",
+                encode_key(handle.path, key),
+                ctypes.byref(slot),
+                ctypes.byref(offset),
+                ctypes.byref(value),
+                ctypes.byref(value_bytes),
+            )
+        except Error as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(key) from None
+            raise
+        try:
+            found = ctypes.string_at(value, value_bytes.value)
+        finally:
+            library.libc.free(value)
+        return found, None if slot.value == abi.SLOT_NONE else slot.value, offset.value
+
+    def put(self, key, value, slot=None, offset=0):
+        """Sets an entry, bound to an allocation where a slot is given."""
+        handle = self._store._live()
+        value = bytes(value)
+        entry = abi.Metadata(
+            encode_key(handle.path, key),
+            value,
+            len(value),
+            abi.SLOT_NONE if slot is None else slot,
+            offset,
+        )
+        handle.call("gmsfs_metadata_put", ctypes.byref(entry))
+
+    def keys_from(self, prefix=""):
+        """The keys that begin with `prefix`, in bytewise order."""
+        handle = self._store._live()
+        keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
+        handle.call(
+            "gmsfs_metadata_list",
+            encode_key(handle.path, prefix),
+            ctypes.byref(keys),
+            ctypes.byref(count),
+        )
+        try:
+            return [keys[i].decode() for i in range(count.value)]
+        finally:
+            library.libc.free(ctypes.cast(keys, ctypes.c_void_p))
+
+    def __getitem__(self, key):
+        return self.get_entry(key)[0]
+
+    def __setitem__(self, key, value):
+        self.put(key, value)
+
+    def __delitem__(self, key):
+        handle = self._store._live()
+        try:
+            handle.call("gmsfs_metadata_delete", encode_key(handle.path, key))
+        except Error as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(key) from None
+            raise
+
+    def __iter__(self):
+        return iter(self.keys_from())
+
+    def __len__(self):
+        return self._store.info.entries

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors into a store, placed and described as `gmsfs load` does it."""
+
+import ctypes
+import errno
+import json
+import sys
+from typing import NamedTuple
+
+from . import abi, dtypes, layout, metadata as metadata_module
+from .buffers import Buffer
+from .errors import make
+from .store import Store
+
+METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
+ALIGNMENT_BYTES = 512
+LEAST_CHUNK_BYTES = 64 << 20
+MOST_CHUNK_BYTES = 2 << 30
+CHUNKS = 64
+
+
+def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chunk_bytes=None):
+    """Replaces what is in a store by these tensors, and commits them.
+
+    target: a path, whose lock is taken together with all the memory, waiting for at most `timeout`
+    seconds and for ever with None; or a Store that is the writer.
+    tensors: a dict (a state_dict) of torch tensors, on any device, NumPy arrays, or objects with the
+    buffer protocol. One memory under several names is stored once.
+    metadata: a dict of str to str, kept as safetensors keeps it, in the entry __metadata__.
+    The same tensors in the same order give the same layout_hash, that of `gmsfs load` for a file with
+    them. Whatever goes wrong, nothing is committed.
+    """
+    if isinstance(target, Store):
+        target.publish(tensors, metadata, tag=tag, chunk_bytes=chunk_bytes)
+        return
+    store = Store(target)
+    with store:
+        plan = Plan(store.path, tensors, metadata)
+        plan.place(store.info, chunk_bytes)
+        store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
+        write(store, plan, tag, chunk_bytes, False)
+
+
+def choose_chunk(model_bytes):
+    """As `gmsfs load` does for host memory; on a GPU, where few allocations are better, it is the most."""
+    chunk_bytes = LEAST_CHUNK_BYTES
+    while chunk_bytes < MOST_CHUNK_BYTES and chunk_bytes < model_bytes // CHUNKS:
+        chunk_bytes *= 2
+    return chunk_bytes
+
+
+class Item(NamedTuple):
+    """One piece of memory to be copied in, and the names that it has."""
+
+    source: object
+    kind: str  # "torch", "numpy" or "bytes"
+    nbytes: int
+    names: list  # of (name, value)
+
+
+class Plan:
+    """What is to be published: everything that can be wrong with it is found here."""
+
+    def __init__(self, path, tensors, metadata):
+        self.path = path
+        self.items = []
+        self.places = []  # of items: (allocation, offset)
+        self.allocations = []  # sizes
+        self.aligned_bytes = 0
+        self.metadata = self._metadata(metadata)
+        seen = {}
+        for name, source in tensors.items():
+            self._add(name, source, seen)
+
+    def _fail(self, name, why):
+        return make(errno.EINVAL, self.path, f"tensor {name!r}", why)
+
+    def _metadata(self, metadata):
+        if not metadata:
+            return None
+        for key, value in metadata.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise make(
+                    errno.EINVAL, self.path, METADATA_KEY, f"{key!r}: keys and values are strings"
+                )
+        return json.dumps(
+            dict(metadata), separators=(",", ":"), sort_keys=True, ensure_ascii=False
+        ).encode()
+
+    def _add(self, name, source, seen):
+        if not isinstance(name, str) or not 0 < len(name.encode()) <= abi.KEY_MAX or "\0" in name:
+            raise self._fail(name, f"a name is a string of 1 to {abi.KEY_MAX} bytes, without NUL")
+        if name == METADATA_KEY:
+            raise self._fail(name, "that name means something else; rename the tensor")
+        kind, source, dtype, shape, nbytes, identity = self._look(name, source)
+        value = layout.describe(dtype, shape)
+        known = seen.get(identity) if nbytes else None
+        if known is not None:
+            known.names.append((name, value))
+            return
+        item = Item(source, kind, nbytes, [(name, value)])
+        self.items.append(item)
+        seen[identity] = item
+
+    def _look(self, name, source):
+        """(kind, source, dtype, shape, bytes, what tells that two are one)"""
+        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        if torch is not None and isinstance(source, torch.Tensor):
+            return self._look_torch(torch, name, source)
+        if numpy is not None and isinstance(source, (numpy.ndarray, numpy.generic)):
+            source = numpy.asarray(source)
+            dtype = dtypes.from_numpy(source.dtype)
+            if dtype is None:
+                raise self._fail(name, f"no tensor has elements of NumPy's type {source.dtype}")
+            where = (source.__array_interface__["data"][0], dtype, source.shape, source.strides)
+            return "numpy", source, dtype, source.shape, source.nbytes, where
+        try:
+            view = memoryview(source)
+        except TypeError:
+            raise self._fail(
+                name,
+                f"a {type(source).__name__} is neither a torch tensor, nor a NumPy "
+                "array, nor a buffer",
+            ) from None
+        dtype = dtypes.from_format(view.format, view.itemsize)
+        if dtype is None or not view.c_contiguous:
+            raise self._fail(
+                name,
+                f"a buffer of format {view.format!r} is none that can be stored, or it "
+                "does not lie in one piece",
+            )
+        data = view.cast("B") if view.nbytes else memoryview(b"")
+        return "bytes", data, dtype, view.shape, view.nbytes, id(source)
+
+    def _look_torch(self, torch, name, source):
+        dtype = dtypes.strip(str(source.dtype))
+        if source.layout != torch.strided or source.is_meta or dtypes.item_bytes(dtype) is None:
+            raise self._fail(
+                name,
+                f"a tensor of {source.dtype}, {source.layout}, on {source.device} cannot "
+                "be stored; make it dense and materialise it",
+            )
+        shape, nbytes = tuple(source.shape), source.numel() * source.element_size()
+        where = (
+            source.device,
+            source.data_ptr(),
+            dtype,
+            shape,
+            source.stride(),
+            source.is_conj(),
+            source.is_neg(),
+        )
+        return "torch", source, dtype, shape, nbytes, where
+
+    def place(self, info, chunk_bytes):
+        """One behind the other in as few allocations as chunks allow; what is larger has its own."""
+        if chunk_bytes is None:
+            total = sum(item.nbytes for item in self.items)
+            chunk_bytes = choose_chunk(total) if info.memory == "host" else MOST_CHUNK_BYTES
+        self.places, self.allocations = [], []
+        current = None
+        for item in self.items:
+            nbytes = item.nbytes or 1  # so that its offset lies in memory, too
+            start = 0
+            if nbytes > chunk_bytes:
+                allocation = len(self.allocations)
+                self.allocations.append(0)
+            else:
+                if current is not None:
+                    start = -(-self.allocations[current] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                if current is None or start + nbytes > chunk_bytes:
+                    current, start = len(self.allocations), 0
+                    self.allocations.append(0)
+                allocation = current
+            self.places.append((allocation, start))
+            self.allocations[allocation] = start + nbytes
+        granularity = info.granularity_bytes
+        self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
+
+
+def write(store, plan, tag, chunk_bytes, stay):
+    """The writer's part, to the commit. Aborts on whatever exception."""
+    handle = store._live()
+    if not store.writable:
+        raise make(
+            errno.ENOLCK,
+            store.path,
+            "publish",
+            'the store was not opened as the writer; open it with mode="rw"',
+        )
+    try:
+        plan.place(store.info, chunk_bytes)
+        handle.call("gmsfs_clear_all_handles")
+        store._buffers = {}
+        slots = _copy(store, plan, tag)
+        _describe(handle, plan, slots)
+        store.commit(stay)
+    except BaseException:
+        handle.lib.gmsfs_abort(handle.pointer, None)
+        raise
+
+
+def _copy(store, plan, tag):
+    """Fills one allocation after the other; only one is mapped at a time."""
+    handle = store._live()
+    of = [[] for _ in plan.allocations]
+    for item, (allocation, offset) in zip(plan.items, plan.places):
+        of[allocation].append((item, offset))
+    slots = []
+    for size, items in zip(plan.allocations, of):
+        slot = ctypes.c_uint64()
+        handle.call("gmsfs_allocate_handle", size, tag.encode(), None, ctypes.byref(slot))
+        address = store._map(slot.value, abi.ACCESS_WRITE)
+        buffer = store._buffer(address, size, len(slots), slot.value, False)
+        for item, offset in items:
+            _copy_item(store.path, buffer, item, offset)
+        handle.call("gmsfs_destroy_mapping", address)
+        slots.append(slot.value)
+    return slots
+
+
+def _copy_item(path, buffer: Buffer, item, offset):
+    if item.kind == "torch" or buffer.device is not None:
+        _need_torch(path).copy_in(buffer, offset, _bytes_of(item))
+    elif item.kind == "numpy":
+        from . import with_numpy
+
+        with_numpy.copy_in(buffer, offset, item.source)
+    else:
+        buffer.view()[offset : offset + item.nbytes] = item.source
+
+
+def _need_torch(path):
+    try:
+        from . import with_torch
+    except ImportError:
+        raise make(
+            errno.EOPNOTSUPP,
+            path,
+            "publish",
+            "it is GPU memory, and needs torch to be written; or use 'gmsfs load'",
+        ) from None
+    return with_torch
+
+
+def _bytes_of(item):
+    if item.kind != "numpy":
+        return item.source
+    return item.source.astype(item.source.dtype.newbyteorder("="), copy=False).tobytes()
+
+
+def _describe(handle, plan, slots):
+    rows = []
+    for item, (allocation, offset) in zip(plan.items, plan.places):
+        for name, value in item.names:
+            rows.append((name, value, slots[allocation], offset))
+    if plan.metadata is not None:
+        rows.append((METADATA_KEY, plan.metadata, abi.SLOT_NONE, 0))
+    entries = (abi.Metadata * len(rows))()
+    for i, (name, value, slot, offset) in enumerate(rows):
+        key = metadata_module.encode_key(plan.path, name)
+        entries[i] = abi.Metadata(key, value, len(value), slot, offset)
+    culprit = ctypes.c_size_t()
+    if rows:
+        result = handle.lib.gmsfs_metadata_put_many(
+            handle.pointer, entries, len(rows), ctypes.byref(culprit)
+        )
+        why = ""
+        if result < 0 and culprit.value < len(rows):
+            why = f"the store does not take the entry of {rows[culprit.value][0]!r}; rename it"
+        handle.check("gmsfs_metadata_put_many", result, why)

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store, opened: its lock, its memory as tensors, sleeping and waking, commit and abort."""
+
+import ctypes
+import errno
+import io
+import json
+import os
+from typing import NamedTuple
+
+from . import abi, device, layout, library
+from .buffers import Buffer
+from .handle import Handle
+from .metadata import Metadata
+
+
+class Info(NamedTuple):
+    """What the store says about itself at one moment; ids as hex digits, "" for none."""
+
+    store_id: str
+    device_uuid: str
+    group: str
+    layout_hash: str
+    state: str
+    mode: str  # of this Store's lock: "ro", "rw", "" for none
+    memory: str  # "host" or "cuda"
+    committed: bool
+    generation: int
+    session: int
+    allocations: int
+    entries: int
+    total_bytes: int
+    granularity_bytes: int
+    readers: int
+    writers_waiting: int
+
+
+def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
+    """Opens the store at `path` and takes its lock.
+
+    mode: "ro" waits until something is committed and no writer is there; "rw" waits until nobody has
+    the lock; "rw_or_ro" becomes the writer if nothing is committed when the grant comes, else a reader
+    (see Store.writable). timeout: seconds; None waits without end, 0 does not wait.
+    reserve_bytes: with "rw" and "rw_or_ro", set aside together with the writer's lock.
+    token: of a session to join (Store.token there), in place of taking a lock.
+    """
+    if mode not in abi.MODES:
+        raise ValueError(f'mode is "ro", "rw" or "rw_or_ro", not {mode!r}')
+    store = Store(path)
+    try:
+        if token is not None:
+            store._join(token)
+        else:
+            store._handle.connect(abi.MODES[mode], timeout, reserve_bytes)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class Store:
+    """An open store; made by gmsfs.open. To be used in one `with`, or closed by close().
+
+    Its calls may come from any thread, one after the other. In a child of fork() it is dead (ECHILD),
+    and so are its tensors; a child opens the store itself.
+    """
+
+    def __init__(self, path):
+        self._handle = Handle(path)
+        self._path = self._handle.path
+        self._buffers = {}  # by slot: what is mapped
+        self._entries = None  # of the committed layout, as it was attached
+        self._device = None
+
+    def __repr__(self):
+        what = "closed" if self._handle is None else self.mode or "no lock"
+        return f"<gmsfs.Store {self._path}: {what}>"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self.close()
+
+    def _live(self):
+        if self._handle is None or self._handle.abandoned:
+            raise ValueError(f"{self._path} is closed")
+        return self._handle
+
+    def close(self):
+        """Gives the lock back; a writer that has not committed aborts.
+
+        Tensors stay valid: the memory is unmapped when the last of them is gone. But then nothing
+        keeps a writer from changing it in place; who uses tensors keeps the store open.
+        """
+        handle, self._handle = self._handle, None
+        self._buffers, self._entries = {}, None
+        if handle is not None:
+            handle.release()
+
+    # ---- looking ------------------------------------------------------------------------------
+
+    @property
+    def path(self):
+        return self._path
+
+    @property
+    def info(self):
+        raw = abi.Info()
+        self._live().call("gmsfs_get_info", ctypes.byref(raw))
+        group = bytes(raw.group)
+        return Info(
+            store_id=bytes(raw.store_id).hex(),
+            device_uuid=bytes(raw.device_uuid).hex(),
+            group=group.hex() if any(group) else "",
+            layout_hash=raw.layout_hash.decode(),
+            state=abi.STATES[raw.state] if raw.state < len(abi.STATES) else str(raw.state),
+            mode=_mode_name(raw.mode),
+            memory=abi.MEMORIES[raw.memory] if raw.memory < len(abi.MEMORIES) else str(raw.memory),
+            committed=bool(raw.committed),
+            generation=raw.generation,
+            session=raw.session,
+            allocations=raw.allocations,
+            entries=raw.entries,
+            total_bytes=raw.total_bytes,
+            granularity_bytes=raw.granularity_bytes,
+            readers=raw.readers,
+            writers_waiting=raw.writers_waiting,
+        )
+
+    @property
+    def state(self):
+        """EMPTY, RW, COMMITTED, RO or LAYOUT_COMMITTED, as the file `state` says."""
+        return self.info.state
+
+    @property
+    def layout_hash(self):
+        """32 hex digits: the structure of what is committed; "" for nothing, or while a writer works."""
+        return self.info.layout_hash
+
+    @property
+    def generation(self):
+        """The number of the commit whose bytes this Store has."""
+        handle = self._live()
+        return handle.lib.gmsfs_generation(handle.pointer)
+
+    @property
+    def mode(self):
+        """The lock that this Store has: "ro", "rw", or "" for none."""
+        handle = self._live()
+        return _mode_name(handle.lib.gmsfs_granted_lock(handle.pointer))
+
+    @property
+    def writable(self):
+        """Whether this Store is the writer."""
+        return self.mode == "rw"
+
+    @property
+    def asleep(self):
+        handle = self._live()
+        return bool(handle.lib.gmsfs_is_unmapped(handle.pointer))
+
+    @property
+    def token(self):
+        """What lets another process join this session: open(path, token=...). A secret."""
+        raw = abi.TOKEN()
+        self._live().call("gmsfs_session_token", raw)
+        return bytes(raw).hex()
+
+    def _join(self, token):
+        raw = bytes.fromhex(token) if isinstance(token, str) else bytes(token)
+        if len(raw) != abi.TOKEN_BYTES:
+            raise ValueError(f"a token has {2 * abi.TOKEN_BYTES} hex digits")
+        self._live().call("gmsfs_join", abi.TOKEN(*raw))
+
+    @property
+    def metadata(self):
+        """The entries as a mapping of str to bytes; changing it is the writer's."""
+        return Metadata(self)
+
+    # ---- memory -------------------------------------------------------------------------------
+
+    def tensors(self, framework=None, names=None):
+        """All tensors by name, over the memory itself.
+
+        framework: "torch" or "numpy"; None is torch for GPU memory and NumPy for host memory.
+        names: only these.
+        A reader's NumPy arrays are marked read-only. torch knows no such mark: writing to a reader's
+        tensor faults. Types that NumPy lacks are ml_dtypes' where that is installed, else unsigned
+        integers with the same bits.
+        """
+        if framework is None:
+            framework = "torch" if self.info.memory == "cuda" else "numpy"
+        if framework == "torch":
+            from . import with_torch as wrapper
+        elif framework == "numpy":
+            from . import with_numpy as wrapper
+        else:
+            raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
+        buffers, specs = self._attach(names)
+        return wrapper.tensors(self._path, buffers, specs)
+
+    def views(self, names=None):
+        """The bytes of all tensors by name, as memoryviews of host memory; needs no other package."""
+        buffers, specs = self._attach(names)
+        whole = [buffer.view() for buffer in buffers]
+        return {
+            spec.name: whole[spec.rank][spec.offset : spec.offset + spec.nbytes] for spec in specs
+        }
+
+    def specs(self, names=None):
+        """What each tensor is and where: TensorSpecs by name."""
+        return {spec.name: spec for spec in self._attach(names)[1]}
+
+    def buffers(self):
+        """The allocations' memory, mapped, by rank."""
+        return self._attach_buffers()
+
+    def _attach(self, names):
+        buffers = self._attach_buffers()
+        if self.writable:
+            entries = self._working_entries(buffers)
+        else:
+            if self._entries is None:
+                self._entries = layout.read(self._live())
+            entries = self._entries
+        sizes = [buffer.nbytes for buffer in buffers]
+        return buffers, layout.specs(self._path, entries, sizes, names)
+
+    def _attach_buffers(self):
+        handle = self._live()
+        if not self._buffers and not self.writable:
+            self._attach_all(handle)
+        elif self.writable:
+            self._attach_missing(handle)
+        return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
+
+    def _attach_all(self, handle):
+        mappings, count = ctypes.POINTER(abi.Mapping)(), ctypes.c_size_t()
+        handle.call(
+            "gmsfs_attach_all", abi.ACCESS_READ, ctypes.byref(mappings), ctypes.byref(count)
+        )
+        try:
+            for i in range(count.value):
+                one = mappings[i]
+                self._buffers[one.slot] = self._buffer(
+                    one.ptr, one.aligned_bytes, one.rank, one.slot, True
+                )
+        finally:
+            library.libc.free(ctypes.cast(mappings, ctypes.c_void_p))
+
+    def _attach_missing(self, handle):
+        """The writer's: allocations come and go."""
+        present = {}
+        for info in self._list(handle):
+            mapped = self._buffers.get(info.slot)
+            address = mapped.address if mapped else self._map(info.slot, abi.ACCESS_WRITE)
+            present[info.slot] = self._buffer(
+                address, info.aligned_bytes, info.rank, info.slot, False
+            )
+        self._buffers = present
+
+    def _list(self, handle):
+        rows, count = ctypes.POINTER(abi.HandleInfo)(), ctypes.c_size_t()
+        handle.call("gmsfs_list_handles", None, ctypes.byref(rows), ctypes.byref(count))
+        try:
+            return [abi.HandleInfo.from_buffer_copy(rows[i]) for i in range(count.value)]
+        finally:
+            library.libc.free(ctypes.cast(rows, ctypes.c_void_p))
+
+    def _map(self, slot, access):
+        address = ctypes.c_void_p()
+        self._live().call("gmsfs_attach_mapping", slot, access, ctypes.byref(address))
+        return address.value
+
+    def _buffer(self, address, nbytes, rank, slot, readonly):
+        if self._device is None:
+            info = self.info
+            self._device = (
+                (
+                    None
+                    if info.memory == "host"
+                    else device.ordinal(self._path, bytes.fromhex(info.device_uuid))
+                ),
+            )
+        return Buffer(self._live(), address, nbytes, rank, slot, readonly, self._device[0])
+
+    def _working_entries(self, buffers):
+        ranks = {buffer.slot: buffer.rank for buffer in buffers}
+        entries = []
+        metadata = self.metadata
+        for key in metadata:
+            value, slot, offset = metadata.get_entry(key)
+            entries.append(layout.Entry(key, ranks.get(slot, abi.SLOT_NONE), offset, value))
+        return entries
+
+    # ---- sleeping -----------------------------------------------------------------------------
+
+    def sleep(self, keep_lock=False):
+        """Gives the memory back, and the lock unless keep_lock; keeps every address.
+
+        Tensors stay as they are, and touching one faults until wake(). Waits for the GPU's work first.
+        """
+        self._live().call("gmsfs_unmap_all_vas", int(keep_lock))
+
+    def wake(self, timeout=None, strict=False):
+        """Takes the reader's lock again, and maps the same layout at the same addresses.
+
+        Without strict a writer may have published new bytes in the same layout meanwhile. A layout
+        that changed (strict: any commit) is Stale, and the store sleeps on.
+        """
+        handle = self._live()
+        took = not self.mode and self.asleep
+        if took:
+            handle.connect(abi.MODE_RO, timeout)
+        try:
+            handle.call("gmsfs_remap_all_vas", 0, int(strict))
+        except BaseException:
+            if took:
+                handle.release()
+            raise
+
+    def set_streams(self, streams):
+        """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer),
+        so that sleep(), wake() and close() never disturb a capture: they raise Busy."""
+        pointers = [getattr(stream, "cuda_stream", stream) for stream in streams]
+        self._live().call(
+            "gmsfs_set_streams", (ctypes.c_void_p * len(pointers))(*pointers), len(pointers)
+        )
+
+    # ---- the writer ---------------------------------------------------------------------------
+
+    def publish(self, tensors, metadata=None, *, tag="weights", chunk_bytes=None, stay=False):
+        """Replaces what is in the store by these tensors, and commits. See gmsfs.publish."""
+        from .publish import Plan, write
+
+        write(self, Plan(self._path, tensors, metadata), tag, chunk_bytes, stay)
+
+    def commit(self, stay=False):
+        """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;
+        else the lock is given back. A writer's tensors become read-only."""
+        handle = self._live()
+        result = handle.lib.gmsfs_commit(handle.pointer, abi.COMMIT_STAY if stay else 0, None)
+        if result == -errno.EINVAL:
+            raise handle.error("gmsfs_commit", errno.EINVAL, self._last_error())
+        handle.check("gmsfs_commit", result)
+        self._buffers = {
+            slot: Buffer(
+                handle, buffer.address, buffer.nbytes, buffer.rank, slot, True, buffer.device
+            )
+            for slot, buffer in self._buffers.items()
+        }
+
+    def _last_error(self):
+        try:
+            with io.open(os.path.join(self._path, "info"), encoding="utf-8") as file:
+                return json.load(file).get("last_error") or ""
+        except (OSError, ValueError):
+            return ""
+
+    def abort(self):
+        """Discards the writer's layout and gives the lock back. True: what was committed before is
+        there again; False: the store is EMPTY, for its bytes may have been changed."""
+        rolled_back = ctypes.c_int()
+        self._live().call("gmsfs_abort", ctypes.byref(rolled_back))
+        return bool(rolled_back.value)
+
+
+def _mode_name(mode):
+    return {abi.MODE_RO: "ro", abi.MODE_RW: "rw"}.get(mode, "")

@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# python/gmsfs over a mount of host memory: each test here is a file of tests/python, whose own tests
+# have a store each.
+
+load helpers
+
+setup() {
+    common_setup
+    export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONFAULTHANDLER=1
+    export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS
+}
+
+# python_with MODULE: sets PYTHON to one that has it. Debian's packages are of Debian's python3, which
+# need not be the first in PATH.
+python_with() {
+    for PYTHON in ${GMSFS_TEST_PYTHON:+"$GMSFS_TEST_PYTHON"} python3 /usr/bin/python3; do
+        "$PYTHON" -c "import $1" 2>/dev/null && return
+    done
+    PYTHON=''
+    requires "python3-$1"
+}
+
+# A sanitized library needs its runtime before all others; Python itself frees little at its end.
+python() { # ARGUMENT...
+    local preload=()
+    if [[ -n ${SANITIZE-} ]]; then
+        preload=(LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
+            ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0")
+    fi
+    run_logged -0 env "${preload[@]}" timeout -k 5 $((80 * SLOW)) "$PYTHON" "$@"
+}
+
+python_tests() { # FILE [MODULE]: all its tests pass
+    python_with "${2:-numpy}"
+    start_mount "${3-}"
+    GMSFS_TEST_MOUNT=$M python -m unittest -v "$1"
+    assert_match "$output" 'OK'
+}
+
+@test "Python reads what was loaded: bytes, types, read-only, and alive as long as it is used" {
+    python_tests test_read
+}
+
+@test "Python publishes as gmsfs load does, and nothing where anything goes wrong" {
+    python_tests test_publish
+}
+
+@test "Python waits, sleeps, wakes, forks and ends, and says in exceptions what went wrong" {
+    python_tests test_lock
+}
+
+@test "Python makes no view beyond an allocation, whatever the metadata says" {
+    python_tests test_foreign
+}
+
+@test "Python's structures are those of gmsfs.h" {
+    python_with ctypes
+    GMSFS_TEST_MOUNT='' python -m unittest -v test_abi
+}
+
+@test "torch tensors over host memory are the file's, live as long as they are used, and are published" {
+    python_tests test_torch torch
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of python/gmsfs share: a store of their own on the mount that tests/64-python.bats
+made, safetensors files, and the gmsfs command."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import unittest
+
+import gmsfs
+
+MOUNT = os.environ["GMSFS_TEST_MOUNT"]
+COMMAND = os.environ["GMSFS"]
+SCRATCH = os.environ["GMSFS_TEST_DIR"]
+TIMEOUT = 60 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
+
+
+def command(*arguments):
+    """`gmsfs ...`, which must succeed; what it prints."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise AssertionError(
+            f"gmsfs {' '.join(arguments)}: exit status {done.returncode}: {done.stdout}"
+        )
+    return done.stdout
+
+
+def python(program, *arguments):
+    """A Python program in a process of its own, which must succeed; what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=TIMEOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise AssertionError(f"exit status {done.returncode}: {done.stdout}")
+    return done.stdout
+
+
+def write_model(path, tensors, metadata=None):
+    """A safetensors file of {name: (dtype, shape, bytes)}."""
+    header, at = {}, 0
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(
+            struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+        )
+    return path
+
+
+class StoreCase(unittest.TestCase):
+    """Each test has an empty store at self.path."""
+
+    def setUp(self):
+        self.path = os.path.join(MOUNT, self.id().rsplit(".", 1)[-1])
+        os.mkdir(self.path)
+
+    def tearDown(self):
+        os.rmdir(self.path)  # EBUSY: the test left a session behind
+
+    def file(self, name):
+        return os.path.join(SCRATCH, f"{os.path.basename(self.path)}-{name}")
+
+    def load(self, tensors, metadata=None):
+        """Loads tensors by the command."""
+        model = write_model(self.file("model.safetensors"), tensors, metadata)
+        command("load", "-q", self.path, model)
+        return model
+
+    def state(self):
+        with open(os.path.join(self.path, "state"), encoding="ascii") as file:
+            return file.read().strip()
+
+    def commit_raw(self, entries, size=4096):
+        """Commits one allocation of `size` bytes with entries of any values: {key: (value, offset)}."""
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            handle = store._live()
+            handle.call("gmsfs_clear_all_handles")
+            slot = gmsfs.store.ctypes.c_uint64()
+            handle.call("gmsfs_allocate_handle", size, b"raw", None, gmsfs.store.ctypes.byref(slot))
+            for key, (value, offset) in entries.items():
+                store.metadata.put(key, value, slot.value, offset)
+            store.commit()

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The structures of python/gmsfs/abi.py against the header, by a C program made from both."""
+
+import ctypes
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+from gmsfs import abi
+
+ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
+HEADERS = os.path.join(ROOT, "libgmsfs")
+STRUCTURES = {
+    "struct gmsfs_info": abi.Info,
+    "struct gmsfs_handle_info": abi.HandleInfo,
+    "struct gmsfs_mapping": abi.Mapping,
+    "struct gmsfs_metadata": abi.Metadata,
+    "struct gmsfs_layout_allocation": abi.LayoutAllocation,
+    "struct gmsfs_layout_entry": abi.LayoutEntry,
+    "struct gmsfs_layout": abi.Layout,
+}
+CONSTANTS = {
+    "GMSFS_MODE_RO": abi.MODE_RO,
+    "GMSFS_MODE_RW": abi.MODE_RW,
+    "GMSFS_MODE_RW_OR_RO": abi.MODE_RW_OR_RO,
+    "GMSFS_ACCESS_READ": abi.ACCESS_READ,
+    "GMSFS_ACCESS_WRITE": abi.ACCESS_WRITE,
+    "GMSFS_COMMIT_STAY": abi.COMMIT_STAY,
+    "GMSFS_TIMEOUT_FOREVER": abi.TIMEOUT_FOREVER,
+    "GMSFS_SLOT_NONE": abi.SLOT_NONE,
+    "GMSFS_KEY_MAX": abi.KEY_MAX,
+    "GMSFS_NAME_MAX": abi.NAME_MAX,
+    "GMSFS_VALUE_MAX": abi.VALUE_MAX,
+    "GMSFS_TOKEN_BYTES": abi.TOKEN_BYTES,
+    "GMSFS_HASH_TEXT_BYTES": abi.HASH_TEXT_BYTES,
+    "GMSFS_DEVICE_ERROR_BYTES": abi.DEVICE_ERROR_BYTES,
+    "GMSFS_STATE_LAYOUT_COMMITTED": abi.STATES.index("LAYOUT_COMMITTED"),
+    "GMSFS_MEMORY_CUDA": abi.MEMORIES.index("cuda"),
+}
+
+
+def questions():
+    """(what a C program prints, what it should print)"""
+    lines, want = [], []
+    for name, structure in STRUCTURES.items():
+        lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+        want.append(f"{name} {ctypes.sizeof(structure)}")
+        for field, *_ in structure._fields_:
+            found = getattr(structure, field)
+            lines.append(
+                f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), '
+                f"sizeof((({name} *)0)->{field}));"
+            )
+            want.append(f"{name}.{field} {found.offset} {found.size}")
+    for name, number in CONSTANTS.items():
+        lines.append(f'printf("{name} %llu\\n", (unsigned long long){name});')
+        want.append(f"{name} {number}")
+    return lines, want
+
+
+class Abi(unittest.TestCase):
+    def test_structures_and_constants_are_those_of_the_header(self):
+        lines, want = questions()
+        with tempfile.TemporaryDirectory() as scratch:
+            source, program = os.path.join(scratch, "abi.c"), os.path.join(scratch, "abi")
+            with open(source, "w", encoding="ascii") as file:
+                file.write(
+                    "#include <gmsfs.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                    + "\n".join(lines)
+                    + "\nreturn 0;\n}\n"
+                )
+            compiler = os.environ.get("CC", "cc").split()
+            subprocess.run([*compiler, f"-I{HEADERS}", "-o", program, source], check=True)
+            said = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual(said.splitlines(), want)
+
+    def test_prototypes_have_the_parameters_of_the_header(self):
+        with open(os.path.join(HEADERS, "gmsfs.h"), encoding="utf-8") as file:
+            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+        declared = {
+            name: [part for part in parameters.split(",") if part.strip() != "void"]
+            for name, parameters in re.findall(r"\b(gmsfs_\w+)\(([^()]*)\);", header)
+        }
+        for name, (_, parameters) in abi.PROTOTYPES.items():
+            self.assertEqual(len(parameters), len(declared[name]), name)
+            for ours, theirs in zip(parameters, declared[name]):
+                self.assertEqual(
+                    is_pointer(ours), "*" in theirs or "[" in theirs, f"{name}: {theirs}"
+                )
+
+    def test_the_soname_is_that_of_the_makefile(self):
+        with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), rf"(?m)^SONAME +:= {abi.SONAME}$")
+
+
+def is_pointer(kind):
+    return (
+        kind in (ctypes.c_void_p, ctypes.c_char_p)
+        or hasattr(kind, "contents")
+        or issubclass(kind, ctypes.Array)
+    )
+
+
+if __name__ == "__main__":
+    unittest.main()

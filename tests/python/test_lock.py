@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks, errors, sleeping and waking, fork, the end of a process."""
+
+import errno
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import gmsfs
+from support import TIMEOUT, StoreCase, python
+
+HOLD = (
+    "import sys, gmsfs\n"
+    "store = gmsfs.open(sys.argv[1], 'rw')\n"
+    "print('held', flush=True)\n"
+    "sys.stdin.read()\n"
+)
+
+
+class Holder:
+    """Another process that has the writer's lock for the length of a `with`."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout.readline() == b"held\n"
+        return self.process
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(TIMEOUT)
+
+
+class Locks(StoreCase):
+    def test_without_waiting_a_lock_that_is_held_would_block(self):
+        with Holder(self.path):
+            with self.assertRaisesRegex(gmsfs.WouldBlock, "somebody else has the lock") as caught:
+                gmsfs.open(self.path, "rw", timeout=0)
+        self.assertIsInstance(caught.exception, BlockingIOError)
+
+    def test_a_wait_ends_with_its_time(self):
+        with Holder(self.path):
+            with self.assertRaisesRegex(gmsfs.Timeout, "gmsfs status") as caught:
+                gmsfs.open(self.path, "rw", timeout=0.01)
+        self.assertIsInstance(caught.exception, TimeoutError)
+
+    def test_a_wait_ends_with_the_grant(self):
+        with Holder(self.path) as process:
+            os.kill(process.pid, signal.SIGKILL)
+            with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+                self.assertTrue(store.writable)
+
+    def test_ctrl_c_ends_a_wait_and_takes_nothing(self):
+        waiter = (
+            "import sys, gmsfs\n"
+            "try:\n"
+            "    gmsfs.open(sys.argv[1], 'rw')\n"
+            "except KeyboardInterrupt:\n"
+            "    print('interrupted')\n"
+        )
+        with Holder(self.path):
+            process = subprocess.Popen(
+                [sys.executable, "-c", waiter, self.path], stdout=subprocess.PIPE, text=True
+            )
+            while " waiting " not in read(os.path.join(self.path, "sessions")):
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.communicate(timeout=TIMEOUT)[0], "interrupted\n")
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT):
+            pass
+
+    def test_reading_where_nothing_is_committed_would_block(self):
+        with self.assertRaises(gmsfs.WouldBlock):
+            gmsfs.open(self.path, timeout=0)
+
+    def test_a_mode_that_there_is_not_is_refused(self):
+        with self.assertRaisesRegex(ValueError, '"rw_or_ro"'):
+            gmsfs.open(self.path, "w")
+
+
+class Errors(StoreCase):
+    def test_an_error_names_the_store_the_call_the_cause_and_the_way_out(self):
+        with self.assertRaises(gmsfs.Error) as caught:
+            gmsfs.open(self.path + ".no")
+        error = caught.exception
+        self.assertEqual(
+            (error.errno, error.filename, error.call),
+            (errno.ENOENT, self.path + ".no", "gmsfs_open"),
+        )
+        self.assertEqual(
+            str(error),
+            f"{self.path}.no: gmsfs_open: No such file or directory: no such store; "
+            "'gmsfs status' lists them, and mkdir makes one",
+        )
+        self.assertEqual(str(pickle.loads(pickle.dumps(error))), str(error))
+
+    def test_a_directory_that_is_no_store_is_said_to_be_none(self):
+        with self.assertRaisesRegex(gmsfs.Error, "no store of a gmsfs mount"):
+            gmsfs.open("/tmp")
+
+    def test_changing_needs_the_writers_lock(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            for change in (
+                lambda: store.metadata.__setitem__("key", b""),
+                store.commit,
+                store.abort,
+            ):
+                with self.assertRaises(gmsfs.NotWriter):
+                    change()
+
+    def test_a_closed_store_says_so(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        store = gmsfs.open(self.path)
+        store.close()
+        store.close()
+        for use in (store.tensors, store.sleep, lambda: store.info, lambda: store.metadata["t"]):
+            with self.assertRaisesRegex(ValueError, "is closed"):
+                use()
+
+    def test_a_revoked_session_is_stale(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            with open(os.path.join(self.path, "abort"), "w", encoding="ascii") as file:
+                file.write(f"revoke {store.info.session}")
+            with self.assertRaises(gmsfs.Stale):
+                store.tensors()
+
+    def test_a_library_of_another_kind_is_refused(self):
+        program = (
+            "import gmsfs\n"
+            "try:\n"
+            "    gmsfs.open('/x')\n"
+            "except gmsfs.LibraryError as error:\n"
+            "    print(error)\n"
+        )
+        environment = dict(os.environ, GMSFS_LIBRARY="libc.so.6")
+        said = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            text=True,
+            timeout=TIMEOUT,
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        self.assertIn("libc.so.6 is not libgmsfs.so.0", said)
+        environment["GMSFS_LIBRARY"] = "/nowhere/libgmsfs.so.0"
+        said = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            text=True,
+            timeout=TIMEOUT,
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        self.assertIn("GMSFS_LIBRARY", said)
+
+
+class Sleeping(StoreCase):
+    def test_a_sleeper_wakes_with_every_view_at_its_place_and_new_bytes(self):
+        gmsfs.publish(self.path, {"t": b"old!"})
+        with gmsfs.open(self.path) as store:
+            view = store.views()["t"]
+            store.sleep()
+            self.assertTrue(store.asleep)
+            self.assertEqual(self.state(), "COMMITTED")
+            gmsfs.publish(self.path, {"t": b"new!"})
+            store.wake(TIMEOUT)
+            self.assertEqual(bytes(view), b"new!")
+            self.assertEqual((store.generation, store.mode), (2, "ro"))
+            del view
+
+    def test_strict_wants_the_same_bytes(self):
+        gmsfs.publish(self.path, {"t": b"old!"})
+        with gmsfs.open(self.path) as store:
+            store.views()
+            store.sleep()
+            gmsfs.publish(self.path, {"t": b"new!"})
+            with self.assertRaises(gmsfs.Stale):
+                store.wake(TIMEOUT, strict=True)
+            self.assertEqual((store.asleep, store.mode), (True, ""))
+            store.wake(TIMEOUT)
+
+    def test_another_layout_is_stale(self):
+        gmsfs.publish(self.path, {"t": b"old!"})
+        with gmsfs.open(self.path) as store:
+            store.views()
+            store.sleep()
+            gmsfs.publish(self.path, {"t": b"longer"})
+            with self.assertRaisesRegex(gmsfs.Stale, "is not the one that was unmapped"):
+                store.wake(TIMEOUT)
+
+    def test_waking_waits_for_a_writer_only_so_long(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            store.views()
+            store.sleep()
+            with Holder(self.path):
+                with self.assertRaises(gmsfs.Timeout):
+                    store.wake(timeout=0.01)
+            store.wake(TIMEOUT)
+
+    def test_what_is_awake_cannot_wake(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            with self.assertRaisesRegex(gmsfs.Error, "does not sleep"):
+                store.wake(TIMEOUT)
+            self.assertEqual(store.mode, "ro")
+
+    def test_a_sleeper_that_is_dropped_gives_everything_back(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        store = gmsfs.open(self.path)
+        view = store.views()["t"]
+        store.sleep()
+        store.close()
+        del view
+        self.assertEqual(self.state(), "COMMITTED")
+
+
+class Processes(StoreCase):
+    def test_a_child_of_fork_is_told_and_does_no_harm(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            view = store.views()["t"]
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    store.tensors()
+                except gmsfs.Error as error:
+                    code = 0 if error.errno == errno.ECHILD and "before fork" in str(error) else 2
+                finally:
+                    store.close()
+                    del store, view
+                    os._exit(code)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertEqual(bytes(view), b"1")
+            self.assertEqual(self.state(), "RO")
+            del view
+
+    def test_a_process_may_end_with_everything_open(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        program = (
+            "import sys, numpy, gmsfs\n"
+            "store = gmsfs.open(sys.argv[1])\n"
+            "tensors = store.tensors()\n"
+            "cycle = [tensors, store.views()]; cycle.append(cycle)\n"
+            "sys.modules['kept'] = tensors['t']\n"
+            "print('end')\n"
+        )
+        self.assertEqual(python(program, self.path), "end\n")
+
+    def test_the_end_of_a_process_releases_the_lock(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        python("import sys, gmsfs; store = gmsfs.open(sys.argv[1], 'rw')", self.path)
+        self.assertEqual(self.state(), "COMMITTED")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    unittest.main()

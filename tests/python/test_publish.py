@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing: arrays and buffers into a store, as `gmsfs load` would have put them there."""
+
+import array
+import os
+import unittest
+
+import numpy
+
+import gmsfs
+from gmsfs.publish import choose_chunk
+from support import TIMEOUT, StoreCase, command, write_model
+
+
+def sample():
+    random = numpy.random.default_rng(7)
+    return {
+        "b.weight": random.standard_normal((300, 40)).astype("f4"),
+        "a.weight": random.integers(-100, 100, (7, 3, 2), dtype="i8"),
+        "half": random.standard_normal(513).astype("f2"),
+        "flag": numpy.array([True, False, True]),
+        "scalar": numpy.array(3.5),
+        "empty": numpy.zeros((0, 4), "u2"),
+        "complex": numpy.array([1 + 2j], "c8"),
+    }
+
+
+SAFETENSORS = {
+    "float32": "F32",
+    "int64": "I64",
+    "float16": "F16",
+    "bool": "BOOL",
+    "float64": "F64",
+    "uint16": "U16",
+    "complex64": "C64",
+}
+
+
+def as_model(arrays):
+    return {
+        name: (SAFETENSORS[data.dtype.name], list(data.shape), data.tobytes())
+        for name, data in arrays.items()
+    }
+
+
+class Publishing(StoreCase):
+    def test_what_is_published_is_read_again(self):
+        arrays = sample()
+        gmsfs.publish(self.path, arrays)
+        with gmsfs.open(self.path) as store:
+            for name, found in store.tensors().items():
+                self.assertEqual(found.dtype, arrays[name].dtype)
+                numpy.testing.assert_array_equal(found, arrays[name])
+            del found
+
+    def test_gmsfs_verify_and_ls_and_save_understand_it(self):
+        arrays = sample()
+        model = write_model(self.file("m.safetensors"), as_model(arrays))
+        gmsfs.publish(self.path, arrays, {"format": "np"})
+        command("verify", "-q", self.path, model)
+        self.assertRegex(command("ls", self.path), r"b\.weight.*float32")
+        saved = self.file("saved.safetensors")
+        command("save", "-q", self.path, saved)
+        command("verify", "-q", self.path, saved)
+        with open(saved, "rb") as file:
+            self.assertIn(b'"__metadata__":{"format":"np"}', file.read(4096))
+
+    def test_the_layout_hash_is_that_of_gmsfs_load(self):
+        arrays = sample()
+        model = write_model(
+            self.file("m.safetensors"), as_model(arrays), {"format": "pt", "ä": "ö"}
+        )
+        command("load", "-q", self.path, model)
+        with gmsfs.open(self.path) as store:
+            loaded = store.layout_hash
+        gmsfs.publish(self.path, arrays, {"ä": "ö", "format": "pt"})
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(store.layout_hash, loaded)
+
+    def test_chunks_make_the_allocations_that_gmsfs_load_makes(self):
+        arrays = {
+            f"t{i}": numpy.full(size, i, "u1")
+            for i, size in enumerate([900, 5000, 40, 0, 1000, 300])
+        }
+        model = write_model(
+            self.file("m.safetensors"),
+            {name: ("U8", list(data.shape), data.tobytes()) for name, data in arrays.items()},
+        )
+        command("load", "-q", "--chunk", "2048", self.path, model)
+        with gmsfs.open(self.path) as store:
+            loaded = store.layout_hash, store.info.allocations
+        gmsfs.publish(self.path, arrays, chunk_bytes=2048)
+        with gmsfs.open(self.path) as store:
+            self.assertEqual((store.layout_hash, store.info.allocations), loaded)
+
+    def test_the_chunk_grows_with_the_model(self):
+        self.assertEqual(choose_chunk(0), 64 << 20)
+        self.assertEqual(choose_chunk(64 * (64 << 20) + 64), 128 << 20)
+        self.assertEqual(choose_chunk(1 << 60), 2 << 30)
+
+    def test_arrays_that_lie_askew_or_in_foreign_order_arrive_straight(self):
+        whole = numpy.arange(24, dtype="f4").reshape(4, 6)
+        askew = {"t": whole.T, "s": whole[::2, ::3], "big": whole.astype(">f4")}
+        gmsfs.publish(self.path, askew)
+        with gmsfs.open(self.path) as store:
+            for name, found in store.tensors().items():
+                numpy.testing.assert_array_equal(found, askew[name])
+            del found
+
+    def test_buffers_are_published_without_any_framework(self):
+        gmsfs.publish(
+            self.path, {"bytes": b"hello", "floats": array.array("f", [1, 2, 3]), "none": b""}
+        )
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(
+                {name: bytes(view) for name, view in store.views().items()},
+                {"bytes": b"hello", "floats": array.array("f", [1, 2, 3]).tobytes(), "none": b""},
+            )
+            self.assertEqual(store.specs()["floats"].dtype, "float32")
+
+    def test_one_memory_under_two_names_is_stored_once(self):
+        tied = numpy.ones(1 << 20, "f4")
+        gmsfs.publish(self.path, {"embed": tied, "head": tied})
+        with gmsfs.open(self.path) as store:
+            arrays = store.tensors()
+            self.assertEqual(arrays["embed"].ctypes.data, arrays["head"].ctypes.data)
+            self.assertEqual(store.info.total_bytes, 4 << 20)
+            del arrays
+
+    def test_it_replaces_what_was_there(self):
+        gmsfs.publish(self.path, {"old": b"1"})
+        gmsfs.publish(self.path, {"new": b"2"})
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(list(store.views()), ["new"])
+            self.assertEqual(store.generation, 2)
+
+    def test_nothing_at_all_can_be_published(self):
+        gmsfs.publish(self.path, {})
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(store.tensors(), {})
+
+    def test_an_error_half_way_leaves_the_store_as_it_was(self):
+        gmsfs.publish(self.path, {"old": b"1"})
+
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            with self.assertRaisesRegex(gmsfs.Error, "does not take the entry of '////"):
+                store.publish({"new": b"2", "/" * 100: b"3"})
+            self.assertEqual(store.mode, "")
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(
+                {name: bytes(view) for name, view in store.views().items()}, {"old": b"1"}
+            )
+
+    def test_a_store_that_only_reads_cannot_publish(self):
+        gmsfs.publish(self.path, {"old": b"1"})
+        with gmsfs.open(self.path) as store:
+            with self.assertRaisesRegex(gmsfs.NotWriter, 'open it with mode="rw"'):
+                store.publish({"new": b"2"})
+
+    def test_what_cannot_be_a_tensor_is_refused_before_the_lock_is_taken(self):
+        for tensors in (
+            {"": b"1"},
+            {"n" * 256: b"1"},
+            {"a\0b": b"1"},
+            {"__metadata__": b"1"},
+            {"t": 5},
+            {"t": numpy.array(["text"])},
+            {5: b"1"},
+        ):
+            with self.assertRaises(gmsfs.Error):
+                gmsfs.publish(self.path, tensors)
+        with self.assertRaises(gmsfs.Error):
+            gmsfs.publish(self.path, {}, {"key": 5})
+        self.assertEqual(self.state(), "EMPTY")
+
+    def test_more_than_the_device_has_is_said_and_changes_nothing(self):
+        gmsfs.publish(self.path, {"old": b"1"})
+        with self.assertRaisesRegex(gmsfs.NoMemory, "gmsfs status"):
+            gmsfs.publish(self.path, {"t": numpy.zeros(300 << 20, "u1")}, timeout=0)
+        self.assertEqual(self.state(), "COMMITTED")
+
+    def test_the_first_of_many_engines_loads_and_all_go_on_as_readers(self):
+        for expected in ("rw", "ro"):
+            with gmsfs.open(self.path, "rw_or_ro", timeout=TIMEOUT) as store:
+                self.assertEqual(store.mode, expected)
+                if store.writable:
+                    store.publish(sample(), stay=True)
+                self.assertEqual(store.mode, "ro")
+                found = store.tensors()["half"]
+                numpy.testing.assert_array_equal(found, sample()["half"])
+                del found
+
+
+class Writing(StoreCase):
+    def test_a_writer_changes_arrays_in_place_and_commits(self):
+        gmsfs.publish(self.path, {"t": numpy.zeros(4, "f4")})
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            tensor = store.tensors()["t"]
+            tensor[:] = 7
+            store.commit()
+            del tensor
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(store.views()["t"].cast("f").tolist(), [7.0] * 4)
+            self.assertEqual(store.generation, 2)
+
+    def test_leaving_without_commit_aborts(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.metadata["key"] = b"value"
+        self.assertEqual(self.state(), "EMPTY")
+
+    def test_abort_says_whether_the_old_layout_is_back(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.metadata["key"] = b"value"
+            self.assertTrue(store.abort())
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.tensors()  # mapped for writing
+            self.assertFalse(store.abort())
+        self.assertEqual(self.state(), "EMPTY")
+
+    def test_a_commit_that_is_refused_says_which_entry(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.publish({"t": b"1"}, stay=True)
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.metadata.put("stray", b"{}", 0 + store.buffers()[0].slot, 1 << 40)
+            with self.assertRaisesRegex(gmsfs.Error, "stray"):
+                store.commit()
+
+    def test_metadata_is_a_mapping(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.metadata["b"] = b"\x00\xff"
+            store.metadata["a/x"] = b""
+            self.assertEqual(list(store.metadata), ["a/x", "b"])
+            self.assertEqual(dict(store.metadata), {"a/x": b"", "b": b"\x00\xff"})
+            self.assertEqual(store.metadata.keys_from("a"), ["a/x"])
+            self.assertIsNone(store.metadata.get("c"))
+            del store.metadata["b"]
+            self.assertNotIn("b", store.metadata)
+            with self.assertRaises(KeyError):
+                del store.metadata["b"]
+            self.assertEqual(len(store.metadata), 1)
+            store.commit()
+        with open(os.path.join(self.path, "metadata", "a%2Fx"), "rb") as file:
+            self.assertEqual(file.read(), b"")
+
+    def test_a_worker_joins_the_writer_by_its_token(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            with gmsfs.open(self.path, token=store.token) as worker:
+                worker.metadata["from"] = b"the worker"
+            self.assertEqual(store.metadata["from"], b"the worker")
+        with self.assertRaises(gmsfs.Error):
+            gmsfs.open(self.path, token="00" * 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
