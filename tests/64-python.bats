@@ -63,3 +63,8 @@ python_tests() { # FILE [MODULE]: all its tests pass
 @test "torch tensors over host memory are the file's, live as long as they are used, and are published" {
     python_tests test_torch torch
 }
+
+@test "Python maps GPU memory on the right device, and hands it on as CUDA libraries ask for it" {
+    fake_gpus 'devices 2' 'memory 256'
+    python_tests test_gpu numpy device=1
+}

@@ -191,12 +191,7 @@ class Store:
         """
         if framework is None:
             framework = "torch" if self.info.memory == "cuda" else "numpy"
-        if framework == "torch":
-            from . import with_torch as wrapper
-        elif framework == "numpy":
-            from . import with_numpy as wrapper
-        else:
-            raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
+        wrapper = _wrapper(framework)
         buffers, specs = self._attach(names)
         return wrapper.tensors(self._path, buffers, specs)
 
@@ -364,6 +359,23 @@ class Store:
         rolled_back = ctypes.c_int()
         self._live().call("gmsfs_abort", ctypes.byref(rolled_back))
         return bool(rolled_back.value)
+
+
+def _wrapper(framework):
+    if framework not in ("torch", "numpy"):
+        raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
+    try:
+        if framework == "torch":
+            from . import with_torch as wrapper
+        else:
+            from . import with_numpy as wrapper
+    except ImportError as error:
+        raise ImportError(
+            f"{framework} cannot be imported ({error}); install it, choose the other framework, or take "
+            "the bytes by views(), which needs neither",
+            name=framework,
+        ) from error
+    return wrapper
 
 
 def _mode_name(mode):

@@ -5,6 +5,7 @@ torch holds a Python object for each allocation, and the tensors are views of th
 two calls of torch for a tensor.
 """
 
+import importlib
 import warnings
 
 import torch
@@ -17,9 +18,21 @@ from .errors import BadMetadata
 def base(buffer):
     """The whole allocation, as uint8."""
     if buffer.device is not None:
+        _need_numpy()
         # The device is said, or torch would copy to the current one.
         return torch.as_tensor(Writable(buffer), device=torch.device("cuda", buffer.device))
     return torch.frombuffer(buffer.raw(), dtype=torch.uint8)
+
+
+def _need_numpy():
+    """torch reads __cuda_array_interface__ by NumPy's means."""
+    try:
+        importlib.import_module("numpy")
+    except ImportError as error:
+        raise ImportError(
+            f"torch takes GPU memory by way of NumPy, which cannot be imported ({error}); install it",
+            name="numpy",
+        ) from error
 
 
 class Bases:
@@ -79,10 +92,11 @@ def copy_in(buffer, offset, source):
         source = source.detach()
         if source.numel() == 0:
             return
-        whole = base(buffer)
-        nbytes = source.numel() * source.element_size()
-        there = whole[offset : offset + nbytes].view(source.dtype).view(source.shape)
-        there.copy_(source)
+        there = base(buffer)[offset : offset + source.numel() * source.element_size()]
+        if source.is_contiguous() and not source.is_conj() and not source.is_neg():
+            there.copy_(source.reshape(-1).view(torch.uint8))  # whatever torch can do with the type
+        else:
+            there.view(source.dtype).view(source.shape).copy_(source)
     elif len(source):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the bytes are read-only: they are only read

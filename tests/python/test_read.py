@@ -90,6 +90,20 @@ class Reading(StoreCase):
         )
         self.assertEqual(python(program, self.path).split(), [str(len(tensors)), "False", "False"])
 
+    def test_a_framework_that_is_not_there_is_named_with_the_way_out(self):
+        self.load(sample())
+        program = (
+            "import sys, gmsfs\n"
+            "sys.modules['numpy'] = None\n"
+            "with gmsfs.open(sys.argv[1]) as store:\n"
+            "    try: store.tensors()\n"
+            "    except ImportError as error: print(error.name, error)\n"
+        )
+        self.assertRegex(python(program, self.path), r"^numpy .*views\(\)")
+        with gmsfs.open(self.path) as store:
+            with self.assertRaisesRegex(ValueError, '"torch" or "numpy"'):
+                store.tensors("jax")
+
     def test_a_reader_cannot_write_to_an_array(self):
         self.load(sample())
         with gmsfs.open(self.path) as store:

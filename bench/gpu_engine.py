@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""From the start of a process to its first matrix product: safetensors' load_file against gmsfs.
+
+    gpu_engine.py [--gmsfs FILE] [--rounds N] [--device cuda|cpu] MODEL.safetensors STORE
+
+Each row is a fresh process, but for the `gmsfs load` before it where one is said; the times are from
+the moment before it is started, medians of N rounds, in milliseconds. The last rows begin when a
+process that has the tensors is killed with SIGKILL. The model is in the page cache: it is read once before.
+All must see the same weights. Needs torch, safetensors and NumPy; prints the table that is in
+gmsfs-python(7).
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+HEADS = ("python", "import torch", "context", "load/attach", "wrap", "product", "all")
+
+
+# ---- the engine ------------------------------------------------------------------------------
+
+
+def engine(way, source, device, started_ns, linger):
+    """One engine's start, phase by phase; prints them as JSON."""
+    times = [started_ns, time.monotonic_ns()]
+    import torch
+
+    times.append(time.monotonic_ns())
+    if device == "cuda":
+        torch.zeros(1, device="cuda")
+        torch.cuda.synchronize()
+    times.append(time.monotonic_ns())
+    store = None
+    if way == "load_file":
+        from safetensors.torch import load_file
+
+        tensors = load_file(source, device=device)
+        times += [time.monotonic_ns()] * 2
+    else:
+        import gmsfs
+
+        store = gmsfs.open(source)
+        store.buffers()
+        times.append(time.monotonic_ns())
+        tensors = store.tensors("torch")
+        times.append(time.monotonic_ns())
+    weight = largest(torch, tensors)
+    product = torch.ones(16, weight.shape[1], dtype=weight.dtype, device=device) @ weight.t()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    times.append(time.monotonic_ns())
+    spans = [(after - before) / 1e6 for before, after in zip(times, times[1:])]
+    sum_of_bytes = weight.view(torch.uint8).sum(dtype=torch.int64).item()
+    print(json.dumps({"spans": spans, "seen": [list(product.shape), sum_of_bytes]}), flush=True)
+    if linger:
+        signal.pause()
+
+
+def largest(torch, tensors):
+    """The largest matrix."""
+    floats = (torch.bfloat16, torch.float16, torch.float32)
+    name = max(
+        (name for name, tensor in tensors.items() if tensor.dim() == 2 and tensor.dtype in floats),
+        key=lambda name: (tensors[name].numel(), name),
+    )
+    return tensors[name]
+
+
+# ---- the bench -------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.seen = set()
+
+    def start(self, way, linger=False):
+        """A fresh engine; when it was started, and what it says."""
+        source = self.options.model if way == "load_file" else self.options.store
+        words = [sys.executable, __file__, "--engine", way, "--device", self.options.device]
+        words += ["--linger"] * linger
+        started_ns = time.monotonic_ns()
+        process = subprocess.Popen(
+            [*words, "--started", str(started_ns), source, "-"], stdout=subprocess.PIPE, text=True
+        )
+        line = process.stdout.readline()
+        if not line:
+            sys.exit(f"bench: {way}: exit status {process.wait()}")
+        if not linger:
+            process.communicate()
+        said = json.loads(line)
+        self.seen.add(str(said["seen"]))
+        return process, said["spans"]
+
+    def load(self):
+        """`gmsfs load` to its end, in ms."""
+        start = time.monotonic_ns()
+        subprocess.run(
+            [self.options.gmsfs, "load", "-q", self.options.store, self.options.model], check=True
+        )
+        return (time.monotonic_ns() - start) / 1e6
+
+    def killed(self, way):
+        """From the kill of an engine to the first product of the next."""
+        process, _ = self.start(way, linger=True)
+        start = time.monotonic_ns()
+        process.kill()
+        process.communicate()
+        died = (time.monotonic_ns() - start) / 1e6
+        _, spans = self.start(way)
+        return [spans[0] + died, *spans[1:]]
+
+    def loaded(self):
+        """The load command and the first engine after it."""
+        took = self.load()
+        _, spans = self.start("attach")
+        return [*spans[:3], spans[3] + took, *spans[4:]]
+
+    def row(self, what, once):
+        rounds = [once() for _ in range(self.options.rounds)]
+        medians = [statistics.median(spans) for spans in zip(*rounds)]
+        medians.append(statistics.median(sum(spans) for spans in rounds))
+        print(f"{what:<44}" + "".join(f"{ms:>13.1f}" for ms in medians), flush=True)
+
+    def run(self):
+        with open(self.options.model, "rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+        print(f"{'ms, medians of ' + str(self.options.rounds):<44}" + "".join(f"{h:>13}" for h in HEADS))
+        self.row("load_file", lambda: self.start("load_file")[1])
+        self.row("gmsfs load, then the first attach", self.loaded)
+        self.row("attach", lambda: self.start("attach")[1])
+        self.row("killed and started again: load_file", lambda: self.killed("load_file"))
+        self.row("killed and started again: attach", lambda: self.killed("attach"))
+        if len(self.seen) != 1:
+            sys.exit(f"bench: the engines saw different weights: {self.seen}")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    parser.add_argument("--gmsfs", default="gmsfs")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--engine", choices=("load_file", "attach"), help=argparse.SUPPRESS)
+    parser.add_argument("--started", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--linger", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("model")
+    parser.add_argument("store")
+    options = parser.parse_args()
+    if options.engine:
+        engine(options.engine, options.model, options.device, options.started, options.linger)
+    else:
+        Bench(options).run()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+    main()

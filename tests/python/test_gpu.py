@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores in GPU memory without torch, on the second GPU of the fake driver, whose device addresses are
+addresses of this process."""
+import ctypes
+import errno
+import os
+import unittest
+
+import gmsfs
+from support import TIMEOUT, StoreCase, python
+
+DATA = bytes(range(256)) * 100
+
+
+class FakeGpu(StoreCase):
+    def setUp(self):
+        super().setUp()
+        self.load({"first": ("U8", [5], b"12345"), "second": ("U8", [len(DATA)], DATA)})
+
+    def test_buffers_say_device_and_address_as_cuda_libraries_ask_for_them(self):
+        with gmsfs.open(self.path) as store:
+            (buffer,) = store.buffers()
+            self.assertEqual(buffer.device, 1)
+            self.assertEqual(buffer.__dlpack_device__(), (2, 1))
+            interface = buffer.__cuda_array_interface__
+            self.assertEqual(interface["data"], (buffer.address, True))
+            self.assertEqual((interface["shape"], interface["typestr"]), ((buffer.nbytes,), "|u1"))
+            spec = store.specs()["second"]
+            self.assertEqual(ctypes.string_at(buffer.address + spec.offset, spec.nbytes), DATA)
+            del buffer
+
+    def test_the_device_is_counted_as_this_process_counts(self):
+        program = (
+            "import sys, gmsfs\n"
+            "with gmsfs.open(sys.argv[1]) as store: print(store.buffers()[0].device)\n"
+        )
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+        try:
+            self.assertEqual(python(program, self.path), "0\n")
+        finally:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+
+    def test_a_device_that_this_process_may_not_see_is_said_to_be_so(self):
+        program = (
+            "import sys, gmsfs\n"
+            "with gmsfs.open(sys.argv[1]) as store:\n"
+            "    try: store.buffers()\n"
+            "    except gmsfs.DeviceError as error: print(error)\n"
+        )
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        try:
+            self.assertIn("CUDA_VISIBLE_DEVICES", python(program, self.path))
+        finally:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+
+    def test_python_itself_does_not_read_gpu_memory(self):
+        with gmsfs.open(self.path) as store:
+            for use in (store.views, lambda: store.tensors("numpy")):
+                with self.assertRaisesRegex(gmsfs.Error, "it is GPU memory") as caught:
+                    use()
+                self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+
+    def test_publishing_without_torch_is_refused_and_leaves_what_was_there(self):
+        program = (
+            "import sys, gmsfs\n"
+            "sys.modules['torch'] = None\n"  # as if it were not installed
+            "try: gmsfs.publish(sys.argv[1], {'t': b'new'})\n"
+            "except gmsfs.Error as error: print(error)\n"
+        )
+        self.assertIn("needs torch to be written", python(program, self.path))
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(set(store.specs()), {"first", "second"})
+
+    def test_sleep_gives_the_memory_back_and_wake_brings_the_same_addresses(self):
+        with gmsfs.open(self.path) as store:
+            address = store.buffers()[0].address
+            store.sleep()
+            store.wake(TIMEOUT)
+            self.assertEqual(store.buffers()[0].address, address)
+            self.assertEqual(ctypes.string_at(address, 5), b"12345")
+
+    def test_an_error_has_what_the_driver_said(self):
+        control = os.path.join(os.environ["GMSFS_FAKE_CUDA"], "control")
+        with open(control, encoding="ascii") as file:
+            healthy = file.read()
+        with gmsfs.open(self.path) as store:
+            write(control, healthy + "fail cuMemMap 2 1 1\n")
+            try:
+                with self.assertRaises(gmsfs.Error) as caught:
+                    store.buffers()
+            finally:
+                write(control, healthy)
+            self.assertIn("cuMemMap", caught.exception.device_error)
+            self.assertIn("cuMemMap", str(caught.exception))
+            self.assertEqual(len(store.buffers()), 1)
+
+
+def write(path, text):
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+if __name__ == "__main__":
+    unittest.main()
