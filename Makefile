@@ -22,6 +22,8 @@ INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 UNITDIR    ?= $(PREFIX)/lib/systemd/system
 COMPDIR    ?= $(PREFIX)/share/bash-completion/completions
+# Where the Python package goes, e.g. /usr/lib/python3/dist-packages; empty: not installed.
+PYTHONDIR  ?=
 
 AR         ?= ar
 INSTALL    ?= install
@@ -51,6 +53,7 @@ FAULTERS   := $(filter-out hook_%,$(sort $(patsubst tests/fault/%.c,%,$(wildcard
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
+PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py))
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
 
 # The one file with main(); everything else of src/ is what unit programs link.
@@ -282,6 +285,10 @@ install: all
 		sed 's|@BINDIR@|$(BINDIR)|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	@set -e; for page in $(MAN); do dir=$(DESTDIR)$(MANDIR)/man$${page##*.}; \
 		$(INSTALL) -d "$$dir"; $(INSTALL) -m 644 "$$page" "$$dir"; done
+ifneq ($(PYTHONDIR),)
+	$(INSTALL) -d $(DESTDIR)$(PYTHONDIR)/gmsfs
+	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(PYTHONDIR)/gmsfs
+endif
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/gmsfs $(DESTDIR)$(LIBDIR)/$(SONAME) \
@@ -289,6 +296,7 @@ uninstall:
 		$(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc \
 		$(HEADERS:libgmsfs/%=$(DESTDIR)$(INCLUDEDIR)/%) \
 		$(UNITS:packaging/systemd/%=$(DESTDIR)$(UNITDIR)/%) $(DESTDIR)$(COMPDIR)/gmsfs
+	$(if $(PYTHONDIR),rm -rf $(DESTDIR)$(PYTHONDIR)/gmsfs)
 	@for page in $(MAN); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 
 # ---- showing and checking ------------------------------------------------------------------
@@ -380,7 +388,7 @@ clean:
 help:
 	@printf '%s\n' \
 	  'make              the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
-	  'make install      into $$DESTDIR$$PREFIX (PREFIX=/usr/local)' \
+	  'make install      into $$DESTDIR$$PREFIX (PREFIX=/usr/local); with PYTHONDIR=DIR the Python package too' \
 	  'make uninstall    removes what install put there' \
 	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \

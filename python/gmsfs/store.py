@@ -316,8 +316,8 @@ class Store:
             raise
 
     def set_streams(self, streams):
-        """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer),
-        so that sleep(), wake() and close() never disturb a capture: they raise Busy."""
+        """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):
+        while one does, what maps or unmaps raises Busy, so no capture is disturbed."""
         pointers = [getattr(stream, "cuda_stream", stream) for stream in streams]
         self._live().call(
             "gmsfs_set_streams", (ctypes.c_void_p * len(pointers))(*pointers), len(pointers)
