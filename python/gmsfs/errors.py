@@ -48,7 +48,7 @@ class Busy(Error):
     """EBUSY: not now, e.g. while a stream is capturing."""
 
 
-class NotWriter(Error):
+class NoLock(Error):
     """ENOLCK: this needs a lock that the store does not hold."""
 
 
@@ -84,7 +84,7 @@ _CLASSES = {
     errno.ECANCELED: Canceled,
     errno.ESTALE: Stale,
     errno.EBUSY: Busy,
-    errno.ENOLCK: NotWriter,
+    errno.ENOLCK: NoLock,
     errno.ENOMEM: NoMemory,
     errno.EIO: DeviceError,
     errno.ENODEV: DeviceError,

@@ -16,6 +16,20 @@ import threading
 
 from . import abi, errors, library
 
+# Calls that come to the GPU's driver, and the errnos that it has a part in.
+_ON_DEVICE = frozenset(
+    "gmsfs_" + name
+    for name in (
+        "attach_all",
+        "attach_mapping",
+        "commit",
+        "destroy_mapping",
+        "remap_all_vas",
+        "unmap_all_vas",
+    )
+)
+_OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errno.EOPNOTSUPP))
+
 _exiting = False
 
 
@@ -55,11 +69,15 @@ class Handle:
         return result
 
     def error(self, name, code, why=""):
+        return errors.make(code, self.path, name, why, self._device_error(name, code))
+
+    def _device_error(self, name, code):
+        """What the driver said, where it was asked: the library keeps the last of its complaints."""
+        if name not in _ON_DEVICE or code not in _OF_DEVICE:
+            return ""
         text = ctypes.create_string_buffer(abi.DEVICE_ERROR_BYTES)
-        # ENODEV and EIO of a lock are the mount's, not the driver's; then the text is empty.
-        if self.pointer and self.lib.gmsfs_device_error(self.pointer, text) == 0:
-            return errors.make(code, self.path, name, why, text.value.decode(errors="replace"))
-        return errors.make(code, self.path, name, why)
+        self.lib.gmsfs_device_error(self.pointer, text)
+        return text.value.decode(errors="replace")
 
     # ---- waiting for locks --------------------------------------------------------------------
 

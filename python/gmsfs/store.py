@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from . import abi, device, layout, library
 from .buffers import Buffer
+from .errors import make
 from .handle import Handle
 from .metadata import Metadata
 
@@ -224,11 +225,20 @@ class Store:
 
     def _attach_buffers(self):
         handle = self._live()
-        if not self._buffers and not self.writable:
-            self._attach_all(handle)
-        elif self.writable:
+        if self.writable:
             self._attach_missing(handle)
+        elif not self._buffers:
+            self._need_lock()
+            self._attach_all(handle)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
+
+    def _need_lock(self):
+        if self.mode:
+            return
+        why = "it gave its lock back; open it again, or commit(stay=True) to go on as a reader"
+        if self.asleep:
+            why = "it sleeps; wake() it first"
+        raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
     def _attach_all(self, handle):
         mappings, count = ctypes.POINTER(abi.Mapping)(), ctypes.c_size_t()

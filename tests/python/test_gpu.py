@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores in GPU memory without torch, on the second GPU of the fake driver, whose device addresses are
 addresses of this process."""
+
 import ctypes
 import errno
 import os
 import unittest
 
 import gmsfs
+from gmsfs.buffers import Writable
 from support import TIMEOUT, StoreCase, python
 
 DATA = bytes(range(256)) * 100
@@ -25,6 +27,7 @@ class FakeGpu(StoreCase):
             interface = buffer.__cuda_array_interface__
             self.assertEqual(interface["data"], (buffer.address, True))
             self.assertEqual((interface["shape"], interface["typestr"]), ((buffer.nbytes,), "|u1"))
+            self.assertFalse(Writable(buffer).__cuda_array_interface__["data"][1])
             spec = store.specs()["second"]
             self.assertEqual(ctypes.string_at(buffer.address + spec.offset, spec.nbytes), DATA)
             del buffer

@@ -115,7 +115,7 @@ class Errors(StoreCase):
                 store.commit,
                 store.abort,
             ):
-                with self.assertRaises(gmsfs.NotWriter):
+                with self.assertRaises(gmsfs.NoLock):
                     change()
 
     def test_a_closed_store_says_so(self):
@@ -215,6 +215,21 @@ class Sleeping(StoreCase):
             with self.assertRaisesRegex(gmsfs.Error, "does not sleep"):
                 store.wake(TIMEOUT)
             self.assertEqual(store.mode, "ro")
+
+    def test_a_sleeper_that_never_mapped_anything_is_told_to_wake(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            store.sleep()
+            with self.assertRaisesRegex(gmsfs.NoLock, "it sleeps; wake"):
+                store.views()
+            store.wake(TIMEOUT)
+            self.assertEqual(bytes(store.views()["t"]), b"1")
+
+    def test_a_writer_that_has_committed_is_told_how_to_go_on(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.publish({"t": b"1"})
+            with self.assertRaisesRegex(gmsfs.NoLock, "stay=True"):
+                store.views()
 
     def test_a_sleeper_that_is_dropped_gives_everything_back(self):
         gmsfs.publish(self.path, {"t": b"1"})

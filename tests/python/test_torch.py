@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch tensors, over host memory; on a GPU where GMSFS_TEST_DEVICE is cuda. Needs torch."""
+
 import os
 import unittest
 
@@ -46,7 +47,9 @@ def sample():
     for name in SAFETENSORS:
         dtype = getattr(torch, name, None)
         if dtype is not None:
-            raw = torch.randint(0, 2 if name == "bool" else 256, (15 * dtype.itemsize,), dtype=torch.uint8)
+            raw = torch.randint(
+                0, 2 if name == "bool" else 256, (15 * dtype.itemsize,), dtype=torch.uint8
+            )
             tensors[name] = raw.view(dtype).view(3, 5)
     tensors["scalar"] = torch.tensor(2.5)
     tensors["empty"] = torch.zeros(0, 7)
@@ -137,7 +140,9 @@ class Reading(StoreCase):
             tensor = read(store)["large"]
             store.sleep()
             changed = dict(self.expected, large=self.expected["large"] * 2)
-            command("load", "-q", self.path, write_model(self.file("b.safetensors"), as_model(changed)))
+            command(
+                "load", "-q", self.path, write_model(self.file("b.safetensors"), as_model(changed))
+            )
             store.wake(TIMEOUT)
             self.assertTrue(torch.equal(tensor.cpu(), changed["large"]))
             del tensor
@@ -162,7 +167,9 @@ class Publishing(StoreCase):
             for name, tensor in expected.items()
         }
         gmsfs.publish(self.path, on_device)
-        command("verify", "-q", self.path, write_model(self.file("m.safetensors"), as_model(expected)))
+        command(
+            "verify", "-q", self.path, write_model(self.file("m.safetensors"), as_model(expected))
+        )
         program = (
             "import sys, torch, gmsfs\n"
             "with gmsfs.open(sys.argv[1]) as store:\n"
@@ -197,7 +204,9 @@ class Publishing(StoreCase):
             self.assertEqual(found["bytes"].tolist(), [5, 6])
             del odd["bytes"]
             for name, tensor in odd.items():
-                self.assertTrue(torch.equal(found[name].cpu(), tensor.detach().resolve_conj()), name)
+                self.assertTrue(
+                    torch.equal(found[name].cpu(), tensor.detach().resolve_conj()), name
+                )
             del found
 
     def test_tied_weights_are_stored_once(self):
