@@ -57,7 +57,7 @@ class Bases:
             raise BadMetadata(
                 self.store,
                 key,
-                f"torch {torch.__version__} has no torch.{dtype}; it " "needs a newer one",
+                f"torch {torch.__version__} has no torch.{dtype}; it needs a newer one",
             )
         whole = self.get(rank, "uint8", key)
         size = dtypes.item_bytes(dtype)
@@ -78,9 +78,10 @@ def tensors(store, buffers, specs):
                 "of its elements, and torch takes none such; load it anew "
                 "with 'gmsfs load', or use NumPy",
             )
+        typed = bases.get(rank, dtype, name)
         try:
             # A second check of the bounds, torch's own.
-            made[name] = as_strided(bases.get(rank, dtype, name), shape, stride, offset // size)
+            made[name] = as_strided(typed, shape, stride, offset // size)
         except (RuntimeError, OverflowError, TypeError) as error:
             raise BadMetadata(store, name, f"torch makes no tensor of it: {error}") from error
     return made

@@ -2,11 +2,13 @@
 """What the tests of python/gmsfs share: a store of their own on the mount that tests/64-python.bats
 made, safetensors files, and the gmsfs command."""
 
+import errno
 import json
 import os
 import struct
 import subprocess
 import sys
+import time
 import unittest
 
 import gmsfs
@@ -71,7 +73,23 @@ class StoreCase(unittest.TestCase):
         os.mkdir(self.path)
 
     def tearDown(self):
-        os.rmdir(self.path)  # EBUSY: the test left a session behind
+        def gone():
+            try:
+                os.rmdir(self.path)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                return False
+            return True
+
+        self.wait_until(gone, "the test left a session behind")
+
+    def wait_until(self, condition, otherwise):
+        """For what the end of a process does: the kernel tells the daemon a moment later."""
+        end = time.monotonic() + TIMEOUT / 6
+        while not condition():
+            self.assertLess(time.monotonic(), end, otherwise)
+            time.sleep(0.01)
 
     def file(self, name):
         return os.path.join(SCRATCH, f"{os.path.basename(self.path)}-{name}")

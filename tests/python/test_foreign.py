@@ -145,7 +145,7 @@ class Random(StoreCase):
     def test_random_values_never_reach_outside(self):
         dice = random.Random(3)
         accepted = 0
-        for _ in range(20_000):
+        for _ in range(8_000):
             text, offset = random_value(dice), dice.choice(
                 [0, 1, 4095, 4096, 4097, 2**63, dice.randrange(5000)]
             )
@@ -161,13 +161,13 @@ class Random(StoreCase):
                     self.assertEqual(
                         (last + 1) * layout.dtypes.item_bytes(spec.dtype), spec.nbytes, text
                     )
-        self.assertGreater(accepted, 100)
+        self.assertGreater(accepted, 40)
 
     def test_random_values_in_a_store_give_arrays_within_it_or_an_error(self):
         dice = random.Random(4)
         entries = {
             f"t{i:04}": (random_value(dice), dice.choice([0, 1, 4095, dice.randrange(4096)]))
-            for i in range(1500)
+            for i in range(600)
         }
         self.commit_raw(entries, SIZE)
         made = 0
@@ -185,7 +185,7 @@ class Random(StoreCase):
                     self.assertEqual(last.nbytes, array.itemsize)  # touched
                 del array
             del buffer
-        self.assertGreater(made, 20)
+        self.assertGreater(made, 8)
 
 
 class Whole(StoreCase):

@@ -277,7 +277,7 @@ class Processes(StoreCase):
     def test_the_end_of_a_process_releases_the_lock(self):
         gmsfs.publish(self.path, {"t": b"1"})
         python("import sys, gmsfs; store = gmsfs.open(sys.argv[1], 'rw')", self.path)
-        self.assertEqual(self.state(), "COMMITTED")
+        self.wait_until(lambda: self.state() == "COMMITTED", "the lock is still held")
 
 
 def read(path):
