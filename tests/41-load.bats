@@ -273,3 +273,51 @@ nothing_committed() { # STORE
     cli load "$M/weights" "$MODEL"
     [[ $output != *$'\r'* && $output != *$'\e'* ]] || fail "control characters in a log"
 }
+
+@test "a model is loaded and verified past the page cache, and is not in it then" {
+    requires direct-io fincore
+    start_mount size=64M
+    make_model 24M 1
+    local file bytes
+    file=$(find "${MODEL%/*}" -name '*.safetensors')
+    bytes=$(stat -c %s "$file")
+    drop_cached "$file"
+    cli load --direct always "$M/weights" "$MODEL"
+    cli verify --direct=always "$M/weights" "$MODEL"
+    (($(cached_bytes "$file") < bytes / 4)) || fail "$(cached_bytes "$file") of $bytes bytes are cached"
+    # The same bytes as through it.
+    cli verify --direct never "$M/weights" "$MODEL"
+    cli load --direct never "$M/weights" "$MODEL"
+    cli verify --direct always --threads 1 "$M/weights" "$MODEL"
+}
+
+@test "tensors that begin anywhere in the file, some empty, are read past the page cache" {
+    start_mount size=64M
+    local f=$T/x.safetensors
+    python3 - "$f" <<'EOF'
+import json, random, struct, sys
+sizes = [1, 0, 65535, 4096, 70001, 3000001, 5, 2097152, 0, 131072, 4194305]
+header, at = {}, 0
+for i, size in enumerate(sizes):
+    header[f"t{i:02}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+    at += size
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+random.seed(3)
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + random.randbytes(at))
+EOF
+    cli load --direct always "$M/weights" "$f"
+    cli verify --direct never "$M/weights" "$f"
+    cli verify --direct always "$M/weights" "$f"
+    printf X | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") - 123)) conv=notrunc status=none
+    cli -1 verify --direct always "$M/weights" "$f"
+    assert_match "$output" "tensor 't10' of $f: byte 4194182 of 4194305 is the first that differs"
+}
+
+@test "--direct takes three words" {
+    cli -2 load --direct=sometimes x y
+    assert_match "$output" "--direct: 'sometimes': one of auto, always and never is needed"
+    cli -2 verify --direct x y z
+    cli -2 save --direct '' x y.safetensors
+    cli -2 image save --direct x y z
+}

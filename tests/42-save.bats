@@ -248,11 +248,15 @@ EOF
     make_model 4M
     cli load -q "$M/weights" "$MODEL"
     mkdir "$T/disk"
-    run_logged -1 unshare --mount --propagation private bash -c '
-        mount -t tmpfs -o size=3M tmpfs "$1" && "$2" save --shard-size 1M "$3" "$1/x.safetensors"
-        status=$?; find "$1" -mindepth 1; exit "$status"' _ "$T/disk" "$GMSFS" "$M/weights"
-    assert_match "$output" 'the disk is full, .*: [45].[0-9] MiB needed for all files, 3.0 MiB free'
-    [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
+    local threads
+    for threads in 1 4; do
+        run_logged -1 unshare --mount --propagation private bash -c '
+        mount -t tmpfs -o size=3M tmpfs "$1" && "$2" save --shard-size 1M --threads "$4" "$3" "$1/x.safetensors"
+        status=$?; find "$1" -mindepth 1; exit "$status"' _ "$T/disk" "$GMSFS" "$M/weights" "$threads"
+        assert_match "$output" \
+            'the disk is full, .*: [45].[0-9] MiB needed for all files, 3.0 MiB free, [12].[0-9] MiB missing'
+        [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
+    done
 }
 
 @test "a signal in the midst of saving leaves nothing behind" {
@@ -277,6 +281,33 @@ EOF
     done
     [[ $signalled -eq 1 ]] || skip "every save was faster than the signal"
     wait_until 5 state_is weights COMMITTED
+}
+
+@test "what is saved goes past the page cache where the file system can" {
+    requires direct-io fincore
+    start_mount size=64M
+    make_model 24M 1
+    cli load -q "$M/weights" "$MODEL"
+    cli save "$M/weights" "$T/x.safetensors"
+    (($(cached_bytes "$T/x.safetensors") < 4 << 20)) ||
+        fail "$(cached_bytes "$T/x.safetensors") bytes are cached"
+    same_as "$T/x.safetensors"
+    cli save --direct never --threads 3 "$M/weights" "$T/y.safetensors"
+    cmp "$T/x.safetensors" "$T/y.safetensors"
+}
+
+@test "many threads fill one file on a tmpfs" {
+    requires root mountns
+    start_mount size=64M
+    make_model 24M 1
+    cli load -q "$M/weights" "$MODEL"
+    cli save --threads 1 "$M/weights" "$T/x.safetensors"
+    mkdir "$T/disk"
+    run_logged -0 unshare --mount --propagation private bash -euc '
+        mount -t tmpfs -o size=40M tmpfs "$1"
+        "$2" save --threads 7 "$3" "$1/x.safetensors"; cmp "$1/x.safetensors" "$4"; rm "$1"/*
+        "$2" save --threads 2 "$3" "$1/x.safetensors"; cmp "$1/x.safetensors" "$4"' \
+        _ "$T/disk" "$GMSFS" "$M/weights" "$T/x.safetensors"
 }
 
 @test "save shows a bar on a terminal" {

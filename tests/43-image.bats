@@ -556,3 +556,37 @@ PY
     cli image ls "$T/image"
     [[ $output != *$'\e'* ]] || fail 'control characters'
 }
+
+@test "an image goes past the page cache, and comes back from it so" {
+    requires direct-io fincore
+    start_mount
+    fill_store weights
+    mkdir "$M/other" "$M/third"
+    cli image save --direct always "$M/weights" "$T/image"
+    (($(cached_bytes "$T/image/data-00000") < 1 << 20)) ||
+        fail "$(cached_bytes "$T/image/data-00000") bytes are cached"
+    cli image load --direct always "$M/other" "$T/image"
+    same weights other
+    cli image ls --check --direct always "$T/image"
+    # Files that meet within a block, some of them of less than one.
+    cli image save --direct always --force --file-size 70001 --threads 5 "$M/weights" "$T/image"
+    cli image load --direct never "$M/third" "$T/image"
+    same weights third
+    flip "$T/image/data-00003" 70000
+    refused other "$T/image" 'the image is damaged'
+}
+
+@test "many threads fill the files of an image on a tmpfs" {
+    requires root mountns
+    start_mount
+    fill_store weights
+    mkdir "$T/disk" "$T/copy"
+    run_logged -0 unshare --mount --propagation private bash -euc '
+        mount -t tmpfs -o size=40M tmpfs "$1"
+        "$2" image save --threads 7 --file-size 3M "$3" "$1/image"
+        "$2" image ls --check "$1/image"; cp "$1"/image/* "$4"' \
+        _ "$T/disk" "$GMSFS" "$M/weights" "$T/copy"
+    mkdir "$M/other"
+    cli image load "$M/other" "$T/copy"
+    same weights other
+}

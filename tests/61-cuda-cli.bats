@@ -149,7 +149,7 @@ sums() { # STORE
     make_model 24M 1
     start_mount
     cli load "$M/weights" "$MODEL"
-    machine 'fail cuMemcpyDtoHAsync_v2 999 12'
+    machine 'fail cuMemcpyDtoHAsync_v2 999 4'
     cli -1 image save --threads 1 "$M/weights" "$T/image"
     assert_match "$output" 'cannot copy from the GPU: .*weights: cuMemcpyDtoHAsync_v2: CUDA_ERROR_UNKNOWN'
     machine
@@ -297,6 +297,63 @@ has_allocations() {
     assert_eq "$status" 1 status
     assert_match "$(output_of "$SPAWNED")" "tensor '[^']+': the file became shorter while it was read"
     nothing_committed weights
+    machine
+    nothing_held
+}
+
+@test "what is read and written past the page cache is the same" {
+    machine
+    make_odd "$T/odd.safetensors"
+    start_mount
+    cli load --direct always "$M/weights" "$MODEL"
+    cli verify --direct always "$M/weights" "$MODEL"
+    cli verify --direct never "$M/weights" "$MODEL"
+    cli save --direct always "$M/weights" "$T/direct.safetensors"
+    cli save --direct never "$M/weights" "$T/cached.safetensors"
+    cmp "$T/direct.safetensors" "$T/cached.safetensors"
+    cli image save --direct always "$M/weights" "$T/image"
+    mkdir "$M/other"
+    cli image load --direct always "$M/other" "$T/image"
+    assert_eq "$(sums "$M/other")" "$(sums "$M/weights")" sums
+    nothing_held
+}
+
+@test "a file that becomes shorter while it is read past the page cache is named" {
+    machine 'slow cuMemHostRegister_v2 3000'
+    make_odd "$T/odd.safetensors"
+    start_mount
+    spawn "$GMSFS" load --direct always --threads 1 "$M/weights" "$MODEL"
+    wait_until 10 has_allocations
+    truncate -s 1M "$MODEL"
+    machine
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$SPAWNED")" "tensor '[^']+': the file became shorter while it was read"
+    nothing_committed weights
+    nothing_held
+}
+
+@test "a disk that fills up while a GPU is saved is named with what is missing, and nothing is left" {
+    requires root mountns
+    machine
+    make_model 24M 1
+    start_mount
+    cli load "$M/weights" "$MODEL"
+    mkdir "$T/disk"
+    machine 'slow cuMemHostRegister_v2 3000'
+    # The save has counted what is free, and waits for its first buffer, when another takes the room.
+    run_logged -1 unshare --mount --propagation private bash -c '
+        mount -t tmpfs -o size=32M tmpfs "$1"
+        "$2" save --threads 4 "$3" "$1/x.safetensors" & save=$!
+        while [[ -z $(find "$1" -name ".gmsfs-save-*" -size +20M) ]]; do
+            kill -0 "$save" 2>/dev/null || break
+        done
+        head -c 30M /dev/zero >"$1/other"
+        wait "$save"; status=$?; find "$1" -mindepth 1 ! -name other; exit "$status"' \
+        _ "$T/disk" "$GMSFS" "$M/weights"
+    assert_match "$output" "x.safetensors: the disk is full, .*MiB needed for all files, .* free, 2[0-9].[0-9] MiB missing"
+    [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
+    assert_state weights COMMITTED
     machine
     nothing_held
 }

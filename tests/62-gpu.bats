@@ -118,6 +118,35 @@ smi_used_is() { # MIB
     assert_eq "$("$GMSFS" sum -q "$M/weights")" "$sums" sums
 }
 
+@test "a tensor of more than 4 GiB arrives whole, through the page cache and past it" {
+    [[ ${GMSFS_GPU-} == real ]] || skip "5 GiB of memory are for a real GPU"
+    requires python3
+    # Sparse: all zeros but what stands around the places where 32 bits end.
+    python3 - "$T/large.safetensors" <<'EOT'
+import json, struct, sys
+sizes = [3, 5 * 2**30 + 1]
+header, at = {}, 0
+for i, size in enumerate(sizes):
+    header[f"t{i}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+    at += size
+text = json.dumps(header).encode()
+with open(sys.argv[1], "wb") as out:
+    out.write(struct.pack("<Q", len(text)) + text)
+    begin = out.tell()
+    for place in (0, 2**31 - 2, 2**32 - 2, 2**32 + 2**22 - 5, at - 7):
+        out.seek(begin + place)
+        out.write(b"\x01\x02\x03\x04\x05\x06\x07")
+EOT
+    start_gpu
+    local direct
+    for direct in never always; do
+        run_logged -0 timeout $((120 * SLOW)) "$GMSFS" load --direct "$direct" "$M/weights" "$T/large.safetensors"
+        run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$T/large.safetensors"
+    done
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" save "$M/weights" "$T/saved.safetensors"
+    run_logged -0 timeout $((120 * SLOW)) "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
+}
+
 @test "a killed writer's memory comes back, all of it" {
     start_gpu
     local before

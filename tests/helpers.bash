@@ -104,8 +104,29 @@ machine_has() {
     pidns) unshare --pid --fork true 2>/dev/null ;;
     user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
+    direct-io) can_write_directly ;;
     *) type -P "$1" >/dev/null ;;
     esac
+}
+
+# Whether what lies in $T can be read and written past the page cache. Newer tmpfs say yes and are the cache.
+can_write_directly() {
+    [[ $(stat -f -c %T "$T") != tmpfs ]] &&
+        dd if=/dev/zero of="$T/direct-io" bs=4096 count=1 oflag=direct status=none 2>/dev/null
+}
+
+# cached_bytes FILE: of its bytes, those that the page cache has
+cached_bytes() {
+    fincore --bytes --noheadings --output RES "$1" | tr -d ' '
+}
+
+# drop_cached FILE...: out of the page cache, on disk
+drop_cached() {
+    sync "$@"
+    local file
+    for file in "$@"; do
+        dd if="$file" iflag=nocache count=0 status=none
+    done
 }
 
 can_mount_fuse() {

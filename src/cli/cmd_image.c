@@ -37,6 +37,9 @@ static const char usage[] =
     "all:\n"
     "      --threads N        threads that copy (default: one for each CPU, at most 16; with a\n"
     "                         GPU at most 12)\n"
+    "      --direct WHEN      read and write the data past the page cache (O_DIRECT): always,\n"
+    "                         never, or auto (default: auto, which writes so, and reads so what\n"
+    "                         the cache can neither hold nor has)\n"
     "      --timeout S        give up when the lock is not free within S seconds; 0: at once\n"
     "                         (default: wait for it)\n"
     "  -q, --quiet            print errors only\n"
@@ -54,14 +57,21 @@ enum {
     FOR_ALL = FOR_STORE | FOR_LS,
 };
 
-static const struct option options[] = {
-    {"after", required_argument, NULL, 'a'},   {"check", no_argument, NULL, 'c'},
-    {"entries", no_argument, NULL, 'e'},       {"file-size", required_argument, NULL, 's'},
-    {"force", no_argument, NULL, 'f'},         {"json", no_argument, NULL, 'j'},
-    {"limit", required_argument, NULL, 'l'},   {"realign", no_argument, NULL, 'g'},
-    {"resume", no_argument, NULL, 'r'},        {"threads", required_argument, NULL, 't'},
-    {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+static const struct option options[] = {{"after", required_argument, NULL, 'a'},
+                                        {"check", no_argument, NULL, 'c'},
+                                        {"direct", required_argument, NULL, 'd'},
+                                        {"entries", no_argument, NULL, 'e'},
+                                        {"file-size", required_argument, NULL, 's'},
+                                        {"force", no_argument, NULL, 'f'},
+                                        {"json", no_argument, NULL, 'j'},
+                                        {"limit", required_argument, NULL, 'l'},
+                                        {"realign", no_argument, NULL, 'g'},
+                                        {"resume", no_argument, NULL, 'r'},
+                                        {"threads", required_argument, NULL, 't'},
+                                        {"timeout", required_argument, NULL, 'w'},
+                                        {"quiet", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
 
 static const struct image_verb {
     const char *name;
@@ -115,6 +125,8 @@ static int image_set_value(struct image_request *request, int option)
         status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &request->threads);
     } else if (option == 'w') {
         status = cli_parse_timeout("--timeout", optarg, &request->timeout_ms);
+    } else if (option == 'd') {
+        status = direct_parse(optarg, &request->direct);
     } else if (option == 'l') {
         status = cli_parse_count("--limit", optarg, 1, INT64_MAX, &request->most);
     } else if (option == 'a') {

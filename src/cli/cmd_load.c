@@ -39,6 +39,9 @@ static const char usage[] =
     "                       to 2G)\n"
     "      --threads N      threads that copy (default: one for each CPU, at most 16; to a\n"
     "                       GPU at most 12; for each GPU where there are several)\n"
+    "      --direct WHEN    read the files past the page cache (O_DIRECT): always, never, or "
+    "auto,\n"
+    "                       where it can neither hold them nor has them (default: auto)\n"
     "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
     "once\n"
     "                       (default: wait for them)\n"
@@ -278,6 +281,7 @@ void load_free(struct load *load)
     gmsfs_close(load->handle);
     free(load->slots);
     free(load->mappings);
+    load_close_inputs(load);
     load_plan_free(load);
 }
 
@@ -299,11 +303,15 @@ static int load_do(struct load *load)
 
 static int load_parse(int argc, char **argv, struct load *load, struct load_choice *choice)
 {
-    static const struct option options[] = {
-        {"chunk", required_argument, NULL, 'c'},   {"threads", required_argument, NULL, 't'},
-        {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
-        {"group", no_argument, NULL, 'g'},         {"force", no_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"chunk", required_argument, NULL, 'c'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"group", no_argument, NULL, 'g'},
+                                            {"force", no_argument, NULL, 'f'},
+                                            {"direct", required_argument, NULL, 'd'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
@@ -313,6 +321,8 @@ static int load_parse(int argc, char **argv, struct load *load, struct load_choi
             status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &load->threads);
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
+        else if (option == 'd')
+            status = direct_parse(optarg, &load->direct);
         else if (option == 'q')
             load->quiet = true;
         else if (option == 'g')

@@ -23,6 +23,9 @@ static const char usage[] =
     "                          and so on, and FILE.safetensors.index.json that names them\n"
     "      --threads N         threads that write (default: one for each CPU, at most 16; of\n"
     "                          a GPU at most 12)\n"
+    "      --direct WHEN       write past the page cache (O_DIRECT): always, never, or auto, "
+    "where\n"
+    "                          the file system can (default: auto)\n"
     "      --timeout S         give up when the lock is not free within S seconds; 0: at once\n"
     "                          (default: wait for it)\n"
     "  -q, --quiet             print errors only\n"
@@ -101,6 +104,7 @@ static int save_run(int argc, char **argv)
     static const struct option options[] = {{"shard-size", required_argument, NULL, 's'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"timeout", required_argument, NULL, 'w'},
+                                            {"direct", required_argument, NULL, 'd'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -111,9 +115,11 @@ static int save_run(int argc, char **argv)
         if (option == 's')
             status = cli_parse_size("--shard-size", optarg, &save.shard_bytes);
         else if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &save.threads);
+            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &save.way.threads);
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &save.timeout_ms);
+        else if (option == 'd')
+            status = direct_parse(optarg, &save.way.direct);
         else if (option == 'q')
             save.quiet = true;
         else

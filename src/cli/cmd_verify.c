@@ -2,7 +2,7 @@
 /* gmsfs verify - the bytes in a store against the files that they came from */
 #include "base/size.h"
 #include "cli/cli.h"
-#include "cli/file_io.h"
+#include "cli/direct.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "cli/safetensors.h"
@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MS_PER_S 1000.0
+#define MS_PER_S          1000.0
+#define VERIFY_ROOM_BYTES (WORK_PIECE_BYTES + DIRECT_ALIGN_BYTES)
 
 static const char usage[] =
     "Usage: gmsfs verify [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
@@ -27,6 +28,9 @@ static const char usage[] =
     "\n"
     "      --threads N      threads that compare (default: one for each CPU, at most 16; of a\n"
     "                       GPU at most 12)\n"
+    "      --direct WHEN    read the files past the page cache (O_DIRECT): always, never, or "
+    "auto,\n"
+    "                       where it can neither hold them nor has them (default: auto)\n"
     "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
     "                       (default: wait for it)\n"
     "  -q, --quiet          print differences and errors only\n"
@@ -48,9 +52,11 @@ struct verify {
     size_t file_count;
     uint64_t timeout_ms;
     uint64_t threads; /* 0: as many as are best */
+    enum direct_use direct;
     bool quiet;
 
     struct model *model;
+    struct direct_file *inputs; /* its files, as they are read */
     struct reader reader;
     struct verify_tensor *tensors; /* as those of the model */
     struct progress progress;
@@ -124,21 +130,25 @@ static void verify_lower(atomic_ullong *first_bad, unsigned long long offset)
         ;
 }
 
-/* One part of the memory against the same of the file. */
-static int verify_part(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *file,
-                       size_t size_bytes, uint64_t offset_bytes)
+/* One part of the memory against the same of the file, or the beginning of it: *size_bytes. */
+static int verify_part(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
+                       uint64_t offset_bytes, size_t *size_bytes)
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];
+    struct direct_file *input = &verify->inputs[tensor->file];
+    uint8_t *file;
     size_t at = 0;
-    int r = file_read_at(verify->model->files[tensor->file].fd, file, size_bytes,
-                         tensor->offset_bytes + offset_bytes);
+    int r;
 
+    *size_bytes =
+        direct_fit(input, tensor->offset_bytes + offset_bytes, *size_bytes, VERIFY_ROOM_BYTES);
+    r = direct_read(input, room, tensor->offset_bytes + offset_bytes, *size_bytes, &file);
     if (r) {
         atomic_store(&verify->read_error_tensor, index);
         atomic_store(&verify->read_error, -r);
         return r;
     }
-    if (memcmp(memory, file, size_bytes) == 0)
+    if (memcmp(memory, file, *size_bytes) == 0)
         return 0;
     while (memory[at] == file[at])
         at++;
@@ -146,22 +156,39 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
     return 0;
 }
 
+/* What the store handed out, by as many reads as it takes. */
+static int verify_parts(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
+                        uint64_t offset_bytes, size_t size_bytes)
+{
+    size_t done = 0, step;
+    int r = 0;
+
+    while (!r && done < size_bytes) {
+        step = size_bytes - done;
+        r = verify_part(verify, index, memory + done, room, offset_bytes + done, &step);
+        done += step;
+    }
+    return r;
+}
+
 static int verify_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct verify *verify = context;
-    uint8_t *file = staging_scratch(own, WORK_PIECE_BYTES);
-    uint64_t at = piece->offset_bytes;
+    const struct model_tensor *tensor = &verify->model->tensors[piece->item];
+    uint8_t *room = staging_scratch(own, VERIFY_ROOM_BYTES);
+    uint64_t at = piece->offset_bytes, end = at + piece->size_bytes;
     const uint8_t *memory;
     size_t step = 1;
-    int r =
-        file ? staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
-                             piece->size_bytes, WORK_PIECE_BYTES)
-             : -ENOMEM;
+    int r = room ? 0 : -ENOMEM;
 
+    direct_align(tensor->offset_bytes, tensor->size_bytes, &at, &end);
+    if (!r)
+        r = staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
+                          end - at, WORK_PIECE_BYTES);
     while (!r && step > 0) {
         r = staging_next(own, &memory, &step);
         if (!r && step > 0)
-            r = verify_part(verify, piece->item, memory, file, step, at);
+            r = verify_parts(verify, piece->item, memory, room, at, step);
         at += step;
     }
     return r;
@@ -207,6 +234,34 @@ static void verify_say_bytes(struct verify *verify)
     }
 }
 
+/* -ENOMEM, or 0. */
+static int verify_open_inputs(struct verify *verify)
+{
+    const struct model *model = verify->model;
+    enum direct_use use = direct_choose(verify->direct, model->tensor_bytes, 0);
+
+    verify->inputs = calloc(model->file_count + 1, sizeof(*verify->inputs));
+    for (size_t i = 0; verify->inputs && i < model->file_count; i++)
+        direct_open(&verify->inputs[i], model->files[i].fd, use);
+    return verify->inputs ? 0 : -ENOMEM;
+}
+
+static void verify_close_inputs(struct verify *verify)
+{
+    for (size_t i = 0; verify->inputs && i < verify->model->file_count; i++)
+        direct_close(&verify->inputs[i]);
+    free(verify->inputs);
+}
+
+static uint64_t verify_threads(const struct verify *verify)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < verify->model->file_count; i++)
+        any = any || direct_is_on(&verify->inputs[i]);
+    return direct_threads(verify->threads, any);
+}
+
 static int verify_bytes(struct verify *verify, uint64_t *sizes)
 {
     uint64_t whole_bytes = 0;
@@ -221,7 +276,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
         whole_bytes += sizes[i];
     }
-    staging_equip(verify->reader.staging, &work, &verify->reader.memory, verify->threads);
+    staging_equip(verify->reader.staging, &work, &verify->reader.memory, verify_threads(verify));
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
     r = work_run(&work);
     progress_end(&verify->progress);
@@ -270,7 +325,7 @@ static int verify_compare(struct verify *verify)
     int r = sizes ? 0 : -ENOMEM, status;
 
     verify->tensors = calloc(room, sizeof(*verify->tensors));
-    if (!verify->tensors)
+    if (!verify->tensors || verify_open_inputs(verify) != 0)
         r = -ENOMEM;
     for (size_t i = 0; !r && i < count; i++)
         r = verify_prepare_tensor(verify, i);
@@ -296,6 +351,7 @@ static int verify_do(struct verify *verify)
     if (status == CLI_OK)
         status = verify_compare(verify);
     free(verify->tensors);
+    verify_close_inputs(verify);
     reader_close(&verify->reader);
     safetensors_close(verify->model);
     return status;
@@ -303,11 +359,10 @@ static int verify_do(struct verify *verify)
 
 static int verify_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"threads", required_argument, NULL, 't'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"threads", required_argument, NULL, 't'}, {"timeout", required_argument, NULL, 'w'},
+        {"direct", required_argument, NULL, 'd'},  {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     struct verify verify = {.timeout_ms = CLI_FOREVER};
     int option, status = CLI_OK;
 
@@ -316,6 +371,8 @@ static int verify_run(int argc, char **argv)
             status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &verify.threads);
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &verify.timeout_ms);
+        else if (option == 'd')
+            status = direct_parse(optarg, &verify.direct);
         else if (option == 'q')
             verify.quiet = true;
         else

@@ -11,6 +11,7 @@
 #define GMSFS_CLI_IMAGE_H
 
 #include "cli/cli.h"
+#include "cli/direct.h"
 #include "cli/image_dir.h"
 #include "cli/image_layout.h"
 #include "cli/image_manifest.h"
@@ -32,6 +33,7 @@ struct image_request {
     uint64_t timeout_ms;
     uint64_t threads;    /* 0: as many as are best */
     uint64_t file_bytes; /* 0: not said */
+    enum direct_use direct;
     bool quiet;
     bool force, resume; /* save */
     bool realign;       /* load */
@@ -67,6 +69,8 @@ struct image_check {
     struct staging *staging;             /* NULL where `into` is */
     const struct staging_memory *memory; /* of `into` */
     uint64_t threads;                    /* 0: as many as are best */
+    enum direct_use direct;
+    uint64_t taken_bytes; /* of memory that `into` is about to take from the page cache */
     bool quiet;
     uint64_t passed_ms; /* out */
 };

@@ -2,8 +2,8 @@
 /* All bytes of an image through several threads: summed, and put where they are wanted. */
 #include "cli/image.h"
 
-#include "cli/file_io.h"
 #include "cli/signals.h"
+#include "cli/staging_file.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 
 struct check_run {
     const struct image_check *check;
+    enum direct_use use;
     struct progress progress;
     uint64_t *sizes; /* of the pieces that are done */
     atomic_ullong read_bytes;
@@ -51,68 +52,83 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
 }
 
 /* Reads into a buffer that is forgotten. */
-static int check_step(int fd, struct staging_lane *lane, uint64_t from, size_t size_bytes,
-                      XXH3_state_t *state)
+static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from,
+                      size_t *size_bytes, XXH3_state_t *state)
 {
-    uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
-    int r = buffer ? file_read_at(fd, buffer, size_bytes, from) : -ENOMEM;
+    uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
+    int r = -ENOMEM;
 
+    *size_bytes = direct_fit(file, from, *size_bytes, STAGING_FILE_BYTES);
+    if (room)
+        r = direct_read(file, room, from, *size_bytes, &bytes);
     if (!r)
-        XXH3_128bits_update(state, buffer, size_bytes);
+        XXH3_128bits_update(state, bytes, *size_bytes);
     return r;
 }
 
 /* What is summed is what lies in its place, or goes there. */
-static int check_step_into(const struct check_run *run, int fd, struct staging_lane *lane,
-                           uint8_t *to, uint64_t from, size_t *size_bytes, XXH3_state_t *state)
+static int check_step_into(const struct check_run *run, struct direct_file *file,
+                           struct staging_lane *lane, uint8_t *to, uint64_t from,
+                           size_t *size_bytes, XXH3_state_t *state)
 {
     const struct staging_memory *memory = run->check->memory;
-    uint8_t *room;
-    int r = staging_room(lane, memory, to, *size_bytes, &room, size_bytes);
+    const uint8_t *bytes;
+    int r = staging_read(lane, memory, to, file, from, *size_bytes, &bytes, size_bytes);
 
-    if (!r)
-        r = file_read_at(fd, room, *size_bytes, from);
     if (r)
         return r;
-    XXH3_128bits_update(state, room, *size_bytes);
-    return staging_send(lane, memory, to, room, *size_bytes);
+    XXH3_128bits_update(state, bytes, *size_bytes);
+    return staging_send(lane, memory, to, bytes, *size_bytes);
 }
 
-static int check_steps(struct check_run *run, const struct image_piece *piece, int fd,
-                       struct staging_lane *lane, XXH3_state_t *state)
+static int check_steps(struct check_run *run, const struct image_piece *piece,
+                       struct direct_file *file, struct staging_lane *lane, XXH3_state_t *state)
 {
     uint8_t *base = run->check->into ? run->check->into[piece->rank] : NULL;
-    size_t step;
+    size_t most = direct_is_on(file) ? STAGING_FILE_BYTES : IMAGE_STEP_BYTES, step;
     int r = 0;
 
     for (uint64_t at = 0; !r && at < piece->size_bytes; at += step) {
         uint64_t left = piece->size_bytes - at, from = piece->file_offset_bytes + at;
-        step = left < IMAGE_STEP_BYTES ? (size_t)left : IMAGE_STEP_BYTES;
-        r = base ? check_step_into(run, fd, lane, base + piece->offset_bytes + at, from, &step,
+        step = left < most ? (size_t)left : most;
+        r = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from, &step,
                                    state)
-                 : check_step(fd, lane, from, step, state);
+                 : check_step(file, lane, from, &step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
+    return r;
+}
+
+static int check_read(struct check_run *run, const struct image_piece *piece,
+                      struct staging_lane *lane, XXH3_state_t *state)
+{
+    char name[IMAGE_NAME_BYTES];
+    struct direct_file file;
+    int fd =
+        image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
+    int r;
+
+    if (fd < 0)
+        return fd;
+    direct_open(&file, fd, run->use);
+    r = check_steps(run, piece, &file, lane, state);
+    direct_close(&file);
+    close(fd);
     return r;
 }
 
 static int check_piece(void *context, const struct work_piece *work_piece, void *own)
 {
     struct check_run *run = context;
-    const struct image *image = run->check->image;
-    const struct image_piece *piece = &image->manifest.pieces[work_piece->item];
+    const struct image_piece *piece = &run->check->image->manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
     XXH128_canonical_t sum;
-    char name[IMAGE_NAME_BYTES];
-    int fd, r;
+    int r;
 
     if (!state)
         return -ENOMEM;
     XXH3_128bits_reset(state);
-    fd = image_dir_open_file(&image->dir, image_data_name(piece->file, name), O_RDONLY);
-    r = fd < 0 ? fd : check_steps(run, piece, fd, own, state);
-    if (fd >= 0)
-        close(fd);
+    r = check_read(run, piece, own, state);
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
     XXH3_freeState(state);
     if (!r && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
@@ -140,7 +156,8 @@ static int check_work(struct check_run *run, struct work *work)
     if (!staging)
         staging = own = staging_new();
     if (staging) {
-        staging_equip(staging, work, run->check->memory, run->check->threads);
+        staging_equip(staging, work, run->check->memory,
+                      direct_threads(run->check->threads, run->use != DIRECT_NEVER));
         r = work_run(work);
     }
     staging_free(own);
@@ -166,6 +183,7 @@ int image_check(struct image_check *check)
         run.sizes[i] = manifest->pieces[i].done ? manifest->pieces[i].size_bytes : 0;
     work.item_bytes = run.sizes;
     image_manifest_count_done(manifest, &whole_bytes);
+    run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
     progress_begin(&run.progress, check->verb, whole_bytes, check->quiet);
     r = check_work(&run, &work);
     check->passed_ms = progress_end(&run.progress);

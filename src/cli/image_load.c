@@ -128,6 +128,7 @@ static int load_check_sums(struct image_load *load)
     struct image_check check = {.image = &load->image,
                                 .verb = "checking",
                                 .threads = load->request->threads,
+                                .direct = load->request->direct,
                                 .quiet = load->request->quiet};
     int status = image_check(&check);
 
@@ -223,6 +224,7 @@ static int load_copy(struct image_load *load)
     struct image_check check = {.image = &load->image,
                                 .verb = "loading",
                                 .threads = load->request->threads,
+                                .direct = load->request->direct,
                                 .quiet = load->request->quiet};
     void **into = calloc(load->mapping_count + 1, sizeof(*into));
     int status;
@@ -234,6 +236,7 @@ static int load_copy(struct image_load *load)
     check.into = into;
     check.staging = load->staging;
     check.memory = &load->memory;
+    check.taken_bytes = load->memory.device ? 0 : load->needed_bytes;
     status = image_check(&check);
     load->copied_ms = check.passed_ms;
     free(into);

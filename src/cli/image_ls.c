@@ -251,6 +251,7 @@ static int ls_check(const struct ls *ls)
 {
     struct image_check check = {.image = &ls->image,
                                 .verb = "checking",
+                                .direct = ls->request->direct,
                                 .threads = ls->request->threads,
                                 .quiet = ls->request->quiet};
     int status = image_check(&check);

@@ -67,7 +67,8 @@ static int save_store(struct image_save *save)
 
 int image_save(const struct image_request *request)
 {
-    struct image_save save = {.request = request, .dir = {.fd = -1}};
+    struct image_save save = {
+        .request = request, .way = {request->direct, request->threads}, .dir = {.fd = -1}};
     int status;
 
     signals_install("\ngmsfs image: stopped by a signal; nothing was saved\n");

@@ -10,9 +10,11 @@
 
 #include "cli/image.h"
 #include "cli/reader.h"
+#include "cli/sink.h"
 
 struct image_save {
     const struct image_request *request;
+    struct sink_way way;
 
     /* Of the store. */
     struct reader reader;

@@ -4,6 +4,7 @@
 
 #include "cli/file_io.h"
 #include "cli/signals.h"
+#include "cli/sink.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -15,15 +16,87 @@
 
 #include <xxhash.h>
 
+/* One of the files. Open while pieces of it are being written. */
+struct data_file {
+    struct sink sink;
+    int fd;             /* -1: not open */
+    size_t pieces_left; /* that are not done with */
+};
+
 struct data_run {
     struct image_save *save;
     struct progress progress;
     atomic_ullong done_bytes, kept_bytes;
     pthread_mutex_t lock; /* of what follows */
-    int notes_fd;         /* the unfinished manifest, at its end */
+    struct data_file *files;
+    int notes_fd; /* the unfinished manifest, at its end */
     bool has_failed;
     char failed[IMAGE_NAME_BYTES];
 };
+
+/* ---- the files ----------------------------------------------------------------------------- */
+
+static int files_begin(struct data_run *run)
+{
+    const struct image_manifest *manifest = &run->save->manifest;
+
+    run->files = calloc(manifest->file_count + 1, sizeof(*run->files));
+    if (!run->files)
+        return -ENOMEM;
+    for (size_t i = 0; i < manifest->file_count; i++)
+        run->files[i].fd = -1;
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        run->files[manifest->pieces[i].file].pieces_left++;
+    return 0;
+}
+
+/* Shared by the threads that write to it: pieces are taken in order, so few are open at once. */
+static int file_take(struct data_run *run, uint64_t number, struct data_file **taken)
+{
+    const struct image_save *save = run->save;
+    struct data_file *file = &run->files[number];
+    char name[IMAGE_NAME_BYTES];
+
+    pthread_mutex_lock(&run->lock);
+    if (file->fd < 0) {
+        file->fd = image_dir_open_file(&save->dir, image_data_name(number, name), O_RDWR);
+        if (file->fd >= 0)
+            sink_open(&file->sink, file->fd, save->manifest.file_sizes[number], &save->way);
+    }
+    pthread_mutex_unlock(&run->lock);
+    *taken = file;
+    return file->fd < 0 ? file->fd : 0;
+}
+
+static int file_close(struct data_file *file)
+{
+    int fd = file->fd;
+
+    if (fd < 0)
+        return 0;
+    sink_close(&file->sink);
+    file->fd = -1;
+    return close(fd) < 0 ? -errno : 0;
+}
+
+/* A piece of it is done with. */
+static int file_give_back(struct data_run *run, struct data_file *file)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&run->lock);
+    if (--file->pieces_left == 0)
+        r = file_close(file);
+    pthread_mutex_unlock(&run->lock);
+    return r;
+}
+
+static void files_end(struct data_run *run)
+{
+    for (size_t i = 0; run->files && i < run->save->manifest.file_count; i++)
+        file_close(&run->files[i]);
+    free(run->files);
+}
 
 /* ---- one piece ----------------------------------------------------------------------------- */
 
@@ -33,36 +106,42 @@ static const uint8_t *data_source(const struct image_save *save, const struct im
 }
 
 static int data_fetch(const struct image_save *save, const struct image_piece *piece,
-                      struct staging_lane *lane)
+                      struct staging_lane *lane, size_t step_bytes)
 {
     return staging_fetch(lane, &save->reader.memory, data_source(save, piece), piece->size_bytes,
-                         IMAGE_STEP_BYTES);
+                         step_bytes);
 }
 
 /* Through a copy: a writer is trusted with the memory of its store, also after it has committed,
  * and what is summed has to be what is written. */
-static int data_write(struct data_run *run, const struct image_piece *piece, int fd,
+static int data_put(const struct data_run *run, struct sink_stream *stream, const uint8_t *part,
+                    size_t size_bytes, uint8_t *buffer, XXH3_state_t *state)
+{
+    if (!staging_is_copied(&run->save->reader.memory))
+        part = memcpy(buffer, part, size_bytes);
+    XXH3_128bits_update(state, part, size_bytes);
+    return sink_put(stream, part, size_bytes);
+}
+
+/* Two rooms: of the stream, and for a copy. */
+static int data_write(struct data_run *run, const struct image_piece *piece, struct data_file *file,
                       struct staging_lane *lane, XXH3_state_t *state)
 {
-    bool is_copied = staging_is_copied(&run->save->reader.memory);
-    uint8_t *buffer = staging_scratch(lane, IMAGE_STEP_BYTES);
-    uint64_t at = piece->file_offset_bytes;
+    size_t most = sink_is_direct(&file->sink) ? SINK_ROOM_BYTES : IMAGE_STEP_BYTES, step = 1;
+    uint8_t *rooms = staging_scratch(lane, 2 * SINK_ROOM_BYTES);
+    struct sink_stream stream;
     const uint8_t *part;
-    size_t step = 1;
-    int r = buffer ? data_fetch(run->save, piece, lane) : -ENOMEM;
+    int r = rooms ? data_fetch(run->save, piece, lane, most) : -ENOMEM;
 
+    sink_begin(&stream, &file->sink, piece->file_offset_bytes, rooms);
     while (!r && step > 0) {
         r = staging_next(lane, &part, &step);
         if (r || step == 0)
             break;
-        if (!is_copied)
-            part = memcpy(buffer, part, step);
-        XXH3_128bits_update(state, part, step);
-        r = file_write_at(fd, part, step, at);
+        r = data_put(run, &stream, part, step, rooms + SINK_ROOM_BYTES, state);
         atomic_fetch_add(&run->done_bytes, step);
-        at += step;
     }
-    return r;
+    return r ? r : sink_end(&stream);
 }
 
 /* Is the piece in the file already? Then it is summed: 1. Not: what was counted is taken back: 0.
@@ -74,7 +153,7 @@ static int data_is_there(struct data_run *run, const struct image_piece *piece, 
     const uint8_t *part;
     uint64_t at = 0;
     size_t step = 1;
-    int r = buffer ? data_fetch(run->save, piece, lane) : -ENOMEM;
+    int r = buffer ? data_fetch(run->save, piece, lane, IMAGE_STEP_BYTES) : -ENOMEM;
 
     while (!r && step > 0) {
         r = staging_next(lane, &part, &step);
@@ -92,28 +171,38 @@ static int data_is_there(struct data_run *run, const struct image_piece *piece, 
     return r ? r : 1;
 }
 
-static int data_copy(struct data_run *run, struct image_piece *piece, struct staging_lane *lane,
-                     XXH3_state_t *state)
+/* Writes it, unless it is there; its sum. */
+static int data_copy_to(struct data_run *run, struct image_piece *piece, struct data_file *file,
+                        struct staging_lane *lane, XXH3_state_t *state)
 {
-    char name[IMAGE_NAME_BYTES];
-    int fd = image_dir_open_file(&run->save->dir, image_data_name(piece->file, name), O_RDWR);
-    XXH128_canonical_t sum;
     int r = 0;
 
-    if (fd < 0)
-        return fd;
     XXH3_128bits_reset(state);
     if (piece->done)
-        r = data_is_there(run, piece, fd, lane, state);
+        r = data_is_there(run, piece, file->fd, lane, state);
     if (r == 1) {
         atomic_fetch_add(&run->kept_bytes, piece->size_bytes);
         r = 0;
     } else if (r == 0) {
         XXH3_128bits_reset(state);
-        r = data_write(run, piece, fd, lane, state);
+        r = data_write(run, piece, file, lane, state);
     }
-    if (close(fd) < 0 && !r)
-        r = -errno;
+    return r;
+}
+
+static int data_copy(struct data_run *run, struct image_piece *piece, struct staging_lane *lane,
+                     XXH3_state_t *state)
+{
+    XXH128_canonical_t sum;
+    struct data_file *file;
+    int r = file_take(run, piece->file, &file), closed;
+
+    if (r)
+        return r;
+    r = data_copy_to(run, piece, file, lane, state);
+    closed = file_give_back(run, file);
+    if (!r)
+        r = closed;
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
     memcpy(piece->sum, sum.digest, IMAGE_DIGEST_BYTES);
     piece->done = r == 0;
@@ -184,11 +273,12 @@ static int data_work(struct data_run *run)
         return -ENOMEM;
     for (size_t i = 0; i < manifest->piece_count; i++)
         sizes[i] = manifest->pieces[i].size_bytes;
-    staging_equip(run->save->reader.staging, &work, &run->save->reader.memory,
-                  run->save->request->threads);
+    staging_equip(
+        run->save->reader.staging, &work, &run->save->reader.memory,
+        direct_threads(run->save->request->threads, run->save->request->direct != DIRECT_NEVER));
     progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
     r = work_run(&work);
-    run->save->copied_ms = progress_end(&run->progress);
+    progress_end(&run->progress);
     run->save->kept_bytes = atomic_load(&run->kept_bytes);
     free(sizes);
     return r;
@@ -203,7 +293,10 @@ static int data_fill(struct image_save *save)
     run.notes_fd = image_dir_open_file(&save->dir, IMAGE_UNFINISHED, O_WRONLY | O_APPEND);
     if (run.notes_fd < 0)
         return image_save_fail(save, IMAGE_UNFINISHED, run.notes_fd);
-    r = data_work(&run);
+    r = files_begin(&run);
+    if (!r)
+        r = data_work(&run);
+    files_end(&run);
     close(run.notes_fd);
     return r ? image_save_fail(save, run.failed, r) : CLI_OK;
 }
@@ -248,9 +341,11 @@ static int data_finish(const struct image_save *save)
 
 int image_save_write(struct image_save *save)
 {
+    uint64_t start_ms = cli_now_ms();
     int status = data_fill(save);
 
     if (status == CLI_OK)
         status = data_sync(save);
+    save->copied_ms = cli_now_ms() - start_ms;
     return status == CLI_OK ? data_finish(save) : status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "cli/signals.h"
+#include "cli/sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +15,20 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-int image_save_fail(const struct image_save *save, const char *name, int error)
+static void prepare_say_full(const struct image_save *save, const char *name)
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?";
     struct statvfs disk;
 
+    if (fstatvfs(save->dir.fd, &disk) == 0)
+        size_format((uint64_t)disk.f_bavail * disk.f_frsize, available);
+    cli_error("%s/%s: the disk is full, or a quota is: the image has %s, and %s are free; free "
+              "some, or save elsewhere",
+              save->dir.path, name, size_format(save->manifest.stored_bytes, needed), available);
+}
+
+int image_save_fail(const struct image_save *save, const char *name, int error)
+{
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
     if (staging_explain(save->reader.staging))
@@ -28,12 +38,7 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
                   "--file-size makes smaller ones",
                   save->dir.path, name);
     } else if (error == -ENOSPC || error == -EDQUOT) {
-        if (fstatvfs(save->dir.fd, &disk) == 0)
-            size_format((uint64_t)disk.f_bavail * disk.f_frsize, available);
-        cli_error("%s/%s: the disk is full, or a quota is: the image has %s, and %s are free; free "
-                  "some, or save elsewhere",
-                  save->dir.path, name, size_format(save->manifest.stored_bytes, needed),
-                  available);
+        prepare_say_full(save, name);
     } else {
         return image_dir_explain(&save->dir, name, "write", error);
     }
@@ -140,26 +145,14 @@ static int prepare_resume(struct image_save *save)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* The whole size at once, so that a full disk is known before anything is copied. */
-static int prepare_reserve(int fd, uint64_t size_bytes)
-{
-    if (ftruncate(fd, (off_t)size_bytes) < 0)
-        return -errno;
-    while (fallocate(fd, 0, 0, (off_t)size_bytes) < 0) {
-        if (errno == EINTR && !signals_get())
-            continue;
-        return errno == EOPNOTSUPP ? 0 : -errno;
-    }
-    return 0;
-}
-
-static int prepare_file(const struct image_save *save, size_t file)
+static int prepare_file(const struct image_save *save, size_t file, uint64_t *promised_bytes)
 {
     char name[IMAGE_NAME_BYTES];
     int fd = signals_get()
                  ? -EINTR
                  : image_dir_open_file(&save->dir, image_data_name(file, name), O_WRONLY | O_CREAT);
-    int r = fd < 0 ? fd : prepare_reserve(fd, save->manifest.file_sizes[file]);
+    int r =
+        fd < 0 ? fd : sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
 
     if (fd >= 0 && close(fd) < 0 && !r)
         r = -errno;
@@ -191,6 +184,7 @@ static int prepare_begin(struct image_save *save)
 
 static int prepare_files(struct image_save *save)
 {
+    uint64_t promised_bytes = 0;
     /* Of an older image; what is gone on with may lie in the files that are planned. */
     int status = CLI_OK,
         r = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
@@ -201,7 +195,7 @@ static int prepare_files(struct image_save *save)
     if (r)
         return image_save_fail(save, IMAGE_LAYOUT, r);
     for (size_t i = 0; status == CLI_OK && i < save->manifest.file_count; i++)
-        status = prepare_file(save, i);
+        status = prepare_file(save, i, &promised_bytes);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #define GMSFS_CLI_LOAD_H
 
 #include "cli/cli.h"
+#include "cli/direct.h"
 #include "cli/pack.h"
 #include "cli/safetensors.h"
 #include "cli/staging.h"
@@ -30,6 +31,7 @@ struct load {
     uint64_t chunk_bytes;
     uint64_t timeout_ms;
     uint64_t threads; /* 0: as many as are best */
+    enum direct_use direct;
     bool quiet;
     struct staging *staging; /* of all stores */
 
@@ -47,6 +49,7 @@ struct load {
     struct staging_memory memory;
     uint64_t *slots;                /* of each allocation of the plan */
     struct gmsfs_mapping *mappings; /* of each, where it is a GPU's: for `staging` alone */
+    struct direct_file *inputs;     /* the model's files, as they are read */
     uint64_t generation;            /* after the commit */
 };
 
@@ -57,6 +60,14 @@ int load_plan(struct load *load);
  * to fill. */
 int load_pack(struct load *load, enum gmsfs_memory memory);
 void load_plan_free(struct load *load);
+
+/* load_inputs.c: decides how the files are read, for all loads together, and opens them so.
+ * -ENOMEM. Closed by load_close_inputs. */
+int load_open_inputs(struct load *loads, size_t count);
+void load_close_inputs(struct load *load);
+/* As many threads as were asked for; or as many as are best, which are more where reads go to the
+ * disk. */
+uint64_t load_threads(const struct load *loads, size_t count);
 
 /* load_copy.c: gets the memory of `count` loads and moves their bytes, by the threads of the first,
  * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,

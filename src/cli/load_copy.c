@@ -29,6 +29,7 @@
 
 #define US_PER_MS         1000u
 #define COPY_BUFFER_BYTES ((size_t)256 << 10)
+#define COPY_DIRECT_BYTES ((size_t)2 << 20) /* of a read past the page cache */
 #define COPY_PAGE_BYTES   ((size_t)4096)
 #define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
 
@@ -140,35 +141,51 @@ static int target_write(const struct target *target, const uint8_t *from, size_t
     return 0;
 }
 
-static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
-                       const struct target *target, void *buffer)
+/* One step of a tensor, or less; *size_bytes is what was copied. Steps end at a page of the memory,
+ * or at one of the file where that is read past the page cache. */
+static int copy_step(struct copy *copy, const struct load *load, size_t index,
+                     const struct target *target, struct staging_lane *lane, uint64_t at,
+                     size_t *size_bytes)
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
-    uint64_t from = tensor->offset_bytes, left = tensor->size_bytes;
-    uint64_t to = load->plan.places[index].offset_bytes;
-    int fd = load->model->files[tensor->file].fd, r;
+    struct direct_file *file = &load->inputs[tensor->file];
+    uint64_t from = tensor->offset_bytes + at, left = tensor->size_bytes - at;
+    uint64_t to = load->plan.places[index].offset_bytes + at;
+    bool is_direct = direct_is_on(file), is_mapped = target->map && !is_direct;
+    size_t room_bytes = is_direct ? COPY_DIRECT_BYTES : COPY_BUFFER_BYTES;
+    size_t part =
+        is_direct ? COPY_DIRECT_BYTES : COPY_BUFFER_BYTES - (size_t)(to % COPY_PAGE_BYTES);
+    uint8_t *room = is_mapped ? target->map + to : staging_scratch(lane, room_bytes), *bytes;
+    int r;
 
-    while (left > 0) {
-        size_t part = COPY_BUFFER_BYTES - (size_t)(to % COPY_PAGE_BYTES); /* then whole pages */
-        ssize_t got;
+    if (!room)
+        return copy_fail(copy, load, index, "read", -ENOMEM);
+    *size_bytes = direct_fit(file, from, part < left ? part : (size_t)left, room_bytes);
+    r = direct_read(file, room, from, *size_bytes, &bytes);
+    if (r)
+        return copy_fail(copy, load, index, "read", r);
+    if (target->map && !is_mapped)
+        memcpy(target->map + to, bytes, *size_bytes);
+    else if (!is_mapped)
+        r = target_write(target, bytes, *size_bytes, to);
+    return r ? copy_fail(copy, load, index, "write it to the store's memory", r) : 0;
+}
 
+static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
+                       const struct target *target, struct staging_lane *lane)
+{
+    uint64_t size_bytes = load->model->tensors[index].size_bytes, at = 0;
+    size_t step = 0;
+    int r = 0;
+
+    while (!r && at < size_bytes) {
         if (atomic_load(&copy->stopped))
             return -ECANCELED;
-        got = pread(fd, target->map ? target->map + to : buffer, part < left ? part : (size_t)left,
-                    (off_t)from);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return copy_fail(copy, load, index, "read", got < 0 ? -errno : -ENODATA);
-        r = target->map ? 0 : target_write(target, buffer, (size_t)got, to);
-        if (r)
-            return copy_fail(copy, load, index, "write it to the store's memory", r);
-        from += (uint64_t)got;
-        to += (uint64_t)got;
-        left -= (uint64_t)got;
-        atomic_fetch_add(&copy->moved_bytes, (uint64_t)got);
+        r = copy_step(copy, load, index, target, lane, at, &step);
+        at += step;
+        atomic_fetch_add(&copy->moved_bytes, step);
     }
-    return 0;
+    return r;
 }
 
 /* Waits for the allocation's memory. Its descriptor, or -ECANCELED. */
@@ -199,10 +216,8 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
 {
     struct copy *copy = context;
     const struct copy_item *item = &copy->items[piece->item];
-    void *buffer = staging_scratch(own, COPY_BUFFER_BYTES);
     struct target target;
-    int fd = buffer ? copy_take(copy, piece->item) : -ENOMEM;
-    int r;
+    int fd = copy_take(copy, piece->item), r;
 
     if (fd < 0)
         return fd;
@@ -211,7 +226,7 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
         r = copy_fail(copy, item->load, copy->tensors[item->first], "map the store's memory for it",
                       r);
     for (size_t i = item->first; !r && i < item->end; i++)
-        r = copy_tensor(copy, item->load, copy->tensors[i], &target, buffer);
+        r = copy_tensor(copy, item->load, copy->tensors[i], &target, own);
     target_close(&target);
     if (r)
         atomic_store(&copy->stopped, true);
@@ -363,8 +378,6 @@ static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
     for (size_t i = 0; i < count; i++) {
         allocations += loads[i].plan.allocation_count;
         tensors += loads[i].model->tensor_count;
-        for (size_t file = 0; file < loads[i].model->file_count; file++)
-            posix_fadvise(loads[i].model->files[file].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     }
     numbers = calloc(allocations + 1, sizeof(*numbers));
     copy->items = calloc(allocations + 1, sizeof(*copy->items));
@@ -413,7 +426,7 @@ static int copy_run(struct copy *copy)
     return copy->result;
 }
 
-int load_copy(struct load *loads, size_t count)
+static int load_copy_host(struct load *loads, size_t count)
 {
     struct copy copy = {
         .work = {.whole = true, .context = &copy, .piece = copy_allocation, .tick = copy_tick},
@@ -422,11 +435,8 @@ int load_copy(struct load *loads, size_t count)
     uint64_t bytes = 0;
     int r;
 
-    for (size_t i = 0; i < count; i++)
-        if (loads[i].memory.device)
-            return load_copy_staged(loads, count);
     r = copy_prepare(&copy, loads, count);
-    staging_equip(loads->staging, &copy.work, NULL, loads->threads);
+    staging_equip(loads->staging, &copy.work, NULL, load_threads(loads, count));
     for (size_t i = 0; i < count; i++)
         bytes += loads[i].model->tensor_bytes;
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);
@@ -441,4 +451,15 @@ int load_copy(struct load *loads, size_t count)
     if (r && !copy.has_said)
         cli_error("cannot copy: %s", strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
+}
+
+int load_copy(struct load *loads, size_t count)
+{
+    bool is_host = true;
+
+    if (load_open_inputs(loads, count) != 0)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        is_host = is_host && !loads[i].memory.device;
+    return is_host ? load_copy_host(loads, count) : load_copy_staged(loads, count);
 }

@@ -7,17 +7,16 @@
 
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/staging_file.h"
 #include "cli/work.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define STAGED_VERB_BYTES 80
 
@@ -97,47 +96,34 @@ static int staged_fail(struct staged *copy, const struct staged_range *range, ui
     return error;
 }
 
-/* As much as fits into the next room, which is all of it on host memory. */
 static int staged_step(const struct staged_range *range, struct staging_lane *lane, uint8_t *to,
                        uint64_t from, size_t *size_bytes)
 {
     const struct load *load = range->load;
-    size_t done = 0, room_bytes;
-    uint8_t *room;
-    int r = staging_room(lane, &load->memory, to, *size_bytes, &room, &room_bytes);
+    const uint8_t *bytes;
+    int r = staging_read(lane, &load->memory, to, &load->inputs[range->file], from, *size_bytes,
+                         &bytes, size_bytes);
 
-    while (!r && done < room_bytes) {
-        ssize_t got = pread(load->model->files[range->file].fd, room + done, room_bytes - done,
-                            (off_t)(from + done));
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0)
-            r = -ENODATA;
-        else if (errno != EINTR)
-            r = -errno;
-    }
-    if (!r)
-        r = staging_send(lane, &load->memory, to, room, room_bytes);
-    *size_bytes = done;
-    return r;
+    return r ? r : staging_send(lane, &load->memory, to, bytes, *size_bytes);
 }
 
 static int staged_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct staged_crew *crew = context;
     const struct staged_range *range = &crew->ranges[piece->item];
-    uint8_t *to = (uint8_t *)range->load->mappings[range->allocation].ptr + range->offset_bytes +
-                  piece->offset_bytes;
-    uint64_t from = range->file_offset_bytes + piece->offset_bytes;
-    size_t done = 0, step;
+    uint8_t *to = (uint8_t *)range->load->mappings[range->allocation].ptr + range->offset_bytes;
+    uint64_t at = piece->offset_bytes, end = at + piece->size_bytes;
+    size_t step;
     int r = 0;
 
-    while (!r && done < piece->size_bytes) {
-        step = piece->size_bytes - done;
-        r = staged_step(range, own, to + done, from + done, &step);
-        done += step;
+    direct_align(range->file_offset_bytes, crew->sizes[piece->item], &at, &end);
+    while (!r && at < end) {
+        step = (size_t)(end - at);
+        r = staged_step(range, own, to + at, range->file_offset_bytes + at, &step);
+        if (!r)
+            at += step;
     }
-    return r ? staged_fail(crew->copy, range, from + done, r) : 0;
+    return r ? staged_fail(crew->copy, range, range->file_offset_bytes + at, r) : 0;
 }
 
 /* Of one crew; it shows all. */
@@ -155,12 +141,6 @@ static int staged_tick(void *context, uint64_t done_bytes)
     is_stopped = copy->is_stopped || signals_get();
     pthread_mutex_unlock(&copy->said);
     return is_stopped ? -ECANCELED : 0;
-}
-
-static void staged_advise(const struct model *model)
-{
-    for (size_t i = 0; i < model->file_count; i++)
-        posix_fadvise(model->files[i].fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 /* The range that ends where the tensor begins is longer by it; or it begins another. */
@@ -280,7 +260,7 @@ static uint64_t staged_threads(const struct staged *copy)
     uint64_t share = work_cpus() / copy->crew_count;
 
     if (copy->loads->threads || copy->crew_count == 1)
-        return copy->loads->threads;
+        return load_threads(copy->loads, copy->count);
     return share < 2 ? 2 : share < STAGING_GPU_THREADS ? share : STAGING_GPU_THREADS;
 }
 
@@ -321,8 +301,6 @@ static int staged_run(struct staged *copy)
     size_t started;
     int r = 0;
 
-    for (size_t i = 0; i < copy->count; i++)
-        staged_advise(copy->loads[i].model);
     for (size_t i = 0; i < copy->crew_count; i++)
         progress_begin(&copy->lines[i], copy->crew_count == 1 ? "copying" : copy->crews[i].verb,
                        copy->crews[i].bytes, copy->loads->quiet);

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/sink.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +33,7 @@ struct save {
     const char *path;
     uint64_t shard_bytes; /* 0: one file */
     uint64_t timeout_ms;
-    uint64_t threads; /* 0: as many as are best */
+    struct sink_way way;
     bool quiet;
 
     /* Of the store. */

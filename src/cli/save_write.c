@@ -3,8 +3,8 @@
 #include "cli/save.h"
 
 #include "base/size.h"
-#include "cli/file_io.h"
 #include "cli/signals.h"
+#include "cli/sink.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 struct save_copy {
     struct save *save;
     const struct save_file *file;
-    int fd;
+    struct sink sink;
 };
 
 /* ---- names and errors ---------------------------------------------------------------------- */
@@ -40,15 +40,19 @@ static char *save_directory(const struct save *save)
 
 static void save_say_full(const struct save *save, const char *path)
 {
-    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?";
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?", missing[SIZE_TEXT_BYTES] = "?";
     char *directory = save_directory(save);
     struct statvfs disk;
+    uint64_t free_bytes;
 
-    if (directory && statvfs(directory, &disk) == 0)
-        size_format((uint64_t)disk.f_bavail * disk.f_frsize, available);
-    cli_error("%s: the disk is full, or a quota is: %s needed for all files, %s free; free "
-              "some, or save elsewhere",
-              path, size_format(save->size_bytes, needed), available);
+    if (directory && statvfs(directory, &disk) == 0) {
+        free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+        size_format(free_bytes, available);
+        size_format(save->size_bytes > free_bytes ? save->size_bytes - free_bytes : 0, missing);
+    }
+    cli_error("%s: the disk is full, or a quota is: %s needed for all files, %s free, %s missing; "
+              "free some, or save elsewhere",
+              path, size_format(save->size_bytes, needed), available, missing);
     free(directory);
 }
 
@@ -102,19 +106,6 @@ static int save_check_target(const struct save_file *file)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-/* The whole size at once, so that a full disk is known before anything is copied. */
-static int save_reserve(int fd, uint64_t size_bytes)
-{
-    while (fallocate(fd, 0, 0, (off_t)size_bytes) < 0) {
-        if (errno == EINTR && !signals_get())
-            continue;
-        if (errno != EOPNOTSUPP)
-            return -errno;
-        return ftruncate(fd, (off_t)size_bytes) < 0 ? -errno : 0;
-    }
-    return 0;
-}
-
 /* A short name, for the real one may be as long as names get. */
 static int save_open_new(const char *directory, char **path)
 {
@@ -137,13 +128,14 @@ static int save_open_new(const char *directory, char **path)
     return -EEXIST;
 }
 
-static int save_make(struct save_file *file, const char *directory)
+static int save_make(const struct save *save, struct save_file *file, const char *directory,
+                     uint64_t *promised_bytes)
 {
     int fd = save_open_new(directory, &file->temporary), r;
 
     if (fd < 0)
         return fd;
-    r = save_reserve(fd, file->size_bytes);
+    r = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
     if (close(fd) < 0 && !r)
         r = -errno;
     return r;
@@ -152,6 +144,7 @@ static int save_make(struct save_file *file, const char *directory)
 static int save_make_all(struct save *save)
 {
     char *directory = save_directory(save);
+    uint64_t promised_bytes = 0;
     int status = CLI_OK, r;
 
     if (!directory)
@@ -160,7 +153,7 @@ static int save_make_all(struct save *save)
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
         status = save_check_target(&save->files[i]);
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
-        r = signals_get() ? -EINTR : save_make(&save->files[i], directory);
+        r = signals_get() ? -EINTR : save_make(save, &save->files[i], directory, &promised_bytes);
         if (r)
             status = save_fail(save, save->files[i].path, r);
     }
@@ -170,23 +163,62 @@ static int save_make_all(struct save *save)
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-static int save_piece(void *context, const struct work_piece *piece, void *own)
+/* The first tensor of the file that has bytes behind this place. */
+static size_t save_find(const struct save_copy *copy, uint64_t at)
 {
-    const struct save_copy *copy = context;
-    size_t index = copy->file->first + piece->item, step = 1;
-    uint64_t at = copy->save->offsets[index] + piece->offset_bytes;
-    const uint8_t *part;
-    int r = staging_fetch(own, &copy->save->reader.memory,
-                          copy->save->tensors.list[index].bytes + piece->offset_bytes,
-                          piece->size_bytes, WORK_PIECE_BYTES);
+    const struct save *save = copy->save;
+    size_t low = copy->file->first, high = low + copy->file->count;
 
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (save->offsets[middle] + save->sizes[middle] > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Of one tensor, what lies in the file between the stream's place and `end`. */
+static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
+                       struct sink_stream *stream, struct staging_lane *lane)
+{
+    const struct save *save = copy->save;
+    uint64_t done = stream->at - save->offsets[index], left = save->sizes[index] - done;
+    const uint8_t *part;
+    size_t step = 1;
+    int r;
+
+    if (left > end - stream->at)
+        left = end - stream->at;
+    r = staging_fetch(lane, &save->reader.memory, save->tensors.list[index].bytes + done, left,
+                      WORK_PIECE_BYTES);
     while (!r && step > 0) {
-        r = staging_next(own, &part, &step);
-        if (!r)
-            r = file_write_at(copy->fd, part, step, at);
-        at += step;
+        r = staging_next(lane, &part, &step);
+        if (!r && step > 0)
+            r = sink_put(stream, part, step);
     }
     return r;
+}
+
+/* A piece of the file, whatever lies in it: the header, and tensors side by side. */
+static int save_piece(void *context, const struct work_piece *piece, void *own)
+{
+    struct save_copy *copy = context;
+    const struct save_file *file = copy->file;
+    uint64_t end = piece->offset_bytes + piece->size_bytes;
+    void *room = staging_scratch(own, SINK_ROOM_BYTES);
+    struct sink_stream stream;
+    int r = room ? 0 : -ENOMEM;
+
+    sink_begin(&stream, &copy->sink, piece->offset_bytes, room);
+    if (!r && stream.at < file->head_bytes)
+        r = sink_put(&stream, (const uint8_t *)file->head + stream.at,
+                     (end < file->head_bytes ? (size_t)end : file->head_bytes) - (size_t)stream.at);
+    for (size_t i = save_find(copy, stream.at); !r && stream.at < end; i++)
+        if (copy->save->sizes[i] > 0)
+            r = save_tensor(copy, i, end, &stream, own);
+    return r ? r : sink_end(&stream);
 }
 
 static int save_tick(void *context, uint64_t done_bytes)
@@ -197,27 +229,35 @@ static int save_tick(void *context, uint64_t done_bytes)
     return signals_get() ? -EINTR : 0;
 }
 
-static int save_fill(struct save *save, const struct save_file *file)
+static int save_copy_all(struct save_copy *copy)
 {
-    struct save_copy copy = {save, file, open(file->temporary, O_WRONLY | O_CLOEXEC)};
-    struct work work = {.item_bytes = save->sizes + file->first,
-                        .item_count = file->count,
-                        .context = &copy,
+    struct save *save = copy->save;
+    struct work work = {.item_bytes = &copy->file->size_bytes,
+                        .item_count = 1,
+                        .context = copy,
                         .piece = save_piece,
                         .tick = save_tick};
-    int r;
 
-    staging_equip(save->reader.staging, &work, &save->reader.memory, save->threads);
-    if (copy.fd < 0)
+    staging_equip(save->reader.staging, &work, &save->reader.memory,
+                  direct_threads(save->way.threads, sink_is_direct(&copy->sink)));
+    return work_run(&work);
+}
+
+static int save_fill(struct save *save, const struct save_file *file)
+{
+    struct save_copy copy = {.save = save, .file = file};
+    int fd = open(file->temporary, O_RDWR | O_CLOEXEC), r;
+
+    if (fd < 0)
         return -errno;
-    r = file_write_at(copy.fd, file->head, file->head_bytes, 0);
+    sink_open(&copy.sink, fd, file->size_bytes, &save->way);
+    r = save_copy_all(&copy);
+    sink_close(&copy.sink);
     if (!r)
-        r = work_run(&work);
-    if (!r)
-        save->copied_bytes += file->size_bytes - file->head_bytes;
-    if (!r && fsync(copy.fd) < 0)
+        save->copied_bytes += file->size_bytes;
+    if (!r && fsync(fd) < 0)
         r = -errno;
-    if (close(copy.fd) < 0 && !r)
+    if (close(fd) < 0 && !r)
         r = -errno;
     if (!r && signals_get())
         r = -EINTR;
@@ -228,13 +268,13 @@ static int save_fill_all(struct save *save)
 {
     int r;
 
-    progress_begin(&save->progress, "saving", save->tensors.size_bytes, save->quiet);
+    progress_begin(&save->progress, "saving", save->size_bytes, save->quiet);
     for (size_t i = 0; i < save->file_count; i++) {
         r = save_fill(save, &save->files[i]);
         if (r)
             return save_fail(save, save->files[i].path, r);
     }
-    save->copied_ms = progress_end(&save->progress);
+    progress_end(&save->progress);
     return CLI_OK;
 }
 
@@ -277,6 +317,7 @@ static int save_place(struct save *save)
 
 int save_write(struct save *save)
 {
+    uint64_t start_ms = cli_now_ms();
     int status;
 
     signals_defer(true);
@@ -284,6 +325,7 @@ int save_write(struct save *save)
     status = save_make_all(save);
     if (status == CLI_OK)
         status = save_fill_all(save);
+    save->copied_ms = cli_now_ms() - start_ms;
     if (status == CLI_OK)
         status = save_place(save);
     return status;

@@ -268,9 +268,12 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
 
 void *staging_scratch(struct staging_lane *lane, size_t size_bytes)
 {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
     if (lane->scratch_bytes < size_bytes) {
         free(lane->scratch);
-        lane->scratch = malloc(size_bytes);
+        size_bytes = (size_bytes + page - 1) & ~(page - 1);
+        lane->scratch = aligned_alloc(page, size_bytes);
         lane->scratch_bytes = lane->scratch ? size_bytes : 0;
     }
     return lane->scratch;

@@ -70,7 +70,8 @@ bool staging_has_complaint(gmsfs_t *handle);
 
 /* ---- on a lane ------------------------------------------------------------------------------ */
 
-/* A buffer of this thread's own, for files; NULL: out of memory. It grows, and then forgets. */
+/* A buffer of this thread's own, for files, at a page; NULL: out of memory. It grows, and then
+ * forgets. */
 void *staging_scratch(struct staging_lane *lane, size_t size_bytes);
 
 /*

@@ -5,7 +5,8 @@
  * Memory that is charged beyond a cgroup's limit, or beyond what the machine has, is answered by
  * the OOM killer and not by an errno. Whoever commits memory asks here first. It reads /proc and
  * the cgroup trees (v1 and v2, from the process's own group up to the root) and counts file cache
- * as free, for the kernel drops that by itself. For src/vmm only.
+ * as free, for the kernel drops that by itself. For src/vmm, and for the commands, which ask what
+ * the page cache can hold.
  *
  * It never writes anything, never allocates what it measures, and never counts swap: a device's
  * memory is meant to be resident.
