@@ -314,7 +314,8 @@ test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) FAULTS=$(FAULTS) tests/run $(TESTS)
 
-# Needs 8 GiB of free memory; PIECE and MODEL make it smaller, BENCH picks some.
+# Needs 8 GiB of free memory; PIECE and MODEL make it smaller, BENCH picks some. DIR is on the disk
+# that is saved to and loaded from.
 bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
@@ -324,7 +325,7 @@ bench:
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
-	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_load gpu_python
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_load gpu_disk gpu_python
 
 gpu-check:
 	@scripts/deps test

@@ -114,31 +114,42 @@ static int data_fetch(const struct image_save *save, const struct image_piece *p
 
 /* Through a copy: a writer is trusted with the memory of its store, also after it has committed,
  * and what is summed has to be what is written. */
-static int data_put(const struct data_run *run, struct sink_stream *stream, const uint8_t *part,
-                    size_t size_bytes, uint8_t *buffer, XXH3_state_t *state)
+static int data_put(struct sink_stream *stream, const uint8_t *part, size_t size_bytes,
+                    bool is_copied, XXH3_state_t *state)
 {
-    if (!staging_is_copied(&run->save->reader.memory))
-        part = memcpy(buffer, part, size_bytes);
-    XXH3_128bits_update(state, part, size_bytes);
-    return sink_put(stream, part, size_bytes);
+    const uint8_t *copy;
+    size_t done = 0, copied;
+    int r = 0;
+
+    if (is_copied) {
+        XXH3_128bits_update(state, part, size_bytes);
+        return sink_put(stream, part, size_bytes);
+    }
+    while (!r && done < size_bytes) {
+        r = sink_copy(stream, part + done, size_bytes - done, &copy, &copied);
+        if (!r)
+            XXH3_128bits_update(state, copy, copied);
+        done += copied;
+    }
+    return r;
 }
 
-/* Two rooms: of the stream, and for a copy. */
 static int data_write(struct data_run *run, const struct image_piece *piece, struct data_file *file,
                       struct staging_lane *lane, XXH3_state_t *state)
 {
-    size_t most = sink_is_direct(&file->sink) ? SINK_ROOM_BYTES : IMAGE_STEP_BYTES, step = 1;
-    uint8_t *rooms = staging_scratch(lane, 2 * SINK_ROOM_BYTES);
+    bool is_copied = staging_is_copied(&run->save->reader.memory);
+    size_t step = is_copied ? SINK_ROOM_BYTES : IMAGE_STEP_BYTES;
+    uint8_t *room = staging_scratch(lane, SINK_ROOM_BYTES);
     struct sink_stream stream;
     const uint8_t *part;
-    int r = rooms ? data_fetch(run->save, piece, lane, most) : -ENOMEM;
+    int r = room ? data_fetch(run->save, piece, lane, step) : -ENOMEM;
 
-    sink_begin(&stream, &file->sink, piece->file_offset_bytes, rooms);
+    sink_begin(&stream, &file->sink, piece->file_offset_bytes, room);
     while (!r && step > 0) {
         r = staging_next(lane, &part, &step);
         if (r || step == 0)
             break;
-        r = data_put(run, &stream, part, step, rooms + SINK_ROOM_BYTES, state);
+        r = data_put(&stream, part, step, is_copied, state);
         atomic_fetch_add(&run->done_bytes, step);
     }
     return r ? r : sink_end(&stream);

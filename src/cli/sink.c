@@ -213,22 +213,35 @@ static int stream_pass(struct sink_stream *stream, const uint8_t *bytes, size_t 
     return *passed ? write_direct(stream->sink, bytes, *passed, stream->at) : 0;
 }
 
+/* A full room is written when the next byte comes, and so can be looked at until then. */
+static int stream_hold(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
+                       size_t *held)
+{
+    size_t left;
+    int r = stream->held_bytes == SINK_ROOM_BYTES ? stream_flush(stream) : 0;
+
+    left = SINK_ROOM_BYTES - stream->held_bytes;
+    *held = size_bytes < left ? size_bytes : left;
+    memcpy(stream->room + stream->held_bytes, bytes, *held);
+    stream->held_bytes += *held;
+    stream->at += *held;
+    return r;
+}
+
 /* The next of the bytes, by one of the ways. */
 static int stream_put_some(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                            size_t *put)
 {
-    size_t left = SINK_ROOM_BYTES - stream->held_bytes;
     int r = stream_pass(stream, bytes, size_bytes, put);
 
-    if (r || *put) {
-        stream->at += *put;
-        return r;
-    }
-    *put = size_bytes < left ? size_bytes : left;
-    memcpy(stream->room + stream->held_bytes, bytes, *put);
-    stream->held_bytes += *put;
     stream->at += *put;
-    return stream->held_bytes == SINK_ROOM_BYTES ? stream_flush(stream) : 0;
+    return r || *put ? r : stream_hold(stream, bytes, size_bytes, put);
+}
+
+/* Also where it gave up meanwhile, for bytes may be held. */
+static bool is_stream_direct(const struct sink_stream *stream)
+{
+    return !stream->sink->map && stream->sink->direct_fd >= 0;
 }
 
 void sink_begin(struct sink_stream *stream, struct sink *sink, uint64_t offset_bytes, void *room)
@@ -242,7 +255,7 @@ int sink_put(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes
     size_t done = 0, step = 0;
     int r = 0;
 
-    if (!sink->map && sink->direct_fd >= 0) {
+    if (is_stream_direct(stream)) {
         while (!r && done < size_bytes) {
             r = stream_put_some(stream, bytes + done, size_bytes - done, &step);
             done += step;
@@ -253,6 +266,26 @@ int sink_put(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes
                   : file_write_at(sink->fd, bytes, size_bytes, stream->at);
     stream->at += size_bytes;
     return r;
+}
+
+/* Past the cache they are held, unless the place is within a block; else written from the room. */
+int sink_copy(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
+              const uint8_t **copy, size_t *copied)
+{
+    size_t over = (size_t)(stream->at % DIRECT_ALIGN_BYTES), most = SINK_ROOM_BYTES;
+    bool is_direct = is_stream_direct(stream);
+    int r;
+
+    if (is_direct && (stream->held_bytes > 0 || over == 0)) {
+        r = stream_hold(stream, bytes, size_bytes, copied);
+        *copy = stream->room + stream->held_bytes - *copied;
+        return r;
+    }
+    if (is_direct)
+        most = DIRECT_ALIGN_BYTES - over;
+    *copied = size_bytes < most ? size_bytes : most;
+    *copy = memcpy(stream->room, bytes, *copied);
+    return sink_put(stream, *copy, *copied);
 }
 
 int sink_end(struct sink_stream *stream)

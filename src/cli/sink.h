@@ -63,6 +63,10 @@ bool sink_is_direct(const struct sink *sink);
 /* room: SINK_ROOM_BYTES at a page, this thread's until the stream ends. */
 void sink_begin(struct sink_stream *stream, struct sink *sink, uint64_t offset_bytes, void *room);
 int sink_put(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes);
+/* The same of memory that others may change: the first bytes, *copied of them, go into the room,
+ * and *copy is what will be in the file. It stays there until the next call. */
+int sink_copy(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
+              const uint8_t **copy, size_t *copied);
 int sink_end(struct sink_stream *stream);
 
 #endif

@@ -26,6 +26,7 @@ struct part {
     size_t begin, end;
     uint64_t random;
     bool is_aligned; /* the parts that are put */
+    bool is_copied;
     int result;
 };
 
@@ -45,6 +46,16 @@ static int make_file(const char *dir, size_t size_bytes, const struct sink_way *
     return fd;
 }
 
+/* What is said to be the copy has to be one. */
+static int copy_some(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
+                     size_t *copied)
+{
+    const uint8_t *copy;
+    int r = sink_copy(stream, bytes, size_bytes, &copy, copied);
+
+    return r || memcmp(copy, bytes, *copied) == 0 ? r : -EBADMSG;
+}
+
 static void *fill_part(void *context)
 {
     struct part *part = context;
@@ -60,7 +71,10 @@ static void *fill_part(void *context)
             size = (size + DIRECT_ALIGN_BYTES - 1) / DIRECT_ALIGN_BYTES * DIRECT_ALIGN_BYTES;
         if (size > part->end - at)
             size = part->end - at;
-        part->result = sink_put(&stream, part->from + at, size);
+        if (part->is_copied)
+            part->result = copy_some(&stream, part->from + at, size, &size);
+        else
+            part->result = sink_put(&stream, part->from + at, size);
         at += size;
     }
     if (!part->result)
@@ -94,7 +108,7 @@ static bool file_is(int fd, const uint8_t *bytes)
 
 /* ends: where the streams meet. */
 static void fill(const char *dir, const struct sink_way *way, const size_t ends[STREAMS],
-                 bool is_aligned)
+                 bool is_aligned, bool is_copied)
 {
     int fd = make_file(dir, FILE_BYTES, way);
     struct part parts[STREAMS];
@@ -107,7 +121,8 @@ static void fill(const char *dir, const struct sink_way *way, const size_t ends[
     bytes = make_bytes();
     sink_open(&sink, fd, FILE_BYTES, way);
     for (size_t i = 0; i < STREAMS; i++) {
-        parts[i] = (struct part){&sink, bytes, i ? ends[i - 1] : 0, ends[i], i + 1, is_aligned, 0};
+        parts[i] = (struct part){&sink, bytes,      i ? ends[i - 1] : 0, ends[i],
+                                 i + 1, is_aligned, is_copied,           0};
         require(pthread_create(&threads[i], NULL, fill_part, &parts[i]) == 0);
     }
     for (size_t i = 0; i < STREAMS; i++) {
@@ -132,8 +147,8 @@ TAP_TEST(streams_may_meet_within_a_block)
     static const size_t ends[STREAMS] = {5000001, 5000002, 12345678, FILE_BYTES};
 
     for (size_t i = 0; i < WAYS; i++) {
-        fill(disk(), &ways[i], ends, false);
-        fill("/dev/shm", &ways[i], ends, false);
+        fill(disk(), &ways[i], ends, false, false);
+        fill("/dev/shm", &ways[i], ends, false, false);
     }
 }
 
@@ -142,8 +157,18 @@ TAP_TEST(streams_of_whole_blocks_arrive_whole)
     static const size_t ends[STREAMS] = {4u << 20, 12u << 20, 16u << 20, FILE_BYTES};
 
     for (size_t i = 0; i < WAYS; i++) {
-        fill(disk(), &ways[i], ends, true);
-        fill("/dev/shm", &ways[i], ends, true);
+        fill(disk(), &ways[i], ends, true, false);
+        fill("/dev/shm", &ways[i], ends, true, false);
+    }
+}
+
+TAP_TEST(what_is_copied_is_what_is_written)
+{
+    static const size_t ends[STREAMS] = {4u << 20, 9999999, 16u << 20, FILE_BYTES};
+
+    for (size_t i = 0; i < WAYS; i++) {
+        fill(disk(), &ways[i], ends, i % 2, true);
+        fill("/dev/shm", &ways[i], ends, i % 2, true);
     }
 }
 
