@@ -62,6 +62,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'core must not include vmm' src/store/core.c '"vmm/vmm.h"'
     refused 'core must not include store' src/store/apply_x.c '"service.h"'
     refused 'cli must not include store' src/cli/main.c '"store/service.h"'
+    refused 'vmm must not include store' src/vmm/host.c '"store/service.h"'
     refused 'vmm must not include core' src/vmm/host.c '"store/core.h"'
     refused 'store must not include fs' src/store/service.c '"fs/fs.h"'
     refused 'fs must not include daemon' src/fs/nodes.c '"daemon/daemon.h"'

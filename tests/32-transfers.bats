@@ -95,6 +95,7 @@ random_file() { # NAME BYTES
     exec 5>&-
 }
 
+# bats test_tags=host
 @test "what a program writes through a descriptor is what others read" {
     ctl open "$W/ctl" rw acquire rw 0 alloc 10000 1 a '' export-rw 0 0 connect "$M" redeem last 1 \
         poke 0 5000 'by descriptor' commit
@@ -104,6 +105,7 @@ random_file() { # NAME BYTES
     expect EBADF open "$W/ctl" r acquire-export ro 5000 connect "$M" redeem last 1 poke 0 0 x
 }
 
+# bats test_tags=host
 @test "EXPORT of an open allocation is that one, of a spool what was written" {
     ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 1 open "$W/allocations/b" wc \
         write spooled export 0 0 connect "$M" redeem last 9 peek 0 0 7 try write more use 0 commit

@@ -134,35 +134,6 @@ said_loaded() {
     assert_eq "$(contexts)" ''
 }
 
-@test "reading and writing GPU files is EOPNOTSUPP, giving them memory is not" {
-    fake_gpus
-    start_mount
-    exec 5<>"$M/weights/lock"
-    truncate -s 3M "$M/weights/allocations/a"
-    fallocate -l 2M "$M/weights/allocations/b"
-    run_logged ! cat "$M/weights/allocations/a"
-    assert_match "$output" 'Operation not supported'
-    run_logged ! cp /etc/passwd "$M/weights/allocations/c"
-    assert_match "$output" 'Operation not supported'
-    run_logged ! dd if=/dev/zero of="$M/weights/allocations/a" bs=4k count=1 conv=notrunc
-    assert_match "$output" 'Operation not supported'
-    grep -q 'GPU memory has no read(2) and write(2) yet' "$LOG"
-    assert_eq "$(device_get .used_bytes)" $((6 * MIB))
-    rm "$M/weights/allocations/c"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
-    assert_state weights COMMITTED
-}
-
-@test "a write that is refused does not cost the layout that could be rolled back to" {
-    fake_gpus
-    start_mount
-    sharer load "$M/weights" 2 2
-    bash -c 'exec 5<>"$1/weights/lock"; echo x >>"$1/weights/allocations/a000000"' _ "$M" || true
-    assert_state weights COMMITTED
-    sharer check "$M/weights" 2
-}
-
 # ---- memory ----------------------------------------------------------------------------------
 
 @test "memory that was freed and is still mapped is held by others, until it is not" {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gmsfs command: finds the command that was named, and runs it. */
 #include "cli/cli.h"
+#include "copier/copier.h"
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -90,6 +91,8 @@ static int main_dispatch(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0)
         return main_help(stdout);
+    if (strcmp(argv[1], COPIER_COMMAND) == 0) /* by a worker: no command of the user's */
+        return copier_main(argc, argv);
     if (daemon_is_mount_helper(argc, argv))
         return daemon_mount_main(argc, argv);
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);

@@ -264,6 +264,8 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return parse_seconds(parser, option, &o->alloc_timeout_ms);
     if (strcmp(name, "writer_patience") == 0)
         return parse_seconds(parser, option, &o->patience_ms);
+    if (strcmp(name, "copier_idle") == 0)
+        return parse_seconds(parser, option, &o->vmm.copier_idle_ms);
     if (strcmp(name, "spool_max") == 0)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
                           &o->spool_max_bytes);
@@ -419,7 +421,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *e
         .vmm.backend = "cuda",
         .alloc_timeout_ms = OPTIONS_ALLOC_TIMEOUT_S * 1000ull,
         .patience_ms = OPTIONS_PATIENCE_S * 1000ull,
-        .spool_max_bytes = OPTIONS_SPOOL_MAX_BYTES,
+        .vmm.copier_idle_ms = OPTIONS_COPIER_IDLE_S * 1000ull,
         .uid = OPTIONS_NO_ID,
         .gid = OPTIONS_NO_ID,
         .log_level = LOG_LEVEL_INFO,
@@ -436,6 +438,10 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *e
             return wrong;
     }
     take_source(&parser);
+    if (!options->spool_max_bytes)
+        options->spool_max_bytes = strcmp(options->vmm.backend, "cuda") == 0
+                                       ? OPTIONS_SPOOL_MAX_GPU
+                                       : OPTIONS_SPOOL_MAX_BYTES;
     if (options->help || options->version)
         return 0;
     if (!options->mountpoint || !*options->mountpoint)

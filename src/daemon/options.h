@@ -20,7 +20,9 @@
 #define OPTIONS_ALLOC_TIMEOUT_S 60u
 #define OPTIONS_PATIENCE_S      30u
 #define OPTIONS_MAX_SECONDS     (30u * 24 * 3600)
+#define OPTIONS_COPIER_IDLE_S   10u
 #define OPTIONS_SPOOL_MAX_BYTES (1ull << 40)
+#define OPTIONS_SPOOL_MAX_GPU   (8ull << 30) /* there a spool is host memory */
 #define OPTIONS_MAX_BYTES       (1ull << 50)
 #define OPTIONS_MIN_BYTES       4096u
 #define OPTIONS_MAX_GRANULARITY (1ull << 30)
@@ -36,8 +38,8 @@ struct daemon_options {
     struct vmm_options vmm;
     enum options_choice allow_other;
     uint64_t alloc_timeout_ms, patience_ms;
-    uint64_t spool_max_bytes;
-    uint32_t uid, gid; /* OPTIONS_NO_ID: those of who mounts */
+    uint64_t spool_max_bytes; /* never 0 */
+    uint32_t uid, gid;        /* OPTIONS_NO_ID: those of who mounts */
     enum log_level log_level;
     bool foreground, debug, help, version;
 };

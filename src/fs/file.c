@@ -7,8 +7,12 @@
 
 static void reply_read(struct fs_request *request, int error, const struct service_answer *answer)
 {
+    struct iovec parts[] = {{(void *)(uintptr_t)answer->data, answer->bytes},
+                            {(void *)(uintptr_t)answer->rest, answer->rest_bytes}};
     if (error)
         fs_reply_error(request->req, error);
+    else if (answer->rest_bytes)
+        fuse_reply_iov(request->req, parts, 2);
     else
         fuse_reply_buf(request->req, answer->data, answer->bytes);
 }

@@ -119,6 +119,8 @@ struct service_answer {
     /* READ: `data` is valid only inside done(); WRITE: bytes */
     const void *data;
     size_t bytes;
+    const void *rest; /* READ: what follows, elsewhere in memory */
+    size_t rest_bytes;
 };
 
 struct parked;
@@ -253,13 +255,14 @@ int service_rename(struct service *s, uint64_t session, uint64_t serial, const c
 int service_set_tag(struct service *s, uint64_t session, uint64_t serial, const char *tag);
 int service_clear(struct service *s, uint64_t session);
 
-/* Byte transfers through an open allocation; -EOPNOTSUPP (logged once) where the memory's bytes are
- * out of the daemon's reach. read: answer.data/bytes; short at the end. write:
- * `from` stays the caller's until done. */
+/* Byte transfers through an open allocation. read: answer.data/bytes, then rest; short at the end,
+ * and of more than a megabyte. write: `from` stays the caller's until done. */
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request);
 int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
                   struct service_request *request);
+/* close(2) of one duplicate: what the spool becomes later can be made, and is. It stays a spool. */
+int service_settle(struct service *s, uint64_t file, struct service_request *request);
 /* fsync: a spool becomes memory. */
 int service_sync(struct service *s, uint64_t file, struct service_request *request);
 

@@ -231,6 +231,7 @@ void service_close(struct service *s, uint64_t file)
     struct record record = {.type = RECORD_FILE_CLOSE, .file = file};
     if (!closed)
         return;
+    vmm_end_reader(s->vmm, file);
     const struct core_session *session =
         closed->session ? core_find_session(s->core, closed->session) : NULL;
     if (session && ends_session(closed, session)) {

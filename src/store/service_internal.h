@@ -82,8 +82,8 @@ struct service {
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct service_numbers numbers;
-    bool told_reach; /* bytes that cannot be moved: logged once */
-    bool ending;     /* service_free: effects are dropped */
+    bool told_spool_bound;
+    bool ending; /* service_free: effects are dropped */
 };
 
 /* service_free: whoever still waits is answered -ENOTCONN. */
@@ -167,6 +167,16 @@ void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
 /* service_transfer.c */
+/* What an open allocation may touch now. 0, -EBADF, -ESTALE (session over, or the file unlinked) */
+int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
+                                 const struct layout_allocation **allocation,
+                                 const struct core_store **store);
+/* Takes the session's use over. `from` NULL: it reads. */
+int service_start_transfer(struct service *s, struct piece *piece, uint64_t session,
+                           const void *from, const struct vmm_span *span,
+                           struct service_request *request);
+
+/* service_write.c */
 /* Ends every spool of ranks [first, first+count) of the session's layout; each holds the session in
  * use while it ends. Returns how many were started, or a negative errno. */
 int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);

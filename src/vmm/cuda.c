@@ -4,46 +4,23 @@
  *
  * The driver's handle is released as soon as the descriptor is there; from then on the memory is
  * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device: the
- * process is charged none of it. So bytes cannot be moved from here. The driver clears memory that
- * it hands to another process; `make gpu-check` looks.
+ * process is charged none of it. So bytes are moved by another process (cuda_bytes.h). The driver
+ * clears memory that it hands to another process; `make gpu-check` looks. A spool is host memory,
+ * made by the host's backend, until it is sealed.
  */
+#include "vmm/cuda_internal.h"
+
 #include "base/log.h"
 #include "base/size.h"
-#include "cuda/driver.h"
-#include "vmm/complaints.h"
-#include "vmm/cuda_choose.h"
-#include "vmm/cuda_watch.h"
-#include "vmm/patience.h"
-#include "vmm/vmm_backend.h"
+#include "vmm/cuda_spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-/* One makes pieces while the other hands them on. */
-#define CREATE_THREADS 2u
-#define LOOK_AGAIN_MS  200
-#define PATIENCE_MS    10000 /* with one call of the driver */
-
-#define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
-
-struct cuda {
-    const struct drv *driver;
-    drv_device device;
-    struct drv_memory_prop prop; /* of all memory made here */
-    struct cuda_watch *watch;    /* NULL: no NVML */
-    struct patience *patience;   /* NULL: nobody notices a call that hangs */
-    /* The driver makes and exports one piece at a time, and threads that contend for it make it
-     * slower: on an H200 (driver 580) 3,435 pieces of 2 MiB take one thread 91 ms, two 120, sixteen
-     * 170. So they take turns here. */
-    pthread_mutex_t turn;
-    struct complaints complaints; /* of the driver's calls */
-};
+#define LOOK_AGAIN_MS 200
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
@@ -95,7 +72,7 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
     return rc;
 }
 
-static int create(struct cuda *cuda, uint64_t bytes, int *fd)
+int cuda_create_memory(struct cuda *cuda, uint64_t bytes, int *fd)
 {
     int rc;
 
@@ -116,7 +93,7 @@ static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
 
     if (word != CUDA_WATCH_GONE) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
-        rc = create(cuda, bytes, fd);
+        rc = cuda_create_memory(cuda, bytes, fd);
     }
     if (rc == -ENODEV && word != CUDA_WATCH_THERE)
         health_report_lost(device->health, word == CUDA_WATCH_GONE
@@ -125,20 +102,180 @@ static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
     return rc;
 }
 
+static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
+{
+    int rc = cuda_create_memory(device->state, bytes, fd);
+
+    return rc == -ENODEV ? look_again(device, bytes, fd) : rc;
+}
+
+static uint64_t take_serial(struct cuda *cuda)
+{
+    return atomic_fetch_add(&cuda->next_serial, 1) + 1;
+}
+
 /* Readers get the same descriptor: there is none that the driver would import read-only. */
 static int cuda_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                        struct vmm_piece *piece)
 {
+    struct cuda *cuda = device->state;
     int fd, rc;
 
     if (!seal)
+        return vmm_backend_host.create(&cuda->spools, aligned_bytes, seal, piece);
+    rc = create_surely(device, aligned_bytes, &fd);
+    if (rc < 0)
+        return rc;
+    piece->fd = piece->fd_readonly = fd;
+    piece->serial = take_serial(cuda);
+    return 0;
+}
+
+static void cuda_release(struct vmm_device *device, const struct vmm_piece *piece)
+{
+    const struct cuda *cuda = device->state;
+
+    if (piece->sealed)
+        cuda_bytes_forget(cuda->bytes, piece->serial);
+    if (piece->made.exists) {
+        cuda_bytes_forget(cuda->bytes, piece->made.serial);
+        close(piece->made.fd);
+    }
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+static struct cuda_bytes_piece describe_piece(const struct vmm_piece *piece)
+{
+    return (struct cuda_bytes_piece){
+        .serial = piece->serial, .bytes = piece->aligned_bytes, .fd = piece->fd};
+}
+
+static int cuda_lend(struct vmm_device *device, const struct vmm_piece *piece,
+                     const struct vmm_span *span, struct vmm_loan *loan)
+{
+    const struct cuda *cuda = device->state;
+    struct cuda_bytes_piece known = describe_piece(piece);
+
+    if (!piece->sealed)
         return -EOPNOTSUPP;
-    rc = create(device->state, aligned_bytes, &fd);
-    if (rc == -ENODEV)
-        rc = look_again(device, aligned_bytes, &fd);
-    if (rc == 0)
-        piece->fd = piece->fd_readonly = fd;
+    return cuda_bytes_lend(cuda->bytes, &known, span, loan);
+}
+
+static int cuda_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
+                         const struct vmm_span *span, struct vmm_loan *loan)
+{
+    const struct cuda *cuda = device->state;
+    struct cuda_bytes_piece known = describe_piece(piece);
+
+    if (!piece->sealed)
+        return -EAGAIN;
+    return cuda_bytes_lend_now(cuda->bytes, &known, span, loan);
+}
+
+static void cuda_end_loan(struct vmm_device *device, struct vmm_loan *loan)
+{
+    const struct cuda *cuda = device->state;
+
+    cuda_bytes_end_loan(cuda->bytes, loan);
+}
+
+static void cuda_end_reader(struct vmm_device *device, uint64_t reader)
+{
+    const struct cuda *cuda = device->state;
+
+    cuda_bytes_end_reader(cuda->bytes, reader);
+}
+
+static int cuda_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
+                     size_t bytes, uint64_t offset)
+{
+    struct cuda *cuda = device->state;
+    struct vmm_loan loan;
+    char *at = to;
+    int rc = 0;
+
+    if (!piece->sealed)
+        return vmm_backend_host.read(&cuda->spools, piece, to, bytes, offset);
+    while (rc == 0 && bytes > 0) {
+        struct vmm_span span = {.offset = offset, .bytes = bytes};
+
+        rc = cuda_lend(device, piece, &span, &loan);
+        if (rc < 0)
+            break;
+        memcpy(at, loan.parts[0].at, loan.parts[0].bytes);
+        at += loan.parts[0].bytes;
+        offset += loan.parts[0].bytes;
+        bytes -= loan.parts[0].bytes;
+        cuda_end_loan(device, &loan);
+    }
     return rc;
+}
+
+static int cuda_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
+                      size_t bytes, uint64_t offset)
+{
+    struct cuda *cuda = device->state;
+    struct cuda_bytes_piece known = describe_piece(piece);
+
+    if (piece->sealed)
+        return cuda_bytes_write(cuda->bytes, &known, from, bytes, offset);
+    if (offset < piece->made.clean_bytes)
+        piece->made.clean_bytes = offset;
+    return vmm_backend_host.write(&cuda->spools, piece, from, bytes, offset);
+}
+
+/* ---- spools -------------------------------------------------------------------------------- */
+
+static int cuda_grow(struct vmm_device *device, const struct vmm_piece *piece,
+                     uint64_t aligned_bytes)
+{
+    struct cuda *cuda = device->state;
+
+    return vmm_backend_host.grow(&cuda->spools, piece, aligned_bytes);
+}
+
+static void drop_made(const struct cuda *cuda, struct vmm_piece *piece)
+{
+    cuda_bytes_forget(cuda->bytes, piece->made.serial);
+    close(piece->made.fd);
+    piece->made.exists = false;
+}
+
+static int cuda_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+                       uint64_t aligned_bytes)
+{
+    struct cuda *cuda = device->state;
+    int rc = 0;
+
+    if (piece->made.exists && piece->made.aligned_bytes != aligned_bytes)
+        drop_made(cuda, piece);
+    if (!piece->made.exists) {
+        rc = create_surely(device, aligned_bytes, &piece->made.fd);
+        if (rc < 0)
+            return rc;
+        piece->made.exists = true;
+        piece->made.serial = take_serial(cuda);
+        piece->made.aligned_bytes = aligned_bytes;
+        piece->made.clean_bytes = 0;
+    }
+    return cuda_spool_copy(cuda->bytes, piece, size_bytes);
+}
+
+static int cuda_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+                     uint64_t aligned_bytes)
+{
+    int rc = cuda_settle(device, piece, size_bytes, aligned_bytes);
+
+    if (rc < 0)
+        return rc;
+    if (piece->fd_readonly != piece->fd)
+        close(piece->fd_readonly);
+    close(piece->fd);
+    piece->fd = piece->fd_readonly = piece->made.fd;
+    piece->serial = piece->made.serial;
+    piece->made.exists = false;
+    return 0;
 }
 
 static int cuda_measure(struct vmm_device *device, uint64_t *free_bytes)
@@ -148,287 +285,20 @@ static int cuda_measure(struct vmm_device *device, uint64_t *free_bytes)
     return cuda->watch ? cuda_watch_measure(cuda->watch, free_bytes) : -EOPNOTSUPP;
 }
 
-/* ---- opening ------------------------------------------------------------------------------- */
-
-struct opening {
-    struct cuda *cuda;
-    const struct vmm_options *options;
-    struct vmm_device *device;
-    char *error;
-    size_t error_bytes;
-};
-
-static int refuse(const struct opening *o, const char *call, enum drv_result result)
-{
-    char why[256];
-    int rc = drv_explain(o->cuda->driver, call, result, why, sizeof(why));
-
-    snprintf(o->error, o->error_bytes, "device cuda%s%s: %s", o->options->device[0] ? ":" : "",
-             o->options->device, why);
-    return rc;
-}
-
-static int check_options(const struct opening *o)
-{
-    static const uint8_t none[16];
-
-    if (o->options->hugepage_bytes) {
-        snprintf(o->error, o->error_bytes,
-                 "hugepages=: a GPU has its own pages; leave it out, or take backend=host");
-        return -EINVAL;
-    }
-    if (memcmp(o->options->uuid, none, sizeof(none))) {
-        snprintf(o->error, o->error_bytes,
-                 "uuid=: a GPU has its own; choose one by device=GPU-UUID, or take backend=host");
-        return -EINVAL;
-    }
-    return 0;
-}
-
-static int start_driver(const struct opening *o)
-{
-    const char *device = o->options->device;
-    char why[256];
-    int rc = drv_open(&o->cuda->driver, why, sizeof(why));
-
-    if (rc == -ENODEV && *device)
-        snprintf(o->error, o->error_bytes,
-                 "device=%s: %s; nvidia-smi -L lists what there is, or " INSTEAD, device, why);
-    else if (rc < 0)
-        snprintf(o->error, o->error_bytes, "device cuda: %s; " INSTEAD, why);
-    return rc;
-}
-
-static int find_device(const struct opening *o, const struct cuda_choice *choice)
-{
-    const struct drv *driver = o->cuda->driver;
-    const char *call = "cuDeviceGet";
-    enum drv_result result;
-
-    if (choice->pci_id[0]) {
-        call = "cuDeviceGetByPCIBusId";
-        result = driver->cuDeviceGetByPCIBusId(&o->cuda->device, choice->pci_id);
-    } else {
-        result = driver->cuDeviceGet(&o->cuda->device, 0);
-    }
-    return result == DRV_SUCCESS ? 0 : refuse(o, call, result);
-}
-
-static int describe(const struct opening *o)
-{
-    const struct drv *driver = o->cuda->driver;
-    struct vmm_device *device = o->device;
-    const char *call = "cuDeviceGetName";
-    struct drv_uuid uuid;
-    enum drv_result result =
-        driver->cuDeviceGetName(device->name, (int)sizeof(device->name), o->cuda->device);
-
-    if (result == DRV_SUCCESS) {
-        call = "cuDeviceGetUuid";
-        result = driver->cuDeviceGetUuid_v2(&uuid, o->cuda->device);
-    }
-    if (result == DRV_SUCCESS) {
-        call = "cuDeviceGetPCIBusId";
-        result = driver->cuDeviceGetPCIBusId(device->pci_id, (int)sizeof(device->pci_id),
-                                             o->cuda->device);
-    }
-    if (result == DRV_SUCCESS) {
-        call = "cuDriverGetVersion";
-        result = driver->cuDriverGetVersion(&device->cuda_version);
-    }
-    if (result != DRV_SUCCESS)
-        return refuse(o, call, result);
-    memcpy(device->uuid, uuid.bytes, sizeof(device->uuid));
-    if (strstr(device->name, "MIG ")) {
-        snprintf(o->error, o->error_bytes,
-                 "device cuda: %s is a MIG slice, and these are not supported; turn MIG off "
-                 "(nvidia-smi -mig 0) or name a whole GPU by device=",
-                 device->name);
-        return -EOPNOTSUPP;
-    }
-    return 0;
-}
-
-static int check_attributes(const struct opening *o)
-{
-    const struct drv *driver = o->cuda->driver;
-    int virtual_memory = 0, descriptors = 0, rdma = 0;
-    enum drv_result result = driver->cuDeviceGetAttribute(
-        &virtual_memory, DRV_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT, o->cuda->device);
-
-    if (result == DRV_SUCCESS)
-        result = driver->cuDeviceGetAttribute(&descriptors, DRV_ATTRIBUTE_POSIX_FILE_DESCRIPTOR,
-                                              o->cuda->device);
-    if (result == DRV_SUCCESS)
-        result = driver->cuDeviceGetAttribute(&rdma, DRV_ATTRIBUTE_RDMA_WITH_VIRTUAL_MEMORY,
-                                              o->cuda->device);
-    if (result != DRV_SUCCESS)
-        return refuse(o, "cuDeviceGetAttribute", result);
-    if (!virtual_memory || !descriptors) {
-        snprintf(o->error, o->error_bytes,
-                 "device cuda: %s cannot share memory by descriptors; " INSTEAD, o->device->name);
-        return -EOPNOTSUPP;
-    }
-    o->cuda->prop = (struct drv_memory_prop){
-        .type = DRV_ALLOCATION_PINNED,
-        .requested_handle_types = DRV_HANDLE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = DRV_LOCATION_DEVICE, .id = o->cuda->device},
-        .flags.gpu_direct_rdma_capable = rdma != 0,
-    };
-    return 0;
-}
-
-static int choose_granularity(const struct opening *o)
-{
-    uint64_t wanted = o->options->granularity_bytes;
-    char least[SIZE_TEXT_BYTES];
-    size_t bytes;
-    enum drv_result result = o->cuda->driver->cuMemGetAllocationGranularity(
-        &bytes, &o->cuda->prop, DRV_GRANULARITY_RECOMMENDED);
-
-    if (result != DRV_SUCCESS)
-        return refuse(o, "cuMemGetAllocationGranularity", result);
-    if (wanted && (wanted < bytes || wanted % bytes)) {
-        snprintf(o->error, o->error_bytes,
-                 "granularity=: %s hands memory out in multiples of %s; take that or leave it out",
-                 o->device->name, size_format(bytes, least));
-        return -EINVAL;
-    }
-    o->device->granularity_bytes = wanted ? wanted : bytes;
-    return 0;
-}
-
-static int choose_size(const struct opening *o)
-{
-    uint64_t total_bytes;
-    char least[SIZE_TEXT_BYTES];
-    size_t bytes;
-    enum drv_result result = o->cuda->driver->cuDeviceTotalMem_v2(&bytes, o->cuda->device);
-
-    if (result != DRV_SUCCESS)
-        return refuse(o, "cuDeviceTotalMem", result);
-    total_bytes =
-        o->options->size_bytes && o->options->size_bytes < bytes ? o->options->size_bytes : bytes;
-    total_bytes -= total_bytes % o->device->granularity_bytes;
-    if (total_bytes == 0) {
-        snprintf(o->error, o->error_bytes, "size=: is less than the granularity, %s",
-                 size_format(o->device->granularity_bytes, least));
-        return -EINVAL;
-    }
-    o->device->total_bytes = total_bytes;
-    o->device->physical_bytes = bytes;
-    return 0;
-}
-
-/* What cannot work is said at mount, not at the first client. A full device can. */
-static int probe(const struct opening *o)
-{
-    struct drv_memory_prop *prop = &o->cuda->prop;
-    int fd = -1;
-    int rc = create(o->cuda, o->device->granularity_bytes, &fd);
-
-    if (rc < 0 && rc != -ENOMEM && prop->flags.gpu_direct_rdma_capable) {
-        prop->flags.gpu_direct_rdma_capable = 0;
-        rc = create(o->cuda, o->device->granularity_bytes, &fd);
-        if (rc == 0)
-            log_warning("device cuda: no GPUDirect RDMA, although the driver offers it (above)");
-    }
-    if (fd >= 0)
-        close(fd);
-    if (rc == 0 || rc == -ENOMEM)
-        return 0;
-    snprintf(o->error, o->error_bytes,
-             "device cuda: %s makes no memory that can be shared (above: why); " INSTEAD,
-             o->device->name);
-    return rc;
-}
-
-static void start_watch(const struct opening *o)
-{
-    char why[256];
-
-    if (cuda_watch_new(o->device->uuid, o->device->health, &o->cuda->watch, why, sizeof(why)) < 0)
-        log_info("device cuda: what others hold of it, and its errors, cannot be told: %s", why);
-}
-
-static int open_device(const struct opening *o, const char *root)
-{
-    struct cuda_choice choice;
-    int rc = check_options(o);
-
-    if (rc == 0)
-        rc = cuda_choose(root, o->options->device, &choice, o->error, o->error_bytes);
-    if (rc == 0)
-        rc = start_driver(o);
-    if (rc == 0)
-        rc = find_device(o, &choice);
-    if (rc == 0)
-        rc = describe(o);
-    if (rc == 0)
-        rc = check_attributes(o);
-    if (rc == 0)
-        rc = choose_granularity(o);
-    if (rc == 0)
-        rc = choose_size(o);
-    if (rc == 0)
-        rc = probe(o);
-    if (rc == 0)
-        start_watch(o);
-    return rc;
-}
-
-/* The driver itself stays until the process ends. */
-static void cuda_free(struct cuda *cuda)
-{
-    cuda_watch_free(cuda->watch);
-    patience_free(cuda->patience);
-    complaints_end(&cuda->complaints);
-    pthread_mutex_destroy(&cuda->turn);
-    free(cuda);
-}
-
-static int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
-                     char *error, size_t error_bytes)
-{
-    struct opening opening = {
-        .cuda = calloc(1, sizeof(*opening.cuda)),
-        .options = options,
-        .device = device,
-        .error = error,
-        .error_bytes = error_bytes,
-    };
-    int rc;
-
-    if (!opening.cuda) {
-        snprintf(error, error_bytes, "device cuda: out of memory");
-        return -ENOMEM;
-    }
-    pthread_mutex_init(&opening.cuda->turn, NULL);
-    complaints_init(&opening.cuda->complaints, "complaints of the driver");
-    if (patience_new(PATIENCE_MS, &opening.cuda->patience) < 0)
-        opening.cuda->patience = NULL;
-    rc = open_device(&opening, root);
-    if (rc < 0) {
-        cuda_free(opening.cuda);
-        return rc;
-    }
-    device->create_threads = CREATE_THREADS;
-    device->state = opening.cuda;
-    return 0;
-}
-
-static void cuda_close(struct vmm_device *device)
-{
-    struct cuda *cuda = device->state;
-
-    cuda_free(cuda);
-    device->state = NULL;
-}
-
 const struct vmm_backend vmm_backend_cuda = {
     .name = "cuda",
     .open = cuda_open,
     .close = cuda_close,
     .create = cuda_create,
+    .grow = cuda_grow,
+    .settle = cuda_settle,
+    .seal = cuda_seal,
+    .read = cuda_read,
+    .write = cuda_write,
+    .lend = cuda_lend,
+    .lend_now = cuda_lend_now,
+    .end_loan = cuda_end_loan,
+    .end_reader = cuda_end_reader,
+    .release = cuda_release,
     .measure = cuda_measure,
 };

@@ -457,13 +457,13 @@ static int host_read(struct vmm_device *device, const struct vmm_piece *piece, v
     return move(device->state, piece->fd, to, NULL, bytes, offset);
 }
 
-static int host_write(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
+static int host_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
                       size_t bytes, uint64_t offset)
 {
     return move(device->state, piece->fd, NULL, from, bytes, offset);
 }
 
-static int host_seal(struct vmm_device *device, const struct vmm_piece *piece, uint64_t size_bytes,
+static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                      uint64_t aligned_bytes)
 {
     int rc = 0;

@@ -144,11 +144,6 @@ bool vmm_take_health(struct vmm *vmm, struct vmm_health *news)
     return health_take(&vmm->health, news);
 }
 
-bool vmm_can_transfer(const struct vmm *vmm)
-{
-    return vmm->backend->read != NULL;
-}
-
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
 {
     uint64_t mask = vmm->device.granularity_bytes - 1;
@@ -226,8 +221,6 @@ int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
 {
     int rc;
 
-    if (!vmm->backend->grow)
-        return -EOPNOTSUPP;
     if (piece->fd < 0 || piece->sealed || aligned_bytes % vmm->device.granularity_bytes)
         return -EINVAL;
     if (aligned_bytes <= piece->aligned_bytes)
@@ -240,13 +233,25 @@ int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
     return rc;
 }
 
+bool vmm_can_settle(const struct vmm *vmm)
+{
+    return vmm->backend->settle != NULL;
+}
+
+int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
+{
+    if (piece->fd < 0 || piece->sealed || size_bytes == 0 || size_bytes > piece->aligned_bytes)
+        return -EINVAL;
+    if (!vmm->backend->settle)
+        return 0;
+    return vmm->backend->settle(&vmm->device, piece, size_bytes, vmm_align(vmm, size_bytes));
+}
+
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 {
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
     int rc;
 
-    if (!vmm->backend->seal)
-        return -EOPNOTSUPP;
     if (piece->fd < 0 || piece->sealed || size_bytes > piece->aligned_bytes)
         return -EINVAL;
     rc = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
@@ -268,26 +273,78 @@ static bool is_inside(const struct vmm_piece *piece, size_t bytes, uint64_t offs
 int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset)
 {
-    if (!vmm->backend->read)
-        return -EOPNOTSUPP;
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
     return vmm->backend->read(&vmm->device, piece, to, bytes, offset);
 }
 
-int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, size_t bytes,
+int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t bytes,
               uint64_t offset)
 {
-    if (!vmm->backend->write)
-        return -EOPNOTSUPP;
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
     return vmm->backend->write(&vmm->device, piece, from, bytes, offset);
 }
 
+/* A copy of its own. */
+static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
+                     struct vmm_loan *loan)
+{
+    void *buffer = malloc(span->bytes ? span->bytes : 1);
+    int rc;
+
+    if (!buffer)
+        return -ENOMEM;
+    rc = vmm->backend->read(&vmm->device, piece, buffer, span->bytes, span->offset);
+    if (rc < 0) {
+        free(buffer);
+        return rc;
+    }
+    *loan = (struct vmm_loan){.count = 1, .buffer = buffer};
+    loan->parts[0].at = buffer;
+    loan->parts[0].bytes = span->bytes;
+    return 0;
+}
+
+int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
+             struct vmm_loan *loan)
+{
+    int rc = -EOPNOTSUPP;
+
+    if (!is_inside(piece, span->bytes, span->offset))
+        return -EINVAL;
+    if (vmm->backend->lend)
+        rc = vmm->backend->lend(&vmm->device, piece, span, loan);
+    return rc == -EOPNOTSUPP ? lend_copy(vmm, piece, span, loan) : rc;
+}
+
+int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
+                 struct vmm_loan *loan)
+{
+    if (!vmm->backend->lend_now || !is_inside(piece, span->bytes, span->offset))
+        return -EAGAIN;
+    return vmm->backend->lend_now(&vmm->device, piece, span, loan);
+}
+
+void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan)
+{
+    if (loan->buffer)
+        free(loan->buffer);
+    else if (loan->count > 0 && vmm->backend->end_loan)
+        vmm->backend->end_loan(&vmm->device, loan);
+    *loan = (struct vmm_loan){0};
+}
+
+void vmm_end_reader(struct vmm *vmm, uint64_t reader)
+{
+    if (vmm->backend->end_reader)
+        vmm->backend->end_reader(&vmm->device, reader);
+}
+
 void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
 {
-    (void)vmm;
+    if (piece->fd >= 0 && vmm->backend->release)
+        vmm->backend->release(&vmm->device, piece);
     if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)
         close(piece->fd_readonly);
     if (piece->fd >= 0)

@@ -31,6 +31,7 @@ struct vmm_options {
     uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB, or the device's own */
     uint64_t hugepage_bytes;    /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
     uint8_t uuid[16];           /* host: all zeros: derived from the machine id and "host" */
+    uint64_t copier_idle_ms;    /* cuda: the copier leaves after so long without transfers */
 };
 
 struct vmm_info {
@@ -65,6 +66,38 @@ struct vmm_piece {
     uint64_t size_bytes;
     uint64_t aligned_bytes; /* memory really committed */
     bool sealed;
+    /* GPUs only. A spool is host memory; `made` is what it will be when it is sealed, if that is
+     * there already: so many of its first bytes are in it. */
+    uint64_t serial; /* which memory of the device it is */
+    struct {
+        bool exists;
+        int fd;
+        uint64_t serial, aligned_bytes, clean_bytes;
+    } made;
+};
+
+/* Bytes that somebody wants to read. */
+struct vmm_span {
+    uint64_t offset;
+    size_t bytes;
+    /* Who reads: an open file, by a number that is never used again, which goes on from where it
+     * was as a rule; then bytes may be fetched before it wants them, up to `end`. 0: nobody in
+     * particular, or the bytes may change between two reads. */
+    uint64_t reader;
+    uint64_t end;
+};
+
+#define VMM_LOAN_PARTS 2u
+
+/* Bytes to be looked at until vmm_end_loan. */
+struct vmm_loan {
+    unsigned count;
+    struct {
+        const void *at;
+        size_t bytes;
+        unsigned place; /* the backend's */
+    } parts[VMM_LOAN_PARTS];
+    void *buffer; /* vmm's own; NULL: none */
 };
 
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes);
@@ -77,8 +110,6 @@ void vmm_measure(struct vmm *vmm);
 void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context);
 /* False: there is none. Any thread. */
 bool vmm_take_health(struct vmm *vmm, struct vmm_health *news);
-/* Whether vmm_read, vmm_write and spools exist: else they are -EOPNOTSUPP. */
-bool vmm_can_transfer(const struct vmm *vmm);
 /* size up to the granularity; 0 if that overflows */
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes);
 
@@ -99,13 +130,29 @@ uint64_t vmm_get_free(const struct vmm *vmm);
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);
-/* Ends a spool: its size is final, the tail is zero, sealed. */
+/* Makes sure that a spool could be ended at this size: its memory is there, and its bytes are in
+ * it. It stays a spool. False of vmm_can_settle: there is nothing to do. */
+int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
+bool vmm_can_settle(const struct vmm *vmm);
+/* Ends a spool: its descriptors may be other ones then, its size is final, the tail is zero,
+ * sealed. */
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
 /* Whole transfers or a negative errno; the caller has checked the bounds. */
 int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset);
-int vmm_write(struct vmm *vmm, const struct vmm_piece *piece, const void *from, size_t bytes,
+int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t bytes,
               uint64_t offset);
+/* The first bytes of a span, at least one of them; they are there until vmm_end_loan. Errors as
+ * vmm_read; -ENOMEM. */
+int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
+             struct vmm_loan *loan);
+/* For the loop's thread: all of the span, if it is there already; never waits. -EAGAIN */
+int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
+                 struct vmm_loan *loan);
+/* Any thread; short. */
+void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan);
+/* This reader is gone. Any thread; short. */
+void vmm_end_reader(struct vmm *vmm, uint64_t reader);
 void vmm_destroy(struct vmm *vmm,
                  struct vmm_piece *piece); /* closes; may take long for large memory */
 

@@ -38,17 +38,27 @@ struct vmm_backend {
     /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
     int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                   struct vmm_piece *piece);
-    /* A backend that cannot move bytes has none of the next four, and create without `seal` is
-     * -EOPNOTSUPP. */
     /* From piece->aligned_bytes to the greater `aligned_bytes`; all or nothing. */
     int (*grow)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);
     /* Zeros from `size_bytes` to `aligned_bytes`, gives back what lies beyond, seals. */
-    int (*seal)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t size_bytes,
+    int (*seal)(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                 uint64_t aligned_bytes);
+    /* May be absent: a spool's memory is what it will be. */
+    int (*settle)(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+                  uint64_t aligned_bytes);
     int (*read)(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
                 uint64_t offset);
-    int (*write)(struct vmm_device *device, const struct vmm_piece *piece, const void *from,
-                 size_t bytes, uint64_t offset);
+    int (*write)(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
+                 uint64_t offset);
+    /* The next four may be absent: then a loan is a copy that was read. See vmm.h */
+    int (*lend)(struct vmm_device *device, const struct vmm_piece *piece,
+                const struct vmm_span *span, struct vmm_loan *loan);
+    int (*lend_now)(struct vmm_device *device, const struct vmm_piece *piece,
+                    const struct vmm_span *span, struct vmm_loan *loan);
+    void (*end_loan)(struct vmm_device *device, struct vmm_loan *loan);
+    void (*end_reader)(struct vmm_device *device, uint64_t reader);
+    /* May be absent. Before the piece is closed: nothing else holds it when this returns. */
+    void (*release)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent. Bytes of the device that nobody holds, in a bounded time. */
     int (*measure)(struct vmm_device *device, uint64_t *free_bytes);
 };

@@ -115,11 +115,25 @@ TAP_TEST(defaults)
     check(!options.foreground && !options.debug);
 }
 
+TAP_TEST(a_spool_is_bounded_by_the_memory_that_it_takes)
+{
+    check_int(parse("-o", "backend=host", "/mnt", NULL), 0);
+    check_int(options.spool_max_bytes, OPTIONS_SPOOL_MAX_BYTES);
+    check_int(parse("host", "/mnt", NULL), 0);
+    check_int(options.spool_max_bytes, OPTIONS_SPOOL_MAX_BYTES);
+    check_int(parse("/mnt", NULL), 0);
+    check_int(options.spool_max_bytes, OPTIONS_SPOOL_MAX_GPU);
+    check_int(options.vmm.copier_idle_ms, 10000);
+    check_int(parse("-o", "backend=cuda,spool_max=1T", "/mnt", NULL), 0);
+    check_int(options.spool_max_bytes, 1ull << 40);
+}
+
 TAP_TEST(every_option)
 {
     check_int(parse("-f", "-o",
                     "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
-                    "writer_patience=5,spool_max=1G,no_allow_other,uid=1000,gid=0,log_level=debug,"
+                    "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
+                    "log_level=debug,"
                     "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
                     "/mnt", NULL),
               0);
@@ -129,6 +143,7 @@ TAP_TEST(every_option)
     check_int(options.alloc_timeout_ms, 250);
     check_int(options.patience_ms, 5000);
     check_int(options.spool_max_bytes, 1u << 30);
+    check_int(options.vmm.copier_idle_ms, 500);
     check_int(options.allow_other, OPTIONS_NO);
     check_int(options.uid, 1000);
     check_int(options.gid, 0);

@@ -111,7 +111,7 @@ TAP_TEST(device_tells_what_it_is)
     check_int(info.used_bytes, 0);
     check_int(info.other_bytes, 32 * MIB);
     check_int(info.free_bytes, 480 * MIB);
-    check(!vmm_can_transfer(vmm));
+    check(vmm_can_settle(vmm));
     close_gpu();
 }
 
@@ -275,20 +275,47 @@ TAP_TEST(freed_memory_that_somebody_keeps_is_held_by_others)
     close_gpu();
 }
 
-TAP_TEST(bytes_of_a_gpu_are_not_moved_from_here)
+TAP_TEST(without_a_copier_bytes_are_an_error_and_memory_is_as_before)
 {
+    static const char *const PROGRAMS[] = {"/bin/false", "/bin/true", "/nonexistent/gmsfs"};
     struct vmm_piece piece;
+    struct vmm_span span = {.bytes = 1};
+    struct vmm_loan loan;
     char byte = 0;
 
     open_gpu("");
-    require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
-    check_int(vmm_read(vmm, &piece, &byte, 1, 0), -EOPNOTSUPP);
-    check_int(vmm_write(vmm, &piece, &byte, 1, 0), -EOPNOTSUPP);
-    check_int(vmm_grow(vmm, &piece, 4 * MIB), -EOPNOTSUPP);
+    for (size_t i = 0; i < sizeof(PROGRAMS) / sizeof(PROGRAMS[0]); i++) {
+        setenv("GMSFS_COPIER_EXE", PROGRAMS[i], 1);
+        require(vmm_create(vmm, 2 * MIB, true, &piece) == 0);
+        check_int(vmm_read(vmm, &piece, &byte, 1, 0), -EIO);
+        check_int(vmm_write(vmm, &piece, &byte, 1, 0), -EIO);
+        check_int(vmm_lend(vmm, &piece, &span, &loan), -EIO);
+        check_int(vmm_lend_now(vmm, &piece, &span, &loan), -EAGAIN);
+        check_int(vmm_read(vmm, &piece, &byte, 1, 2 * MIB), -EINVAL);
+        vmm_destroy(vmm, &piece);
+    }
+    unsetenv("GMSFS_COPIER_EXE");
+    close_gpu();
+}
+
+TAP_TEST(a_spool_is_host_memory_and_stays_one_while_it_cannot_be_sealed)
+{
+    struct vmm_piece piece;
+    char text[6] = "";
+
+    open_gpu("memory 512");
+    setenv("GMSFS_COPIER_EXE", "/bin/false", 1);
+    require(vmm_create(vmm, 0, false, &piece) == 0);
+    require(vmm_grow(vmm, &piece, 4 * MIB) == 0);
+    check_int(vmm_write(vmm, &piece, "hello", 5, 3 * MIB), 0);
+    check_free(512 * MIB);
+    check_int(vmm_seal(vmm, &piece, 3 * MIB + 5), -EIO);
+    check(!piece.sealed);
+    check_int(vmm_read(vmm, &piece, text, 5, 3 * MIB), 0);
+    check(strcmp(text, "hello") == 0);
     vmm_destroy(vmm, &piece);
-    check_int(vmm_create(vmm, 0, false, &piece), -EOPNOTSUPP);
-    check_int(piece.fd, -1);
-    check_int(vmm_seal(vmm, &piece, 0), -EOPNOTSUPP);
+    check_free(512 * MIB);
+    unsetenv("GMSFS_COPIER_EXE");
     close_gpu();
 }
 

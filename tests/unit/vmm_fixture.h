@@ -124,8 +124,8 @@ __attribute__((unused)) static bool all_bytes_are(const struct vmm_piece *piece,
     return true;
 }
 
-__attribute__((unused)) static void fill(const struct vmm_piece *piece, uint8_t value,
-                                         uint64_t from, uint64_t bytes)
+__attribute__((unused)) static void fill(struct vmm_piece *piece, uint8_t value, uint64_t from,
+                                         uint64_t bytes)
 {
     uint8_t *data = malloc(bytes);
 
@@ -135,8 +135,8 @@ __attribute__((unused)) static void fill(const struct vmm_piece *piece, uint8_t 
     free(data);
 }
 
-__attribute__((unused)) static void write_and_read_back(const struct vmm_piece *piece,
-                                                        uint64_t offset, size_t bytes)
+__attribute__((unused)) static void write_and_read_back(struct vmm_piece *piece, uint64_t offset,
+                                                        size_t bytes)
 {
     uint8_t *out = malloc(bytes), *in = calloc(1, bytes);
 

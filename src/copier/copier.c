@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copier/copier.h"
+
+#include "copier/gpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define THREADS 4u
+
+struct copier {
+    struct copier_shared *shared;
+    struct gpu *gpu;
+};
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static void *block_of(const struct copier *copier, unsigned place)
+{
+    return (char *)copier->shared + COPIER_HEADER_BYTES + place * COPIER_BLOCK_BYTES;
+}
+
+static int do_request(struct copier *copier, struct drv_stream *stream,
+                      const struct copier_request *request, int fd, char *why)
+{
+    switch (request->act) {
+    case COPIER_MAP:
+        return gpu_map(copier->gpu, request->slot, fd, request->bytes, why);
+    case COPIER_UNMAP:
+        return gpu_unmap(copier->gpu, request->slot, why);
+    default:
+        return gpu_copy(copier->gpu, stream, request, block_of(copier, request->place), why);
+    }
+}
+
+/* One request and the descriptor that came with it (-1: none). 0; -ENOTCONN: the worker has gone;
+ * -EINVAL: this was not said by our worker. */
+static int receive(struct copier_request *request, int *fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    char message[sizeof(*request) + 1]; /* one that is longer is seen to be */
+    struct iovec iov = {.iov_base = message, .iov_len = sizeof(message)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    const struct cmsghdr *header;
+    ssize_t got;
+
+    *fd = -1;
+    do
+        got = recvmsg(COPIER_SOCKET_FD, &msg, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return -ENOTCONN;
+    header = CMSG_FIRSTHDR(&msg);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(fd, CMSG_DATA(header), sizeof(*fd));
+    return copier_check_request(message, (size_t)got, *fd >= 0, request);
+}
+
+static void *run_thread(void *argument)
+{
+    struct copier *copier = argument;
+    struct drv_stream *stream = NULL;
+    struct copier_request request;
+    char why[COPIER_WHY_BYTES];
+    int fd, rc;
+    int entered = gpu_enter(copier->gpu, &stream, why);
+
+    for (;;) {
+        rc = receive(&request, &fd);
+        if (rc < 0)
+            break;
+        struct copier_result *result = &copier->shared->results[request.place];
+        if (entered == 0) {
+            why[0] = '\0';
+            rc = do_request(copier, stream, &request, fd, why);
+        } else {
+            rc = entered;
+        }
+        if (fd >= 0)
+            close(fd);
+        copier_put_result(result, request.ticket, rc, why);
+        syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc != -ENOTCONN)
+        _exit(1); /* the worker sees it, and takes a new one */
+    if (entered == 0)
+        gpu_leave(copier->gpu, stream);
+    return NULL;
+}
+
+/* ---- beginning and end --------------------------------------------------------------------- */
+
+/* Nobody else may look into it: it has everybody's bytes. The worker's end is its end. */
+static void begin_process(void)
+{
+    prctl(PR_SET_NAME, COPIER_COMM);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0);
+    signal(SIGINT, SIG_IGN); /* of a terminal: the keeper decides */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int open_shared(struct copier *copier)
+{
+    struct stat st;
+    void *at;
+
+    if (fstat(COPIER_RING_FD, &st) < 0 || st.st_size != (off_t)COPIER_SHARED_BYTES)
+        return -EINVAL;
+    at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, COPIER_RING_FD, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    copier->shared = at;
+    return copier->shared->magic == COPIER_MAGIC ? 0 : -EINVAL;
+}
+
+static int say_hello(int error, const char *why)
+{
+    struct copier_hello hello = {.magic = COPIER_MAGIC, .error = error};
+
+    snprintf(hello.why, sizeof(hello.why), "%s", why);
+    return send(COPIER_SOCKET_FD, &hello, sizeof(hello), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void serve(struct copier *copier)
+{
+    pthread_t threads[THREADS];
+    unsigned count = 0;
+
+    while (count < THREADS - 1 && pthread_create(&threads[count], NULL, run_thread, copier) == 0)
+        count++;
+    run_thread(copier);
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int copier_main(int argc, char **argv)
+{
+    struct copier copier = {0};
+    char why[COPIER_WHY_BYTES] = "";
+    int rc = open_shared(&copier);
+
+    (void)argc;
+    (void)argv;
+    if (rc < 0) {
+        fputs("gmsfs: the copier is started by a mount of GPU memory, not by hand\n", stderr);
+        return 2;
+    }
+    begin_process();
+    rc = gpu_open(copier.shared->uuid, block_of(&copier, 0), COPIER_BLOCKS * COPIER_BLOCK_BYTES,
+                  &copier.gpu, why);
+    if (say_hello(rc, why) < 0 || rc < 0)
+        _exit(1);
+    serve(&copier);
+    gpu_close(copier.gpu);
+    _exit(0); /* what libraries do at exit, the driver needs not */
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * protocol - what worker and copier say to each other
+ *
+ * The worker (src/vmm/cuda_bytes*.c) sends requests over a SOCK_SEQPACKET socket, one a message,
+ * the descriptor of the memory with a MAP. The copier says HELLO over it once, when it can work or
+ * knows why not, and nothing else: each request has a place in memory that both map, where its
+ * result is put and, for bytes, a block of the ring. A place has one request at a time; requests in
+ * different places may be done in any order and at the same time.
+ *
+ * Both sides check what the other says before they believe it: the functions here are all the
+ * decoding there is, and pure. Units: bytes; errors: 0 or a negative errno.
+ */
+#ifndef GMSFS_COPIER_PROTOCOL_H
+#define GMSFS_COPIER_PROTOCOL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Descriptors that the copier starts with, beside stdin, stdout and stderr. */
+#define COPIER_SOCKET_FD 3
+#define COPIER_RING_FD   4
+
+#define COPIER_MAGIC        0x676d6301u /* changes with anything here */
+#define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
+#define COPIER_BLOCKS       32u
+#define COPIER_CONTROLS     8u /* places of requests that need no block */
+#define COPIER_PLACES       (COPIER_BLOCKS + COPIER_CONTROLS)
+#define COPIER_SLOTS        64u /* mapped pieces */
+#define COPIER_HEADER_BYTES (UINT64_C(64) << 10)
+#define COPIER_SHARED_BYTES (COPIER_HEADER_BYTES + COPIER_BLOCKS * COPIER_BLOCK_BYTES)
+#define COPIER_WHY_BYTES    180
+
+enum copier_act {
+    COPIER_MAP = 1, /* the piece of the descriptor, `bytes` long, into an empty slot */
+    COPIER_UNMAP,   /* empties it: nothing of it stays */
+    COPIER_GET,     /* `bytes` at `offset` of the slot's piece into the place's block */
+    COPIER_PUT,     /* the other way */
+};
+
+struct copier_request {
+    uint32_t act;
+    uint32_t place;
+    uint32_t ticket; /* what `done` becomes: from COPIER_TICKET on */
+    uint32_t slot;
+    uint64_t offset, bytes;
+};
+
+struct copier_hello {
+    uint32_t magic;
+    int32_t error; /* 0: it can work */
+    char why[COPIER_WHY_BYTES];
+};
+
+/* Values of `done` that are no tickets. */
+#define COPIER_PENDING 1u
+#define COPIER_DEAD    2u /* put there by the worker when its copier is gone */
+#define COPIER_TICKET  16u
+
+struct copier_result {
+    _Atomic uint32_t done; /* a futex; the rest is valid once it is the ticket */
+    int32_t error;
+    char why[COPIER_WHY_BYTES + 4];
+};
+
+/* The beginning of the shared memory; the blocks follow at COPIER_HEADER_BYTES. */
+struct copier_shared {
+    uint32_t magic;
+    uint32_t reserved;
+    uint8_t uuid[16]; /* of the device */
+    struct copier_result results[COPIER_PLACES];
+};
+
+_Static_assert(sizeof(struct copier_request) == 32, "the request is as both sides know it");
+_Static_assert(sizeof(struct copier_hello) == 188, "the hello is as both sides know it");
+_Static_assert(sizeof(struct copier_result) == 192, "no two results share a cache line");
+_Static_assert(sizeof(struct copier_shared) <= COPIER_HEADER_BYTES, "the header fits");
+_Static_assert(COPIER_BLOCK_BYTES % 4096 == 0, "blocks are whole pages");
+
+/* For the copier: does `request` make sense, by itself? -EINVAL */
+int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
+                         struct copier_request *request);
+/* For the worker: 0 and the copier's own error in hello->error, its text printable; -EPROTO. */
+int copier_check_hello(const void *message, size_t bytes, struct copier_hello *hello);
+/* For the worker. -EAGAIN: not done; -EPIPE: the copier is gone, or talks nonsense; else the
+ * result of the request, its text (COPIER_WHY_BYTES, may be NULL) printable. */
+int copier_check_result(const struct copier_result *result, uint32_t ticket, char *why);
+/* For the copier: `why` may be NULL. The caller wakes whoever waits. */
+void copier_put_result(struct copier_result *result, uint32_t ticket, int error, const char *why);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_open - finding the GPU, and refusing at mount what cannot work later */
+#include "vmm/cuda_internal.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "vmm/cuda_choose.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One makes pieces while the other hands them on. */
+#define CREATE_THREADS 2u
+#define PATIENCE_MS    10000 /* with one call of the driver */
+
+#define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
+
+struct opening {
+    struct cuda *cuda;
+    const struct vmm_options *options;
+    struct vmm_device *device;
+    char *error;
+    size_t error_bytes;
+};
+
+static int refuse(const struct opening *o, const char *call, enum drv_result result)
+{
+    char why[256];
+    int rc = drv_explain(o->cuda->driver, call, result, why, sizeof(why));
+
+    snprintf(o->error, o->error_bytes, "device cuda%s%s: %s", o->options->device[0] ? ":" : "",
+             o->options->device, why);
+    return rc;
+}
+
+static int check_options(const struct opening *o)
+{
+    static const uint8_t none[16];
+
+    if (o->options->hugepage_bytes) {
+        snprintf(o->error, o->error_bytes,
+                 "hugepages=: a GPU has its own pages; leave it out, or take backend=host");
+        return -EINVAL;
+    }
+    if (memcmp(o->options->uuid, none, sizeof(none))) {
+        snprintf(o->error, o->error_bytes,
+                 "uuid=: a GPU has its own; choose one by device=GPU-UUID, or take backend=host");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int start_driver(const struct opening *o)
+{
+    const char *device = o->options->device;
+    char why[256];
+    int rc = drv_open(&o->cuda->driver, why, sizeof(why));
+
+    if (rc == -ENODEV && *device)
+        snprintf(o->error, o->error_bytes,
+                 "device=%s: %s; nvidia-smi -L lists what there is, or " INSTEAD, device, why);
+    else if (rc < 0)
+        snprintf(o->error, o->error_bytes, "device cuda: %s; " INSTEAD, why);
+    return rc;
+}
+
+static int find_device(const struct opening *o, const struct cuda_choice *choice)
+{
+    const struct drv *driver = o->cuda->driver;
+    const char *call = "cuDeviceGet";
+    enum drv_result result;
+
+    if (choice->pci_id[0]) {
+        call = "cuDeviceGetByPCIBusId";
+        result = driver->cuDeviceGetByPCIBusId(&o->cuda->device, choice->pci_id);
+    } else {
+        result = driver->cuDeviceGet(&o->cuda->device, 0);
+    }
+    return result == DRV_SUCCESS ? 0 : refuse(o, call, result);
+}
+
+static int describe(const struct opening *o)
+{
+    const struct drv *driver = o->cuda->driver;
+    struct vmm_device *device = o->device;
+    const char *call = "cuDeviceGetName";
+    struct drv_uuid uuid;
+    enum drv_result result =
+        driver->cuDeviceGetName(device->name, (int)sizeof(device->name), o->cuda->device);
+
+    if (result == DRV_SUCCESS) {
+        call = "cuDeviceGetUuid";
+        result = driver->cuDeviceGetUuid_v2(&uuid, o->cuda->device);
+    }
+    if (result == DRV_SUCCESS) {
+        call = "cuDeviceGetPCIBusId";
+        result = driver->cuDeviceGetPCIBusId(device->pci_id, (int)sizeof(device->pci_id),
+                                             o->cuda->device);
+    }
+    if (result == DRV_SUCCESS) {
+        call = "cuDriverGetVersion";
+        result = driver->cuDriverGetVersion(&device->cuda_version);
+    }
+    if (result != DRV_SUCCESS)
+        return refuse(o, call, result);
+    memcpy(device->uuid, uuid.bytes, sizeof(device->uuid));
+    if (strstr(device->name, "MIG ")) {
+        snprintf(o->error, o->error_bytes,
+                 "device cuda: %s is a MIG slice, and these are not supported; turn MIG off "
+                 "(nvidia-smi -mig 0) or name a whole GPU by device=",
+                 device->name);
+        return -EOPNOTSUPP;
+    }
+    return 0;
+}
+
+static int check_attributes(const struct opening *o)
+{
+    const struct drv *driver = o->cuda->driver;
+    int virtual_memory = 0, descriptors = 0, rdma = 0;
+    enum drv_result result = driver->cuDeviceGetAttribute(
+        &virtual_memory, DRV_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT, o->cuda->device);
+
+    if (result == DRV_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&descriptors, DRV_ATTRIBUTE_POSIX_FILE_DESCRIPTOR,
+                                              o->cuda->device);
+    if (result == DRV_SUCCESS)
+        result = driver->cuDeviceGetAttribute(&rdma, DRV_ATTRIBUTE_RDMA_WITH_VIRTUAL_MEMORY,
+                                              o->cuda->device);
+    if (result != DRV_SUCCESS)
+        return refuse(o, "cuDeviceGetAttribute", result);
+    if (!virtual_memory || !descriptors) {
+        snprintf(o->error, o->error_bytes,
+                 "device cuda: %s cannot share memory by descriptors; " INSTEAD, o->device->name);
+        return -EOPNOTSUPP;
+    }
+    o->cuda->prop = (struct drv_memory_prop){
+        .type = DRV_ALLOCATION_PINNED,
+        .requested_handle_types = DRV_HANDLE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = DRV_LOCATION_DEVICE, .id = o->cuda->device},
+        .flags.gpu_direct_rdma_capable = rdma != 0,
+    };
+    return 0;
+}
+
+static int choose_granularity(const struct opening *o)
+{
+    uint64_t wanted = o->options->granularity_bytes;
+    char least[SIZE_TEXT_BYTES];
+    size_t bytes;
+    enum drv_result result = o->cuda->driver->cuMemGetAllocationGranularity(
+        &bytes, &o->cuda->prop, DRV_GRANULARITY_RECOMMENDED);
+
+    if (result != DRV_SUCCESS)
+        return refuse(o, "cuMemGetAllocationGranularity", result);
+    if (wanted && (wanted < bytes || wanted % bytes)) {
+        snprintf(o->error, o->error_bytes,
+                 "granularity=: %s hands memory out in multiples of %s; take that or leave it out",
+                 o->device->name, size_format(bytes, least));
+        return -EINVAL;
+    }
+    o->device->granularity_bytes = wanted ? wanted : bytes;
+    return 0;
+}
+
+static int choose_size(const struct opening *o)
+{
+    uint64_t total_bytes;
+    char least[SIZE_TEXT_BYTES];
+    size_t bytes;
+    enum drv_result result = o->cuda->driver->cuDeviceTotalMem_v2(&bytes, o->cuda->device);
+
+    if (result != DRV_SUCCESS)
+        return refuse(o, "cuDeviceTotalMem", result);
+    total_bytes =
+        o->options->size_bytes && o->options->size_bytes < bytes ? o->options->size_bytes : bytes;
+    total_bytes -= total_bytes % o->device->granularity_bytes;
+    if (total_bytes == 0) {
+        snprintf(o->error, o->error_bytes, "size=: is less than the granularity, %s",
+                 size_format(o->device->granularity_bytes, least));
+        return -EINVAL;
+    }
+    o->device->total_bytes = total_bytes;
+    o->device->physical_bytes = bytes;
+    return 0;
+}
+
+/* What cannot work is said at mount, not at the first client. A full device can. */
+static int probe(const struct opening *o)
+{
+    struct drv_memory_prop *prop = &o->cuda->prop;
+    int fd = -1;
+    int rc = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
+
+    if (rc < 0 && rc != -ENOMEM && prop->flags.gpu_direct_rdma_capable) {
+        prop->flags.gpu_direct_rdma_capable = 0;
+        rc = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
+        if (rc == 0)
+            log_warning("device cuda: no GPUDirect RDMA, although the driver offers it (above)");
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc == 0 || rc == -ENOMEM)
+        return 0;
+    snprintf(o->error, o->error_bytes,
+             "device cuda: %s makes no memory that can be shared (above: why); " INSTEAD,
+             o->device->name);
+    return rc;
+}
+
+static void start_watch(const struct opening *o)
+{
+    char why[256];
+
+    if (cuda_watch_new(o->device->uuid, o->device->health, &o->cuda->watch, why, sizeof(why)) < 0)
+        log_info("device cuda: what others hold of it, and its errors, cannot be told: %s", why);
+}
+
+static int open_bytes(const struct opening *o, const char *root)
+{
+    struct cuda *cuda = o->cuda;
+    struct cuda_bytes_options bytes = {
+        .pci_id = o->device->pci_id,
+        .idle_ms = o->options->copier_idle_ms,
+    };
+    struct vmm_options spools = {
+        .backend = vmm_backend_host.name,
+        .size_bytes = o->device->total_bytes,
+        .granularity_bytes = o->device->granularity_bytes,
+    };
+    int rc;
+
+    memcpy(bytes.uuid, o->device->uuid, sizeof(bytes.uuid));
+    rc = cuda_bytes_new(&bytes, &cuda->bytes);
+    if (rc < 0) {
+        snprintf(o->error, o->error_bytes,
+                 "device cuda: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
+                 "free descriptors",
+                 strerror(-rc));
+        return rc;
+    }
+    return vmm_backend_host.open(root, &spools, &cuda->spools, o->error, o->error_bytes);
+}
+
+static int open_device(const struct opening *o, const char *root)
+{
+    struct cuda_choice choice;
+    int rc = check_options(o);
+
+    if (rc == 0)
+        rc = cuda_choose(root, o->options->device, &choice, o->error, o->error_bytes);
+    if (rc == 0)
+        rc = start_driver(o);
+    if (rc == 0)
+        rc = find_device(o, &choice);
+    if (rc == 0)
+        rc = describe(o);
+    if (rc == 0)
+        rc = check_attributes(o);
+    if (rc == 0)
+        rc = choose_granularity(o);
+    if (rc == 0)
+        rc = choose_size(o);
+    if (rc == 0)
+        rc = probe(o);
+    if (rc == 0)
+        rc = open_bytes(o, root);
+    if (rc == 0)
+        start_watch(o);
+    return rc;
+}
+
+/* The driver itself stays until the process ends. */
+static void cuda_free(struct cuda *cuda)
+{
+    cuda_watch_free(cuda->watch);
+    cuda_bytes_free(cuda->bytes);
+    if (cuda->spools.state)
+        vmm_backend_host.close(&cuda->spools);
+    patience_free(cuda->patience);
+    complaints_end(&cuda->complaints);
+    pthread_mutex_destroy(&cuda->turn);
+    free(cuda);
+}
+
+int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
+              char *error, size_t error_bytes)
+{
+    struct opening opening = {
+        .cuda = calloc(1, sizeof(*opening.cuda)),
+        .options = options,
+        .device = device,
+        .error = error,
+        .error_bytes = error_bytes,
+    };
+    int rc;
+
+    if (!opening.cuda) {
+        snprintf(error, error_bytes, "device cuda: out of memory");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&opening.cuda->turn, NULL);
+    complaints_init(&opening.cuda->complaints, "complaints of the driver");
+    if (patience_new(PATIENCE_MS, &opening.cuda->patience) < 0)
+        opening.cuda->patience = NULL;
+    rc = open_device(&opening, root);
+    if (rc < 0) {
+        cuda_free(opening.cuda);
+        return rc;
+    }
+    device->create_threads = CREATE_THREADS;
+    device->state = opening.cuda;
+    return 0;
+}
+
+void cuda_close(struct vmm_device *device)
+{
+    struct cuda *cuda = device->state;
+
+    cuda_free(cuda);
+    device->state = NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cuda_spool.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define WINDOW_BYTES (UINT64_C(64) << 20)
+
+int cuda_spool_copy(struct cuda_bytes *bytes, struct vmm_piece *piece, uint64_t size_bytes)
+{
+    struct cuda_bytes_piece to = {
+        .serial = piece->made.serial,
+        .bytes = piece->made.aligned_bytes,
+        .fd = piece->made.fd,
+    };
+    int rc = 0;
+
+    while (rc == 0 && piece->made.clean_bytes < size_bytes) {
+        uint64_t at = piece->made.clean_bytes;
+        uint64_t start = at - at % WINDOW_BYTES;
+        uint64_t end = size_bytes - start < WINDOW_BYTES ? size_bytes : start + WINDOW_BYTES;
+        char *map =
+            mmap(NULL, end - start, PROT_READ, MAP_SHARED | MAP_NORESERVE, piece->fd, (off_t)start);
+
+        if (map == MAP_FAILED)
+            return -errno;
+        rc = cuda_bytes_write(bytes, &to, map + (at - start), end - at, at);
+        munmap(map, end - start);
+        if (rc == 0)
+            piece->made.clean_bytes = end;
+    }
+    return rc;
+}

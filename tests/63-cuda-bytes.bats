@@ -1,0 +1,369 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# read(2) and write(2) of GPU memory, over the fake driver: the copier that does it, what becomes of
+# its death and of what hangs, and what it leaves behind. That the bytes are right in every other way
+# is 32-transfers, which runs on fake GPUs as well.
+#
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+MIB=$((1 << 20))
+
+setup() {
+    common_setup
+    fake_gpus
+}
+
+# start_bytes [OPTIONS]: W is its store.
+start_bytes() {
+    start_mount "$@"
+    W=$M/weights
+}
+
+# The copier's pid; none: fails.
+copier() {
+    local child children=()
+    read -ra children < <(cat "/proc/$(worker_of "$KEEPER")"/task/*/children | tr '\n' ' ') || true
+    for child in "${children[@]}"; do
+        [[ $(cat "/proc/$child/comm") != gmsfs-copier ]] || process_gone "$child" || {
+            echo "$child"
+            return
+        }
+    done
+    return 1
+}
+
+no_copier() {
+    ! copier
+}
+
+contexts() {
+    find "$GMSFS_FAKE_CUDA" -name 'context.*'
+}
+
+used_is() { # BYTES
+    [[ $(device_get .used_bytes) == "$1" ]]
+}
+
+free_is() { # BYTES
+    [[ $(device_get .free_bytes) == "$1" ]]
+}
+
+# publish NAME BYTES: random, in $T/NAME and committed
+publish() {
+    head -c "$2" /dev/urandom >"$T/$1"
+    exec 5<>"$W/lock"
+    truncate -s "$2" "$W/allocations/$1"
+    dd if="$T/$1" of="$W/allocations/$1" bs=1M conv=notrunc status=none
+    echo 1 >"$W/commit"
+    exec 5>&-
+}
+
+@test "cat, cp, dd and sha256sum of GPU memory give its bytes" {
+    start_bytes
+    publish a 5000001
+    cmp "$W/allocations/a" "$T/a"
+    # shellcheck disable=SC2002 # the way of cat
+    cat "$W/allocations/a" | cmp - "$T/a"
+    cp "$W/allocations/a" "$T/copy"
+    cmp "$T/copy" "$T/a"
+    dd if="$W/allocations/a" bs=70001 status=none | cmp - "$T/a"
+    dd if="$W/allocations/a" bs=4M status=none | cmp - "$T/a"
+    assert_eq "$(sha256sum <"$W/allocations/a")" "$(sha256sum <"$T/a")"
+}
+
+@test "bytes that were written without a size become GPU memory at close" {
+    start_bytes
+    head -c 3000001 /dev/urandom >"$T/a"
+    exec 5<>"$W/lock"
+    cp "$T/a" "$W/allocations/a"
+    wait_until 5 used_is $((4 * MIB))
+    wait_until 5 free_is $((1020 * MIB))
+    cmp "$W/allocations/a" "$T/a"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$W/allocations/a" "$T/a"
+    assert_eq "$(stat -c '%s %b' "$W/allocations/a")" "3000001 $((4 * MIB / 512))"
+}
+
+@test "what is written on after a close of another process is there" {
+    start_bytes
+    exec 5<>"$W/lock"
+    {
+        head -c 2097152 /dev/zero
+        sh -c 'echo second'
+        dd if=/dev/zero bs=1M count=3 status=none
+        sh -c 'echo third'
+    } >"$W/allocations/a"
+    { head -c 2097152 /dev/zero && echo second && head -c 3145728 /dev/zero && echo third; } >"$T/a"
+    cmp "$W/allocations/a" "$T/a"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$W/allocations/a" "$T/a"
+    wait_until 5 free_is $((1024 * MIB - 6 * MIB))
+}
+
+@test "close fails where a GPU that others filled has no room for what was written" {
+    start_bytes
+    exec 5<>"$W/lock"
+    fake_gpus 'others 1023'
+    run_logged ! cp /etc/passwd "$W/allocations/a"
+    assert_match "$output" 'Cannot allocate memory'
+    run_logged ! bash -c 'echo 1 >"$1"' _ "$W/commit"
+    assert_match "$output" 'Cannot allocate memory'
+    fake_gpus
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$W/allocations/a" /etc/passwd
+}
+
+@test "a spool has a bound, and the log tells the way out" {
+    start_bytes spool_max=1M
+    exec 5<>"$W/lock"
+    run_logged ! dd if=/dev/zero of="$W/allocations/a" bs=64k count=17 status=none
+    assert_match "$output" 'File too large'
+    grep -q 'bounded by spool_max= .* give it its size first (truncate -s SIZE FILE)' "$LOG"
+    rm "$W/allocations/a"
+    truncate -s 3M "$W/allocations/a"
+    dd if=/dev/zero of="$W/allocations/a" bs=64k count=48 conv=notrunc status=none
+    exec 5>&-
+}
+
+@test "new memory is zero where nothing was written" {
+    start_bytes
+    exec 5<>"$W/lock"
+    truncate -s 5M "$W/allocations/a"
+    printf end | dd of="$W/allocations/a" bs=1 seek=$((4 * MIB)) conv=notrunc status=none
+    cmp "$W/allocations/a" <(
+        head -c $((4 * MIB)) /dev/zero
+        printf end
+        head -c $((MIB - 3)) /dev/zero
+    )
+    exec 5>&-
+}
+
+@test "a writer sees at once what was written between two of its reads" {
+    start_bytes
+    exec 5<>"$W/lock"
+    truncate -s 8M "$W/allocations/a"
+    exec 6<"$W/allocations/a"
+    head -c $((3 * MIB)) <&6 >/dev/null
+    printf changed | dd of="$W/allocations/a" bs=1 seek=$((3 * MIB)) conv=notrunc status=none
+    assert_eq "$(head -c 7 <&6)" changed
+    exec 6<&- 5>&-
+}
+
+# ---- the copier ------------------------------------------------------------------------------
+
+@test "the copier comes when bytes are moved, can be told in ps, and leaves with its context" {
+    start_bytes copier_idle=0.5
+    exec 5<>"$W/lock"
+    truncate -s 1M "$W/allocations/a"
+    rm "$W/allocations/a"
+    exec 5>&-
+    run ! copier
+    publish a 1000
+    wait_until 10 no_copier
+    assert_eq "$(contexts)" ''
+    cat "$W/allocations/a" >/dev/null
+    wait_until 10 no_copier
+    assert_eq "$(contexts)" ''
+    assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*')" ''
+}
+
+@test "the copier has its own descriptors and no others, and catches no signals" {
+    local pid
+    start_bytes
+    publish a 1000
+    pid=$(copier)
+    assert_eq "$(tr '\0' ' ' <"/proc/$pid/cmdline")" 'gmsfs copier 0000:17:00.0 '
+    assert_match "$(readlink "/proc/$pid/fd/3")" '^socket:'
+    assert_match "$(readlink "/proc/$pid/fd/4")" 'gmsfs-ring'
+    run ! grep -e /dev/fuse -e eventpoll -e pidfd -e eventfd <(readlink "/proc/$pid"/fd/*)
+    assert_eq "$(readlink "/proc/$pid"/fd/* | grep -c '^socket:')" 1 sockets
+    assert_eq "$(awk '$1 == "SigBlk:" { print $2 }' "/proc/$pid/status")" 0000000000000000
+}
+
+@test "the copier leaves with its mount, and with a worker that is killed" {
+    local pid
+    start_bytes
+    publish a 1000
+    pid=$(copier)
+    stop_mount
+    wait_until_any 10 process_gone "$pid"
+    start_bytes
+    publish a 1000
+    pid=$(copier)
+    expect_death
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 process_gone "$pid"
+    wait_until_any 10 process_gone "$KEEPER"
+}
+
+@test "a copier that is killed is replaced, and nobody who reads or writes notices" {
+    local i pid
+    start_bytes
+    publish a 20000003
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 3'
+    for ((i = 0; i < 5; i++)); do
+        spawn cmp "$W/allocations/a" "$T/a"
+        pid=$SPAWNED
+        wait_until 10 copier
+        kill -KILL "$(copier)"
+        wait_exit "$pid" 60
+        assert_eq "$status" 0 "$(output_of "$pid")"
+    done
+    fake_gpus
+    cmp "$W/allocations/a" "$T/a"
+}
+
+@test "a driver that fails for good is EIO, and tells why; what comes after it works" {
+    start_bytes
+    publish a 1000
+    fake_gpus 'fail cuMemcpyDtoHAsync_v2 999'
+    run_logged ! cat "$W/allocations/a"
+    assert_match "$output" 'Input/output error'
+    grep -q 'cannot read 1000 bytes at 0 of an allocation: cuMemcpyDtoHAsync_v2: CUDA_ERROR_UNKNOWN' \
+        "$LOG"
+    fake_gpus
+    cmp "$W/allocations/a" "$T/a"
+}
+
+@test "an error that a new context repairs is not seen by who reads" {
+    local pid
+    start_bytes
+    publish a 1000
+    kill -KILL "$(copier)"
+    fake_gpus 'fail cuMemcpyDtoHAsync_v2 700 2' # from the second call of each process on
+    cmp "$W/allocations/a" "$T/a"
+    pid=$(copier)
+    cmp "$W/allocations/a" "$T/a"
+    [[ $(copier) != "$pid" ]]
+}
+
+@test "no memory for a context is ENOMEM, a device that is gone ENODEV, with the way out" {
+    start_bytes copier_idle=0
+    publish a 1000
+    wait_until 10 no_copier
+    fake_gpus 'fail cuDevicePrimaryCtxRetain 2'
+    run_logged ! cat "$W/allocations/a"
+    assert_match "$output" 'Cannot allocate memory'
+    grep -q 'device cuda (0000:17:00.0): .*CUDA_ERROR_OUT_OF_MEMORY.*half a gigabyte of the GPU' "$LOG"
+    wait_until 10 no_copier
+    fake_gpus 'fail cuDevicePrimaryCtxRetain 46'
+    run_logged ! cat "$W/allocations/a"
+    assert_match "$output" 'No such device'
+    fake_gpus
+    cmp "$W/allocations/a" "$T/a"
+}
+
+# ---- others ----------------------------------------------------------------------------------
+
+@test "many files are read and written at once" {
+    local i pids=()
+    start_bytes size=512M
+    exec 5<>"$W/lock"
+    for ((i = 0; i < 12; i++)); do
+        head -c $((3000000 + i)) /dev/urandom >"$T/f$i"
+        if ((i % 2)); then
+            truncate -s $((3000000 + i)) "$W/allocations/f$i"
+        fi
+        dd if="$T/f$i" of="$W/allocations/f$i" bs=64k conv=notrunc status=none &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    pids=()
+    for ((i = 0; i < 24; i++)); do
+        cmp "$W/allocations/f$((i % 12))" "$T/f$((i % 12))" &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do
+        wait "$i"
+    done
+}
+
+@test "more files than the copier maps at a time are read, one after the other" {
+    local i
+    start_bytes size=512M
+    exec 5<>"$W/lock"
+    for ((i = 0; i < 80; i++)); do
+        echo "file $i" >"$W/allocations/f$i"
+    done
+    echo 1 >"$W/commit"
+    exec 5>&-
+    for i in {0..79} {0..79}; do
+        assert_eq "$(cat "$W/allocations/f$i")" "file $i"
+    done
+}
+
+@test "what hangs holds up nobody who looks, and is ended" {
+    local pid
+    export GMSFS_COPIER_HANG_MS=$((3000 * SLOW))
+    start_bytes
+    publish a 1000
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 600000'
+    spawn cat "$W/allocations/a"
+    pid=$SPAWNED
+    wait_until 5 transfers_run
+    assert_state weights RO
+    stat "$W/allocations/a" "$W/info" >/dev/null
+    mkdir "$M/other"
+    ctl open "$M/other/ctl" rw acquire rw 0 alloc 4096 1 x '' commit
+    run ! said "$pid" .
+    wait_exit "$pid" 30
+    [[ $status -ne 0 ]]
+    assert_match "$(output_of "$pid")" 'Input/output error'
+    grep -q 'the copier (process [0-9]*) did not answer for [0-9]* s and is killed' "$LOG"
+    fake_gpus
+    cmp "$W/allocations/a" "$T/a"
+}
+
+transfers_run() {
+    grep -qx 'gmsfs_transfers_in_flight 1' "$M/metrics"
+}
+
+@test "rm gives memory back that the copier has mapped" {
+    start_bytes
+    publish a $((8 * MIB))
+    cat "$W/allocations/a" >/dev/null
+    pid=$(copier)
+    exec 5<>"$W/lock"
+    rm "$W/allocations/a"
+    truncate -s 4M "$W/allocations/b"
+    printf x | dd of="$W/allocations/b" conv=notrunc status=none
+    echo 1 >"$W/commit"
+    exec 5>&-
+    wait_until 5 used_is $((4 * MIB))
+    wait_until 5 free_is $((1020 * MIB))
+    assert_eq "$(copier)" "$pid"
+}
+
+@test "memory is given back although the copier does not answer any more" {
+    export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
+    start_bytes
+    publish a $((8 * MIB))
+    cat "$W/allocations/a" >/dev/null
+    fake_gpus 'slow cuMemUnmap 600000'
+    rmdir "$W"
+    wait_until 20 used_is 0
+    wait_until 5 free_is $((1024 * MIB))
+}
+
+@test "an ordinary user's mount moves bytes, too" {
+    requires user-fuse
+    chmod 777 "$GMSFS_FAKE_CUDA"
+    mkdir "$T/user"
+    chown "$TEST_UID" "$T/user"
+    as_user "$GMSFS" mount -o size=64M "$T/user"
+    as_user bash -c '
+        exec 5<>"$1/weights/lock"
+        cp /etc/passwd "$1/weights/allocations/a"
+        echo 1 >"$1/weights/commit"
+        cmp /etc/passwd "$1/weights/allocations/a"' _ "$T/user"
+    as_user "$GMSFS" umount "$T/user"
+}
