@@ -310,3 +310,68 @@ torch_tests() {
 @test "the Python package publishes from the GPU and the host what another process reads" {
     torch_tests Publishing
 }
+
+# ---- bytes by read and write -----------------------------------------------------------------
+
+# 5 GiB of a real one, so that offsets need more than 32 bits; with marks where something might go wrong.
+make_marked_file() { # FILE BYTES
+    local at
+    truncate -s "$2" "$1"
+    for at in 0 1048575 2097151 $((${2} / 2)) $((${2} - 9)) $(((4 << 30) - 3)) $(((4 << 30) + 7)); do
+        ((at > $2 - 9)) || printf 'mark%05d' $((at % 99999)) |
+            dd of="$1" bs=1M oflag=seek_bytes seek="$at" conv=notrunc status=none
+    done
+}
+
+@test "cp in, cat, dd and sha256sum out give the bytes of the file" {
+    local bytes=$((96 << 20))
+    [[ ${GMSFS_GPU-} != real ]] || bytes=$(((5 << 30) + 12345))
+    start_gpu spool_max=16M
+    make_marked_file "$T/file" "$bytes"
+    exec 5<>"$M/weights/lock"
+    truncate -s "$bytes" "$M/weights/allocations/a"
+    dd if="$T/file" of="$M/weights/allocations/a" bs=1M conv=notrunc status=none
+    head -c 5000001 /dev/urandom >"$T/spooled"
+    cp "$T/spooled" "$M/weights/allocations/b"
+    echo 1 >"$M/weights/commit"
+    exec 5>&-
+    cmp "$M/weights/allocations/a" "$T/file"
+    # shellcheck disable=SC2002 # the way of cat
+    cat "$M/weights/allocations/a" | cmp - "$T/file"
+    cmp "$M/weights/allocations/b" "$T/spooled"
+    dd if="$M/weights/allocations/b" bs=70001 status=none | cmp - "$T/spooled"
+    assert_eq "$(sha256sum <"$M/weights/allocations/b")" "$(sha256sum <"$T/spooled")"
+    rmdir "$M/weights"
+    wait_until 20 used_is 0
+}
+
+copiers() {
+    local child children=()
+    read -ra children < <(cat "/proc/$(worker_of "$KEEPER")"/task/*/children | tr '\n' ' ') || true
+    for child in "${children[@]}"; do
+        [[ $(cat "/proc/$child/comm") != gmsfs-copier ]] || return 0
+    done
+    return 1
+}
+
+no_copiers() {
+    ! copiers
+}
+
+others_hold_at_most() { # BYTES
+    (($(device .other_bytes) <= $1))
+}
+
+@test "the context that moves bytes is there only while they are moved" {
+    local others
+    start_gpu copier_idle=0.5
+    others=$(device .other_bytes)
+    exec 5<>"$M/weights/lock"
+    cp /etc/passwd "$M/weights/allocations/a"
+    copiers
+    echo 1 >"$M/weights/commit"
+    exec 5>&-
+    wait_until 20 no_copiers
+    wait_until 20 others_hold_at_most "$others"
+    cmp /etc/passwd "$M/weights/allocations/a"
+}

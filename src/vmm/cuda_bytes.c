@@ -89,7 +89,7 @@ static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
 
 /* ---- what the backend calls ---------------------------------------------------------------- */
 
-/* A block that is being fetched for this reader. */
+/* Out of what was, or is being, fetched for this reader. -ENOENT: that is nothing; -ETIMEDOUT */
 static int lend_ahead(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
                       const struct vmm_span *span, struct vmm_loan *loan)
 {
@@ -98,8 +98,10 @@ static int lend_ahead(struct cuda_bytes *bytes, const struct cuda_bytes_piece *p
 
     while ((rc = ahead_lend(bytes, piece, span, loan, &place)) == -EAGAIN) {
         bytes->places[place].holders++;
-        place_wait(bytes, place, NULL);
+        rc = place_wait(bytes, place, NULL);
         place_drop(bytes, place);
+        if (rc == -ETIMEDOUT)
+            break;
     }
     return rc;
 }
@@ -117,7 +119,10 @@ int cuda_bytes_lend(struct cuda_bytes *bytes, const struct cuda_bytes_piece *pie
 
     pthread_mutex_lock(&bytes->mutex);
     rc = lend_ahead(bytes, piece, span, loan);
-    if (rc < 0) {
+    if (rc == -ETIMEDOUT) {
+        tell(bytes, &get, rc, NULL);
+        rc = -EIO;
+    } else if (rc < 0) {
         rc = move(bytes, piece, get, NULL, &place);
         if (rc == 0) {
             *loan = (struct vmm_loan){.count = 1};

@@ -434,8 +434,10 @@ int copier_need(struct cuda_bytes *bytes)
     while (rc == 0) {
         if (bytes->closing)
             return -EIO;
-        if (bytes->state == COPIER_UP && !bytes->killed)
+        if (bytes->state == COPIER_UP && !bytes->killed) {
+            bytes->last_use_ms = bytes_now_ms(); /* it must not leave just now */
             return 0;
+        }
         if (asked && bytes->failed == asked)
             return bytes->start_error;
         if (bytes->state == COPIER_DOWN) {

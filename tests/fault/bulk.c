@@ -261,7 +261,7 @@ TAP_TEST(document_that_can_never_be_finished_ends_the_session)
     start();
     core = service_get_core(service);
     arm(FAULT_malloc);
-    run(&client, 1200, true);
+    run(&client, 700, true);
     check_int(client.error, -ENOMEM);
     check(core_find_session(core, session) == NULL);
     check(!core_find_store(core, store_id)->committed);
