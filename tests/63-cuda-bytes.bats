@@ -106,6 +106,26 @@ publish() {
     wait_until 5 free_is $((1024 * MIB - 6 * MIB))
 }
 
+@test "a spool is read while it becomes GPU memory" {
+    local i file pid
+    start_bytes
+    head -c 3000001 /dev/urandom >"$T/a"
+    exec 5<>"$W/lock"
+    for i in {1..10}; do
+        file=$W/allocations/f$i
+        : >"$file"
+        cp "$T/a" "$file" &
+        pid=$!
+        while process_lives "$pid"; do
+            cmp -n "$(stat -c %s "$file")" "$file" "$T/a"
+        done
+        wait "$pid"
+        cmp "$file" "$T/a"
+        rm "$file"
+    done
+    exec 5>&-
+}
+
 @test "close fails where a GPU that others filled has no room for what was written" {
     start_bytes
     exec 5<>"$W/lock"

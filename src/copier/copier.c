@@ -111,12 +111,11 @@ static void *run_thread(void *argument)
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
-/* Nobody else may look into it: it has everybody's bytes. The worker's end is its end. */
+/* The worker's end is its end. */
 static void begin_process(void)
 {
     prctl(PR_SET_NAME, COPIER_COMM);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_DUMPABLE, 0);
     signal(SIGINT, SIG_IGN); /* of a terminal: the keeper decides */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -172,6 +171,9 @@ int copier_main(int argc, char **argv)
     begin_process();
     rc = gpu_open(copier.shared->uuid, block_of(&copier, 0), COPIER_BLOCKS * COPIER_BLOCK_BYTES,
                   &copier.gpu, why);
+    /* Nobody else may look into it from here on: it will have everybody's bytes. Not before, for
+     * the driver reads of its process in /proc when it starts. */
+    prctl(PR_SET_DUMPABLE, 0);
     if (say_hello(rc, why) < 0 || rc < 0)
         _exit(1);
     serve(&copier);

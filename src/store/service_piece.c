@@ -32,6 +32,8 @@ void piece_begin(struct piece *piece)
 void piece_end(struct service *s, struct piece *piece)
 {
     piece->running--;
+    if (piece->running == 0)
+        vmm_drop_former(&piece->memory);
     if (piece->running == 0 && piece->doomed) {
         idvec_remove(&s->pieces, piece->id);
         piece_free(s, piece);

@@ -15,6 +15,7 @@ struct transfer {
     struct service *service;
     struct service_request *request;
     struct piece *piece;
+    struct vmm_piece memory; /* as it is at the start: a spool's becomes another one at its end */
     uint64_t session;
     struct vmm_loan loan; /* a read's */
     struct vmm_span span;
@@ -26,7 +27,7 @@ static void run_transfer(struct service_job *job)
 {
     struct transfer *t = (struct transfer *)job;
     struct vmm *vmm = t->service->vmm;
-    struct vmm_piece *memory = &t->piece->memory;
+    struct vmm_piece *memory = &t->memory;
     if (t->from)
         t->error = vmm_write(vmm, memory, t->from, t->span.bytes, t->span.offset);
     else
@@ -79,6 +80,7 @@ int service_start_transfer(struct service *s, struct piece *piece, uint64_t sess
         .service = s,
         .request = request,
         .piece = piece,
+        .memory = piece->memory,
         .session = session,
         .from = from,
         .span = *span,

@@ -25,6 +25,7 @@ struct spool_op {
     enum spool_kind kind;
     uint64_t session, serial;
     struct piece *piece;
+    struct vmm_piece memory; /* the piece's, while this changes it: others read there */
     const void *from;
     size_t bytes;
     uint64_t offset;
@@ -78,7 +79,7 @@ static void run_spool(struct service_job *job)
     struct spool_op *op = (struct spool_op *)job;
     const struct service_host *host = &op->service->host;
     struct vmm *vmm = op->service->vmm;
-    struct vmm_piece *memory = &op->piece->memory;
+    struct vmm_piece *memory = &op->memory;
     if (op->kind == SPOOL_SETTLE) {
         op->error = memory->sealed ? 0 : vmm_settle(vmm, memory, op->size_bytes);
         return;
@@ -145,6 +146,7 @@ static void done_spool(struct service_job *job)
     struct service *s = op->service;
     struct piece *piece = op->piece;
     struct spool_op *queue = piece->queue;
+    piece->memory = op->memory;
     s->numbers.jobs_in_flight--;
     if (op->kind == SPOOL_WRITE)
         s->numbers.transfers_in_flight--;
@@ -352,6 +354,7 @@ static void spool_start(struct service *s, struct spool_op *op)
     }
     op->job = (struct service_job){.run = run_spool, .done = done_spool};
     op->error = 0;
+    op->memory = op->piece->memory;
     op->piece->exclusive = true;
     piece_begin(op->piece);
     if (op->kind == SPOOL_WRITE)

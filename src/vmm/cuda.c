@@ -269,9 +269,9 @@ static int cuda_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
 
     if (rc < 0)
         return rc;
-    if (piece->fd_readonly != piece->fd)
-        close(piece->fd_readonly);
-    close(piece->fd);
+    piece->former_count = 2;
+    piece->former[0] = piece->fd;
+    piece->former[1] = piece->fd_readonly;
     piece->fd = piece->fd_readonly = piece->made.fd;
     piece->serial = piece->made.serial;
     piece->made.exists = false;

@@ -341,8 +341,15 @@ void vmm_end_reader(struct vmm *vmm, uint64_t reader)
         vmm->backend->end_reader(&vmm->device, reader);
 }
 
+void vmm_drop_former(struct vmm_piece *piece)
+{
+    while (piece->former_count > 0)
+        close(piece->former[--piece->former_count]);
+}
+
 void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
 {
+    vmm_drop_former(piece);
     if (piece->fd >= 0 && vmm->backend->release)
         vmm->backend->release(&vmm->device, piece);
     if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)

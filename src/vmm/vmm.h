@@ -74,6 +74,9 @@ struct vmm_piece {
         int fd;
         uint64_t serial, aligned_bytes, clean_bytes;
     } made;
+    /* What it had as a spool, until vmm_drop_former: somebody may be reading there. */
+    unsigned former_count;
+    int former[2];
 };
 
 /* Bytes that somebody wants to read. */
@@ -137,6 +140,8 @@ bool vmm_can_settle(const struct vmm *vmm);
 /* Ends a spool: its descriptors may be other ones then, its size is final, the tail is zero,
  * sealed. */
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
+/* Closes the descriptors that it had before it was sealed, if they were others. */
+void vmm_drop_former(struct vmm_piece *piece);
 /* Whole transfers or a negative errno; the caller has checked the bounds. */
 int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset);
