@@ -41,7 +41,7 @@ static void tell(struct cuda_bytes *bytes, const struct copier_request *request,
 {
     const char *doing = request->act == COPIER_GET ? "read" : "write";
 
-    if (!bytes_may_log(bytes))
+    if (!complaints_may_log(&bytes->complaints))
         return;
     if (rc == -ETIMEDOUT)
         log_error("%s: cannot %s: the copier (process %d) did not answer for %u s and is killed; "
@@ -249,6 +249,7 @@ int cuda_bytes_new(const struct cuda_bytes_options *options, struct cuda_bytes *
     for (unsigned i = 0; i < COPIER_PLACES; i++)
         bytes->places[i].slot = -1;
     init_lock(bytes);
+    complaints_init(&bytes->complaints, "failures of GPU memory's bytes");
     rc = make_ring(bytes);
     if (rc < 0)
         cuda_bytes_free(bytes);
@@ -272,6 +273,7 @@ void cuda_bytes_free(struct cuda_bytes *bytes)
         munmap(bytes->shared, COPIER_SHARED_BYTES);
     if (bytes->ring_fd >= 0)
         close(bytes->ring_fd);
+    complaints_end(&bytes->complaints);
     pthread_cond_destroy(&bytes->changed);
     pthread_mutex_destroy(&bytes->mutex);
     free(bytes);

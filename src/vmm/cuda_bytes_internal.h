@@ -9,6 +9,7 @@
 #define GMSFS_VMM_CUDA_BYTES_INTERNAL_H
 
 #include "copier/protocol.h"
+#include "vmm/complaints.h"
 #include "vmm/cuda_bytes.h"
 
 #include <pthread.h>
@@ -73,6 +74,7 @@ struct cuda_bytes {
     char name[64]; /* of the device, in messages */
     int ring_fd;
     struct copier_shared *shared;
+    struct complaints complaints; /* of transfers that failed */
 
     pthread_mutex_t mutex; /* of all below; a leaf */
     pthread_cond_t changed;
@@ -87,7 +89,6 @@ struct cuda_bytes {
     uint32_t next_ticket;
     uint64_t last_use_ms;
     uint64_t uses;
-    uint64_t next_log_ms;
     struct place places[COPIER_PLACES];
     struct slot slots[COPIER_SLOTS];
     struct ahead aheads[AHEAD_READERS];
@@ -97,8 +98,6 @@ struct cuda_bytes {
  * meanwhile. */
 
 uint64_t bytes_now_ms(void);
-/* True: a message of this kind may be written now. */
-bool bytes_may_log(struct cuda_bytes *bytes);
 
 /* cuda_copier.c */
 /* *0: there is one. What it says stays true until the mutex is given up. */

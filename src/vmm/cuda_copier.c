@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #define STACK_BYTES     (1024u * 1024)
-#define LOG_PAUSE_MS    1000u
 #define REAP_LOOK_MS    5u
 #define FIRST_HIGH_FD   16
 #define SELF_EXECUTABLE "/proc/self/exe"
@@ -64,16 +63,6 @@ uint64_t bytes_now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-bool bytes_may_log(struct cuda_bytes *bytes)
-{
-    uint64_t now_ms = bytes_now_ms();
-
-    if (now_ms < bytes->next_log_ms)
-        return false;
-    bytes->next_log_ms = now_ms + LOG_PAUSE_MS;
-    return true;
 }
 
 /* ---- start --------------------------------------------------------------------------------- */
@@ -327,9 +316,11 @@ static void watch(struct cuda_bytes *bytes)
             break;
     }
     if (!bytes->killed && !bytes->closing) {
-        log_warning("%s: the copier (process %d) ended; what it was moving is moved again by a new "
-                    "one",
-                    bytes->name, bytes->pid);
+        if (complaints_may_log(&bytes->complaints))
+            log_warning(
+                "%s: the copier (process %d) ended; what it was moving is moved again by a new "
+                "one",
+                bytes->name, bytes->pid);
         copier_retire(bytes);
     }
 }
@@ -355,7 +346,7 @@ static int start(struct cuda_bytes *bytes, int *pid)
     }
     bytes->failed = bytes->attempts;
     bytes->start_error = to_errno(rc);
-    if (bytes_may_log(bytes))
+    if (complaints_may_log(&bytes->complaints))
         log_error("%s: GPU memory cannot be read or written now, its copier does not start: %s%s",
                   bytes->name, why, get_hint(rc));
     return rc;
