@@ -53,6 +53,7 @@ class Item(NamedTuple):
     """One piece of memory to be copied in, and the names that it has."""
 
     source: object
+    given: object  # as it came: while this lives, nothing else has its address or id
     kind: str  # "torch", "numpy" or "bytes"
     nbytes: int
     names: list  # of (name, value)
@@ -92,13 +93,14 @@ class Plan:
             raise self._fail(name, f"a name is a string of 1 to {abi.KEY_MAX} bytes, without NUL")
         if name == METADATA_KEY:
             raise self._fail(name, "that name means something else; rename the tensor")
+        given = source
         kind, source, dtype, shape, nbytes, identity = self._look(name, source)
         value = layout.describe(dtype, shape)
         known = seen.get(identity) if nbytes else None
         if known is not None:
             known.names.append((name, value))
             return
-        item = Item(source, kind, nbytes, [(name, value)])
+        item = Item(source, given, kind, nbytes, [(name, value)])
         self.items.append(item)
         seen[identity] = item
 

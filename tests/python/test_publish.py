@@ -118,6 +118,17 @@ class Publishing(StoreCase):
             )
             self.assertEqual(store.specs()["floats"].dtype, "float32")
 
+    def test_buffers_that_are_made_one_by_one_stay_apart(self):
+        class Lazy(dict):
+            def items(self):
+                return ((f"t{i}", memoryview(bytes([i]) * 1000)) for i in range(50))
+
+        gmsfs.publish(self.path, Lazy())
+        with gmsfs.open(self.path) as store:
+            for name, view in store.views().items():
+                self.assertEqual(bytes(view), bytes([int(name[1:])]) * 1000, name)
+            del view
+
     def test_one_memory_under_two_names_is_stored_once(self):
         tied = numpy.ones(1 << 20, "f4")
         gmsfs.publish(self.path, {"embed": tied, "head": tied})
