@@ -45,6 +45,12 @@ class Buffer:
             f"<gmsfs.Buffer rank {self.rank} of {self._handle.path}: {self.nbytes} bytes, {where}>"
         )
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self._handle.path}: a Buffer is neither copied nor sent to another process, for it is a "
+            "mapping of this one; open the store there"
+        )
+
     def raw(self):
         """Host memory as a ctypes array, writable as far as Python knows."""
         if self.device is not None:

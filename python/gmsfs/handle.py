@@ -30,7 +30,7 @@ _ON_DEVICE = frozenset(
 )
 _OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errno.EOPNOTSUPP))
 
-_exiting = False
+_exiting = False  # also None, once the interpreter has taken this module apart
 
 
 def _note_exit():
@@ -55,7 +55,7 @@ class Handle:
         self.pointer = pointer
 
     def __del__(self):
-        if not _exiting and getattr(self, "pointer", None):
+        if _exiting is False and getattr(self, "pointer", None):
             self.lib.gmsfs_close(self.pointer)
             self.pointer = None
 

@@ -78,7 +78,14 @@ class Store:
         return f"<gmsfs.Store {self._path}: {what}>"
 
     def __enter__(self):
+        self._live()
         return self
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self._path}: a Store is neither copied nor sent to another process, for it is a lock; "
+            "open the store again, or join the session by its token"
+        )
 
     def __exit__(self, kind, error, traceback):
         self.close()
@@ -227,9 +234,10 @@ class Store:
         handle = self._live()
         if self.writable:
             self._attach_missing(handle)
-        elif not self._buffers:
+        else:
             self._need_lock()
-            self._attach_all(handle)
+            if not self._buffers:
+                self._attach_all(handle)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
 
     def _need_lock(self):
@@ -245,12 +253,11 @@ class Store:
         handle.call(
             "gmsfs_attach_all", abi.ACCESS_READ, ctypes.byref(mappings), ctypes.byref(count)
         )
-        try:
-            for i in range(count.value):
-                one = mappings[i]
-                self._buffers[one.slot] = self._buffer(
-                    one.ptr, one.aligned_bytes, one.rank, one.slot, True
-                )
+        try:  # all or none: another thread, or a call after a Ctrl-C, must not find half of them
+            self._buffers = {
+                one.slot: self._buffer(one.ptr, one.aligned_bytes, one.rank, one.slot, True)
+                for one in mappings[: count.value]
+            }
         finally:
             library.libc.free(ctypes.cast(mappings, ctypes.c_void_p))
 

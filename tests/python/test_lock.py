@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks, errors, sleeping and waking, fork, the end of a process."""
 
+import copy
 import errno
 import os
 import pickle
@@ -127,6 +128,22 @@ class Errors(StoreCase):
             with self.assertRaisesRegex(ValueError, "is closed"):
                 use()
 
+    def test_a_closed_store_is_not_entered(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            pass
+        with self.assertRaisesRegex(ValueError, "is closed"):
+            with store:
+                pass
+
+    def test_a_lock_is_neither_copied_nor_pickled(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            for thing in (store, store.buffers()[0]):
+                for way in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(TypeError, "neither copied nor sent"):
+                        way(thing)
+
     def test_a_revoked_session_is_stale(self):
         gmsfs.publish(self.path, {"t": b"1"})
         with gmsfs.open(self.path) as store:
@@ -225,11 +242,30 @@ class Sleeping(StoreCase):
             store.wake(TIMEOUT)
             self.assertEqual(bytes(store.views()["t"]), b"1")
 
+    def test_a_sleeper_gives_out_nothing_that_would_fault(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            store.views()
+            store.sleep()
+            for ask in (store.views, store.tensors, store.specs, store.buffers):
+                with self.assertRaisesRegex(gmsfs.NoLock, "it sleeps; wake"):
+                    ask()
+
     def test_a_writer_that_has_committed_is_told_how_to_go_on(self):
         with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
             store.publish({"t": b"1"})
             with self.assertRaisesRegex(gmsfs.NoLock, "stay=True"):
                 store.views()
+
+    def test_a_writer_that_ended_gives_out_nothing_of_the_next_ones_layout(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        for end in (gmsfs.Store.commit, gmsfs.Store.abort):
+            with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+                store.views()
+                end(store)
+                gmsfs.publish(self.path, {"other": b"22"}, timeout=TIMEOUT)
+                with self.assertRaisesRegex(gmsfs.NoLock, "gave its lock back"):
+                    store.views()
 
     def test_a_sleeper_that_is_dropped_gives_everything_back(self):
         gmsfs.publish(self.path, {"t": b"1"})
