@@ -70,6 +70,7 @@ class Store:
         self._handle = Handle(path)
         self._path = self._handle.path
         self._buffers = {}  # by slot: what is mapped
+        self._in_part = False  # mapped as a writer: others of the session may have allocated more
         self._entries = None  # of the committed layout, as it was attached
         self._device = None
 
@@ -233,10 +234,13 @@ class Store:
     def _attach_buffers(self):
         handle = self._live()
         if self.writable:
-            self._attach_missing(handle)
+            self._attach_missing(handle, abi.ACCESS_WRITE)
         else:
             self._need_lock()
-            if not self._buffers:
+            if self._in_part:
+                self._attach_missing(handle, abi.ACCESS_READ)
+                self._in_part = False
+            elif not self._buffers:
                 self._attach_all(handle)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
 
@@ -261,14 +265,14 @@ class Store:
         finally:
             library.libc.free(ctypes.cast(mappings, ctypes.c_void_p))
 
-    def _attach_missing(self, handle):
-        """The writer's: allocations come and go."""
+    def _attach_missing(self, handle, access):
+        """The writer's, and of who stays as a reader then: allocations come and go."""
         present = {}
         for info in self._list(handle):
             mapped = self._buffers.get(info.slot)
-            address = mapped.address if mapped else self._map(info.slot, abi.ACCESS_WRITE)
+            address = mapped.address if mapped else self._map(info.slot, access)
             present[info.slot] = self._buffer(
-                address, info.aligned_bytes, info.rank, info.slot, False
+                address, info.aligned_bytes, info.rank, info.slot, access == abi.ACCESS_READ
             )
         self._buffers = present
 
@@ -356,12 +360,7 @@ class Store:
         if result == -errno.EINVAL:
             raise handle.error("gmsfs_commit", errno.EINVAL, self._last_error())
         handle.check("gmsfs_commit", result)
-        self._buffers = {
-            slot: Buffer(
-                handle, buffer.address, buffer.nbytes, buffer.rank, slot, True, buffer.device
-            )
-            for slot, buffer in self._buffers.items()
-        }
+        self._in_part = bool(self._buffers)
 
     def _last_error(self):
         try:

@@ -2,6 +2,7 @@
 """Publishing: arrays and buffers into a store, as `gmsfs load` would have put them there."""
 
 import array
+import ctypes
 import os
 import unittest
 
@@ -213,6 +214,19 @@ class Writing(StoreCase):
         with gmsfs.open(self.path) as store:
             self.assertEqual(store.views()["t"].cast("f").tolist(), [7.0] * 4)
             self.assertEqual(store.generation, 2)
+
+    def test_who_stays_as_a_reader_has_what_others_of_the_session_allocated(self):
+        self.commit_raw({"t": (b'{"dtype":"uint8","shape":[4]}', 0)})
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            store.views()
+            with gmsfs.open(self.path, token=store.token) as worker:
+                slot = ctypes.c_uint64()
+                worker._live().call(
+                    "gmsfs_allocate_handle", 4096, b"raw", None, ctypes.byref(slot)
+                )
+                worker.metadata.put("u", b'{"dtype":"uint8","shape":[8]}', slot.value)
+            store.commit(stay=True)
+            self.assertEqual(list(store.views()), ["t", "u"])
 
     def test_leaving_without_commit_aborts(self):
         with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
