@@ -11,6 +11,7 @@ the stack: CPython 3.11 crashes there.)
 import atexit
 import ctypes
 import errno
+import math
 import os
 import threading
 
@@ -42,6 +43,17 @@ def _note_exit():
 atexit.register(_note_exit)
 
 
+def _milliseconds(timeout):
+    """Of seconds, or None. Rounded up: only 0 does not wait."""
+    if timeout is None:
+        return abi.TIMEOUT_FOREVER
+    if not timeout >= 0:
+        raise ValueError(f"timeout is seconds from 0 up, or None, not {timeout!r}")
+    if timeout * 1000 >= abi.TIMEOUT_FOREVER:
+        return abi.TIMEOUT_FOREVER
+    return math.ceil(timeout * 1000)
+
+
 class Handle:
     __slots__ = ("pointer", "path", "lib", "abandoned", "__weakref__")
 
@@ -50,8 +62,11 @@ class Handle:
         self.path = os.fsdecode(path)
         self.lib = library.get()
         self.abandoned = False
+        encoded = os.fsencode(path)
+        if b"\0" in encoded:
+            raise ValueError(f"{self.path!r}: a path holds no NUL")
         pointer = ctypes.c_void_p()
-        self.check("gmsfs_open", self.lib.gmsfs_open(os.fsencode(path), ctypes.byref(pointer)))
+        self.check("gmsfs_open", self.lib.gmsfs_open(encoded, ctypes.byref(pointer)))
         self.pointer = pointer
 
     def __del__(self):
@@ -83,8 +98,7 @@ class Handle:
 
     def connect(self, mode, timeout, reserve_bytes=0):
         """Takes the lock. A wait in the main thread can be ended by Ctrl-C."""
-        forever = timeout is None
-        timeout_ms = abi.TIMEOUT_FOREVER if forever else max(0, round(timeout * 1000))
+        timeout_ms = _milliseconds(timeout)
 
         def attempt(ms):
             if reserve_bytes:

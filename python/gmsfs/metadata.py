@@ -11,10 +11,26 @@ from .errors import Error, make
 
 def encode_key(store, key):
     """A key as the library takes it: a C string."""
-    encoded = key.encode()
-    if b"\0" in encoded:
-        raise make(errno.EINVAL, store, f"key {key!r}", "a key holds no NUL here")
+    if not isinstance(key, str):
+        raise TypeError(f"{store}: a key is a string, not {key!r}")
+    encoded = encode_text(key)
+    if not encoded:
+        raise make(
+            errno.EINVAL,
+            store,
+            f"key {key!r}",
+            f"a key is a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL",
+        )
     return encoded
+
+
+def encode_text(text, most=abi.KEY_MAX):
+    """As a C string of 1 to `most` bytes; None for what cannot be one (a lone surrogate is no UTF-8)."""
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        return None
+    return encoded if 0 < len(encoded) <= most and b"\0" not in encoded else None
 
 
 class Metadata(collections.abc.MutableMapping):
@@ -50,7 +66,7 @@ class Metadata(collections.abc.MutableMapping):
     def put(self, key, value, slot=None, offset=0):
         """Sets an entry, bound to an allocation where a slot is given."""
         handle = self._store._live()
-        value = bytes(value)
+        value = bytes(memoryview(value))  # of a number, bytes() would make as many zeros
         entry = abi.Metadata(
             encode_key(handle.path, key),
             value,
@@ -66,7 +82,7 @@ class Metadata(collections.abc.MutableMapping):
         keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
         handle.call(
             "gmsfs_metadata_list",
-            encode_key(handle.path, prefix),
+            encode_key(handle.path, prefix) if prefix else b"",
             ctypes.byref(keys),
             ctypes.byref(count),
         )

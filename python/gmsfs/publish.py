@@ -35,10 +35,10 @@ def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chun
         return
     store = Store(target)
     with store:
-        plan = Plan(store.path, tensors, metadata)
+        plan = Plan(store.path, tensors, metadata, tag)
         plan.place(store.info, chunk_bytes)
         store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
-        write(store, plan, tag, chunk_bytes, False)
+        write(store, plan, chunk_bytes, False)
 
 
 def choose_chunk(model_bytes):
@@ -62,14 +62,20 @@ class Item(NamedTuple):
 class Plan:
     """What is to be published: everything that can be wrong with it is found here."""
 
-    def __init__(self, path, tensors, metadata):
+    def __init__(self, path, tensors, metadata, tag):
         self.path = path
         self.items = []
         self.places = []  # of items: (allocation, offset)
         self.allocations = []  # sizes
         self.aligned_bytes = 0
+        self.tag = self._tag(tag)
         self.metadata = self._metadata(metadata)
         seen = {}
+        if not callable(getattr(tensors, "items", None)):
+            raise TypeError(
+                f"{path}: tensors are a dict by name, such as model.state_dict(), not a "
+                f"{type(tensors).__name__}"
+            )
         for name, source in tensors.items():
             self._add(name, source, seen)
 
@@ -79,18 +85,44 @@ class Plan:
     def _metadata(self, metadata):
         if not metadata:
             return None
+        if not callable(getattr(metadata, "items", None)):
+            raise TypeError(
+                f"{self.path}: metadata is a dict of strings, not a {type(metadata).__name__}"
+            )
         for key, value in metadata.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise make(
                     errno.EINVAL, self.path, METADATA_KEY, f"{key!r}: keys and values are strings"
                 )
-        return json.dumps(
+        text = json.dumps(
             dict(metadata), separators=(",", ":"), sort_keys=True, ensure_ascii=False
-        ).encode()
+        )
+        encoded = metadata_module.encode_text(text, abi.VALUE_MAX)
+        if encoded is None:
+            raise make(
+                errno.EINVAL,
+                self.path,
+                METADATA_KEY,
+                f"it is JSON of at most {abi.VALUE_MAX} bytes of UTF-8",
+            )
+        return encoded
+
+    def _tag(self, tag):
+        encoded = b"" if tag == "" else isinstance(tag, str) and metadata_module.encode_text(tag)
+        if not isinstance(encoded, bytes):
+            raise make(
+                errno.EINVAL,
+                self.path,
+                f"tag {tag!r}",
+                f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
+            )
+        return encoded
 
     def _add(self, name, source, seen):
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= abi.KEY_MAX or "\0" in name:
-            raise self._fail(name, f"a name is a string of 1 to {abi.KEY_MAX} bytes, without NUL")
+        if not isinstance(name, str) or not metadata_module.encode_text(name):
+            raise self._fail(
+                name, f"a name is a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL"
+            )
         if name == METADATA_KEY:
             raise self._fail(name, "that name means something else; rename the tensor")
         given = source
@@ -180,7 +212,7 @@ class Plan:
         self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
 
 
-def write(store, plan, tag, chunk_bytes, stay):
+def write(store, plan, chunk_bytes, stay):
     """The writer's part, to the commit. Aborts on whatever exception."""
     handle = store._live()
     if not store.writable:
@@ -194,7 +226,7 @@ def write(store, plan, tag, chunk_bytes, stay):
         plan.place(store.info, chunk_bytes)
         handle.call("gmsfs_clear_all_handles")
         store._buffers = {}
-        slots = _copy(store, plan, tag)
+        slots = _copy(store, plan)
         _describe(handle, plan, slots)
         store.commit(stay)
     except BaseException:
@@ -202,7 +234,7 @@ def write(store, plan, tag, chunk_bytes, stay):
         raise
 
 
-def _copy(store, plan, tag):
+def _copy(store, plan):
     """Fills one allocation after the other; only one is mapped at a time."""
     handle = store._live()
     of = [[] for _ in plan.allocations]
@@ -211,7 +243,7 @@ def _copy(store, plan, tag):
     slots = []
     for size, items in zip(plan.allocations, of):
         slot = ctypes.c_uint64()
-        handle.call("gmsfs_allocate_handle", size, tag.encode(), None, ctypes.byref(slot))
+        handle.call("gmsfs_allocate_handle", size, plan.tag, None, ctypes.byref(slot))
         address = store._map(slot.value, abi.ACCESS_WRITE)
         buffer = store._buffer(address, size, len(slots), slot.value, False)
         for item, offset in items:

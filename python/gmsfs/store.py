@@ -45,8 +45,10 @@ def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
     reserve_bytes: with "rw" and "rw_or_ro", set aside together with the writer's lock.
     token: of a session to join (Store.token there), in place of taking a lock.
     """
-    if mode not in abi.MODES:
+    if not isinstance(mode, str) or mode not in abi.MODES:
         raise ValueError(f'mode is "ro", "rw" or "rw_or_ro", not {mode!r}')
+    if reserve_bytes and (mode == "ro" or not 0 < reserve_bytes < 2**63):
+        raise ValueError(f"reserve_bytes is of a writer and below 2**63, not {reserve_bytes} of {mode!r}")
     store = Store(path)
     try:
         if token is not None:
@@ -177,9 +179,12 @@ class Store:
         return bytes(raw).hex()
 
     def _join(self, token):
-        raw = bytes.fromhex(token) if isinstance(token, str) else bytes(token)
+        try:
+            raw = bytes.fromhex(token)
+        except (TypeError, ValueError):
+            raw = b""
         if len(raw) != abi.TOKEN_BYTES:
-            raise ValueError(f"a token has {2 * abi.TOKEN_BYTES} hex digits")
+            raise ValueError(f"a token is a string of {2 * abi.TOKEN_BYTES} hex digits")
         self._live().call("gmsfs_join", abi.TOKEN(*raw))
 
     @property
@@ -350,7 +355,7 @@ class Store:
         """Replaces what is in the store by these tensors, and commits. See gmsfs.publish."""
         from .publish import Plan, write
 
-        write(self, Plan(self._path, tensors, metadata), tag, chunk_bytes, stay)
+        write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, stay)
 
     def commit(self, stay=False):
         """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;

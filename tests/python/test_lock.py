@@ -87,6 +87,34 @@ class Locks(StoreCase):
         with self.assertRaisesRegex(ValueError, '"rw_or_ro"'):
             gmsfs.open(self.path, "w")
 
+    def test_a_time_is_rounded_up_and_can_be_without_end(self):
+        with Holder(self.path):
+            with self.assertRaises(gmsfs.Timeout):  # not WouldBlock, as without waiting
+                gmsfs.open(self.path, "rw", timeout=1e-6)
+        for timeout in (float("inf"), 1e30):
+            gmsfs.open(self.path, "rw", timeout=timeout).close()
+
+    def test_arguments_that_make_no_sense_are_refused(self):
+        for arguments in (
+            {"timeout": -1},
+            {"timeout": float("nan")},
+            {"mode": ["rw"]},
+            {"mode": "ro", "reserve_bytes": 4096},
+            {"mode": "rw", "reserve_bytes": -1},
+            {"mode": "rw", "reserve_bytes": 1 << 64},
+            {"token": 16},
+            {"token": "zz" * 16},
+            {"token": "00"},
+        ):
+            with self.assertRaisesRegex(ValueError, "timeout|mode|reserve|token", msg=arguments):
+                gmsfs.open(self.path, **{"timeout": 0, **arguments})
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            gmsfs.open(self.path + "\0other", "rw")
+
+    def test_a_token_of_no_session_is_said_to_be_so(self):
+        with self.assertRaisesRegex(gmsfs.Stale, "no session has this token"):
+            gmsfs.open(self.path, token="00" * 16)
+
 
 class Errors(StoreCase):
     def test_an_error_names_the_store_the_call_the_cause_and_the_way_out(self):

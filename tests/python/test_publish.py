@@ -178,11 +178,19 @@ class Publishing(StoreCase):
             {"t": 5},
             {"t": numpy.array(["text"])},
             {5: b"1"},
+            {"\udcff": b"1"},
         ):
             with self.assertRaises(gmsfs.Error):
                 gmsfs.publish(self.path, tensors)
-        with self.assertRaises(gmsfs.Error):
-            gmsfs.publish(self.path, {}, {"key": 5})
+        for metadata in ({"key": 5}, {"key": "\udcff"}, {"key": "x" * (1 << 20)}):
+            with self.assertRaisesRegex(gmsfs.Error, "__metadata__"):
+                gmsfs.publish(self.path, {}, metadata)
+        for tag in (5, "a\0b", "x" * 256, "\udcff"):
+            with self.assertRaisesRegex(gmsfs.Error, "a tag is a string"):
+                gmsfs.publish(self.path, {}, tag=tag)
+        for arguments in (([b"1"],), (None,), (object(),), ({}, ["a"])):
+            with self.assertRaisesRegex(TypeError, f"{self.path}: .* dict"):
+                gmsfs.publish(self.path, *arguments)
         self.assertEqual(self.state(), "EMPTY")
 
     def test_more_than_the_device_has_is_said_and_changes_nothing(self):
@@ -267,6 +275,18 @@ class Writing(StoreCase):
             store.commit()
         with open(os.path.join(self.path, "metadata", "a%2Fx"), "rb") as file:
             self.assertEqual(file.read(), b"")
+
+    def test_what_cannot_be_metadata_is_refused(self):
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            for value in (5, "text", None):
+                with self.assertRaises(TypeError):
+                    store.metadata["key"] = value
+            for key in ("", "x" * 256, "a\0b", "\udcff"):
+                with self.assertRaisesRegex(gmsfs.Error, "a key is a string"):
+                    store.metadata[key] = b""
+            with self.assertRaisesRegex(TypeError, "a key is a string"):
+                store.metadata[5] = b""
+            self.assertEqual(list(store.metadata), [])
 
     def test_a_worker_joins_the_writer_by_its_token(self):
         with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
