@@ -116,25 +116,33 @@ class Handle:
 
     def _wait(self, attempt, timeout_ms):
         """The library waits on through signals, and Python acts on them between two calls only. So a
-        thread waits, and if the main one is interrupted, the grant that may come goes back."""
+        thread waits, and if the main one is interrupted, the grant that may come goes back. Until then
+        the handle is abandoned: its calls would wait for that one."""
         results = []
         done = threading.Event()
+        lock = threading.Lock()  # between "it was granted" and "nobody wants it"
+
+        def give_back():
+            if results[0] == 0:
+                self.lib.gmsfs_disconnect(self.pointer)
+            self.abandoned = False
 
         def wait():
-            try:
-                results.append(attempt(timeout_ms))
-            finally:
-                done.set()
-            if self.abandoned and results[0] == 0:
-                self.lib.gmsfs_disconnect(self.pointer)
+            result = attempt(timeout_ms)
+            with lock:
+                results.append(result)
+                if self.abandoned:
+                    give_back()
+            done.set()
 
         threading.Thread(target=wait, name="gmsfs-wait", daemon=True).start()
         try:
             done.wait()
         except BaseException:
-            self.abandoned = True
-            if done.is_set() and results[0] == 0:
-                self.lib.gmsfs_disconnect(self.pointer)
+            with lock:
+                self.abandoned = True
+                if results:
+                    give_back()
             raise
         return results[0]
 

@@ -77,7 +77,12 @@ class Store:
         self._device = None
 
     def __repr__(self):
-        what = "closed" if self._handle is None else self.mode or "no lock"
+        if self._handle is None:
+            what = "closed"
+        elif self._handle.abandoned:
+            what = "interrupted"
+        else:
+            what = self.mode or "no lock"
         return f"<gmsfs.Store {self._path}: {what}>"
 
     def __enter__(self):
@@ -94,8 +99,16 @@ class Store:
         self.close()
 
     def _live(self):
-        if self._handle is None or self._handle.abandoned:
+        if self._handle is None:
             raise ValueError(f"{self._path} is closed")
+        if self._handle.abandoned:
+            raise make(
+                errno.EBUSY,
+                self._path,
+                "gmsfs_connect",
+                "its wait for the lock was interrupted, and gives back what it gets when its turn comes; "
+                "try again after that, or open the store anew",
+            )
         return self._handle
 
     def close(self):

@@ -21,6 +21,14 @@ HOLD = (
     "sys.stdin.read()\n"
 )
 
+# Sends SIGUSR1 to a process that waits for the lock.
+INTERRUPT = (
+    "import os, signal, sys, time\n"
+    "while ' waiting ' not in open(sys.argv[1] + '/sessions').read():\n"
+    "    time.sleep(0.01)\n"
+    "os.kill(int(sys.argv[2]), signal.SIGUSR1)\n"
+)
+
 
 class Holder:
     """Another process that has the writer's lock for the length of a `with`."""
@@ -253,6 +261,38 @@ class Sleeping(StoreCase):
                 with self.assertRaises(gmsfs.Timeout):
                     store.wake(timeout=0.01)
             store.wake(TIMEOUT)
+
+    def test_a_sleeper_whose_waking_was_interrupted_can_wake_later(self):
+        def interrupt(*_):
+            raise InterruptedError
+
+        gmsfs.publish(self.path, {"t": b"1"})
+        before = signal.signal(signal.SIGUSR1, interrupt)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        with gmsfs.open(self.path) as store:
+            view = store.views()["t"]
+            store.sleep()
+            with Holder(self.path):
+                other = subprocess.Popen(
+                    [sys.executable, "-c", INTERRUPT, self.path, str(os.getpid())]
+                )
+                with self.assertRaises(InterruptedError):
+                    store.wake()
+                other.wait(TIMEOUT)
+                with self.assertRaisesRegex(gmsfs.Busy, "interrupted"):
+                    store.wake()
+                self.assertIn("interrupted", repr(store))
+
+            def awake():
+                try:
+                    store.wake(TIMEOUT)
+                except gmsfs.Busy:
+                    return False
+                return True
+
+            self.wait_until(awake, "what was interrupted did not give back its turn")
+            self.assertEqual(bytes(view), b"1")
+            del view
 
     def test_what_is_awake_cannot_wake(self):
         gmsfs.publish(self.path, {"t": b"1"})
