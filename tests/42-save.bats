@@ -267,7 +267,7 @@ EOF
     local i signalled=0
     for i in 1 2 3 4 5 6 7 8; do
         spawn "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
-        wait_until 5 eval '[[ -n $(find "$T/out" -mindepth 1) ]]'
+        wait_until 5 has_open "$SPAWNED" "$T/out"
         kill -TERM "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED"
         if [[ $status -eq 143 ]]; then
@@ -280,6 +280,31 @@ EOF
         rm "$T/out/x.safetensors"
     done
     [[ $signalled -eq 1 ]] || skip "every save was faster than the signal"
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "of a save that is killed nothing is left, and the older file is as it was" {
+    requires unnamed-files
+    start_mount size=128M
+    make_model 64M 1
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out"
+    local i killed=0
+    for i in 1 2 3 4 5 6 7 8; do
+        echo old >"$T/out/x.safetensors"
+        spawn "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
+        wait_until 5 has_open "$SPAWNED" "$T/out"
+        kill -KILL "$SPAWNED" 2>/dev/null || true
+        wait_exit "$SPAWNED"
+        only_files "$T/out" x.safetensors
+        if [[ $status -eq 137 ]]; then
+            killed=1
+            assert_eq "$(cat "$T/out/x.safetensors")" old 'the older file'
+            break
+        fi
+        assert_eq "$status" 0 "status of try $i"
+    done
+    [[ $killed -eq 1 ]] || skip "every save was faster than the signal"
     wait_until 5 state_is weights COMMITTED
 }
 

@@ -345,8 +345,10 @@ has_allocations() {
     run_logged -1 unshare --mount --propagation private bash -c '
         mount -t tmpfs -o size=32M tmpfs "$1"
         "$2" save --threads 4 "$3" "$1/x.safetensors" & save=$!
-        while [[ -z $(find "$1" -name ".gmsfs-save-*" -size +20M) ]]; do
-            kill -0 "$save" 2>/dev/null || break
+        while kill -0 "$save" 2>/dev/null; do
+            for file in "/proc/$save/fd/"*; do
+                [[ $(readlink "$file") != "$1"/* || $(stat -Lc %s "$file") -lt 20000000 ]] || break 2
+            done
         done
         head -c 30M /dev/zero >"$1/other"
         wait "$save"; status=$?; find "$1" -mindepth 1 ! -name other; exit "$status"' \

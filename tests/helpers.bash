@@ -105,6 +105,7 @@ machine_has() {
     user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
     direct-io) can_write_directly ;;
+    unnamed-files) can_make_unnamed ;;
     *) type -P "$1" >/dev/null ;;
     esac
 }
@@ -113,6 +114,16 @@ machine_has() {
 can_write_directly() {
     [[ $(stat -f -c %T "$T") != tmpfs ]] &&
         dd if=/dev/zero of="$T/direct-io" bs=4096 count=1 oflag=direct status=none 2>/dev/null
+}
+
+# Whether files of $T may be without a name (O_TMPFILE).
+can_make_unnamed() {
+    python3 -c 'import os, sys; os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)' "$T" 2>/dev/null
+}
+
+# has_open PID DIR: a file in DIR, with a name or without; or the process is gone
+has_open() {
+    process_gone "$1" || readlink "/proc/$1/fd/"* 2>/dev/null | grep -q "^$2/"
 }
 
 # cached_bytes FILE: of its bytes, those that the page cache has

@@ -20,8 +20,10 @@
 
 struct save_file {
     char *path;
-    char *temporary; /* where it is written; NULL: is not there */
-    char *head;      /* the header, or all of an index */
+    int fd; /* where it has no name while it is written; -1: it has, or is not there */
+    char *
+        temporary; /* where it has one, and shortly before it gets its real one; NULL: it has not */
+    char *head;    /* the header, or all of an index */
     size_t head_bytes;
     size_t first, count; /* tensors */
     uint64_t size_bytes;

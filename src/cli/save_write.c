@@ -17,8 +17,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAX_TRIES 10000u
-#define FILE_MODE 0666
+#define MAX_TRIES     10000u
+#define FILE_MODE     0666
+#define FD_PATH_BYTES 32
+/* Each is open until the end, and most processes may have 1,024 open. */
+#define UNNAMED_MAX_FILES 256u
 
 struct save_copy {
     struct save *save;
@@ -60,10 +63,13 @@ static void save_say_full(const struct save *save, const char *path)
 static void save_clear_away(struct save *save)
 {
     for (size_t i = 0; i < save->file_count; i++) {
+        if (save->files[i].fd >= 0)
+            close(save->files[i].fd);
         if (save->files[i].temporary)
             unlink(save->files[i].temporary);
         free(save->files[i].temporary);
         save->files[i].temporary = NULL;
+        save->files[i].fd = -1;
     }
 }
 
@@ -106,17 +112,43 @@ static int save_check_target(const struct save_file *file)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-/* A short name, for the real one may be as long as names get. */
-static int save_open_new(const char *directory, char **path)
+static bool is_file_of_process(int fd, char path[FD_PATH_BYTES])
 {
+    snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
+    return access(path, F_OK) == 0;
+}
+
+/* Nothing is left of one without a name, whatever ends this process. Negative where the file system
+ * has none, or it could not be given a name later. */
+static int save_open_unnamed(const char *directory)
+{
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, FILE_MODE);
+    char path[FD_PATH_BYTES];
+
+    if (fd < 0 || is_file_of_process(fd, path))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Of a new file, or of `unnamed` where that is one. A short name, for the real one may be as long
+ * as names get. A descriptor, or a negative errno. */
+static int save_open_named(const char *directory, int unnamed, char **path)
+{
+    char known[FD_PATH_BYTES];
     int fd;
 
+    if (unnamed >= 0 && !is_file_of_process(unnamed, known))
+        return -ENOENT;
     for (unsigned i = 0; i < MAX_TRIES; i++) {
         if (asprintf(path, "%s/.gmsfs-save-%ld-%u.tmp", directory, (long)getpid(), i) < 0) {
             *path = NULL;
             return -ENOMEM;
         }
-        fd = open(*path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+        if (unnamed < 0)
+            fd = open(*path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+        else
+            fd = linkat(AT_FDCWD, known, AT_FDCWD, *path, AT_SYMLINK_FOLLOW) == 0 ? unnamed : -1;
         if (fd >= 0)
             return fd;
         fd = -errno;
@@ -131,12 +163,14 @@ static int save_open_new(const char *directory, char **path)
 static int save_make(const struct save *save, struct save_file *file, const char *directory,
                      uint64_t *promised_bytes)
 {
-    int fd = save_open_new(directory, &file->temporary), r;
+    int fd, r;
 
+    file->fd = save->file_count <= UNNAMED_MAX_FILES ? save_open_unnamed(directory) : -1;
+    fd = file->fd >= 0 ? file->fd : save_open_named(directory, -1, &file->temporary);
     if (fd < 0)
         return fd;
     r = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
-    if (close(fd) < 0 && !r)
+    if (file->fd < 0 && close(fd) < 0 && !r)
         r = -errno;
     return r;
 }
@@ -150,6 +184,8 @@ static int save_make_all(struct save *save)
     if (!directory)
         return cli_out_of_memory();
     /* All of them before the first is made: these failures leave nothing to clear away. */
+    for (size_t i = 0; i < save->file_count; i++)
+        save->files[i].fd = -1;
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
         status = save_check_target(&save->files[i]);
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
@@ -246,7 +282,7 @@ static int save_copy_all(struct save_copy *copy)
 static int save_fill(struct save *save, const struct save_file *file)
 {
     struct save_copy copy = {.save = save, .file = file};
-    int fd = open(file->temporary, O_RDWR | O_CLOEXEC), r;
+    int fd = file->fd >= 0 ? file->fd : open(file->temporary, O_RDWR | O_CLOEXEC), r;
 
     if (fd < 0)
         return -errno;
@@ -257,7 +293,7 @@ static int save_fill(struct save *save, const struct save_file *file)
         save->copied_bytes += file->size_bytes;
     if (!r && fsync(fd) < 0)
         r = -errno;
-    if (close(fd) < 0 && !r)
+    if (fd != file->fd && close(fd) < 0 && !r)
         r = -errno;
     if (!r && signals_get())
         r = -EINTR;
@@ -295,13 +331,43 @@ static int save_sync_directory(const struct save *save)
     return r;
 }
 
+/* With all that is in it on the disk. */
+static int save_name(struct save_file *file, const char *directory)
+{
+    int fd = file->fd;
+
+    if (fd < 0)
+        return 0;
+    fd = save_open_named(directory, fd, &file->temporary);
+    if (fd < 0)
+        return fd;
+    file->fd = -1;
+    return close(fd) < 0 ? -errno : 0;
+}
+
+static int save_name_all(struct save *save)
+{
+    char *directory = save_directory(save);
+    int status = directory ? CLI_OK : save_fail(save, save->path, -ENOMEM), r;
+
+    for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
+        r = save_name(&save->files[i], directory);
+        if (r)
+            status = save_fail(save, save->files[i].path, r);
+    }
+    free(directory);
+    return status;
+}
+
 /* An older index goes first and the new one comes last: there is never one that names the shards of
  * two models. */
 static int save_place(struct save *save)
 {
     size_t last = save->file_count - 1;
-    int r = 0;
+    int status = save_name_all(save), r;
 
+    if (status != CLI_OK)
+        return status;
     if (save->has_index && unlink(save->files[last].path) < 0 && errno != ENOENT)
         return save_fail(save, save->files[last].path, -errno);
     for (size_t i = 0; i <= last; i++) {
