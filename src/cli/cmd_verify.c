@@ -130,6 +130,17 @@ static void verify_lower(atomic_ullong *first_bad, unsigned long long offset)
         ;
 }
 
+/* Of the first byte that differs, or size_bytes: a writer is trusted with the memory, also after it
+ * has committed, so a byte that differed a moment ago may do so no longer. */
+static size_t verify_first(const uint8_t *memory, const uint8_t *file, size_t size_bytes)
+{
+    size_t at = 0;
+
+    while (at < size_bytes && memory[at] == file[at])
+        at++;
+    return at;
+}
+
 /* One part of the memory against the same of the file, or the beginning of it: *size_bytes. */
 static int verify_part(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
                        uint64_t offset_bytes, size_t *size_bytes)
@@ -137,7 +148,7 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
     const struct model_tensor *tensor = &verify->model->tensors[index];
     struct direct_file *input = &verify->inputs[tensor->file];
     uint8_t *file;
-    size_t at = 0;
+    size_t first;
     int r;
 
     *size_bytes =
@@ -150,9 +161,9 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
     }
     if (memcmp(memory, file, *size_bytes) == 0)
         return 0;
-    while (memory[at] == file[at])
-        at++;
-    verify_lower(&verify->tensors[index].first_bad, offset_bytes + at);
+    first = verify_first(memory, file, *size_bytes);
+    if (first < *size_bytes)
+        verify_lower(&verify->tensors[index].first_bad, offset_bytes + first);
     return 0;
 }
 

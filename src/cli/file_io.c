@@ -28,6 +28,8 @@ int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_
 
     while (done < size_bytes) {
         ssize_t wrote = pwrite(fd, from + done, size_bytes - done, (off_t)(offset_bytes + done));
+        if (wrote == 0) /* would be so for ever */
+            return -EIO;
         if (wrote < 0 && errno != EINTR)
             return -errno;
         done += wrote > 0 ? (size_t)wrote : 0;

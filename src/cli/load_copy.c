@@ -8,6 +8,7 @@
  */
 #include "cli/load.h"
 
+#include "cli/file_io.h"
 #include "cli/populate.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -125,22 +126,6 @@ static void target_close(struct target *target)
     close(target->fd);
 }
 
-static int target_write(const struct target *target, const uint8_t *from, size_t size_bytes,
-                        uint64_t to)
-{
-    while (size_bytes > 0) {
-        ssize_t put = pwrite(target->fd, from, size_bytes, (off_t)to);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        from += put;
-        to += (uint64_t)put;
-        size_bytes -= (size_t)put;
-    }
-    return 0;
-}
-
 /* One step of a tensor, or less; *size_bytes is what was copied. Steps end at a page of the memory,
  * or at one of the file where that is read past the page cache. */
 static int copy_step(struct copy *copy, const struct load *load, size_t index,
@@ -167,7 +152,7 @@ static int copy_step(struct copy *copy, const struct load *load, size_t index,
     if (target->map && !is_mapped)
         memcpy(target->map + to, bytes, *size_bytes);
     else if (!is_mapped)
-        r = target_write(target, bytes, *size_bytes, to);
+        r = file_write_at(target->fd, bytes, *size_bytes, to);
     return r ? copy_fail(copy, load, index, "write it to the store's memory", r) : 0;
 }
 

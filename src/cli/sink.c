@@ -175,6 +175,8 @@ static int write_direct(struct sink *sink, const uint8_t *bytes, size_t size_byt
             atomic_store(&sink->gave_up, true);
         else if (wrote < 0 && errno != EINTR)
             return -errno;
+        if (wrote == 0)
+            break;
         done += wrote > 0 ? (size_t)wrote : 0;
     }
     return file_write_at(sink->fd, bytes + done, size_bytes - done, at + done);
