@@ -219,6 +219,13 @@ sums() { # STORE
     cli -1 load "$M/weights" "$MODEL"
     assert_match "$output" 'cannot pin memory for copying: .*cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY .*--threads 1'
     assert_match "$output" 'nothing was committed'
+    machine
+    local n
+    for n in {0..9}; do
+        GMSFS_FAULT=mmap:after=$n:in=command run_logged "$GMSFS" load "$M/weights" "$MODEL"
+        [[ $output != *'cannot pin memory'* ]] || break
+    done
+    assert_match "$output" 'cannot pin memory for copying: .*: mmap: .*; the machine has too little memory .*--threads 1'
     machine 'fail cuMemMap 2'
     cli -1 verify "$M/weights" "$MODEL"
     assert_match "$output" 'cannot map the memory: .*cuMemMap: CUDA_ERROR_OUT_OF_MEMORY'

@@ -21,7 +21,8 @@ static const char *staging_way_out(const char *text, int error)
     if (error == -ENOMEM && strncmp(text, "cuDevicePrimaryCtxRetain", 24) == 0)
         return "a CUDA context takes about half a gigabyte of the GPU, and so much is not free "
                "there: stop other programs on it, or mount with a smaller size=";
-    if (error == -ENOMEM && strncmp(text, "cuMemHostRegister", 17) == 0)
+    if (error == -ENOMEM &&
+        (strncmp(text, "cuMemHostRegister", 17) == 0 || strncmp(text, "mmap", 4) == 0))
         return "the machine has too little memory that can be pinned: free some, or give "
                "--threads 1, which needs the least";
     if (error == -ENOMEM)

@@ -128,13 +128,15 @@ static size_t ring_bytes(const struct staging_lane *lane)
 /* Addresses alone; a huge page wants one that it divides. */
 static int ring_reserve(struct staging_lane *lane)
 {
+    char text[STAGING_ERROR_BYTES];
     size_t bytes = ring_bytes(lane), head;
     uint8_t *at = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (at == MAP_FAILED)
-        return staging_fail(lane->staging, lane->device->store, DOING_PIN, strerror(errno),
-                            -ENOMEM);
+    if (at == MAP_FAILED) {
+        snprintf(text, sizeof(text), "mmap: %s", strerror(errno));
+        return staging_fail(lane->staging, lane->device->store, DOING_PIN, text, -ENOMEM);
+    }
     head = -(uintptr_t)at & (HUGE_PAGE_BYTES - 1);
     if (head > 0)
         munmap(at, head);
