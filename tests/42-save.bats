@@ -308,6 +308,37 @@ EOF
     wait_until 5 state_is weights COMMITTED
 }
 
+@test "more files are saved than the process may have open" {
+    start_mount size=64M
+    make_model 4M 1
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out"
+    run_logged -0 bash -c 'ulimit -n 24; exec "$@"' _ \
+        "$GMSFS" save -q --shard-size 1 "$M/weights" "$T/out/x.safetensors"
+    (($(find "$T/out" -name 'x-*.safetensors' | wc -l) > 24)) || fail 'too few files to tell'
+    same_as "$T/out/x.safetensors.index.json"
+}
+
+@test "a disk that fails is said so, also where it fails when all is in its place" {
+    start_mount
+    make_model 1M 1
+    cli load -q "$M/weights" "$MODEL"
+    mkdir "$T/out"
+    GMSFS_FAULT=pwrite:after=0:errno=EIO:in=command cli -1 save "$M/weights" "$T/out/x.safetensors"
+    assert_match "$output" 'x.safetensors: cannot write: Input/output error; the disk fails: '
+    only_files "$T/out"
+    local n
+    for n in {0..40}; do
+        rm -f "$T/out/x.safetensors"
+        GMSFS_FAULT=open:after=$n:errno=EIO:in=command run_logged \
+            "$GMSFS" save "$M/weights" "$T/out/x.safetensors"
+        [[ $output != *'in its place'* ]] || break
+    done
+    assert_eq "$status" 1 status
+    assert_match "$output" 'x.safetensors: is whole and in its place, but its directory cannot be flushed'
+    same_as "$T/out/x.safetensors"
+}
+
 @test "what is saved goes past the page cache where the file system can" {
     requires direct-io fincore
     start_mount size=64M

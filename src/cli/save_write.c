@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@
 #define MAX_TRIES     10000u
 #define FILE_MODE     0666
 #define FD_PATH_BYTES 32
-/* Each is open until the end, and most processes may have 1,024 open. */
+/* Each is open until the end. */
 #define UNNAMED_MAX_FILES 256u
 
 struct save_copy {
@@ -73,6 +74,24 @@ static void save_clear_away(struct save *save)
     }
 }
 
+static const char *save_way_out(int error)
+{
+    switch (error) {
+    case -ENOENT:
+        return "; make its directory first";
+    case -EACCES:
+    case -EPERM:
+    case -EROFS:
+        return "; save where you may write";
+    case -ENOMEM:
+        return "; free some, or give --threads 1, which needs the least";
+    case -EIO:
+        return "; the disk fails: the kernel's log (dmesg) tells how; save elsewhere";
+    default:
+        return "";
+    }
+}
+
 static int save_fail(struct save *save, const char *path, int error)
 {
     progress_end(&save->progress);
@@ -88,8 +107,7 @@ static int save_fail(struct save *save, const char *path, int error)
                   "--shard-size makes smaller ones",
                   path);
     else
-        cli_error("%s: cannot write: %s%s", path, strerror(-error),
-                  error == -ENOENT ? "; make its directory first" : "");
+        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(error));
     return CLI_FAILURE;
 }
 
@@ -160,12 +178,21 @@ static int save_open_named(const char *directory, int unnamed, char **path)
     return -EEXIST;
 }
 
+/* And leave most of the descriptors that the process may have to others. */
+static bool save_can_hold_all(const struct save *save)
+{
+    struct rlimit limit;
+
+    return save->file_count <= UNNAMED_MAX_FILES && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           save->file_count <= limit.rlim_cur / 4;
+}
+
 static int save_make(const struct save *save, struct save_file *file, const char *directory,
                      uint64_t *promised_bytes)
 {
     int fd, r;
 
-    file->fd = save->file_count <= UNNAMED_MAX_FILES ? save_open_unnamed(directory) : -1;
+    file->fd = save_can_hold_all(save) ? save_open_unnamed(directory) : -1;
     fd = file->fd >= 0 ? file->fd : save_open_named(directory, -1, &file->temporary);
     if (fd < 0)
         return fd;
@@ -378,7 +405,11 @@ static int save_place(struct save *save)
         file->temporary = NULL;
     }
     r = save_sync_directory(save);
-    return r ? save_fail(save, save->path, r) : CLI_OK;
+    if (r)
+        cli_error("%s: is whole and in its place, but its directory cannot be flushed to the disk: "
+                  "%s; it may be gone after a power failure: save again, or elsewhere",
+                  save->path, strerror(-r));
+    return r ? CLI_FAILURE : CLI_OK;
 }
 
 int save_write(struct save *save)
