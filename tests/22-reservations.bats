@@ -258,3 +258,19 @@ PY
     run_logged -3 "$GMSFS" load --timeout 0 "$W" "$MODEL"
     assert_match "$output" 'does not fit'
 }
+
+@test "load says that others asked for memory before, not that a lock is taken which is free" {
+    requires python3
+    make_model $HALF
+    ctl open "$V/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
+    spawn "$GMSFS" load "$W" "$MODEL"
+    local first=$SPAWNED
+    wait_until 5 eval "output_of $first | grep -q 'waiting for memory'"
+    run_logged -3 "$GMSFS" load --timeout 0.3 "$V" "$MODEL"
+    assert_match "$output" 'waiting for memory for .*: others asked before'
+    assert_match "$output" 'others asked for memory of the device before, .*another store'
+    [[ $output != *sessions* ]] || fail 'a lock is blamed'
+    ctl open "$V/lock" rw use 0 clear commit
+    wait_exit "$first" 20
+    assert_eq "$status" 0 'the first one'
+}

@@ -301,6 +301,15 @@ bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
     return own;
 }
 
+/* Nobody has the lock or waits for it before us: what we wait for is our turn to get memory. */
+static bool is_lock_free(gmsfs_t *handle)
+{
+    struct gmsfs_info info;
+
+    return gmsfs_get_info(handle, &info) == 0 && info.writers_waiting == 0 &&
+           info.state != GMSFS_STATE_RW && info.state != GMSFS_STATE_RO;
+}
+
 /* What the wait is for, as far as the store tells. */
 static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *handle)
 {
@@ -336,8 +345,13 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
         store_explain(path, doing, error);
         return CLI_FAILURE;
     }
-    cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
-              timeout_ms ? " in the time given" : "");
+    if (reserve_bytes && is_lock_free(handle))
+        cli_error("cannot %s: %s: others asked for memory of the device before, and wait for it%s; "
+                  "remove another store's layout, or mount with a larger size=",
+                  doing, path, timeout_ms ? " all the time given" : "");
+    else
+        cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
+                  timeout_ms ? " in the time given" : "");
     return CLI_TIMEOUT;
 }
 
@@ -353,7 +367,7 @@ static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode m
         return CLI_FAILURE;
     }
     if ((r == -EAGAIN || (r == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
-        if (!quiet && r == -ENOMEM)
+        if (!quiet && (r == -ENOMEM || (reserve_bytes && is_lock_free(handle))))
             store_say_memory(path, handle, reserve_bytes);
         else if (!quiet)
             store_say_waiting(path, mode, handle);
