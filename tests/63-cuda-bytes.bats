@@ -264,6 +264,33 @@ publish() {
     [[ $(copier) != "$pid" ]]
 }
 
+@test "bytes that cannot be read harm nobody who reads others" {
+    local i pid pids=()
+    start_bytes
+    publish a $((6 * MIB))
+    exec 5<>"$W/lock"
+    truncate -s 4M "$W/allocations/bad"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    fake_gpus 'poison 4'
+    # shellcheck disable=SC2016
+    spawn bash -c 'until [[ -e $2/enough ]]; do cat "$1" && exit 1; done; true' _ \
+        "$W/allocations/bad" "$T"
+    pid=$SPAWNED
+    for i in {1..4}; do
+        spawn bash -c 'for i in {1..10}; do cmp "$1" "$2" || exit 1; done' _ "$W/allocations/a" "$T/a"
+        pids+=("$SPAWNED")
+    done
+    for i in "${pids[@]}"; do
+        wait_exit "$i" 60
+        assert_eq "$status" 0 "$(output_of "$i")"
+    done
+    touch "$T/enough"
+    wait_exit "$pid" 30
+    assert_eq "$status" 0
+    assert_match "$(output_of "$pid")" 'Input/output error'
+}
+
 @test "no memory for a context is ENOMEM, a device that is gone ENODEV, with the way out" {
     start_bytes copier_idle=0
     publish a 1000

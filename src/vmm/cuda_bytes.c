@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRIES 2u /* with a copier, and with the one after it */
+#define TRIES  2u /* with a copier, and with the one after it */
+#define SPARED 6u /* further ones, where a copier had to go for the sake of somebody else */
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -55,33 +56,55 @@ static void tell(struct cuda_bytes *bytes, const struct copier_request *request,
                       : why);
 }
 
-/* With a place that holds the block; the caller fills it between `take` and the request. */
+/* Once, by the copier of `attempt`. After success the place holds the block. */
+static int try_move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
+                    const struct copier_request *request, const void *from, unsigned *place,
+                    unsigned *attempt, char *why)
+{
+    int rc = place_take(bytes, 0, COPIER_BLOCKS, place);
+
+    *attempt = bytes->attempts;
+    if (rc < 0)
+        return rc;
+    if (from) { /* nobody else has the block: not under the mutex */
+        pthread_mutex_unlock(&bytes->mutex);
+        memcpy(block_of(bytes, *place), from, request->bytes);
+        pthread_mutex_lock(&bytes->mutex);
+        *attempt = bytes->attempts;
+    }
+    rc = move_block(bytes, piece, *place, *request, why);
+    if (rc < 0)
+        place_drop(bytes, *place);
+    return rc;
+}
+
+/* What fails spoils the context for all that follows, perhaps: the copier is replaced. Who loses a
+ * copier to bytes of others tries again, and does not fail with them. */
 static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
                 struct copier_request request, const void *from, unsigned *place)
 {
     char why[COPIER_WHY_BYTES] = "";
+    unsigned tries = TRIES, spared = SPARED, attempt;
     int rc = 0;
 
-    for (unsigned i = 0; i < TRIES; i++) {
+    while (tries > 0) {
         rc = copier_need(bytes);
         if (rc < 0)
             return rc;
-        rc = place_take(bytes, 0, COPIER_BLOCKS, place);
-        if (rc == 0) {
-            if (from) { /* nobody else has the block: not under the mutex */
-                pthread_mutex_unlock(&bytes->mutex);
-                memcpy(block_of(bytes, *place), from, request.bytes);
-                pthread_mutex_lock(&bytes->mutex);
-            }
-            rc = move_block(bytes, piece, *place, request, why);
-            if (rc == 0)
-                return 0;
-            place_drop(bytes, *place);
-        }
+        rc = try_move(bytes, piece, &request, from, place, &attempt, why);
+        if (rc == 0)
+            return 0;
         if (rc == -ETIMEDOUT)
             break;
-        if (rc != -EPIPE)
+        if (rc == -EPIPE && bytes->blamed == attempt && spared > 0) {
+            spared--;
+            continue;
+        }
+        tries--;
+        if (rc != -EPIPE && bytes->attempts == attempt) {
+            bytes->blamed = attempt;
             copier_retire(bytes);
+        }
     }
     tell(bytes, &request, rc, why);
     return rc == -ENODEV || rc == -ENOMEM ? rc : -EIO;

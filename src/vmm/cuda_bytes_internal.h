@@ -85,6 +85,7 @@ struct cuda_bytes {
     unsigned attempts; /* to start one */
     unsigned failed;   /* the last one that did, with start_error */
     int start_error;
+    unsigned blamed; /* the last one that was replaced since a request failed */
     bool watched; /* there is a thread that has it */
     uint32_t next_ticket;
     uint64_t last_use_ms;

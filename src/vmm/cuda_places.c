@@ -172,7 +172,8 @@ void places_fail(struct cuda_bytes *bytes)
     for (unsigned i = 0; i < COPIER_PLACES; i++) {
         struct copier_result *result = &bytes->shared->results[i];
 
-        if (bytes->places[i].pending)
+        /* What it finished counts, though nobody has looked yet. */
+        if (bytes->places[i].pending && place_look(bytes, i, NULL) < 0 && bytes->places[i].pending)
             settle(bytes, &bytes->places[i], -EPIPE);
         atomic_store_explicit(&result->done, COPIER_DEAD, memory_order_release);
         syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

@@ -54,6 +54,9 @@ static enum drv_result move_by(struct drv_stream *stream, void *to, const void *
     if (result != DRV_SUCCESS || capturing)
         return result;
     machine_read(&machine);
+    if (device_from && machine.poison_bytes &&
+        map_get_memory_bytes(device_from) == machine.poison_bytes)
+        return DRV_ECC_UNCORRECTABLE;
     if (!machine.lazy)
         return move(to, from, bytes, device_to, device_from);
     if ((device_to && !map_allows(device_to, bytes, true)) ||

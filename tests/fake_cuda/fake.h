@@ -30,6 +30,7 @@
  *                          this process's calls FIRST.. (1) of CALL fail, COUNT of them (0: all);
  *                          CALL `*` counts all calls. A changed file starts the count anew
  *   slow CALL MS           each call takes that much longer
+ *   poison MIB             reading memory of this size is CUDA_ERROR_ECC_UNCORRECTABLE
  *   lost ORDINAL           the device vanished: CUDA_ERROR_DEVICE_UNAVAILABLE for what touches it
  *   xid ORDINAL CODE       NVML tells this Xid, once to each event set
  *   ecc ORDINAL            NVML tells an uncorrectable memory error, likewise
@@ -68,6 +69,7 @@ struct machine {
     unsigned devices;
     uint64_t memory_bytes;
     uint64_t others_bytes;
+    uint64_t poison_bytes; /* 0: none */
     bool rdma;
     bool lazy;
     bool lost[FAKE_MAX_DEVICES];
@@ -143,6 +145,8 @@ struct handle *handle_find(drv_memory id);
 
 /* May these bytes be read, or written? Over any number of mappings that touch. */
 bool map_allows(drv_pointer address, size_t bytes, bool to_write);
+/* Of the memory that is mapped there; 0: none is. */
+uint64_t map_get_memory_bytes(drv_pointer address);
 /* Memory of cuMemAlloc: one entry that is no part of a reservation. */
 int map_add_allocation(void *address, const struct account_memory *memory,
                        const struct drv_context *context);

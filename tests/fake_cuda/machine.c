@@ -91,6 +91,8 @@ static void take_line(const char *line)
         now.rdma = a != 0;
     else if (sscanf(line, "lazy %u", &a) == 1)
         now.lazy = a != 0;
+    else if (sscanf(line, "poison %u", &a) == 1)
+        now.poison_bytes = (uint64_t)a << 20;
     else if (sscanf(line, "lost %u", &a) == 1 && a < FAKE_MAX_DEVICES)
         now.lost[a] = true;
     else if (sscanf(line, "xid %u %u", &a, &b) == 2)

@@ -340,6 +340,18 @@ bool map_allows(drv_pointer address, size_t bytes, bool to_write)
     return allowed;
 }
 
+uint64_t map_get_memory_bytes(drv_pointer address)
+{
+    const struct range *range;
+    uint64_t bytes;
+
+    pthread_mutex_lock(&fake_mutex);
+    range = range_over(&mapped, address);
+    bytes = range ? range->memory.bytes : 0;
+    pthread_mutex_unlock(&fake_mutex);
+    return bytes;
+}
+
 int map_add_allocation(void *address, const struct account_memory *memory,
                        const struct drv_context *context)
 {
