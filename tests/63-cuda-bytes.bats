@@ -126,6 +126,21 @@ publish() {
     exec 5>&-
 }
 
+@test "the keeper has the GPU memory of what was a spool, also where it could not be told at first" {
+    local i
+    for i in {3..8}; do # the messages to keeper and copier after that of the spool
+        GMSFS_FAULT=sendmsg:after=$i:errno=EMFILE:in=worker start_bytes size=8M
+        exec 5<>"$W/lock"
+        cp /etc/passwd "$W/allocations/a"
+        echo 1 >"$W/commit"
+        exec 5>&-
+        cmp /etc/passwd "$W/allocations/a"
+        run ! grep memfd:gmsfs <(readlink "/proc/$KEEPER"/fd/*)
+        readlink "/proc/$KEEPER"/fd/* | grep -q "$GMSFS_FAKE_CUDA/gpu0/"
+        stop_mount
+    done
+}
+
 @test "close fails where a GPU that others filled has no room for what was written" {
     start_bytes
     exec 5<>"$W/lock"

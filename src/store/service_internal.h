@@ -27,6 +27,7 @@ struct piece {
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
     bool counted;        /* in numbers.freeing_bytes */
+    bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
     struct spool_op *queue; /* waiting for `exclusive`, first come first served */
 };
 

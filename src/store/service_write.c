@@ -64,14 +64,19 @@ static void spool_answer(struct service *s, struct spool_op *op, int error)
 static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
 {
     const struct service_host *host = &op->service->host;
-    struct service_memory kept = {.id = op->piece->id, .bytes = memory->aligned_bytes};
+    struct service_memory kept = {.id = op->piece->id};
     int fd = memory->fd;
     int error = memory->sealed ? 0 : vmm_seal(op->service->vmm, memory, op->size_bytes);
-    if (error || memory->fd == fd)
+    if (memory->fd != fd)
+        op->piece->moved = true;
+    if (error || !op->piece->moved)
         return error;
     kept.fd = memory->fd;
     kept.bytes = memory->aligned_bytes;
-    return host->keep(host->context, &kept, 1);
+    error = host->keep(host->context, &kept, 1);
+    if (!error)
+        op->piece->moved = false;
+    return error;
 }
 
 static void run_spool(struct service_job *job)
