@@ -174,8 +174,12 @@ void slot_forget(struct cuda_bytes *bytes, uint64_t serial)
     unsigned attempt = bytes->attempts;
     int index, rc;
 
-    while (is_leaving(bytes, serial))
+    while (bytes->state == COPIER_UP && is_leaving(bytes, serial))
         pthread_cond_wait(&bytes->changed, &bytes->mutex);
+    if (is_leaving(bytes, serial)) { /* its copier goes, or cannot even be killed */
+        copier_await_end(bytes, attempt);
+        return;
+    }
     index = slot_find(bytes, serial);
     if (index < 0)
         return;
