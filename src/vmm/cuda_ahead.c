@@ -63,7 +63,7 @@ static void fetch(struct cuda_bytes *bytes, struct ahead *ahead)
     int slot = slot_find(bytes, ahead->serial);
     unsigned place;
 
-    if (slot < 0 || bytes->slots[slot].state != SLOT_MAPPED)
+    if (bytes->alone || slot < 0 || bytes->slots[slot].state != SLOT_MAPPED)
         return;
     while (ahead->count < AHEAD_BLOCKS && ahead->fetched < ahead->end) {
         uint64_t left = ahead->end - ahead->fetched;

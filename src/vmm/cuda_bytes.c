@@ -84,16 +84,20 @@ static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
                 struct copier_request request, const void *from, unsigned *place)
 {
     char why[COPIER_WHY_BYTES] = "";
-    unsigned tries = TRIES, spared = SPARED, attempt;
-    int rc = 0;
+    unsigned tries = TRIES, spared = SPARED, attempt = 0;
+    bool alone;
+    int rc = 0, needed;
 
     while (tries > 0) {
-        rc = copier_need(bytes);
-        if (rc < 0)
-            return rc;
-        rc = try_move(bytes, piece, &request, from, place, &attempt, why);
+        alone = suspect_is(bytes, piece->serial);
+        suspect_enter(bytes, alone);
+        needed = copier_need(bytes);
+        rc = needed;
         if (rc == 0)
-            return 0;
+            rc = try_move(bytes, piece, &request, from, place, &attempt, why);
+        suspect_leave(bytes, alone);
+        if (rc == 0 || needed < 0)
+            return rc;
         if (rc == -ETIMEDOUT)
             break;
         if (rc == -EPIPE && bytes->blamed == attempt && spared > 0) {
@@ -101,7 +105,10 @@ static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
             continue;
         }
         tries--;
-        if (rc != -EPIPE && bytes->attempts == attempt) {
+        if (rc == -EPIPE)
+            continue;
+        suspect_note(bytes, piece->serial);
+        if (bytes->attempts == attempt) {
             bytes->blamed = attempt;
             copier_retire(bytes);
         }

@@ -12,6 +12,7 @@
  *   cuda_places.c    requests under way, and the blocks of the ring
  *   cuda_slots.c     which pieces it has mapped
  *   cuda_ahead.c     blocks fetched before they are asked for
+ *   cuda_suspects.c  pieces whose requests fail, and have the copier for themselves
  *
  * Threads: all functions from any; they may be slow but for cuda_bytes_lend_now and
  * cuda_bytes_end_reader, which never wait, and cuda_bytes_end_loan, which hardly does.

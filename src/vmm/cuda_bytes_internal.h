@@ -23,6 +23,8 @@
 #define AHEAD_READERS 6u
 _Static_assert(AHEAD_BLOCKS *AHEAD_READERS + 8 <= COPIER_BLOCKS, "blocks remain for all others");
 
+#define SUSPECTS 8u
+
 enum copier_state {
     COPIER_DOWN,
     COPIER_STARTING,
@@ -86,13 +88,19 @@ struct cuda_bytes {
     unsigned failed;   /* the last one that did, with start_error */
     int start_error;
     unsigned blamed; /* the last one that was replaced since a request failed */
-    bool watched; /* there is a thread that has it */
+    bool watched;    /* there is a thread that has it */
     uint32_t next_ticket;
     uint64_t last_use_ms;
     uint64_t uses;
     struct place places[COPIER_PLACES];
     struct slot slots[COPIER_SLOTS];
     struct ahead aheads[AHEAD_READERS];
+    unsigned movers; /* requests between suspect_enter and suspect_leave */
+    bool
+        alone; /* somebody has the copier for a suspect, or will have it when the others are done */
+    struct {
+        uint64_t serial, until_ms;
+    } suspects[SUSPECTS];
 };
 
 /* All but bytes_now_ms, bytes_hang_ms and block_of with the mutex held; those marked * give it up
@@ -126,6 +134,16 @@ void place_drop(struct cuda_bytes *bytes, unsigned place);
 void places_fail(struct cuda_bytes *bytes);
 bool places_are_pending(struct cuda_bytes *bytes);
 bool places_are_held(const struct cuda_bytes *bytes);
+
+/* *For so long, or until something changes. */
+void bytes_wait_ms(struct cuda_bytes *bytes, unsigned ms);
+
+/* cuda_suspects.c */
+bool suspect_is(const struct cuda_bytes *bytes, uint64_t serial);
+void suspect_note(struct cuda_bytes *bytes, uint64_t serial);
+/* *Around a request: not while somebody is alone; and when nobody else has one. */
+void suspect_enter(struct cuda_bytes *bytes, bool alone);
+void suspect_leave(struct cuda_bytes *bytes, bool alone);
 
 /* cuda_slots.c */
 /* *The slot that has it mapped, for as long as the mutex is held. Errors of place_wait. */

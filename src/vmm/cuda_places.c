@@ -40,22 +40,27 @@ int place_try(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned
     return -EAGAIN;
 }
 
+void bytes_wait_ms(struct cuda_bytes *bytes, unsigned ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&bytes->changed, &bytes->mutex, &until);
+}
+
 int place_take(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned *place)
 {
     uint64_t until_ms = bytes_now_ms() + bytes_hang_ms();
 
     while (place_try(bytes, first, count, place) < 0) {
-        struct timespec until;
-
         if (bytes_now_ms() > until_ms)
             return -ETIMEDOUT;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_AGAIN_MS * 1000000L;
-        if (until.tv_nsec >= 1000000000L) {
-            until.tv_nsec -= 1000000000L;
-            until.tv_sec++;
-        }
-        pthread_cond_timedwait(&bytes->changed, &bytes->mutex, &until);
+        bytes_wait_ms(bytes, LOOK_AGAIN_MS);
     }
     return 0;
 }
