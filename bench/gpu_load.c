@@ -57,6 +57,7 @@ static int load_rounds(const char *store, const char *model, int rounds)
     bench_check("connect", gmsfs_connect(load.handle, GMSFS_MODE_RW, CLI_FOREVER));
     load_or_die("clear", load_clear(&load));
     load_or_die("memory", load_get_staged(&load));
+    bench_check("inputs", load_open_inputs(&load, 1));
     for (int i = 0; i < rounds; i++) {
         load_or_die("copy", load_fill_staged(&load, 1));
         printf("%" PRIu64 "\n", load.copied_us);

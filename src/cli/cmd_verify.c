@@ -226,8 +226,8 @@ static int verify_explain_work(const struct verify *verify, int error)
         cli_error("%s: tensor '%s': the file became shorter while it was read",
                   verify->model->files[tensor->file].path, tensor->name);
     else
-        cli_error("%s: tensor '%s': cannot read: %s", verify->model->files[tensor->file].path,
-                  tensor->name, strerror(-error));
+        cli_error("%s: tensor '%s': cannot read: %s; check the disk",
+                  verify->model->files[tensor->file].path, tensor->name, strerror(-error));
     return CLI_FAILURE;
 }
 

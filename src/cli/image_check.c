@@ -191,6 +191,7 @@ int image_check(struct image_check *check)
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     if (r && !run.has_said && !(check->staging && staging_explain(check->staging)))
-        cli_error("%s: cannot read the image: %s", check->image->dir.path, strerror(-r));
+        cli_error("%s: cannot read the image: %s; check the disk", check->image->dir.path,
+                  strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

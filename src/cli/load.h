@@ -75,8 +75,8 @@ uint64_t load_threads(const struct load *loads, size_t count);
 int load_copy(struct load *loads, size_t count);
 /* load_staged.c: the same where one of the stores is on a GPU; and its steps. */
 int load_copy_staged(struct load *loads, size_t count);
-int load_get_staged(struct load *load); /* the memory, mapped */
-int load_fill_staged(struct load *loads, size_t count);
+int load_get_staged(struct load *load);                 /* the memory, mapped */
+int load_fill_staged(struct load *loads, size_t count); /* the inputs are open */
 
 /* cmd_load.c: the steps in one store. */
 int load_check_space(struct load *load); /* also fills needed_bytes */

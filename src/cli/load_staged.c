@@ -90,7 +90,8 @@ static int staged_fail(struct staged *copy, const struct staged_range *range, ui
         else if (error == -ENODATA)
             cli_error("%s: tensor '%s': the file became shorter while it was read", path, name);
         else
-            cli_error("%s: tensor '%s': cannot read: %s", path, name, strerror(-error));
+            cli_error("%s: tensor '%s': cannot read: %s; check the disk", path, name,
+                      strerror(-error));
     }
     pthread_mutex_unlock(&copy->said);
     return error;

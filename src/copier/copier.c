@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -111,11 +112,15 @@ static void *run_thread(void *argument)
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
-/* The worker's end is its end. */
+/* The worker's end is its end; one that ended before this was said has hung up. */
 static void begin_process(void)
 {
+    struct pollfd worker = {.fd = COPIER_SOCKET_FD};
+
     prctl(PR_SET_NAME, COPIER_COMM);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (poll(&worker, 1, 0) > 0 && (worker.revents & POLLHUP))
+        _exit(1);
     signal(SIGINT, SIG_IGN); /* of a terminal: the keeper decides */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
