@@ -52,6 +52,15 @@ complete_words() {
     assert_eq "$output" ''
 }
 
+@test "completion offers a name with a command or a quote in it as it is to be typed, and runs nothing" {
+    cd "$ROOT"
+    start_mount
+    mkdir "$M/it's" "$M/\$(touch ran; echo x)"
+    complete_words gmsfs ls "$M/"
+    assert_eq "$output" "$(printf '%q\n' "$M/it's" "$M/\$(touch ran; echo x)" "$M/weights" | sort)"
+    [[ ! -e ran ]]
+}
+
 @test "systemd accepts every unit" {
     requires systemd-analyze
     local unit
