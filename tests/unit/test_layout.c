@@ -494,7 +494,7 @@ TAP_TEST(entries_that_were_put_together_live_as_long_as_each_is_referred_to)
         COUNT = 100
     };
     struct layout *layout = layout_with(1), *clone;
-    static char keys[COUNT][8];
+    static char keys[COUNT][16];
     struct layout_put puts[COUNT];
     size_t culprit;
 
