@@ -79,6 +79,9 @@ struct machine {
 
 /* The directory, or NULL. */
 const char *machine_dir(void);
+/* What machine_dir is for this thread from now on: for one that runs while the program changes its
+ * environment, which getenv must not meet. NULL: as the environment says. */
+void machine_stay(const char *dir);
 /* What the control file says now. */
 void machine_read(struct machine *machine);
 void machine_uuid(unsigned gpu, struct drv_uuid *uuid);

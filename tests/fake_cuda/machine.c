@@ -29,9 +29,16 @@ static struct fault faults[FAKE_MAX_FAULTS];
 static unsigned fault_count;
 static pid_t initialised_by;
 
+static _Thread_local const char *stays_in;
+
+void machine_stay(const char *dir)
+{
+    stays_in = dir;
+}
+
 const char *machine_dir(void)
 {
-    return getenv("GMSFS_FAKE_CUDA");
+    return stays_in ? stays_in : getenv("GMSFS_FAKE_CUDA");
 }
 
 void machine_uuid(unsigned gpu, struct drv_uuid *uuid)

@@ -25,6 +25,7 @@ struct nvml_device {
 struct nvml_event_set {
     unsigned long long types[FAKE_MAX_DEVICES];
     unsigned told; /* of the control file's events */
+    char dir[256]; /* of the machine, when it was made */
 };
 
 static struct nvml_device devices[FAKE_MAX_DEVICES];
@@ -82,6 +83,8 @@ enum nvml_result nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml
 enum nvml_result nvmlEventSetCreate(struct nvml_event_set **set)
 {
     *set = calloc(1, sizeof(**set));
+    if (*set && machine_dir())
+        snprintf((*set)->dir, sizeof((*set)->dir), "%s", machine_dir());
     return *set ? NVML_DONE : NVML_UNKNOWN;
 }
 
@@ -135,8 +138,10 @@ static bool any_lost(const struct nvml_event_set *set)
 enum nvml_result nvmlEventSetWait_v2(struct nvml_event_set *set, struct nvml_event *event,
                                      unsigned timeout_ms)
 {
-    enum nvml_result result = (enum nvml_result)machine_judge("nvmlEventSetWait_v2");
+    enum nvml_result result;
 
+    machine_stay(*set->dir ? set->dir : NULL); /* this thread may live longer than a test */
+    result = (enum nvml_result)machine_judge("nvmlEventSetWait_v2");
     if (result != NVML_DONE)
         return result;
     for (unsigned waited_ms = 0;; waited_ms += LOOK_MS) {
