@@ -8,6 +8,7 @@
  */
 #include "cli/load.h"
 
+#include "base/thread.h"
 #include "cli/file_io.h"
 #include "cli/populate.h"
 #include "cli/progress.h"
@@ -248,19 +249,6 @@ static void *copy_thread(void *context)
     return NULL;
 }
 
-/* Signals are the calling thread's: while it waits for memory they end the process at once. */
-static int copy_start(struct copy *copy, pthread_t *thread)
-{
-    sigset_t all, before;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    error = pthread_create(thread, NULL, copy_thread, copy);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
-}
-
 static bool copy_wants_more(struct copy *copy)
 {
     bool over;
@@ -402,7 +390,8 @@ static int copy_run(struct copy *copy)
 
     copy->work.item_bytes = copy->sizes;
     copy->work.item_count = copy->item_count;
-    r = copy_start(copy, &thread);
+    /* Signals are this thread's: while it waits for memory they end the process at once. */
+    r = thread_start(&thread, 0, copy_thread, copy);
     if (r)
         return r;
     copy_get_all_memory(copy);

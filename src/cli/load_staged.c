@@ -5,6 +5,7 @@
  */
 #include "cli/load.h"
 
+#include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/staging_file.h"
@@ -283,16 +284,11 @@ static void *staged_run_crew(void *context)
 /* The crews that have a thread: the others run on this one. */
 static size_t staged_start(struct staged *copy)
 {
-    sigset_t all, before;
     size_t started = 1;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    while (started < copy->crew_count &&
-           pthread_create(&copy->crews[started].thread, NULL, staged_run_crew,
-                          &copy->crews[started]) == 0)
+    while (started < copy->crew_count && thread_start(&copy->crews[started].thread, 0,
+                                                      staged_run_crew, &copy->crews[started]) == 0)
         started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 

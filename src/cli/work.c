@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/work.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -97,19 +98,15 @@ static void *work_thread(void *argument)
 
 static unsigned work_start(struct work *work, pthread_t *threads)
 {
-    sigset_t all, before;
     unsigned started = 0;
     int error = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     while (started < work->threads && started < work->piece_count && !error) {
-        error = pthread_create(&threads[started], NULL, work_thread, work);
+        error = thread_start(&threads[started], 0, work_thread, work);
         started += error == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!started && work->piece_count)
-        work_stop(work, -error);
+        work_stop(work, error);
     return started;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/helpers.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -118,24 +119,13 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Under the mutex. Signals are the loop's business. */
+/* Under the mutex. */
 static int start_thread(struct pool *pool)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, HELPERS_STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, run_thread, pool);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int error = thread_start(NULL, HELPERS_STACK_BYTES, run_thread, pool);
     if (!error)
         pool->threads++;
-    return -error;
+    return error;
 }
 
 int helpers_submit(struct helpers *helpers, enum service_pool which, struct service_job *job)

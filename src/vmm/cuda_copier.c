@@ -7,6 +7,7 @@
  * where the file was replaced meanwhile, for the driver does not survive fork(2).
  */
 #include "base/log.h"
+#include "base/thread.h"
 #include "copier/copier.h"
 #include "vmm/cuda_bytes_internal.h"
 
@@ -395,20 +396,7 @@ static void *run_thread(void *argument)
 
 static int start_watched(struct cuda_bytes *bytes)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    int rc;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attributes, run_thread, bytes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (rc)
+    if (thread_start(NULL, STACK_BYTES, run_thread, bytes) < 0)
         return -ENOMEM;
     bytes->attempts++;
     bytes->state = COPIER_STARTING;

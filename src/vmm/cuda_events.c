@@ -2,11 +2,11 @@
 #include "vmm/cuda_events.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "vmm/complaints.h"
 #include "vmm/xid.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -152,24 +152,14 @@ int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
     return rc;
 }
 
-/* Signals are the loop's business. */
 int cuda_events_start(struct cuda_events *events, struct health *health)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
+    int error;
 
     events->health = health;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, THREAD_STACK);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, run, events);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    error = thread_start(NULL, THREAD_STACK, run, events);
     events->started = error == 0;
-    return -error;
+    return error;
 }
 
 void cuda_events_free(struct cuda_events *events)

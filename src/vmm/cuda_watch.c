@@ -2,12 +2,12 @@
 #include "vmm/cuda_watch.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "vmm/cuda_events.h"
 #include "vmm/nvml.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,22 +206,6 @@ static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT_BYTES])
                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-/* Signals are the loop's business. */
-static int start(struct cuda_watch *watch)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, WATCH_STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&watch->thread, &attributes, run, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -error;
-}
-
 static void init(struct cuda_watch *watch)
 {
     pthread_condattr_t clock;
@@ -269,7 +253,7 @@ int cuda_watch_new(const uint8_t uuid[16], struct health *health, struct cuda_wa
     init(made);
     format_uuid(uuid, made->uuid);
     made->health = health;
-    rc = start(made);
+    rc = thread_start(&made->thread, WATCH_STACK_BYTES, run, made);
     if (rc < 0) {
         destroy(made);
         return rc;

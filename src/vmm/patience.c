@@ -2,10 +2,10 @@
 #include "vmm/patience.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -71,22 +71,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Signals are the loop's business. */
-static int start(struct patience *patience)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, THREAD_STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&patience->thread, &attributes, run, patience);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -error;
-}
-
 static void destroy(struct patience *patience)
 {
     pthread_cond_destroy(&patience->changed);
@@ -108,7 +92,7 @@ int patience_new(unsigned ms, struct patience **patience)
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, &clock);
     pthread_condattr_destroy(&clock);
-    rc = start(made);
+    rc = thread_start(&made->thread, THREAD_STACK, run, made);
     if (rc < 0)
         destroy(made);
     else
