@@ -6,9 +6,9 @@
 load helpers
 
 tree() {
-    mkdir -p "$T"/src/{base,fsm,meta,store,vmm,fs,daemon,cli} "$T"/{libgmsfs,examples}
+    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,fs,daemon,cli} "$T"/{libgmsfs,examples}
     local header
-    for header in src/base/{text,log}.h src/fsm/lock.h src/meta/layout.h src/store/{core,service}.h \
+    for header in src/base/{text,log}.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h \
         src/vmm/vmm.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
@@ -46,9 +46,9 @@ refused() { # REASON PATH INCLUDE...
     allowed src/base/log.c '"base/log.h"' '<time.h>' '<unistd.h>'
     allowed src/fsm/lock.c '"fsm/lock.h"' '"base/text.h"' '"base/log.h"'
     allowed src/meta/layout.c '"base/text.h"' '<msgpack.h>' '<xxhash.h>'
-    allowed src/store/core.c '"fsm/lock.h"' '"meta/layout.h"' '<errno.h>'
-    allowed src/store/service.c '"store/core.h"' '"vmm/vmm.h"' '<time.h>'
-    allowed src/fs/nodes.c '"store/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
+    allowed src/core/core.c '"fsm/lock.h"' '"meta/layout.h"' '<errno.h>'
+    allowed src/service/service.c '"core/core.h"' '"vmm/vmm.h"' '<time.h>'
+    allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/loop.c '"fs/fs.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
     allowed src/cli/main.c '"daemon/daemon.h"' '"meta/layout.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
@@ -59,16 +59,16 @@ refused() { # REASON PATH INCLUDE...
     refused 'base must not include fsm' src/base/text.c '"fsm/lock.h"'
     refused 'fsm must not include meta' src/fsm/lock.c '"meta/layout.h"'
     refused 'meta must not include fsm' src/meta/layout.c '"fsm/lock.h"'
-    refused 'core must not include vmm' src/store/core.c '"vmm/vmm.h"'
-    refused 'core must not include store' src/store/apply_x.c '"service.h"'
-    refused 'cli must not include store' src/cli/main.c '"store/service.h"'
-    refused 'vmm must not include store' src/vmm/host.c '"store/service.h"'
-    refused 'vmm must not include core' src/vmm/host.c '"store/core.h"'
-    refused 'store must not include fs' src/store/service.c '"fs/fs.h"'
+    refused 'core must not include vmm' src/core/core.c '"vmm/vmm.h"'
+    refused 'core must not include service' src/core/apply_x.c '"service/service.h"'
+    refused 'cli must not include service' src/cli/main.c '"service/service.h"'
+    refused 'vmm must not include service' src/vmm/host.c '"service/service.h"'
+    refused 'vmm must not include core' src/vmm/host.c '"core/core.h"'
+    refused 'service must not include fs' src/service/service.c '"fs/fs.h"'
     refused 'fs must not include daemon' src/fs/nodes.c '"daemon/daemon.h"'
     refused 'fs must not include fsm' src/fs/nodes.c '"fsm/lock.h"'
     refused 'cli must not include daemon' src/cli/main.c '"daemon/loop.h"'
-    refused 'cli must not include core' src/cli/main.c '"store/core.h"'
+    refused 'cli must not include core' src/cli/main.c '"core/core.h"'
     refused 'lib must not include base' libgmsfs/map.c '"base/text.h"'
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
 }
@@ -78,7 +78,7 @@ refused() { # REASON PATH INCLUDE...
     for header in unistd.h fcntl.h time.h pthread.h sys/stat.h sys/mman.h poll.h; do
         refused 'is pure' src/fsm/lock.c "<$header>"
         refused 'is pure' src/meta/layout.c "<$header>"
-        refused 'is pure' src/store/record_x.c "<$header>"
+        refused 'is pure' src/core/record_x.c "<$header>"
         refused 'is pure' src/base/text.h "<$header>"
     done
     refused 'is pure' src/base/log.h '<time.h>'
@@ -87,7 +87,7 @@ refused() { # REASON PATH INCLUDE...
 }
 
 @test "libraries, the loop and odd includes stay where they belong" {
-    refused 'must not know fuse' src/store/service.c '<fuse_lowlevel.h>'
+    refused 'must not know fuse' src/service/service.c '<fuse_lowlevel.h>'
     refused 'must not know fuse' src/vmm/host.c '<fuse3/fuse.h>'
     refused 'must not know msgpack' src/fsm/lock.c '<msgpack.h>'
     refused 'must not know jansson' libgmsfs/map.c '<jansson.h>'

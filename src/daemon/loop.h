@@ -10,7 +10,7 @@
 #define GMSFS_DAEMON_LOOP_H
 
 #include "fs/fs.h"
-#include "store/service.h"
+#include "service/service.h"
 
 #include <stdbool.h>
 #include <stdint.h>

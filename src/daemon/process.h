@@ -17,7 +17,7 @@
 #ifndef GMSFS_DAEMON_PROCESS_H
 #define GMSFS_DAEMON_PROCESS_H
 
-#include "store/service.h"
+#include "service/service.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #ifndef GMSFS_FS_FS_H
 #define GMSFS_FS_FS_H
 
-#include "store/service.h"
+#include "service/service.h"
 
 #include <stdbool.h>
 #include <stdint.h>

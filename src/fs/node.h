@@ -9,7 +9,7 @@
 #ifndef GMSFS_FS_NODE_H
 #define GMSFS_FS_NODE_H
 
-#include "store/core.h"
+#include "core/core.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
  * jobs at once and a clock that stands still but for its timer.
  */
 #include "fault.h"
-#include "store/service.h"
+#include "service/service.h"
 
 #include "../unit/tap.h"
 

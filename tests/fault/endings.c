@@ -6,7 +6,7 @@
  * have left, so none of them fails for want of memory. The core and its mirror meet the same.
  */
 #include "fault.h"
-#include "store/core.h"
+#include "core/core.h"
 
 static struct fault_control *control;
 

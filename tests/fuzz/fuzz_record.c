@@ -2,7 +2,7 @@
 /* Records and rows: what decodes at all is written in one way, and means the same again. */
 #include "fuzz.h"
 
-#include "store/core_internal.h"
+#include "core/core_internal.h"
 
 #include <errno.h>
 

@@ -9,7 +9,7 @@
 #ifndef GMSFS_TESTS_UNIT_CORE_FIXTURE_H
 #define GMSFS_TESTS_UNIT_CORE_FIXTURE_H
 
-#include "store/core.h"
+#include "core/core.h"
 #include "tap.h"
 
 #include <errno.h>

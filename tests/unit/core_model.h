@@ -10,7 +10,7 @@
 
 #include "core_fixture.h"
 
-#include "store/core_internal.h"
+#include "core/core_internal.h"
 
 #define MAX_IDS 8192u /* of each kind, in one run */
 

@@ -2,7 +2,7 @@
 /* What a writer changes, commits, rolls back and gives up; and what becomes of the memory. */
 #include "core_fixture.h"
 
-#include "store/core_internal.h"
+#include "core/core_internal.h"
 
 static uint64_t slot_of(uint64_t serial)
 {

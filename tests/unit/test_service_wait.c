@@ -5,7 +5,7 @@
  * A service on host memory with a host that does jobs at once and says of some processes that they
  * have ended already.
  */
-#include "store/service.h"
+#include "service/service.h"
 
 #include "tap.h"
 

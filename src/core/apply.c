@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one function that changes the state: dispatch, and what is common to all records. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*apply)(struct apply *apply);
+} record_types[RECORD_TYPE_COUNT] = {
+    [RECORD_STORE_CREATE] = {"store_create", apply_store_create},
+    [RECORD_STORE_REMOVE] = {"store_remove", apply_store_remove},
+    [RECORD_STORE_RENAME] = {"store_rename", apply_store_rename},
+    [RECORD_STORE_ATTR] = {"store_attr", apply_store_attr},
+    [RECORD_FILE_OPEN] = {"file_open", apply_file_open},
+    [RECORD_FILE_CLOSE] = {"file_close", apply_file_close},
+    [RECORD_FILE_BIND] = {"file_bind", apply_file_bind},
+    [RECORD_LOCK_OPEN] = {"lock_open", apply_lock_open},
+    [RECORD_ACQUIRE] = {"acquire", apply_acquire},
+    [RECORD_JOIN] = {"join", apply_join},
+    [RECORD_DETACH] = {"detach", apply_detach},
+    [RECORD_WAIT_END] = {"wait_end", apply_wait_end},
+    [RECORD_SESSION_END] = {"session_end", apply_session_end},
+    [RECORD_TIME] = {"time", apply_time},
+    [RECORD_COMMIT] = {"commit", apply_commit},
+    [RECORD_ALLOC_ADD] = {"alloc_add", apply_alloc_add},
+    [RECORD_ALLOC_MEMORY] = {"alloc_memory", apply_alloc_memory},
+    [RECORD_ALLOC_REMOVE] = {"alloc_remove", apply_alloc_remove},
+    [RECORD_ALLOC_RENAME] = {"alloc_rename", apply_alloc_rename},
+    [RECORD_ALLOC_TAG] = {"alloc_tag", apply_alloc_tag},
+    [RECORD_CLEAR] = {"clear", apply_clear},
+    [RECORD_TOUCH] = {"touch", apply_touch},
+    [RECORD_GIVE_UP] = {"give_up", apply_give_up},
+    [RECORD_ENTRY_PUT] = {"entry_put", apply_entry_put},
+    [RECORD_ENTRY_PUT_MANY] = {"entry_put_many", apply_entry_put_many},
+    [RECORD_ENTRY_DELETE] = {"entry_delete", apply_entry_delete},
+    [RECORD_ENTRY_RENAME] = {"entry_rename", apply_entry_rename},
+    [RECORD_TICKET_ADD] = {"ticket_add", apply_ticket_add},
+    [RECORD_TICKET_USE] = {"ticket_use", apply_ticket_use},
+    [RECORD_OUT_OF_MEMORY] = {"out_of_memory", apply_out_of_memory},
+    [RECORD_RESERVE] = {"reserve", apply_reserve},
+    [RECORD_DRAIN] = {"drain", apply_drain_mount},
+    [RECORD_HEALTH] = {"health", apply_health},
+};
+
+const char *record_type_name(enum record_type type)
+{
+    if (type < RECORD_STORE_CREATE || type >= RECORD_TYPE_COUNT)
+        return "unknown";
+    return record_types[type].name;
+}
+
+/* What the file `state` of a store shows, and what a poll on it compares. */
+struct shown {
+    uint64_t store;
+    enum lock_state state;
+    uint64_t generation;
+};
+
+static struct shown show(const struct core_store *store)
+{
+    return (struct shown){store->id, lock_get_state(&store->lock), store->generation};
+}
+
+static void note_changes(struct core *core, const struct shown *before, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct core_store *store = core_store(core, before[i].store);
+        struct shown now;
+
+        if (store) {
+            now = show(store);
+            if (now.state == before[i].state && now.generation == before[i].generation)
+                continue;
+            store->version++;
+        }
+        /* Who polls the state of a store that is removed has to hear of it as well. */
+        core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = before[i].store});
+    }
+}
+
+/* What ends or passes or befalls the device, and the account that follows it: nobody could do it
+ * again, so it never fails for want of memory. */
+static bool must_succeed(enum record_type type)
+{
+    return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
+           type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
+           type == RECORD_HEALTH;
+}
+
+/* Room for all that a record can add, so that only its own objects can be refused. All others than
+ * endings also keep room for the ending that may come next. */
+static int make_room(struct core *core, const struct record *record)
+{
+    bool ending = must_succeed((enum record_type)record->type);
+    size_t grants = core->waiters.count + (ending ? 0 : 2);
+
+    if (core_reserve(&core->sessions, grants) < 0 || core_reserve(&core->files, grants) < 0 ||
+        core_reserve_effects(core, ending ? 0 : 1 + record->memory_count) < 0)
+        return -ENOMEM;
+    if (ending)
+        return 0;
+    if (core_reserve(&core->stores, 1) < 0 || core_reserve(&core->waiters, 1) < 0 ||
+        core_reserve(&core->tickets, 1) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+/* What one store gives up, in memory or in its place in the queue, another may be waiting for. */
+static void settle_reservations(struct apply *apply)
+{
+    for (size_t i = 0; apply->core->reserving > 0 && i < apply->core->stores.count; i++)
+        apply_drain(apply, apply->core->stores.items[i]);
+}
+
+int core_apply(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct shown before[CORE_MAX_STORES];
+    size_t count = core->stores.count;
+    uint64_t suspect_before = core->suspect;
+    struct outcome unused;
+    struct apply apply = {.core = core,
+                          .record = record,
+                          .out = outcome ? outcome : &unused,
+                          .free_bytes = record->free_bytes};
+    int error;
+
+    memset(apply.out, 0, sizeof *apply.out);
+    if (record->type < RECORD_STORE_CREATE || record->type >= RECORD_TYPE_COUNT)
+        return -EINVAL;
+    error = make_room(core, record);
+    if (error < 0)
+        return error;
+    for (size_t i = 0; i < count; i++)
+        before[i] = show(core->stores.items[i]);
+    error = record_types[record->type].apply(&apply);
+    if (error == 0)
+        settle_reservations(&apply);
+    if (error == 0)
+        apply_settle_health(&apply, suspect_before);
+    if (error == 0)
+        note_changes(core, before, count);
+    return error;
+}

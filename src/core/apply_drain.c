@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Draining a mount: nobody is let in any more, and in the end nothing is held. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+
+static int drop_all(struct apply *apply)
+{
+    struct core *core = apply->core;
+
+    if (!core->draining)
+        return -EINVAL;
+    if (core->sessions.count > 0)
+        return -EBUSY;
+    for (size_t i = 0; i < core->stores.count; i++) {
+        struct core_store *store = core->stores.items[i];
+
+        if (!store->committed)
+            continue;
+        core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
+        core_drop_committed(core, store);
+        store->changed_ms = apply->record->wall_ms;
+    }
+    return 0;
+}
+
+int apply_drain_mount(struct apply *apply)
+{
+    struct core *core = apply->core;
+    bool on = apply->record->flags == CORE_DRAIN_ON;
+
+    if (apply->record->flags == CORE_DRAIN_DROP)
+        return drop_all(apply);
+    if (apply->record->flags & ~(uint32_t)CORE_DRAIN_ON)
+        return -EINVAL;
+    if (core->draining == on)
+        return 0;
+    core->draining = on;
+    core_add_event(apply, on ? CORE_EVENT_DRAINING : CORE_EVENT_SERVING, NULL, NULL);
+    if (on)
+        apply_refuse_all(apply, -ECANCELED);
+    return 0;
+}

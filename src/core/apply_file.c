@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open files: they come without a lock or by a grant, join and leave sessions, and end them. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int apply_new_file(struct apply *apply, const struct asking *asking, struct core_file **file)
+{
+    struct core *core = apply->core;
+    struct core_file *fresh;
+
+    if (core->files.count >= CORE_MAX_FILES)
+        return -ENFILE;
+    fresh = malloc(sizeof *fresh);
+    if (!fresh)
+        return -ENOMEM;
+    *fresh = (struct core_file){
+        .id = core->next_id++,
+        .kind = asking->kind,
+        .store = asking->store,
+        .serial = asking->serial,
+        .flags = asking->flags,
+        .uid = asking->uid,
+        .opener = asking->owner,
+    };
+    idvec_append(&core->files, fresh);
+    *file = fresh;
+    return 0;
+}
+
+void apply_undo_file(struct apply *apply, struct core_file *file)
+{
+    free(idvec_remove(&apply->core->files, file->id));
+    apply->core->next_id--;
+}
+
+static bool kind_takes_lock(uint32_t kind)
+{
+    return kind == CORE_KIND_LOCK || kind == CORE_KIND_AUTO || kind == CORE_KIND_ALLOCATION;
+}
+
+/* A file of the lock joins; the others may stand in a session or outside. */
+static int check_session(const struct core *core, const struct record *record)
+{
+    const struct core_session *session = core_session(core, record->session);
+
+    if (record->session == 0)
+        return kind_takes_lock(record->kind) ? -EINVAL : 0;
+    if (!session || session->store != record->store)
+        return -ESTALE;
+    /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
+    if (session->mode == LOCK_MODE_RO && (record->flags & CORE_OPEN_WRITE) &&
+        (record->kind == CORE_KIND_LOCK || record->kind == CORE_KIND_ALLOCATION))
+        return -EDEADLK;
+    return 0;
+}
+
+static int check_serial(const struct core *core, const struct record *record,
+                        const struct core_store *store)
+{
+    const struct layout *layout;
+
+    if (record->kind != CORE_KIND_ALLOCATION && record->kind != CORE_KIND_ENTRY)
+        return 0;
+    if (!store)
+        return -ENOENT;
+    layout = core_get_layout(core, store);
+    if (record->kind == CORE_KIND_ENTRY)
+        return layout_find_entry_serial(layout, record->serial) ? 0 : -ENOENT;
+    if (record->serial == 0) /* one yet to be made */
+        return 0;
+    return layout_find_serial(layout, record->serial) ? 0 : -ENOENT;
+}
+
+int apply_file_open(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core *core = apply->core;
+    const struct core_store *store = core_store(core, record->store);
+    struct asking asking = {.store = record->store,
+                            .kind = (enum core_kind)record->kind,
+                            .serial = record->serial,
+                            .flags = record->flags,
+                            .owner = record->process,
+                            .uid = record->uid};
+    struct core_file *file;
+    int error;
+
+    if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_ENTRY)
+        return -EINVAL;
+    if (record->store != 0 && !store)
+        return -ENOENT;
+    error = check_session(core, record);
+    if (error == 0)
+        error = check_serial(core, record, store);
+    if (error == 0)
+        error = apply_new_file(apply, &asking, &file);
+    if (error < 0)
+        return error;
+    if (record->session != 0) {
+        struct core_session *session = core_session(core, record->session);
+
+        file->session = session->id;
+        session->files++;
+        apply->out->session = session->id;
+        apply->out->mode = session->mode;
+    }
+    apply->out->file = file->id;
+    return 0;
+}
+
+int apply_file_bind(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core *core = apply->core;
+    struct core_file *file = core_file(core, record->file);
+    const struct core_store *store;
+
+    if (!file)
+        return -EBADF;
+    if (file->kind != CORE_KIND_ALLOCATION || file->serial != 0)
+        return -EINVAL;
+    if (!core_session(core, file->session))
+        return -ESTALE;
+    store = core_store(core, file->store);
+    if (!layout_find_serial(core_get_layout(core, store), record->serial))
+        return -ENOENT;
+    file->serial = record->serial;
+    return 0;
+}
+
+/* The file leaves its session, if that is alive, and ends it if nothing keeps it up any more. */
+static void leave(struct apply *apply, struct core_file *file)
+{
+    struct core_session *session = core_session(apply->core, file->session);
+
+    if (!session)
+        return;
+    session->files--;
+    file->session = 0;
+    if (session->files == 0 || (session->exclusive && session->opener == file->id))
+        apply->out->rolled_back = apply_end_session(apply, session, false);
+}
+
+int apply_file_close(struct apply *apply)
+{
+    struct core *core = apply->core;
+    struct core_file *file = core_file(core, apply->record->file);
+    struct core_waiter *waiter;
+    struct core_store *store;
+
+    if (!file)
+        return -EBADF;
+    store = core_store(core, file->store);
+    waiter = apply_find_file_waiter(core, file->id);
+    if (waiter) {
+        if (!waiter->away)
+            core_push_effect(core, (struct effect){.type = EFFECT_REFUSED,
+                                                   .waiter = waiter->id,
+                                                   .store = waiter->store,
+                                                   .error = -ECANCELED});
+        apply_forget_waiter(apply, waiter);
+    }
+    apply->out->session = file->session;
+    leave(apply, file);
+    free(idvec_remove(&core->files, file->id));
+    if (store)
+        apply_drain(apply, store);
+    return 0;
+}
+
+int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)
+{
+    const struct core_waiter *waiter;
+
+    if (!file)
+        return -EBADF;
+    if (file->kind != CORE_KIND_CTL)
+        return -EINVAL;
+    if (!core_store(apply->core, file->store))
+        return -ESTALE;
+    if (core_session(apply->core, file->session))
+        return -EDEADLK;
+    waiter = apply_find_file_waiter(apply->core, file->id);
+    return waiter && !waiter->away ? -EBUSY : 0;
+}
+
+int apply_join(struct apply *apply)
+{
+    struct core *core = apply->core;
+    struct core_file *file = core_file(core, apply->record->file);
+    const struct core_session *found;
+    struct core_session *session;
+    struct core_waiter *kept;
+    int error = apply_check_idle_ctl(apply, file);
+
+    if (error < 0)
+        return error;
+    found = core_find_token(core, apply->record->bytes16);
+    if (!found || found->store != file->store)
+        return -ESTALE;
+    if (found->mode == LOCK_MODE_RW && !(file->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    session = core_session(core, found->id);
+    kept = apply_find_file_waiter(core, file->id);
+    if (kept)
+        apply_forget_waiter(apply, kept);
+    file->session = session->id;
+    session->files++;
+    apply->out->session = session->id;
+    apply->out->mode = session->mode;
+    return 0;
+}
+
+int apply_detach(struct apply *apply)
+{
+    struct core *core = apply->core;
+    struct core_file *file = core_file(core, apply->record->file);
+
+    if (!file)
+        return -EBADF;
+    if (file->session == 0)
+        return -ENOLCK;
+    if (!core_session(core, file->session))
+        return -ESTALE;
+    apply->out->session = file->session;
+    leave(apply, file);
+    apply_drain(apply, core_store(core, file->store));
+    return 0;
+}

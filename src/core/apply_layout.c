@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A writer's working copy: how it comes to be, and changes of its allocations (entries:
+ * apply_entry.c). */
+#include "core/core_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int apply_change_begin(struct apply *apply, bool aside, struct change *change)
+{
+    struct core_session *session = core_session(apply->core, apply->record->session);
+    struct core_store *store;
+    const struct layout *from;
+
+    if (!session)
+        return -ESTALE;
+    if (session->mode != LOCK_MODE_RW)
+        return -ENOLCK;
+    store = core_store(apply->core, session->store);
+    *change = (struct change){.session = session, .store = store, .layout = store->working};
+    if (store->working && !aside)
+        return 0;
+    from = store->working ? store->working : store->committed;
+    change->layout = from ? layout_clone(from) : layout_new();
+    change->fresh = true;
+    return change->layout ? 0 : -ENOMEM;
+}
+
+int apply_change_end(struct apply *apply, struct change *change, int error)
+{
+    struct core_store *store = change->store;
+
+    if (error < 0) {
+        if (change->fresh)
+            layout_free(change->layout);
+        return error;
+    }
+    store->changed_ms = apply->record->wall_ms;
+    if (!change->fresh)
+        return 0;
+    /* The references are those of what it was copied from; the caller accounts for its change. */
+    if (store->working)
+        layout_free(store->working);
+    else if (store->committed)
+        core_memory_ref_layout(apply->core, store->committed);
+    store->working = change->layout;
+    change->fresh = false;
+    return 0;
+}
+
+static int copy_text(const char *text, size_t bytes, char copy[256], int too_long)
+{
+    if (bytes > 255)
+        return too_long;
+    memset(copy, 0, 256);
+    if (bytes == 0)
+        return 0;
+    if (memchr(text, '\0', bytes))
+        return -EINVAL;
+    memcpy(copy, text, bytes);
+    return 0;
+}
+
+int apply_copy_name(const struct record *record, char name[256])
+{
+    return copy_text(record->name, record->name_bytes, name, -ENAMETOOLONG);
+}
+
+/* ---- adding -------------------------------------------------------------------------------- */
+
+/* "a099" → "a100", "a999" → "a1000". -EINVAL without digits, -ENAMETOOLONG */
+static int count_up(char name[256])
+{
+    size_t bytes = strlen(name), at = bytes;
+
+    if (at == 0 || name[at - 1] < '0' || name[at - 1] > '9')
+        return -EINVAL;
+    while (at > 0 && name[at - 1] == '9')
+        name[--at] = '0';
+    if (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '8') {
+        name[at - 1]++;
+        return 0;
+    }
+    if (bytes + 1 > 255)
+        return -ENAMETOOLONG;
+    memmove(name + at + 1, name + at, bytes - at + 1);
+    name[at] = '1';
+    return 0;
+}
+
+struct addition {
+    char name[256];
+    char tag[256];
+    uint64_t serial, slot; /* of the first */
+    uint64_t next_serial;  /* not yet used */
+    size_t memories;       /* counted so far */
+};
+
+/* A batch has consecutive slots. A given name always leads to that; names by slot skip those that
+ * are taken, so what was added before a gap goes again, and the batch starts behind it. */
+static int add_batch(const struct record *record, struct layout *layout, struct addition *addition)
+{
+    uint64_t added = 0, slot;
+    int error = 0;
+
+    while (added < record->count) {
+        if (added > 0 && addition->name[0])
+            error = count_up(addition->name);
+        if (error == 0)
+            error = layout_add(layout, addition->next_serial,
+                               addition->name[0] ? addition->name : NULL, addition->tag, &slot);
+        if (error < 0)
+            return error;
+        while (added > 0 && slot != addition->slot + added)
+            layout_remove(layout, addition->slot + --added, NULL);
+        if (added == 0) {
+            addition->slot = slot;
+            addition->serial = addition->next_serial;
+        }
+        addition->next_serial++;
+        added++;
+    }
+    return 0;
+}
+
+/* Counts what comes with the record; on failure what was counted before stays in `memories`. */
+static int count_memories(struct apply *apply, const struct layout *layout,
+                          struct addition *addition)
+{
+    const struct record *record = apply->record;
+    uint64_t bytes;
+    int error = 0;
+
+    if (record->memory_count == 0)
+        return 0;
+    if (__builtin_mul_overflow(record->aligned_bytes, record->count, &bytes) ||
+        bytes > UINT64_MAX - layout_total_bytes(layout))
+        return -EINVAL;
+    while (error == 0 && addition->memories < record->memory_count) {
+        error = core_memory_add(apply->core, record->memories[addition->memories],
+                                record->aligned_bytes);
+        addition->memories += error == 0;
+    }
+    return error;
+}
+
+static void forget_memories(struct apply *apply, const struct addition *addition)
+{
+    for (size_t i = 0; i < addition->memories; i++)
+        core_memory_forget(apply->core, apply->record->memories[i]);
+}
+
+static int check_addition(const struct record *record, struct addition *addition)
+{
+    int error = apply_copy_name(record, addition->name);
+
+    if (error == 0)
+        error = copy_text(record->tag, record->tag_bytes, addition->tag, -EINVAL);
+    if (error < 0)
+        return error;
+    if (record->count == 0)
+        return -EINVAL;
+    if (record->count > LAYOUT_MAX_ALLOCATIONS)
+        return -ENOSPC;
+    if (record->memory_count != 0 &&
+        (record->memory_count != record->count || record->size_bytes == 0 ||
+         record->size_bytes > record->aligned_bytes))
+        return -EINVAL;
+    return 0;
+}
+
+/* What cannot fail any more. */
+static void finish_addition(struct apply *apply, const struct change *change,
+                            const struct addition *addition)
+{
+    const struct record *record = apply->record;
+    size_t rank;
+
+    for (size_t i = 0; i < addition->memories; i++) {
+        layout_set_memory(change->layout, addition->slot + i, record->memories[i],
+                          record->size_bytes, record->aligned_bytes, false);
+        core_memory_ref(apply->core, record->memories[i]);
+    }
+    apply->core->next_id = addition->next_serial;
+    layout_find_slot(change->layout, addition->slot, &rank);
+    apply->out->serial = addition->serial;
+    apply->out->slot = addition->slot;
+    apply->out->rank = rank;
+    apply->out->count = record->count;
+}
+
+int apply_alloc_add(struct apply *apply)
+{
+    struct addition addition = {.next_serial = apply->core->next_id};
+    struct change change;
+    int error = check_addition(apply->record, &addition);
+
+    if (error < 0)
+        return error;
+    error = apply_change_begin(apply, apply->record->count > 1, &change);
+    if (error < 0)
+        return error;
+    error = count_memories(apply, change.layout, &addition);
+    if (error == 0)
+        error = add_batch(apply->record, change.layout, &addition);
+    error = apply_change_end(apply, &change, error);
+    if (error < 0)
+        forget_memories(apply, &addition);
+    else
+        finish_addition(apply, &change, &addition);
+    return error;
+}
+
+/* ---- changing ------------------------------------------------------------------------------ */
+
+/* apply_change_begin, and the allocation that the record names. */
+static int begin_allocation(struct apply *apply, bool aside, struct change *change,
+                            const struct layout_allocation **allocation)
+{
+    int error = apply_change_begin(apply, aside, change);
+
+    if (error < 0)
+        return error;
+    *allocation = layout_find_serial(change->layout, apply->record->serial);
+    return *allocation ? 0 : apply_change_end(apply, change, -ENOENT);
+}
+
+static int check_memory(const struct record *record, const struct layout_allocation *allocation)
+{
+    bool spool = (record->flags & CORE_MEMORY_SPOOL) != 0;
+
+    if (record->memory == LAYOUT_NO_MEMORY)
+        return 0;
+    if (allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool)
+        return -EBUSY;
+    if (record->size_bytes > record->aligned_bytes || (record->size_bytes == 0 && !spool))
+        return -EINVAL;
+    return 0;
+}
+
+int apply_alloc_memory(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct layout_allocation *allocation;
+    struct core *core = apply->core;
+    struct change change;
+    uint64_t old, fresh = LAYOUT_NO_MEMORY;
+    int error = begin_allocation(apply, false, &change, &allocation);
+
+    if (error < 0)
+        return error;
+    old = allocation->memory;
+    error = check_memory(record, allocation);
+    if (error == 0 && record->memory != LAYOUT_NO_MEMORY && record->memory != old) {
+        error = core_memory_add(core, record->memory, record->aligned_bytes);
+        if (error == 0)
+            fresh = record->memory;
+    }
+    if (error == 0)
+        error = layout_set_memory(change.layout, allocation->slot, record->memory,
+                                  record->size_bytes, record->aligned_bytes,
+                                  (record->flags & CORE_MEMORY_SPOOL) != 0 &&
+                                      record->memory != LAYOUT_NO_MEMORY);
+    error = apply_change_end(apply, &change, error);
+    if (error < 0) {
+        if (fresh != LAYOUT_NO_MEMORY)
+            core_memory_forget(core, fresh);
+        return error;
+    }
+    if (fresh != LAYOUT_NO_MEMORY)
+        core_memory_ref(core, fresh);
+    else if (record->memory != LAYOUT_NO_MEMORY)
+        core_memory(core, record->memory)->aligned_bytes = record->aligned_bytes;
+    if (old != LAYOUT_NO_MEMORY && old != record->memory)
+        core_memory_unref(core, old);
+    return 0;
+}
+
+int apply_alloc_remove(struct apply *apply)
+{
+    const struct layout_allocation *allocation;
+    struct change change;
+    uint64_t memory;
+    int error = begin_allocation(apply, false, &change, &allocation);
+
+    if (error < 0)
+        return error;
+    memory = allocation->memory;
+    error = layout_remove(change.layout, allocation->slot, NULL);
+    error = apply_change_end(apply, &change, error);
+    if (error == 0 && memory != LAYOUT_NO_MEMORY)
+        core_memory_unref(apply->core, memory);
+    return error;
+}
+
+/* As rename(2): what had the name before is gone, with the entries bound to it. */
+static int replace_name(struct layout *layout, uint64_t slot, const char *name, bool noreplace,
+                        uint64_t *freed)
+{
+    const struct layout_allocation *holder = layout_find_name(layout, name);
+    int error;
+
+    *freed = LAYOUT_NO_MEMORY;
+    if (holder && noreplace)
+        return -EEXIST;
+    if (holder && holder->slot != slot) {
+        *freed = holder->memory;
+        error = layout_remove(layout, holder->slot, NULL);
+        if (error < 0)
+            return error;
+    }
+    return layout_rename(layout, slot, name);
+}
+
+int apply_alloc_rename(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct layout_allocation *allocation;
+    struct change change;
+    uint64_t freed;
+    char name[256];
+    int error = apply_copy_name(record, name);
+
+    if (error < 0)
+        return error;
+    if (record->flags & ~(uint32_t)RENAME_NOREPLACE)
+        return -EINVAL;
+    /* Removing one and renaming the other are two steps. */
+    error = begin_allocation(apply, true, &change, &allocation);
+    if (error < 0)
+        return error;
+    error = replace_name(change.layout, allocation->slot, name,
+                         (record->flags & RENAME_NOREPLACE) != 0, &freed);
+    error = apply_change_end(apply, &change, error);
+    if (error == 0 && freed != LAYOUT_NO_MEMORY)
+        core_memory_unref(apply->core, freed);
+    return error;
+}
+
+int apply_alloc_tag(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct layout_allocation *allocation;
+    struct change change;
+    char tag[256];
+    int error = copy_text(record->tag, record->tag_bytes, tag, -EINVAL);
+
+    if (error < 0)
+        return error;
+    error = begin_allocation(apply, false, &change, &allocation);
+    if (error < 0)
+        return error;
+    error = layout_set_tag(change.layout, allocation->slot, tag);
+    return apply_change_end(apply, &change, error);
+}
+
+int apply_clear(struct apply *apply)
+{
+    struct change change;
+    int error = apply_change_begin(apply, false, &change);
+
+    if (error == 0)
+        error = apply_change_end(apply, &change, 0);
+    if (error < 0)
+        return error;
+    core_memory_unref_layout(apply->core, change.layout);
+    layout_clear(change.layout);
+    return 0;
+}

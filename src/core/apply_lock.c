@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking for the lock: at once, by waiting, by a place that was kept; and what time does. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file)
+{
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->file == file)
+            return waiter;
+    }
+    return NULL;
+}
+
+void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
+{
+    struct core_store *store = core_store(apply->core, waiter->store);
+
+    apply->core->reserving -= waiter->reserve_bytes > 0;
+    lock_remove_waiter(&store->lock, waiter->id);
+    free(idvec_remove(&apply->core->waiters, waiter->id));
+}
+
+static void refuse(struct apply *apply, const struct core_waiter *waiter, int error)
+{
+    core_push_effect(apply->core, (struct effect){.type = EFFECT_REFUSED,
+                                                  .waiter = waiter->id,
+                                                  .file = waiter->file,
+                                                  .store = waiter->store,
+                                                  .error = error});
+}
+
+void apply_refuse_all(struct apply *apply, int error)
+{
+    while (apply->core->waiters.count > 0) {
+        struct core_waiter *waiter = apply->core->waiters.items[0];
+
+        if (!waiter->away)
+            refuse(apply, waiter, error);
+        apply_forget_waiter(apply, waiter);
+    }
+}
+
+static void keep_place(struct apply *apply, struct core_waiter *waiter)
+{
+    struct core_store *store = core_store(apply->core, waiter->store);
+
+    waiter->away = true;
+    lock_keep_place(&store->lock, waiter->id, core_later(apply->record->now_ms, CORE_KEPT_PLACE_MS),
+                    core_waiter_counts(waiter));
+}
+
+static void answer_grant(struct apply *apply, const struct core_waiter *waiter, uint64_t session,
+                         uint64_t file, enum lock_mode mode)
+{
+    if (waiter->id == apply->own_waiter) {
+        apply->own_waiter = 0;
+        apply->out->waiter = 0;
+        apply->out->session = session;
+        apply->out->file = file;
+        apply->out->mode = mode;
+        return;
+    }
+    core_push_effect(apply->core, (struct effect){.type = EFFECT_GRANTED,
+                                                  .waiter = waiter->id,
+                                                  .session = session,
+                                                  .file = file,
+                                                  .store = waiter->store});
+}
+
+/* What was to be opened may have gone while it was waited for. */
+static bool is_still_there(const struct core_store *store, const struct asking *asking)
+{
+    if (asking->kind != CORE_KIND_ALLOCATION || asking->serial == 0)
+        return true;
+    return store->committed && layout_find_serial(store->committed, asking->serial);
+}
+
+static int grant_waiter(struct apply *apply, const struct core_store *store,
+                        const struct core_waiter *waiter, enum lock_mode mode)
+{
+    struct asking asking = {.store = waiter->store,
+                            .file = waiter->file,
+                            .kind = waiter->kind,
+                            .serial = waiter->serial,
+                            .flags = waiter->flags,
+                            .owner = waiter->owner,
+                            .uid = waiter->uid,
+                            .comm = waiter->comm,
+                            .token = waiter->token,
+                            .reserve_bytes = waiter->reserve_bytes};
+    uint64_t session, file;
+    int error = is_still_there(store, &asking) ? 0 : -ENOENT;
+
+    if (error == 0)
+        error = apply_grant(apply, &asking, mode, &session, &file);
+    if (error == 0)
+        answer_grant(apply, waiter, session, file, mode);
+    return error;
+}
+
+void apply_drain(struct apply *apply, struct core_store *store)
+{
+    enum lock_mode mode;
+    uint64_t id;
+
+    while (apply_rouse(apply), lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
+        struct core_waiter *waiter = core_waiter(apply->core, id);
+        int error = grant_waiter(apply, store, waiter, mode);
+
+        /* The record's own waiter cannot be refused by an effect before it is known to wait. */
+        if (error < 0 && id == apply->own_waiter)
+            return;
+        if (error < 0)
+            refuse(apply, waiter, error);
+        apply_forget_waiter(apply, waiter);
+    }
+}
+
+static void set_comm(struct core_waiter *waiter, const char *comm)
+{
+    memcpy(waiter->comm, comm, sizeof waiter->comm);
+    waiter->comm[sizeof waiter->comm - 1] = '\0';
+}
+
+static int add_waiter(struct apply *apply, const struct asking *asking)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, asking->store);
+    struct core_waiter *waiter = calloc(1, sizeof *waiter);
+    enum lock_wish wish = (enum lock_wish)record->wish;
+    int error;
+
+    if (!waiter)
+        return -ENOMEM;
+    error = lock_add_waiter(&store->lock, apply->core->next_waiter, wish, record->now_ms,
+                            record->deadline_ms);
+    if (error < 0) {
+        free(waiter);
+        return error;
+    }
+    waiter->id = apply->core->next_waiter++;
+    waiter->store = asking->store;
+    waiter->file = asking->file;
+    waiter->kind = asking->kind;
+    waiter->serial = asking->serial;
+    waiter->flags = asking->flags;
+    waiter->wish = wish;
+    waiter->owner = asking->owner;
+    waiter->uid = asking->uid;
+    set_comm(waiter, asking->comm);
+    memcpy(waiter->token, asking->token, sizeof waiter->token);
+    waiter->since_wall_ms = record->wall_ms;
+    waiter->reserve_bytes = asking->reserve_bytes;
+    apply->core->reserving += waiter->reserve_bytes > 0;
+    idvec_append(&apply->core->waiters, waiter);
+    apply->own_waiter = waiter->id;
+    apply->out->waiter = waiter->id;
+    apply_rouse(apply);
+    return 0;
+}
+
+/* Goes on where it was: with a new deadline, and what the session is to be given. */
+static int resume_waiter(struct apply *apply, const struct asking *asking,
+                         struct core_waiter *waiter)
+{
+    struct core_store *store = core_store(apply->core, waiter->store);
+    uint64_t id = waiter->id;
+
+    waiter->away = false;
+    apply->core->reserving += asking->reserve_bytes > 0;
+    apply->core->reserving -= waiter->reserve_bytes > 0;
+    waiter->reserve_bytes = asking->reserve_bytes;
+    waiter->flags = asking->flags;
+    waiter->owner = asking->owner;
+    waiter->uid = asking->uid;
+    set_comm(waiter, asking->comm);
+    memcpy(waiter->token, asking->token, sizeof waiter->token);
+    lock_resume_place(&store->lock, id, apply->record->deadline_ms);
+    apply->own_waiter = id;
+    apply->out->waiter = id;
+    apply_drain(apply, store);
+    return 0;
+}
+
+/* Lock and memory, or why not: -EAGAIN, or -ENOMEM where only memory lacks. */
+static enum lock_mode would_grant(struct apply *apply, const struct core_store *store,
+                                  enum lock_wish wish, uint64_t reserve_bytes, int *error)
+{
+    bool spoken_for = apply_rouse(apply);
+    enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
+
+    *error = -EAGAIN;
+    if (mode != LOCK_MODE_RW || reserve_bytes == 0)
+        return mode;
+    if (!apply_has_memory(apply, store, reserve_bytes))
+        *error = -ENOMEM;
+    else if (!spoken_for)
+        return mode;
+    return LOCK_MODE_NONE;
+}
+
+/* At once if it can be, else by waiting. `kept` is a place of the same asker, or NULL; it is worth
+ * something only to one who may wait. */
+static int ask(struct apply *apply, const struct asking *asking, struct core_waiter *kept,
+               bool may_wait)
+{
+    const struct record *record = apply->record;
+    const struct core_store *store = core_store(apply->core, asking->store);
+    enum lock_wish wish = (enum lock_wish)record->wish;
+    enum lock_mode mode;
+    int error = -EAGAIN;
+
+    /* A grant that the record itself is refused can be told by its return only. */
+    if (store->suspect > 0 && lock_would_grant(&store->lock, wish, record->now_ms) == LOCK_MODE_RO)
+        return -EIO;
+    if (kept && may_wait && kept->wish == wish)
+        return resume_waiter(apply, asking, kept);
+    mode = would_grant(apply, store, wish, asking->reserve_bytes, &error);
+    if (mode == LOCK_MODE_NONE && !may_wait)
+        return error;
+    if (mode == LOCK_MODE_NONE)
+        error = add_waiter(apply, asking);
+    else
+        error = apply_grant(apply, asking, mode, &apply->out->session, &apply->out->file);
+    if (error < 0)
+        return error;
+    apply->out->mode = mode;
+    if (kept)
+        apply_forget_waiter(apply, kept);
+    return 0;
+}
+
+static bool wish_is_known(uint32_t wish)
+{
+    return wish == LOCK_WISH_RO || wish == LOCK_WISH_RW || wish == LOCK_WISH_AUTO;
+}
+
+static int check_lock_open(const struct record *record, const struct core_store *store)
+{
+    const struct layout *visible;
+
+    if (record->kind != CORE_KIND_LOCK && record->kind != CORE_KIND_AUTO &&
+        record->kind != CORE_KIND_ALLOCATION)
+        return -EINVAL;
+    if (!wish_is_known(record->wish) ||
+        (record->wish == LOCK_WISH_AUTO && record->kind != CORE_KIND_AUTO))
+        return -EINVAL;
+    if (!store)
+        return -ENOENT;
+    if (record->kind != CORE_KIND_ALLOCATION || record->serial == 0)
+        return 0;
+    visible = store->working ? store->working : store->committed;
+    return visible && layout_find_serial(visible, record->serial) ? 0 : -ENOENT;
+}
+
+static struct core_waiter *find_kept_place(const struct core *core, const struct record *record)
+{
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->away && waiter->file == 0 && waiter->store == record->store &&
+            waiter->kind == record->kind && waiter->serial == record->serial &&
+            waiter->wish == record->wish && core_same_process(waiter->owner, record->process))
+            return waiter;
+    }
+    return NULL;
+}
+
+/* Would the process wait for itself? A release under way (GRACE) may be its own, one that has come
+ * and waits for transfers (LEAVING) is. */
+static bool waits_for_itself(const struct core *core, const struct record *record,
+                             const struct core_store *store)
+{
+    if (record->flags & (CORE_OPEN_GRACE | CORE_OPEN_LEAVING))
+        return false;
+    return core_find_membership(core, store->id, &record->process, 1) &&
+           lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==
+               LOCK_MODE_NONE;
+}
+
+int apply_lock_open(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct core_store *store = core_store(apply->core, record->store);
+    struct asking asking = {.store = record->store,
+                            .kind = (enum core_kind)record->kind,
+                            .serial = record->serial,
+                            .flags = record->flags,
+                            .owner = record->process,
+                            .uid = record->uid,
+                            .comm = record->comm,
+                            .token = record->bytes16};
+    bool may_wait = record->flags & CORE_OPEN_GRACE ||
+                    (!(record->flags & CORE_OPEN_NONBLOCK) && record->kind != CORE_KIND_ALLOCATION);
+    int error = check_lock_open(record, store);
+
+    if (error < 0)
+        return error;
+    if (apply->core->draining || apply->core->lost)
+        return -ENODEV;
+    if (waits_for_itself(apply->core, record, store))
+        return -EDEADLK;
+    return ask(apply, &asking, find_kept_place(apply->core, record),
+               may_wait && record->deadline_ms > record->now_ms);
+}
+
+int apply_acquire(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct core_file *file = core_file(apply->core, record->file);
+    struct asking asking = {.file = record->file,
+                            .kind = CORE_KIND_CTL,
+                            .flags = record->flags,
+                            .reserve_bytes = record->size_bytes,
+                            .owner = record->process,
+                            .comm = record->comm,
+                            .token = record->bytes16};
+    uint32_t needed = record->wish == LOCK_WISH_RO ? CORE_OPEN_READ : CORE_OPEN_WRITE;
+    int error = apply_check_idle_ctl(apply, file);
+
+    if (error < 0)
+        return error;
+    if (!wish_is_known(record->wish) || (record->wish == LOCK_WISH_RO && record->size_bytes > 0))
+        return -EINVAL;
+    if (!(file->flags & needed))
+        return -EBADF;
+    if (apply->core->draining || apply->core->lost)
+        return -ENODEV;
+    asking.store = file->store;
+    asking.uid = file->uid;
+    return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
+               record->deadline_ms > record->now_ms);
+}
+
+int apply_wait_end(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_waiter *waiter = core_waiter(apply->core, record->waiter);
+    struct core_store *store;
+
+    if (!waiter)
+        return -ENOENT;
+    if (record->count == 0 || record->count > 4095)
+        return -EINVAL;
+    store = core_store(apply->core, waiter->store);
+    if (!waiter->away)
+        refuse(apply, waiter, -(int)record->count);
+    if (!(record->flags & CORE_WAIT_KEEP))
+        apply_forget_waiter(apply, waiter);
+    else if (!waiter->away)
+        keep_place(apply, waiter);
+    apply_drain(apply, store);
+    return 0;
+}
+
+static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
+{
+    bool grace = (waiter->flags & CORE_OPEN_GRACE) != 0;
+    bool keep = waiter->file == 0 ? !grace : (waiter->flags & CORE_OPEN_AGAIN) != 0;
+
+    if (!waiter->away)
+        refuse(apply, waiter, grace ? -EAGAIN : -ETIMEDOUT);
+    /* Its place kept until the end of time would never be over. */
+    if (waiter->away || !keep || apply->record->now_ms == UINT64_MAX)
+        apply_forget_waiter(apply, waiter);
+    else
+        keep_place(apply, waiter);
+}
+
+int apply_time(struct apply *apply)
+{
+    uint64_t now_ms = apply->record->now_ms;
+
+    for (size_t i = 0; i < apply->core->stores.count; i++) {
+        struct core_store *store = apply->core->stores.items[i];
+        uint64_t id;
+        bool kept;
+
+        while (lock_next_expired(&store->lock, now_ms, &id, &kept))
+            expire_waiter(apply, core_waiter(apply->core, id));
+        apply_drain(apply, store);
+    }
+    apply_expire_tickets(apply->core, now_ms);
+    return 0;
+}

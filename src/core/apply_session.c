@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions: their grant, their commit, and the ways in which they end. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct core_session *new_session(struct apply *apply, const struct asking *asking,
+                                        enum lock_mode mode)
+{
+    struct core_session *session = calloc(1, sizeof *session);
+
+    if (!session)
+        return NULL;
+    session->id = apply->core->next_session;
+    session->store = asking->store;
+    session->mode = mode;
+    session->exclusive = asking->file != 0;
+    session->implicit = asking->kind == CORE_KIND_ALLOCATION;
+    memcpy(session->token, asking->token, sizeof session->token);
+    session->owner = asking->owner;
+    session->uid = asking->uid;
+    memcpy(session->comm, asking->comm, sizeof session->comm);
+    session->comm[sizeof session->comm - 1] = '\0';
+    session->since_ms = apply->record->wall_ms;
+    session->files = 1;
+    return session;
+}
+
+int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
+                uint64_t *session_id, uint64_t *file_id)
+{
+    struct core *core = apply->core;
+    struct core_store *store = core_store(core, asking->store);
+    struct core_file *file = core_file(core, asking->file);
+    struct core_session *session;
+    int error;
+
+    /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
+    if (mode == LOCK_MODE_RO && store->suspect > 0)
+        return -EIO;
+    session = new_session(apply, asking, mode);
+    error = session ? 0 : -ENOMEM;
+    if (error == 0 && !file)
+        error = apply_new_file(apply, asking, &file);
+    if (error < 0)
+        goto out;
+    error = lock_add_session(&store->lock, session->id, mode);
+    if (error < 0) {
+        if (asking->file == 0)
+            apply_undo_file(apply, file);
+        goto out;
+    }
+    if (session->exclusive || session->implicit)
+        session->opener = file->id;
+    file->session = session->id;
+    if (mode == LOCK_MODE_RW)
+        apply_set_aside(apply, session, asking->reserve_bytes);
+    core->next_session++;
+    idvec_append(&core->sessions, session);
+    *(mode == LOCK_MODE_RW ? &store->grants_rw : &store->grants_ro) += 1;
+    core_add_event(apply, mode == LOCK_MODE_RW ? CORE_EVENT_RW_CONNECTED : CORE_EVENT_RO_CONNECTED,
+                   store, session);
+    *session_id = session->id;
+    *file_id = file->id;
+    session = NULL;
+out:
+    free(session);
+    return error;
+}
+
+static void forget_session(struct apply *apply, struct core_session *session)
+{
+    apply_drop_reservation(apply->core, session);
+    apply_drop_tickets(apply->core, session->id, false);
+    core_push_effect(apply->core, (struct effect){.type = EFFECT_SESSION_OVER,
+                                                  .session = session->id,
+                                                  .store = session->store});
+    free(idvec_remove(&apply->core->sessions, session->id));
+}
+
+/* The working copy goes; the committed layout too, if its bytes may have changed. */
+static bool abort_writer(struct apply *apply, struct core_store *store,
+                         const struct core_session *session)
+{
+    core_drop_working(apply->core, store);
+    if (session->touched)
+        core_drop_committed(apply->core, store);
+    store->aborts++;
+    store->changed_ms = apply->record->wall_ms;
+    core_add_event(apply, store->committed ? CORE_EVENT_ROLLED_BACK : CORE_EVENT_ABORTED, store,
+                   session);
+    return store->committed != NULL;
+}
+
+bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked)
+{
+    struct core_store *store = core_store(apply->core, session->store);
+    bool kept = false;
+
+    if (revoked)
+        core_add_event(apply, CORE_EVENT_REVOKED, store, session);
+    if (session->mode == LOCK_MODE_RW)
+        kept = abort_writer(apply, store, session);
+    else
+        core_add_event(apply, CORE_EVENT_RO_DISCONNECTED, store, session);
+    lock_remove_session(&store->lock, session->id, apply->record->now_ms);
+    forget_session(apply, session);
+    return kept;
+}
+
+int apply_session_end(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_session *session = core_session(apply->core, record->session);
+    struct core_store *store;
+
+    if (!session)
+        return -ESTALE;
+    store = core_store(apply->core, session->store);
+    apply->out->session = session->id;
+    apply->out->mode = session->mode;
+    apply->out->rolled_back =
+        apply_end_session(apply, session, (record->flags & CORE_END_REVOKED) != 0);
+    apply_drain(apply, store);
+    return 0;
+}
+
+static int find_writer(struct apply *apply, struct core_session **session)
+{
+    *session = core_session(apply->core, apply->record->session);
+    if (!*session)
+        return -ESTALE;
+    return (*session)->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
+}
+
+static void publish(struct apply *apply, struct core_store *store, struct layout *layout,
+                    struct blob *encoding)
+{
+    const struct record *record = apply->record;
+
+    core_set_committed(apply->core, store, layout);
+    blob_unref(store->encoding);
+    store->encoding = encoding;
+    layout_hash(encoding->bytes, encoding->size, store->hash);
+    memset(store->group, 0, sizeof store->group);
+    if (record->flags & CORE_COMMIT_GROUP)
+        memcpy(store->group, record->bytes16, sizeof store->group);
+    memset(store->last_error, 0, sizeof store->last_error);
+    store->generation++;
+    store->commits++;
+    store->changed_ms = record->wall_ms;
+}
+
+/* The writer goes, or goes on as a reader: with its files, but no longer with what it could write.
+ */
+static void end_commit(struct apply *apply, struct core_store *store, struct core_session *session)
+{
+    bool stay = (apply->record->flags & CORE_COMMIT_STAY) != 0;
+
+    core_add_event(apply, CORE_EVENT_COMMITTED, store, session);
+    lock_commit(&store->lock, session->id, stay ? LOCK_MODE_RO : LOCK_MODE_NONE,
+                apply->record->now_ms);
+    if (stay) {
+        session->mode = LOCK_MODE_RO;
+        session->touched = false;
+        apply_drop_reservation(apply->core, session);
+        apply_drop_tickets(apply->core, session->id, true);
+        apply->out->mode = LOCK_MODE_RO;
+    } else {
+        forget_session(apply, session);
+    }
+}
+
+static int check_layout(struct core_store *store, const struct layout *layout, bool spools)
+{
+    char message[sizeof store->last_error] = "";
+    int error = layout_check(layout, spools, message, sizeof message);
+
+    if (error == 0)
+        return 0;
+    /* Bytes behind the text are state as well: always the same ones. */
+    memset(store->last_error, 0, sizeof store->last_error);
+    memcpy(store->last_error, message, strnlen(message, sizeof message - 1));
+    return error;
+}
+
+static int encode_layout(const struct layout *layout, struct blob **encoding)
+{
+    uint8_t *bytes;
+    size_t size;
+    int error = layout_encode(layout, &bytes, &size);
+
+    if (error < 0)
+        return error;
+    *encoding = blob_new(bytes, size);
+    if (*encoding)
+        return 0;
+    free(bytes);
+    return -ENOMEM;
+}
+
+/* Whether a commit would be refused: what is written still, it would end first. */
+static int check_commit(struct core_store *store)
+{
+    const struct layout *layout = store->working ? store->working : store->committed;
+
+    return layout ? check_layout(store, layout, true) : 0;
+}
+
+int apply_commit(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct layout *layout, *fresh = NULL;
+    struct core_session *session;
+    struct core_store *store;
+    struct blob *encoding = NULL;
+    int error = find_writer(apply, &session);
+
+    if (error < 0)
+        return error;
+    if (record->flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK))
+        return -EINVAL;
+    if (apply->core->lost)
+        return -ENODEV;
+    store = core_store(apply->core, session->store);
+    if (record->flags & CORE_COMMIT_CHECK)
+        return check_commit(store);
+    layout = store->working ? store->working : store->committed;
+    if (!layout)
+        layout = fresh = layout_new(); /* nothing was written: an empty layout */
+    if (!layout)
+        return -ENOMEM;
+    error = check_layout(store, layout, false);
+    if (error == 0)
+        error = encode_layout(layout, &encoding);
+    if (error < 0) {
+        layout_free(fresh);
+        return error;
+    }
+    apply->out->session = session->id;
+    publish(apply, store, layout, encoding);
+    end_commit(apply, store, session);
+    apply->out->generation = store->generation;
+    apply_drain(apply, store);
+    return 0;
+}
+
+int apply_touch(struct apply *apply)
+{
+    struct core_session *session;
+    int error = find_writer(apply, &session);
+
+    if (error == 0)
+        session->touched = true;
+    return error;
+}
+
+int apply_give_up(struct apply *apply)
+{
+    struct change change;
+    int error = apply_change_begin(apply, false, &change);
+
+    if (error < 0)
+        return error;
+    error = apply_change_end(apply, &change, 0);
+    if (error < 0)
+        return error;
+    change.session->touched = true;
+    core_drop_committed(apply->core, change.store);
+    /* Who waits for `auto` now waits as a writer: nobody can be granted while one is there. */
+    return 0;
+}
+
+int apply_out_of_memory(struct apply *apply)
+{
+    const struct core_session *session = core_session(apply->core, apply->record->session);
+
+    if (!session)
+        return -ESTALE;
+    core_add_event(apply, CORE_EVENT_OUT_OF_MEMORY, core_store(apply->core, session->store),
+                   session);
+    return 0;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores come, go, and change their names and attributes. */
+#include "core/core_internal.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What else stands at the top of the tree. */
+static const char *const taken_names[] = {"device", "events", "metrics", ".fds", ".", ".."};
+
+/* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
+static int check_store_name(const char *name)
+{
+    size_t bytes = strlen(name);
+
+    if (bytes == 0 || memchr(name, '/', bytes) || !name_is_utf8(name, bytes))
+        return -EINVAL;
+    for (size_t i = 0; i < sizeof taken_names / sizeof taken_names[0]; i++) {
+        if (strcmp(name, taken_names[i]) == 0)
+            return -EEXIST;
+    }
+    return 0;
+}
+
+static struct core_store *find_name(const struct core *core, const char *name)
+{
+    const struct core_store *found = core_find_store_name(core, name);
+
+    return found ? core_store(core, found->id) : NULL;
+}
+
+static int copy_store_name(const struct record *record, char name[256])
+{
+    int error = apply_copy_name(record, name);
+
+    return error < 0 ? error : check_store_name(name);
+}
+
+int apply_store_create(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core *core = apply->core;
+    struct core_store *store;
+    char name[256];
+    int error = copy_store_name(record, name);
+
+    if (error < 0)
+        return error;
+    if (find_name(core, name))
+        return -EEXIST;
+    if (core->stores.count >= CORE_MAX_STORES)
+        return -ENOSPC;
+    store = calloc(1, sizeof *store);
+    if (!store)
+        return -ENOMEM;
+    store->id = core->next_id++;
+    memcpy(store->uuid, record->bytes16, sizeof store->uuid);
+    memcpy(store->name, name, sizeof store->name);
+    store->uid = record->uid;
+    store->gid = record->gid;
+    store->mode = record->mode & 07777;
+    store->created_ms = store->changed_ms = record->wall_ms;
+    lock_init(&store->lock, core->options.patience_ms);
+    idvec_append(&core->stores, store);
+    core_add_event(apply, CORE_EVENT_STORE_CREATED, store, NULL);
+    apply->out->id = store->id;
+    return 0;
+}
+
+/* Files outside of sessions (a sleeping library's `ctl`, a poll of `state`) do not keep a store:
+ * they answer ESTALE afterwards. */
+static bool store_in_use(const struct core_store *store)
+{
+    return store->lock.session_count > 0 || store->lock.waiter_count > 0;
+}
+
+static void remove_store(struct apply *apply, struct core_store *store)
+{
+    core_add_event(apply, CORE_EVENT_STORE_REMOVED, store, NULL);
+    core_drop_committed(apply->core, store);
+    idvec_remove(&apply->core->stores, store->id);
+    core_store_free(store);
+}
+
+int apply_store_remove(struct apply *apply)
+{
+    struct core_store *store = core_store(apply->core, apply->record->store);
+
+    if (!store)
+        return -ENOENT;
+    if (store_in_use(store))
+        return -EBUSY;
+    remove_store(apply, store);
+    return 0;
+}
+
+static void set_name(struct apply *apply, struct core_store *store, const char name[256])
+{
+    memcpy(store->name, name, sizeof store->name);
+    store->changed_ms = apply->record->wall_ms;
+}
+
+static void exchange_names(struct apply *apply, struct core_store *store, struct core_store *other)
+{
+    char name[256];
+
+    memcpy(name, store->name, sizeof name);
+    set_name(apply, store, other->name);
+    set_name(apply, other, name);
+    core_add_event(apply, CORE_EVENT_STORE_RENAMED, store, NULL);
+    core_add_event(apply, CORE_EVENT_STORE_RENAMED, other, NULL);
+}
+
+/* As for directories, a rename replaces only what is empty. */
+static int check_replaceable(const struct core_store *store, uint32_t flags)
+{
+    if (flags & RENAME_NOREPLACE)
+        return -EEXIST;
+    if (store_in_use(store))
+        return -EBUSY;
+    return store->committed ? -ENOTEMPTY : 0;
+}
+
+int apply_store_rename(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+    struct core_store *other;
+    char name[256];
+    int error = copy_store_name(record, name);
+
+    if (error < 0)
+        return error;
+    if (!store)
+        return -ENOENT;
+    if (record->flags != 0 && record->flags != RENAME_NOREPLACE && record->flags != RENAME_EXCHANGE)
+        return -EINVAL;
+    other = find_name(apply->core, name);
+    if (record->flags == RENAME_EXCHANGE && !other)
+        return -ENOENT;
+    if (other == store)
+        return record->flags == RENAME_NOREPLACE ? -EEXIST : 0;
+    if (record->flags == RENAME_EXCHANGE) {
+        exchange_names(apply, store, other);
+        return 0;
+    }
+    error = other ? check_replaceable(other, record->flags) : 0;
+    if (error < 0)
+        return error;
+    if (other)
+        remove_store(apply, other);
+    set_name(apply, store, name);
+    core_add_event(apply, CORE_EVENT_STORE_RENAMED, store, NULL);
+    return 0;
+}
+
+int apply_store_attr(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+
+    if (!store)
+        return -ENOENT;
+    if (record->flags & ~(CORE_ATTR_MODE | CORE_ATTR_UID | CORE_ATTR_GID))
+        return -EINVAL;
+    if (record->flags & CORE_ATTR_MODE)
+        store->mode = record->mode & 07777;
+    if (record->flags & CORE_ATTR_UID)
+        store->uid = record->uid;
+    if (record->flags & CORE_ATTR_GID)
+        store->gid = record->gid;
+    store->changed_ms = record->wall_ms;
+    return 0;
+}

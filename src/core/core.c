@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/core.h"
+
+#include "core/core_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int core_new(const struct core_options *options, struct core **core)
+{
+    struct core *made = calloc(1, sizeof *made);
+
+    if (!made)
+        return -ENOMEM;
+    made->options = *options;
+    if (made->options.event_room == 0 || made->options.event_room > CORE_MAX_EVENTS)
+        made->options.event_room = CORE_MAX_EVENTS;
+    made->next_id = 1;
+    made->next_session = 1;
+    made->next_waiter = 1;
+    made->next_ticket = 1;
+    made->next_event = 1;
+    made->events = calloc(made->options.event_room, sizeof *made->events);
+    made->empty = layout_new();
+    if (!made->events || !made->empty) {
+        core_free(made);
+        return -ENOMEM;
+    }
+    *core = made;
+    return 0;
+}
+
+void core_store_free(struct core_store *store)
+{
+    if (!store)
+        return;
+    lock_free(&store->lock);
+    layout_free(store->committed);
+    layout_free(store->working);
+    blob_unref(store->encoding);
+    free(store);
+}
+
+static void free_items(struct idvec *vec)
+{
+    for (size_t i = 0; i < vec->count; i++)
+        free(vec->items[i]);
+    idvec_free(vec);
+}
+
+void core_free(struct core *core)
+{
+    if (!core)
+        return;
+    for (size_t i = 0; i < core->stores.count; i++)
+        core_store_free(core->stores.items[i]);
+    idvec_free(&core->stores);
+    free_items(&core->sessions);
+    free_items(&core->waiters);
+    free_items(&core->files);
+    free_items(&core->tickets);
+    free_items(&core->memories);
+    layout_free(core->empty);
+    free(core->events);
+    free(core->effects);
+    free(core);
+}
+
+struct core_store *core_store(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->stores, id);
+}
+
+struct core_session *core_session(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->sessions, id);
+}
+
+struct core_file *core_file(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->files, id);
+}
+
+struct core_waiter *core_waiter(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->waiters, id);
+}
+
+/* Invisible processes (pid 0) are nobody's equals, their own neither. */
+bool core_same_process(struct core_process a, struct core_process b)
+{
+    return a.pid != 0 && a.pid == b.pid && a.start == b.start;
+}
+
+uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
+{
+    return now_ms > UINT64_MAX - delay_ms ? UINT64_MAX : now_ms + delay_ms;
+}
+
+int core_reserve(struct idvec *vec, size_t more)
+{
+    size_t wanted = vec->count + more;
+    void **items;
+
+    if (wanted <= vec->room)
+        return 0;
+    wanted += wanted / 2;
+    items = realloc(vec->items, wanted * sizeof *items);
+    if (!items)
+        return -ENOMEM;
+    vec->items = items;
+    vec->room = wanted;
+    return 0;
+}
+
+/* One record answers each waiter at most once, frees each memory once, ends each session once (also
+ * those that it makes), changes each store once, and adds some events: a connect or disconnect for
+ * each session, one for each store that is dropped or judged, one for the device's health, and one
+ * for its own deed. */
+static size_t effect_bound(const struct core *core)
+{
+    size_t sessions = core->sessions.count + core->waiters.count + 1;
+
+    return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 5;
+}
+
+/* What one record more of everything, with `memories` of them, adds to the bound. */
+static size_t effect_growth(size_t memories)
+{
+    return 1 + memories + 3 + 1;
+}
+
+int core_reserve_effects(struct core *core, size_t next_memories)
+{
+    size_t bound = effect_bound(core);
+    size_t next = next_memories ? bound + effect_growth(next_memories) : 0;
+    size_t wanted = core->effect_count + bound + next;
+    struct effect *effects;
+
+    if (core->effect_first > 0) {
+        memmove(core->effects, core->effects + core->effect_first,
+                core->effect_count * sizeof *core->effects);
+        core->effect_first = 0;
+    }
+    if (wanted <= core->effect_room)
+        return 0;
+    wanted += wanted / 2;
+    effects = realloc(core->effects, wanted * sizeof *effects);
+    if (!effects)
+        return -ENOMEM;
+    core->effects = effects;
+    core->effect_room = wanted;
+    return 0;
+}
+
+void core_push_effect(struct core *core, struct effect effect)
+{
+    assert(core->effect_first + core->effect_count < core->effect_room);
+    core->effects[core->effect_first + core->effect_count++] = effect;
+}
+
+bool core_next_effect(struct core *core, struct effect *effect)
+{
+    if (core->effect_count == 0)
+        return false;
+    *effect = core->effects[core->effect_first];
+    core->effect_count--;
+    core->effect_first = core->effect_count > 0 ? core->effect_first + 1 : 0;
+    return true;
+}
+
+void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
+                    const struct core_session *session)
+{
+    struct core *core = apply->core;
+    const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
+    uint64_t seq = core->next_event++;
+    struct core_event *event = &core->events[seq % core->options.event_room];
+
+    *event = (struct core_event){
+        .seq = seq,
+        .type = type,
+        .wall_ms = apply->record->wall_ms,
+        .allocations = layout_count_allocations(layout),
+        .bytes = layout_total_bytes(layout),
+        .generation = store ? store->generation : 0,
+    };
+    if (store)
+        memcpy(event->store, store->name, sizeof event->store);
+    if (session) {
+        event->session = session->id;
+        event->process = session->owner;
+        event->uid = session->uid;
+    } else {
+        event->process = apply->record->process;
+        event->uid = apply->record->uid;
+    }
+    core_push_effect(core, (struct effect){.type = EFFECT_EVENT, .store = store ? store->id : 0});
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core - the whole state of one mount, and the one function that changes it
+ *
+ * Pure: no I/O, no clock, no randomness, no descriptors. Everything that is not determined by the
+ * state comes in with the record: time, process, uid, random bytes, memory handles. The same
+ * records applied to a fresh core give the same state, byte by byte (core_encode). A record that
+ * fails changes nothing, counters of ids included, and leaves no effects. One exception: a COMMIT
+ * refused by layout_check sets the store's last_error, so it has to be replayed like any other.
+ *
+ * What has to be done outside because of a change (answer a waiter, free memory, wake a poll) is
+ * appended to a queue of effects, which the service drains after each record (core_next_effect).
+ *
+ * Called by src/service/service*.c and by the tests. Single-threaded. Objects returned as const
+ * pointers are valid until the next core_apply.
+ */
+#ifndef GMSFS_CORE_CORE_H
+#define GMSFS_CORE_CORE_H
+
+#include "base/blob.h"
+#include "base/idvec.h"
+#include "fsm/lock.h"
+#include "meta/layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Bounds; beyond each: ENOSPC (files: ENFILE) */
+#define CORE_MAX_STORES  64u
+#define CORE_MAX_FILES   65536u
+#define CORE_MAX_TICKETS 4096u
+#define CORE_MAX_EVENTS  1024u /* ring: older ones are overwritten */
+
+#define CORE_KEPT_PLACE_MS 1000u
+#define CORE_TICKET_MS     30000u
+#define CORE_COMM_BYTES    16u
+#define CORE_REASON_BYTES  128u
+
+/* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
+enum core_kind {
+    CORE_KIND_NONE = 0,
+    CORE_KIND_PSEUDO, /* state, info, sessions, …: text; `serial` is free for the front end */
+    CORE_KIND_LOCK,
+    CORE_KIND_AUTO,
+    CORE_KIND_CTL,
+    CORE_KIND_COMMIT,
+    CORE_KIND_ABORT,
+    CORE_KIND_ALLOCATION,
+    CORE_KIND_ENTRY,
+};
+
+enum core_health {
+    CORE_HEALTH_OK,
+    CORE_HEALTH_SUSPECT, /* bytes of some store may be damaged */
+    CORE_HEALTH_LOST,    /* the device is gone, for good */
+};
+
+struct core_process {
+    uint64_t pid;   /* thread group id; 0: not visible to the daemon */
+    uint64_t start; /* start time in clock ticks, tells recycled pids apart */
+};
+
+#define CORE_OPEN_READ     (1u << 0)
+#define CORE_OPEN_WRITE    (1u << 1)
+#define CORE_OPEN_NONBLOCK (1u << 2)
+#define CORE_OPEN_GRACE    (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
+#define CORE_OPEN_AGAIN    (1u << 4) /* ACQUIRE: is back soon after its deadline: looks around */
+#define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
+
+struct core_store {
+    uint64_t id; /* serial */
+    uint8_t uuid[16];
+    char name[256];
+    uint32_t uid, gid, mode; /* mode: permission bits */
+    uint64_t created_ms;     /* wall clock, from the record */
+    uint64_t changed_ms;
+    uint64_t generation;
+    uint64_t version; /* counts changes of what `state` shows: for poll */
+    struct lock lock;
+    struct layout *committed; /* NULL: nothing committed */
+    struct layout *working;   /* NULL: no writer, or a writer that has changed nothing */
+    struct blob *encoding;    /* canonical bytes of `committed` */
+    uint8_t hash[16];
+    uint8_t group[16];
+    char last_error[256];
+    uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
+    uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
+};
+
+struct core_session {
+    uint64_t id; /* what users see: "RW 7" */
+    uint64_t store;
+    enum lock_mode mode;
+    bool exclusive;  /* made by ACQUIRE: reached by its handle, JOIN and token only */
+    bool implicit;   /* taken by opening an allocation */
+    bool touched;    /* committed bytes may have changed: no rollback */
+    uint64_t opener; /* implicit, exclusive: the file that took it */
+    uint8_t token[16];
+    struct core_process owner;
+    uint32_t uid;
+    char comm[CORE_COMM_BYTES];
+    uint64_t since_ms;       /* wall clock */
+    uint64_t files;          /* open files in it */
+    uint64_t reserved_bytes; /* set aside for it and not drawn yet; a writer's only */
+    uint64_t due_bytes;      /* still to be set aside, of what its store's memory gives back */
+};
+
+struct core_file {
+    uint64_t id; /* fh */
+    enum core_kind kind;
+    uint64_t store;
+    uint64_t serial;  /* allocation or entry; pseudo: the front end's */
+    uint64_t session; /* 0: none. An id that core_find_session no longer knows: ESTALE */
+    uint32_t flags;   /* CORE_OPEN_* */
+    uint32_t uid;
+    struct core_process opener;
+};
+
+struct core_waiter {
+    uint64_t id;
+    uint64_t store;
+    uint64_t file; /* ACQUIRE: the ctl handle; else 0: an open, described by the rest */
+    enum core_kind kind;
+    uint64_t serial;
+    uint32_t flags;
+    enum lock_wish wish;
+    struct core_process owner;
+    uint32_t uid;
+    char comm[CORE_COMM_BYTES];
+    uint8_t token[16];
+    uint64_t since_wall_ms;
+    uint64_t reserve_bytes; /* what is to be set aside at the grant of RW; 0: nothing */
+    bool away;              /* its place is kept, nobody is there to answer; with CORE_OPEN_AGAIN it
+                               only looks around, and counts as waiting all the same */
+};
+
+struct core_ticket {
+    uint64_t id;
+    uint8_t secret[16];
+    uint64_t session;
+    uint32_t uid;
+    uint64_t first, count; /* ranks */
+    uint64_t serial;       /* of one allocation instead of a range; 0: range */
+    bool writable;
+    uint64_t expires_ms;
+};
+
+enum core_event_type {
+    CORE_EVENT_STORE_CREATED,
+    CORE_EVENT_STORE_REMOVED,
+    CORE_EVENT_STORE_RENAMED,
+    CORE_EVENT_RW_CONNECTED,
+    CORE_EVENT_RO_CONNECTED,
+    CORE_EVENT_RO_DISCONNECTED,
+    CORE_EVENT_COMMITTED,
+    CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
+    CORE_EVENT_ABORTED,     /* an abort that led to EMPTY */
+    CORE_EVENT_REVOKED,
+    CORE_EVENT_OUT_OF_MEMORY,
+    CORE_EVENT_DRAINING, /* these two: of the mount, no store */
+    CORE_EVENT_SERVING,
+    CORE_EVENT_DROPPED, /* a drain, or the loss of the device, dropped what was committed */
+    CORE_EVENT_SUSPECT, /* what a store holds may be damaged */
+    CORE_EVENT_TRUSTED, /* somebody said that it is not */
+    CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
+    CORE_EVENT_LOST,
+};
+
+struct core_event {
+    uint64_t seq; /* 1.. */
+    enum core_event_type type;
+    uint64_t wall_ms;
+    char store[256];
+    uint64_t session;
+    struct core_process process;
+    uint32_t uid;
+    uint64_t allocations, bytes, generation;
+};
+
+/*
+ * RESERVATIONS. A waiter that wants bytes set aside gets lock and bytes together or neither: it
+ * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
+ * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
+ * is free goes before all that came later, so that small ones do not starve it; requests that
+ * reserve nothing pass it. At the grant as much as possible is set aside of what is free, and the
+ * rest is due: it comes from what the writer frees. The sum over the sessions is reserved_bytes:
+ * the service keeps that much of the device's account for them.
+ */
+
+/* ---- records ------------------------------------------------------------------------------- */
+
+enum record_type {
+    RECORD_STORE_CREATE = 1, /* name, bytes16 = uuid, uid, gid, mode → out.id */
+    RECORD_STORE_REMOVE,     /* store. -EBUSY while it has sessions or waiters; open files
+                                outside of sessions then answer -ESTALE */
+    RECORD_STORE_RENAME, /* store, name, flags = RENAME_NOREPLACE|RENAME_EXCHANGE (as renameat2) */
+    RECORD_STORE_ATTR,   /* store, flags: CORE_ATTR_*, uid, gid, mode */
+    RECORD_FILE_OPEN,    /* store (0: top), kind, serial, flags, process, uid, session (0 or one to
+                            join) → out.file. Takes no lock. */
+    RECORD_FILE_CLOSE,   /* file: the last RELEASE. Ends its session if it was the last file */
+    RECORD_LOCK_OPEN, /* store, kind LOCK|AUTO|ALLOCATION, serial, flags, wish, process, uid, comm,
+                         bytes16 = token, deadline_ms → out.file + out.session, or out.waiter.
+                         -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without GRACE; or the
+                         deadline has come). -EDEADLK if it would wait and the process is itself a
+                         member (without GRACE or LEAVING), or wishes RW of a session it reads in.
+                         ALLOCATION: serial 0 is one yet to be made (then FILE_BIND); -ENOENT one
+                         that is not there. A kept place of the same process for the same store,
+                         kind, serial and wish is resumed. At its deadline: GRACE -EAGAIN, else
+                         -ETIMEDOUT and the place is kept. */
+    RECORD_ACQUIRE,   /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
+                         out.session or out.waiter. -EDEADLK if the file has a live session,
+                         -EBUSY if it waits already, -EBADF if its direction does not fit the
+                         wish, -EAGAIN if the deadline has come. A kept place of this file and wish
+                         is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
+                         place is kept, and holds others off meanwhile. size_bytes: to be set
+                         aside with a grant of RW (see RESERVATIONS); if it may not wait and only
+                         memory is lacking, -ENOMEM. -EINVAL with RO */
+    RECORD_JOIN,      /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
+                         (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
+                         file */
+    RECORD_DETACH,    /* file (ctl): leaves its session (RELEASE ioctl). Ends it if it was the
+                         last file or an exclusive session's acquiring one. -ENOLCK, -ESTALE */
+    RECORD_WAIT_END,  /* waiter, count = errno to answer with; flags CORE_WAIT_KEEP keeps the
+                         place for a second (EINTR, ETIMEDOUT by the kernel's bound). A kept
+                         place has nobody to answer: without KEEP it is forgotten. -ENOENT */
+    RECORD_SESSION_END, /* session, flags CORE_END_REVOKED; a writer aborts. out.rolled_back */
+    RECORD_TIME,        /* expires deadlines (effects REFUSED), kept places, tickets; grants what
+                           patience held back */
+    RECORD_COMMIT,      /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group →
+                           out.generation. -EINVAL with last_error set (this alone changes). flags
+                           CORE_COMMIT_CHECK: no more than that; what is still spooled passes, for
+                           a commit ends the spools before */
+    RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
+                         memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
+                         name's trailing digits count up when count > 1 (slots and serials are
+                         consecutive; -EINVAL without digits) */
+    RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
+                            A spool may grow, end, or be replaced; other memory: -EBUSY */
+    RECORD_ALLOC_REMOVE, /* session, serial */
+    RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
+    RECORD_ALLOC_TAG,    /* session, serial, tag */
+    RECORD_CLEAR,        /* session */
+    RECORD_TOUCH,        /* session: committed bytes may have changed */
+    RECORD_GIVE_UP,   /* session: the committed layout is given up to make room (implies TOUCH) */
+    RECORD_ENTRY_PUT, /* session, key = name, offset, value, slot */
+    RECORD_ENTRY_PUT_MANY, /* session, puts (their serials are ignored), or the same as msgpack
+                              rows in value (record_rows_*): unknown slots skipped → out.count: how
+                              many were not. Fails as a whole; out.count is then the row at fault
+                              (the number of rows: none in particular) */
+    RECORD_ENTRY_DELETE,   /* session, key = name */
+    RECORD_ENTRY_RENAME,   /* session, serial, key = name (replaces) */
+    RECORD_FILE_BIND,      /* file (ALLOCATION, opened with serial 0), serial: what it created */
+    RECORD_TICKET_ADD,     /* file (its session), first = offset, count (0: all from first), serial,
+                              uid, bytes16 = secret, flags CORE_TICKET_WRITABLE → out.ticket.
+                              A writable one of committed memory touches; it needs a writable file
+                              (-EBADF) in an RW session (-ENOLCK). -EINVAL: range, no memory */
+    RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
+    RECORD_OUT_OF_MEMORY, /* session: only an event */
+    RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
+                       what is due to it. More than before: -ENOMEM if free_bytes lacks it. flags
+                       CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
+                       is ignored: -EAGAIN too */
+    RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
+                       waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
+                       dropped in every store; -EBUSY while there are sessions, -EINVAL unless
+                       draining. 0: serves again */
+    RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
+                       be damaged; a store is suspect as long as it holds some of that, and grants
+                       no RO (-EIO). LOST: whoever waits is refused and no session is granted
+                       (-ENODEV) from now on; a store without sessions is emptied. TRUST:
+                       store (0: all) is suspect no more; -ENOENT, -ENODEV when lost */
+    RECORD_TYPE_COUNT,
+};
+
+#define CORE_ATTR_MODE          (1u << 0)
+#define CORE_ATTR_UID           (1u << 1)
+#define CORE_ATTR_GID           (1u << 2)
+#define CORE_WAIT_KEEP          (1u << 0)
+#define CORE_END_REVOKED        (1u << 0)
+#define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
+#define CORE_COMMIT_GROUP       (1u << 1)
+#define CORE_COMMIT_CHECK       (1u << 2)
+#define CORE_RESERVE_AS_ACQUIRE (1u << 0)
+#define CORE_DRAIN_ON           (1u << 0)
+#define CORE_DRAIN_DROP         (1u << 1)
+#define CORE_NOTE_SUSPECT       (1u << 0)
+#define CORE_NOTE_LOST          (1u << 1)
+#define CORE_NOTE_TRUST         (1u << 2)
+#define CORE_MEMORY_SPOOL       (1u << 0)
+#define CORE_TICKET_WRITABLE    (1u << 0)
+
+struct record {
+    enum record_type type;
+    uint64_t now_ms;     /* monotonic */
+    uint64_t wall_ms;    /* for display only */
+    uint64_t free_bytes; /* of the device: neither in use nor set aside */
+    uint64_t store, file, session, waiter, serial, slot;
+    uint64_t count, offset, size_bytes, aligned_bytes, memory, deadline_ms;
+    uint32_t flags, kind, wish, uid, gid, mode;
+    struct core_process process;
+    uint8_t bytes16[16];
+    char comm[CORE_COMM_BYTES];
+    const char *name; /* or key */
+    size_t name_bytes;
+    const char *tag;
+    size_t tag_bytes;
+    const uint8_t *value;
+    size_t value_bytes;
+    const uint64_t *memories;
+    size_t memory_count;
+    /* Instead of value, spares writing and reading it: record_encode writes them as that. */
+    const struct layout_put *puts;
+    size_t put_count;
+};
+
+struct outcome {
+    uint64_t id, file, session, waiter, serial, slot, rank, generation, count, ticket_first;
+    enum lock_mode mode;
+    bool rolled_back;
+    struct core_ticket ticket;
+};
+
+enum effect_type {
+    EFFECT_GRANTED,      /* waiter, session, file (the new one, or ACQUIRE's) */
+    EFFECT_REFUSED,      /* waiter, error (negative) */
+    EFFECT_FREE_MEMORY,  /* memory */
+    EFFECT_STATE,        /* store: what `state` shows changed */
+    EFFECT_EVENT,        /* a line was added to events */
+    EFFECT_SESSION_OVER, /* session, store */
+};
+
+struct effect {
+    enum effect_type type;
+    uint64_t waiter, session, file, memory, store;
+    int error;
+};
+
+struct core_options {
+    uint64_t patience_ms;
+    uint64_t granularity_bytes;
+    uint64_t event_room; /* events remembered; 0: CORE_MAX_EVENTS */
+};
+
+struct core {
+    struct core_options options;
+    uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
+    uint64_t next_session; /* small numbers for people */
+    uint64_t next_waiter, next_ticket, next_event;
+    uint64_t reserved_bytes; /* the sum over the sessions */
+    size_t reserving;        /* waiters with reserve_bytes */
+    bool draining;
+    bool lost;                             /* the device */
+    uint64_t suspect;                      /* the sum over the stores */
+    char health_reason[CORE_REASON_BYTES]; /* "": it is well */
+    struct idvec stores, sessions, waiters, files, tickets, memories;
+    struct core_event *events; /* ring of options.event_room by seq */
+    struct layout *empty;      /* what a looker sees where there is no layout */
+    struct effect *effects;
+    size_t effect_first, effect_count, effect_room;
+};
+
+int core_new(const struct core_options *options, struct core **core);
+void core_free(struct core *core);
+
+/* Applies one record. 0 or a negative errno (state unchanged, no effects). */
+int core_apply(struct core *core, const struct record *record, struct outcome *outcome);
+bool core_next_effect(struct core *core, struct effect *effect);
+
+/* Everything that core_apply can read, as bytes; the caller frees. For comparison and, later,
+ * resuming. */
+int core_encode(const struct core *core, uint8_t **bytes, size_t *size);
+/* A record as bytes (msgpack) and back; the decoded record borrows from `bytes` and `arena` (freed
+ * by record_decode_free). */
+int record_encode(const struct record *record, uint8_t **bytes, size_t *size);
+struct record_arena;
+int record_decode(const void *bytes, size_t size, struct record *record,
+                  struct record_arena **arena);
+void record_decode_free(struct record_arena *arena);
+const char *record_type_name(enum record_type type);
+
+/* Rows for RECORD_ENTRY_PUT_MANY: builds `value` from puts (key, slot, offset, value). */
+int record_rows_encode(const struct layout_put *puts, size_t count, uint8_t **bytes, size_t *size);
+
+/* ---- views (never change anything) ------------------------------------------------------- */
+
+const struct core_store *core_find_store(const struct core *core, uint64_t id);
+const struct core_store *core_find_store_name(const struct core *core, const char *name);
+const struct core_session *core_find_session(const struct core *core, uint64_t id);
+const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
+enum core_health core_get_health(const struct core *core);
+const struct core_session *core_get_writer(const struct core *core, uint64_t store); /* or NULL */
+const struct core_file *core_find_file(const struct core *core, uint64_t id);
+const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);
+/* It waits, or only looks around: to others it is the same. */
+bool core_waiter_counts(const struct core_waiter *waiter);
+const struct core_event *core_find_event(const struct core *core,
+                                         uint64_t seq); /* NULL: overwritten or not yet */
+/* What a looker sees: the writer's working copy during RW, else the committed layout; never NULL.
+ */
+const struct layout *core_get_layout(const struct core *core, const struct core_store *store);
+/* The store in whose visible layout an allocation or entry with this serial is. */
+const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
+                                                     const struct core_store **store);
+const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
+                                           const struct core_store **store);
+/* Is there a non-exclusive session of `store`? */
+bool core_has_joinable(const struct core *core, uint64_t store);
+/* The non-exclusive session of `store` of which processes[0], or else one of its ancestors
+ * processes[1..], is a member (owner, or opener of a live file). NULL: none. */
+const struct core_session *core_find_membership(const struct core *core, uint64_t store,
+                                                const struct core_process *processes, size_t count);
+/* True if the memory of this allocation is also part of the committed layout. */
+bool core_is_committed_memory(const struct core *core, const struct core_store *store,
+                              uint64_t memory);
+/* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
+ * frees. */
+uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
+/* The earliest later time at which RECORD_TIME would do something; UINT64_MAX: none. */
+uint64_t core_next_moment(const struct core *core, uint64_t now_ms);
+
+#endif

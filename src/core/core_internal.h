@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core_internal - what the files of the core share; included by src/core/core*.c and apply*.c only
+ *
+ * How a record is applied: everything that can fail comes first (core_apply has made room for
+ * effects, sessions and files before that), then what cannot fail. So there is nothing to undo but
+ * fresh objects, and a record that fails leaves every byte of core_encode as it was.
+ */
+#ifndef GMSFS_CORE_CORE_INTERNAL_H
+#define GMSFS_CORE_CORE_INTERNAL_H
+
+#include "core/core.h"
+
+/* Memory by its handle, counted over the committed layout and the working copy of its one store. */
+struct core_memory {
+    uint64_t id;
+    uint64_t refs; /* 1 or 2: a layout has it at most once */
+    uint64_t aligned_bytes;
+    uint64_t committed; /* the store whose committed layout has it; 0: none has */
+    uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
+};
+
+/* One application of a record. */
+struct apply {
+    struct core *core;
+    const struct record *record;
+    struct outcome *out;
+    uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
+    uint64_t free_bytes; /* the record's, less what it has set aside so far */
+};
+
+/* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.
+ */
+struct asking {
+    uint64_t store, file;
+    enum core_kind kind;
+    uint64_t serial;
+    uint32_t flags;
+    struct core_process owner;
+    uint32_t uid;
+    const char *comm;
+    const uint8_t *token;
+    uint64_t reserve_bytes;
+};
+
+/* core.c */
+struct core_store *core_store(const struct core *core, uint64_t id);
+struct core_session *core_session(const struct core *core, uint64_t id);
+struct core_file *core_file(const struct core *core, uint64_t id);
+struct core_waiter *core_waiter(const struct core *core, uint64_t id);
+bool core_same_process(struct core_process a, struct core_process b);
+uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
+/* Room for this many appends that then cannot fail. */
+int core_reserve(struct idvec *vec, size_t more);
+/* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
+ * that adds one object of each kind and this many memories. */
+int core_reserve_effects(struct core *core, size_t next_memories);
+void core_push_effect(struct core *core, struct effect effect);
+/* store: NULL for one of the whole mount. */
+void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
+                    const struct core_session *session);
+void core_store_free(struct core_store *store);
+
+/* core_memory.c */
+int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
+void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */
+struct core_memory *core_memory(const struct core *core, uint64_t memory);
+void core_memory_ref(struct core *core, uint64_t memory);
+void core_memory_unref(struct core *core, uint64_t memory); /* the last one: EFFECT_FREE_MEMORY */
+/* The memories of a layout of the store, counted as suspect or no longer. */
+void core_memory_suspect(struct core *core, struct core_store *store, const struct layout *layout);
+void core_memory_trust(struct core *core, const struct layout *layout);
+void core_memory_ref_layout(struct core *core, const struct layout *layout);
+void core_memory_unref_layout(struct core *core, const struct layout *layout);
+/* Drops a layout and its references. */
+void core_drop_working(struct core *core, struct core_store *store);
+void core_drop_committed(struct core *core, struct core_store *store);
+/* The layout becomes the store's committed one, with the references that it has. */
+void core_set_committed(struct core *core, struct core_store *store, struct layout *layout);
+
+/* apply_store.c */
+int apply_store_create(struct apply *apply);
+int apply_store_remove(struct apply *apply);
+int apply_store_rename(struct apply *apply);
+int apply_store_attr(struct apply *apply);
+
+/* apply_file.c */
+int apply_file_open(struct apply *apply);
+int apply_file_bind(struct apply *apply);
+int apply_file_close(struct apply *apply);
+int apply_join(struct apply *apply);
+int apply_detach(struct apply *apply);
+/* A new file whose id is core->next_id; -ENFILE, -ENOMEM. Room was made before. */
+int apply_new_file(struct apply *apply, const struct asking *asking, struct core_file **file);
+/* Right after apply_new_file: as if it had not been. */
+void apply_undo_file(struct apply *apply, struct core_file *file);
+/* A ctl without a live session that nobody waits through; its kept place may remain. */
+int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
+
+/* apply_lock.c */
+int apply_lock_open(struct apply *apply);
+int apply_acquire(struct apply *apply);
+int apply_wait_end(struct apply *apply);
+int apply_time(struct apply *apply);
+/* Grants whoever can be granted now. Every record that changes a lock ends with it. */
+void apply_drain(struct apply *apply, struct core_store *store);
+void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
+void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
+struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
+
+/* apply_reserve.c */
+/* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
+ * it, so nobody who comes later may reserve. */
+bool apply_rouse(struct apply *apply);
+/* Could this much be set aside now for a writer of the store? */
+bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
+/* At the grant of RW, of what apply_has_memory has said to be there. */
+void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
+/* What was not drawn goes back. */
+void apply_drop_reservation(struct core *core, struct core_session *session);
+int apply_reserve(struct apply *apply);
+
+/* apply_session.c */
+/* Grants: makes the session, and the file of an open. 0, -ENFILE, -ENOSPC, -ENOMEM */
+int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
+                uint64_t *session, uint64_t *file);
+/* Ends it; a writer aborts. Does not drain. Whether that was a rollback to a committed layout. */
+bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked);
+int apply_session_end(struct apply *apply);
+int apply_commit(struct apply *apply);
+int apply_touch(struct apply *apply);
+int apply_give_up(struct apply *apply);
+int apply_out_of_memory(struct apply *apply);
+int apply_drain_mount(struct apply *apply);
+
+/* apply_health.c */
+int apply_health(struct apply *apply);
+/* What the loss of the device, or the end of the last suspect memory, leads to; ends each record.
+ */
+void apply_settle_health(struct apply *apply, uint64_t suspect_before);
+
+/* apply_layout.c: a change of a writer's working copy */
+struct change {
+    struct core_session *session;
+    struct core_store *store;
+    struct layout *layout; /* to be changed */
+    bool fresh;            /* it is not yet the store's working copy */
+};
+
+/* The session must be live (-ESTALE) and RW (-ENOLCK). `aside`: the change is made on a copy in any
+ * case, for it has several steps. */
+int apply_change_begin(struct apply *apply, bool aside, struct change *change);
+/* On success the layout becomes the working copy; else a copy made aside goes. Returns `error`. */
+int apply_change_end(struct apply *apply, struct change *change, int error);
+/* The record's name as text. -EINVAL holds a NUL, -ENAMETOOLONG */
+int apply_copy_name(const struct record *record, char name[256]);
+
+int apply_alloc_add(struct apply *apply);
+int apply_alloc_memory(struct apply *apply);
+int apply_alloc_remove(struct apply *apply);
+int apply_alloc_rename(struct apply *apply);
+int apply_alloc_tag(struct apply *apply);
+int apply_clear(struct apply *apply);
+
+/* apply_entry.c */
+int apply_entry_put(struct apply *apply);
+int apply_entry_put_many(struct apply *apply);
+int apply_entry_delete(struct apply *apply);
+int apply_entry_rename(struct apply *apply);
+
+/* apply_ticket.c */
+int apply_ticket_add(struct apply *apply);
+int apply_ticket_use(struct apply *apply);
+void apply_drop_tickets(struct core *core, uint64_t session, bool only_writable);
+void apply_expire_tickets(struct core *core, uint64_t now_ms);
+
+/* record_rows.c: the rows of RECORD_ENTRY_PUT_MANY; puts borrow from `bytes`. The caller frees. */
+int record_rows_decode(const uint8_t *bytes, size_t size, struct layout_put **puts, size_t *count);
+
+#endif

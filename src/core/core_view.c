@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What others may look at: nothing here changes anything. */
+#include "core/core_internal.h"
+
+#include <string.h>
+
+const struct core_store *core_find_store(const struct core *core, uint64_t id)
+{
+    return core_store(core, id);
+}
+
+const struct core_store *core_find_store_name(const struct core *core, const char *name)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (strcmp(store->name, name) == 0)
+            return store;
+    }
+    return NULL;
+}
+
+const struct core_session *core_find_session(const struct core *core, uint64_t id)
+{
+    return core_session(core, id);
+}
+
+const struct core_session *core_find_token(const struct core *core, const uint8_t token[16])
+{
+    static const uint8_t none[16];
+
+    /* A session without a token cannot be reached by one. */
+    if (memcmp(token, none, sizeof none) == 0)
+        return NULL;
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+
+        if (memcmp(session->token, token, sizeof session->token) == 0)
+            return session;
+    }
+    return NULL;
+}
+
+enum core_health core_get_health(const struct core *core)
+{
+    if (core->lost)
+        return CORE_HEALTH_LOST;
+    return core->suspect > 0 ? CORE_HEALTH_SUSPECT : CORE_HEALTH_OK;
+}
+
+const struct core_session *core_get_writer(const struct core *core, uint64_t store)
+{
+    const struct core_store *found = core_store(core, store);
+
+    for (size_t i = 0; found && i < found->lock.session_count; i++) {
+        if (found->lock.sessions[i].mode == LOCK_MODE_RW)
+            return core_session(core, found->lock.sessions[i].id);
+    }
+    return NULL;
+}
+
+const struct core_file *core_find_file(const struct core *core, uint64_t id)
+{
+    return core_file(core, id);
+}
+
+const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id)
+{
+    return core_waiter(core, id);
+}
+
+bool core_waiter_counts(const struct core_waiter *waiter)
+{
+    return !waiter->away || (waiter->flags & CORE_OPEN_AGAIN) != 0;
+}
+
+const struct core_event *core_find_event(const struct core *core, uint64_t seq)
+{
+    const struct core_event *event = &core->events[seq % core->options.event_room];
+
+    return seq > 0 && event->seq == seq ? event : NULL;
+}
+
+const struct layout *core_get_layout(const struct core *core, const struct core_store *store)
+{
+    if (store->working)
+        return store->working;
+    return store->committed ? store->committed : core->empty;
+}
+
+const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
+                                                     const struct core_store **store)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *at = core->stores.items[i];
+        const struct layout_allocation *found =
+            layout_find_serial(core_get_layout(core, at), serial);
+
+        if (!found)
+            continue;
+        if (store)
+            *store = at;
+        return found;
+    }
+    return NULL;
+}
+
+const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
+                                           const struct core_store **store)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *at = core->stores.items[i];
+        const struct layout_entry *found =
+            layout_find_entry_serial(core_get_layout(core, at), serial);
+
+        if (!found)
+            continue;
+        if (store)
+            *store = at;
+        return found;
+    }
+    return NULL;
+}
+
+/* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
+static size_t find_rank(struct core_process process, const struct core_process *processes,
+                        size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && !core_same_process(process, processes[i]))
+        i++;
+    return i;
+}
+
+const struct core_session *core_find_membership(const struct core *core, uint64_t store,
+                                                const struct core_process *processes, size_t count)
+{
+    const struct core_session *nearest = NULL;
+    size_t best = count;
+
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+        size_t rank;
+
+        if (session->store != store || session->exclusive)
+            continue;
+        rank = find_rank(session->owner, processes, best);
+        if (rank < best) {
+            best = rank;
+            nearest = session;
+        }
+    }
+    for (size_t i = 0; best > 0 && i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+        const struct core_session *session;
+        size_t rank;
+
+        if (file->store != store || file->session == 0)
+            continue;
+        rank = find_rank(file->opener, processes, best);
+        if (rank >= best)
+            continue;
+        session = core_session(core, file->session);
+        if (session && !session->exclusive) {
+            best = rank;
+            nearest = session;
+        }
+    }
+    return nearest;
+}
+
+bool core_has_joinable(const struct core *core, uint64_t store)
+{
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+        if (session->store == store && !session->exclusive)
+            return true;
+    }
+    return false;
+}
+
+bool core_is_committed_memory(const struct core *core, const struct core_store *store,
+                              uint64_t memory)
+{
+    const struct core_memory *held = core_memory(core, memory);
+
+    return held && held->committed == store->id;
+}
+
+uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store)
+{
+    uint64_t bytes = 0;
+
+    if (!store->committed || !store->working)
+        return 0;
+    for (size_t i = 0; i < layout_count_allocations(store->committed); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->committed, i);
+        const struct core_memory *held = core_memory(core, allocation->memory);
+
+        if (held && held->refs == 1)
+            bytes += held->aligned_bytes;
+    }
+    return bytes;
+}
+
+/* What a lock would do at this very time, or else when. */
+static uint64_t lock_moment(const struct lock *lock, uint64_t now_ms)
+{
+    enum lock_mode mode;
+    uint64_t waiter;
+    bool kept;
+
+    if (lock_next_grant(lock, now_ms, &waiter, &mode) ||
+        lock_next_expired(lock, now_ms, &waiter, &kept))
+        return now_ms;
+    return lock_next_moment(lock, now_ms);
+}
+
+uint64_t core_next_moment(const struct core *core, uint64_t now_ms)
+{
+    uint64_t moment_ms = UINT64_MAX;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        uint64_t at_ms = lock_moment(&store->lock, now_ms);
+
+        if (at_ms < moment_ms)
+            moment_ms = at_ms;
+    }
+    for (size_t i = 0; i < core->tickets.count; i++) {
+        const struct core_ticket *ticket = core->tickets.items[i];
+
+        if (ticket->expires_ms < moment_ms)
+            moment_ms = ticket->expires_ms;
+    }
+    return moment_ms;
+}

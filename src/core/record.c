@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A record as bytes: a msgpack array of a version, the type, and all fields in the order of struct
+ * record, each in msgpack's shortest form when written. Decoding believes nothing.
+ */
+#include "core/core_internal.h"
+
+#include "meta/unpack.h"
+
+#include <errno.h>
+#include <msgpack.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_VERSION 2u
+#define NUMBERS_64     15u
+#define NUMBERS_32     6u
+#define FIELD_COUNT    (2u + NUMBERS_64 + NUMBERS_32 + 2u + 6u) /* + process + strings */
+
+struct record_arena {
+    size_t memory_count;
+    uint64_t memories[];
+};
+
+static void list_numbers_64(const struct record *record, uint64_t numbers[NUMBERS_64])
+{
+    const uint64_t values[NUMBERS_64] = {
+        record->now_ms,  record->wall_ms,     record->store,      record->file,
+        record->session, record->waiter,      record->serial,     record->slot,
+        record->count,   record->offset,      record->size_bytes, record->aligned_bytes,
+        record->memory,  record->deadline_ms, record->free_bytes,
+    };
+
+    memcpy(numbers, values, sizeof values);
+}
+
+static void set_numbers_64(struct record *record, const uint64_t numbers[NUMBERS_64])
+{
+    uint64_t *const fields[NUMBERS_64] = {
+        &record->now_ms,  &record->wall_ms,     &record->store,      &record->file,
+        &record->session, &record->waiter,      &record->serial,     &record->slot,
+        &record->count,   &record->offset,      &record->size_bytes, &record->aligned_bytes,
+        &record->memory,  &record->deadline_ms, &record->free_bytes,
+    };
+
+    for (size_t i = 0; i < NUMBERS_64; i++)
+        *fields[i] = numbers[i];
+}
+
+static void list_numbers_32(const struct record *record, uint32_t numbers[NUMBERS_32])
+{
+    const uint32_t values[NUMBERS_32] = {record->flags, record->kind, record->wish,
+                                         record->uid,   record->gid,  record->mode};
+
+    memcpy(numbers, values, sizeof values);
+}
+
+static void set_numbers_32(struct record *record, const uint32_t numbers[NUMBERS_32])
+{
+    uint32_t *const fields[NUMBERS_32] = {&record->flags, &record->kind, &record->wish,
+                                          &record->uid,   &record->gid,  &record->mode};
+
+    for (size_t i = 0; i < NUMBERS_32; i++)
+        *fields[i] = numbers[i];
+}
+
+static int pack_bin(msgpack_packer *packer, const void *bytes, size_t size)
+{
+    int failed = msgpack_pack_bin(packer, size);
+
+    return size > 0 && !failed ? msgpack_pack_bin_body(packer, bytes, size) : failed;
+}
+
+static int pack_record(msgpack_packer *packer, const struct record *record)
+{
+    uint64_t wide[NUMBERS_64];
+    uint32_t narrow[NUMBERS_32];
+    int failed = msgpack_pack_array(packer, FIELD_COUNT);
+
+    list_numbers_64(record, wide);
+    list_numbers_32(record, narrow);
+    failed |= msgpack_pack_uint64(packer, RECORD_VERSION);
+    failed |= msgpack_pack_uint64(packer, (uint64_t)record->type);
+    for (size_t i = 0; i < NUMBERS_64; i++)
+        failed |= msgpack_pack_uint64(packer, wide[i]);
+    for (size_t i = 0; i < NUMBERS_32; i++)
+        failed |= msgpack_pack_uint32(packer, narrow[i]);
+    failed |= msgpack_pack_uint64(packer, record->process.pid);
+    failed |= msgpack_pack_uint64(packer, record->process.start);
+    failed |= pack_bin(packer, record->bytes16, sizeof record->bytes16);
+    failed |= pack_bin(packer, record->comm, sizeof record->comm);
+    failed |= pack_bin(packer, record->name, record->name_bytes);
+    failed |= pack_bin(packer, record->tag, record->tag_bytes);
+    failed |= pack_bin(packer, record->value, record->value_bytes);
+    failed |= msgpack_pack_array(packer, record->memory_count);
+    for (size_t i = 0; i < record->memory_count; i++)
+        failed |= msgpack_pack_uint64(packer, record->memories[i]);
+    return failed;
+}
+
+/* One whose rows, if any, are in `value`. */
+static int encode_flat(const struct record *record, uint8_t **bytes, size_t *size)
+{
+    msgpack_sbuffer buffer;
+    msgpack_packer packer;
+
+    msgpack_sbuffer_init(&buffer);
+    msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
+    if (pack_record(&packer, record) != 0) {
+        msgpack_sbuffer_destroy(&buffer);
+        return -ENOMEM;
+    }
+    *size = buffer.size;
+    *bytes = (uint8_t *)msgpack_sbuffer_release(&buffer);
+    return 0;
+}
+
+int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
+{
+    struct record flat = *record;
+    uint8_t *rows = NULL;
+    int error = 0;
+
+    if (record->puts) {
+        error = record_rows_encode(record->puts, record->put_count, &rows, &flat.value_bytes);
+        flat.value = rows;
+    }
+    if (error == 0)
+        error = encode_flat(&flat, bytes, size);
+    free(rows);
+    return error;
+}
+
+static int read_numbers(struct unpack *unpack, struct record *record)
+{
+    uint64_t wide[NUMBERS_64], number;
+    uint32_t narrow[NUMBERS_32];
+
+    for (size_t i = 0; i < NUMBERS_64; i++) {
+        if (unpack_uint(unpack, &wide[i]) < 0)
+            return -EINVAL;
+    }
+    for (size_t i = 0; i < NUMBERS_32; i++) {
+        if (unpack_uint(unpack, &number) < 0 || number > UINT32_MAX)
+            return -EINVAL;
+        narrow[i] = (uint32_t)number;
+    }
+    set_numbers_64(record, wide);
+    set_numbers_32(record, narrow);
+    if (unpack_uint(unpack, &record->process.pid) < 0)
+        return -EINVAL;
+    return unpack_uint(unpack, &record->process.start);
+}
+
+static int read_fixed(struct unpack *unpack, void *to, size_t size)
+{
+    const uint8_t *bytes;
+    size_t found;
+
+    if (unpack_bin(unpack, &bytes, &found) < 0 || found != size)
+        return -EINVAL;
+    memcpy(to, bytes, size);
+    return 0;
+}
+
+static int read_bytes(struct unpack *unpack, struct record *record)
+{
+    const uint8_t *name, *tag;
+
+    if (read_fixed(unpack, record->bytes16, sizeof record->bytes16) < 0 ||
+        read_fixed(unpack, record->comm, sizeof record->comm) < 0 ||
+        unpack_bin(unpack, &name, &record->name_bytes) < 0 ||
+        unpack_bin(unpack, &tag, &record->tag_bytes) < 0)
+        return -EINVAL;
+    record->name = (const char *)name;
+    record->tag = (const char *)tag;
+    return unpack_bin(unpack, &record->value, &record->value_bytes);
+}
+
+static int read_memories(struct unpack *unpack, struct record *record, struct record_arena **arena)
+{
+    struct record_arena *made;
+    uint32_t count;
+
+    if (unpack_array(unpack, &count) < 0 || count > unpack_left(unpack))
+        return -EINVAL;
+    made = malloc(sizeof *made + count * sizeof made->memories[0]);
+    if (!made)
+        return -ENOMEM;
+    *arena = made;
+    made->memory_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (unpack_uint(unpack, &made->memories[i]) < 0)
+            return -EINVAL;
+    }
+    record->memories = made->memories;
+    record->memory_count = count;
+    return 0;
+}
+
+int record_decode(const void *bytes, size_t size, struct record *record,
+                  struct record_arena **arena)
+{
+    struct unpack unpack = {.at = bytes};
+    uint64_t version, type;
+    uint32_t count;
+    int error;
+
+    memset(record, 0, sizeof *record);
+    *arena = NULL;
+    if (size == 0)
+        return -EINVAL;
+    unpack.end = unpack.at + size;
+    if (unpack_array(&unpack, &count) < 0 || count != FIELD_COUNT ||
+        unpack_uint(&unpack, &version) < 0 || version != RECORD_VERSION ||
+        unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE || type >= RECORD_TYPE_COUNT)
+        return -EINVAL;
+    record->type = (enum record_type)type;
+    if (read_numbers(&unpack, record) < 0 || read_bytes(&unpack, record) < 0)
+        return -EINVAL;
+    error = read_memories(&unpack, record, arena);
+    if (error == 0 && unpack_left(&unpack) > 0)
+        error = -EINVAL;
+    if (error < 0) {
+        record_decode_free(*arena);
+        *arena = NULL;
+        memset(record, 0, sizeof *record);
+    }
+    return error;
+}
+
+void record_decode_free(struct record_arena *arena)
+{
+    free(arena);
+}

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alloc - memory for allocations: ALLOC, RESERVE and ftruncate, and waiting for it
+ *
+ * Order for new memory: the account, the descriptor (jobs), the keeper's duplicate (same jobs), the
+ * record, the answer. A failure on the way gives everything back.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When the machine (not the account) lacked memory, nobody tells us that it has some again. */
+#define RETRY_MS 200u
+
+/* ---- ALLOC and resize -------------------------------------------------------------------- */
+
+/* So many descriptors go to the keeper at once. The round trips then cost less than a microsecond a
+ * piece, and what the threads have left over at the end, when nothing else goes on, is little. */
+#define KEEP_BATCH 64u
+
+/* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
+ * thread makes whichever piece is next, and they end together. */
+struct alloc_part {
+    struct service_job job; /* first */
+    struct alloc_op *op;
+    int error;
+};
+
+struct alloc_op {
+    struct alloc_part parts[SERVICE_MAX_ALLOC_THREADS];
+    uint32_t parts_running;
+    atomic_uint_fast64_t taken; /* pieces that some part makes or has made */
+    atomic_bool failed;         /* a part did: the others need not go on */
+    atomic_bool interrupted;    /* nobody waits for it: no further piece, and it waits no more */
+    struct service *service;
+    struct service_request *request;
+    uint64_t session;
+    uint64_t serial; /* resize: of this allocation; 0: new ones */
+    bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
+    uint64_t size_bytes, aligned_bytes;
+    uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
+    uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
+    uint64_t not_before_ms; /* the machine lacked memory: the next try */
+    uint32_t count;
+    bool complained;       /* the event was written */
+    bool running;          /* the job has it: it cannot be answered yet */
+    uint64_t before_bytes; /* aside: what was set aside when it was asked */
+    char name[256], tag[256];
+    struct piece **pieces; /* `count` of them while the job runs */
+    int error;             /* the job's */
+    struct alloc_op *next;
+};
+
+static void op_free(struct alloc_op *op)
+{
+    free(op->pieces);
+    free(op);
+}
+
+static void op_answer(struct alloc_op *op, int error, const struct service_answer *answer)
+{
+    struct service_request *request = op->request;
+    op_free(op);
+    service_answer(request, error, answer);
+}
+
+/* Gives back what an operation that failed had made or only reserved. */
+static void op_give_back(struct service *s, struct alloc_op *op)
+{
+    service_undraw(s, op->session, op->drawn_bytes);
+    op->drawn_bytes = 0;
+    for (uint32_t i = 0; i < op->count; i++) {
+        if (op->pieces[i])
+            piece_free(s, op->pieces[i]);
+        op->pieces[i] = NULL;
+    }
+    piece_free_gathered(s);
+}
+
+/* Several threads may take the last descriptors before the first of them is told that it has one of
+ * the spare ones. */
+static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
+{
+    int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
+
+    if (error == -EMFILE || error == -ENFILE)
+        return -ENOSPC;
+    return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
+}
+
+/* The next piece that no part has taken; NULL: none is left, or the operation has ended. */
+static struct piece *take_piece(struct alloc_op *op)
+{
+    if (atomic_load(&op->failed) || atomic_load(&op->interrupted))
+        return NULL;
+    uint64_t index = atomic_fetch_add(&op->taken, 1);
+    return index < op->count ? op->pieces[index] : NULL;
+}
+
+static void run_create(struct service_job *job)
+{
+    struct alloc_part *part = (struct alloc_part *)job;
+    struct alloc_op *op = part->op;
+    const struct service_host *host = &op->service->host;
+    struct service_memory batch[KEEP_BATCH];
+    struct piece *piece;
+    size_t gathered = 0;
+    while (!part->error && (piece = take_piece(op))) {
+        part->error = make_piece(op->service, piece, op->size_bytes);
+        if (part->error)
+            break;
+        batch[gathered++] = (struct service_memory){
+            .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
+        if (gathered < KEEP_BATCH)
+            continue;
+        part->error = host->keep(host->context, batch, gathered);
+        gathered = 0;
+    }
+    if (!part->error && gathered > 0 && !atomic_load(&op->failed))
+        part->error = host->keep(host->context, batch, gathered);
+    if (part->error)
+        atomic_store(&op->failed, true);
+}
+
+static int record_resized(struct service *s, struct alloc_op *op)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY,
+        .session = op->session,
+        .serial = op->serial,
+        .memory = op->pieces[0]->id,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+static int record_added(struct service *s, struct alloc_op *op, struct service_answer *answer)
+{
+    uint64_t *memories = calloc(op->count, sizeof *memories);
+    struct outcome outcome;
+    if (!memories)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < op->count; i++)
+        memories[i] = op->pieces[i]->id;
+    struct record record = {
+        .type = RECORD_ALLOC_ADD,
+        .session = op->session,
+        .name = op->name,
+        .name_bytes = strlen(op->name),
+        .tag = op->tag,
+        .tag_bytes = strlen(op->tag),
+        .count = op->count,
+        .memories = memories,
+        .memory_count = op->count,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+    };
+    int error = service_apply_record(s, &record, &outcome);
+    free(memories);
+    if (error)
+        return error;
+    const struct core_store *store = NULL;
+    const struct layout_allocation *first = core_find_allocation(s->core, outcome.serial, &store);
+    answer->slot = outcome.slot;
+    answer->rank = outcome.rank;
+    answer->aligned_bytes = op->aligned_bytes;
+    if (first)
+        memcpy(answer->name, first->name, strlen(first->name) + 1);
+    return 0;
+}
+
+/* The memory is there and kept: enter it into the tables, then into the state. */
+static int op_publish(struct service *s, struct alloc_op *op, struct service_answer *answer)
+{
+    uint32_t entered = 0;
+    int error = 0;
+    while (!error && entered < op->count) {
+        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        if (!error)
+            entered++;
+    }
+    if (!error)
+        error = op->serial ? record_resized(s, op) : record_added(s, op, answer);
+    for (uint32_t i = 0; i < entered; i++) {
+        if (error)
+            idvec_remove(&s->pieces, op->pieces[i]->id);
+        else
+            op->pieces[i] = NULL; /* the table's */
+    }
+    return error;
+}
+
+/* Memory of the machine, not of the account. */
+static void retry_later(const struct service *s, struct alloc_op *op)
+{
+    op->not_before_ms = service_now(s) + RETRY_MS;
+}
+
+static void op_queue(struct service *s, struct alloc_op *op)
+{
+    struct alloc_op **last = &s->alloc_queue;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+    op->request->alloc = op;
+    s->numbers.allocs_waiting++;
+    if (op->not_before_ms > service_now(s) && op->not_before_ms < s->alloc_retry_ms)
+        s->alloc_retry_ms = op->not_before_ms;
+    service_arm_timer(s);
+}
+
+static uint64_t op_count_missing(const struct alloc_op *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->count; i++)
+        bytes += op->pieces[i]->memory.fd < 0 ? op->aligned_bytes : 0;
+    return bytes;
+}
+
+/* The last part is through. */
+static void finish_create(struct alloc_op *op)
+{
+    struct service *s = op->service;
+    struct service_answer answer = {0};
+    uint64_t session = op->session, now_ms = service_now(s);
+    op->running = false;
+    int error = op->error;
+    if (!error && op_count_missing(op) > 0)
+        error = -EINTR; /* between two pieces */
+    if (!error)
+        error = op_publish(s, op, &answer);
+    uint64_t missing_bytes = error == -ENOMEM ? op_count_missing(op) : 0;
+    bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
+    if (error)
+        op_give_back(s, op);
+    if (error && atomic_load(&op->interrupted))
+        error = -EINTR;
+    /* The machine or the device lacks it: try again later. */
+    if (error == -ENOMEM && (roomier || op->deadline_ms > now_ms)) {
+        op->error = 0;
+        retry_later(s, op);
+        op_queue(s, op);
+    } else {
+        op_answer(op, error, &answer);
+    }
+    service_end_use(s, session);
+}
+
+static void done_create(struct service_job *job)
+{
+    struct alloc_part *part = (struct alloc_part *)job;
+    struct alloc_op *op = part->op;
+    op->service->numbers.jobs_in_flight--;
+    if (!op->error)
+        op->error = part->error;
+    if (--op->parts_running == 0)
+        finish_create(op);
+}
+
+static uint32_t count_parts(const struct service *s, const struct alloc_op *op)
+{
+    uint32_t threads = s->options.alloc_threads;
+    if (threads > SERVICE_MAX_ALLOC_THREADS)
+        threads = SERVICE_MAX_ALLOC_THREADS;
+    if (threads == 0)
+        threads = 1;
+    return op->count < threads ? op->count : threads;
+}
+
+/* Fails only if no part could be started: one makes all the pieces as well, if slowly. */
+static int op_submit(struct service *s, struct alloc_op *op)
+{
+    uint32_t count = count_parts(s, op);
+    int error = 0;
+    op->parts_running = 0;
+    atomic_init(&op->failed, false);
+    atomic_init(&op->taken, 0);
+    for (uint32_t i = 0; i < count && !error; i++) {
+        struct alloc_part *part = &op->parts[i];
+        *part = (struct alloc_part){.job = {.run = run_create, .done = done_create}, .op = op};
+        error = service_submit(s, SERVICE_POOL_MEMORY, &part->job);
+        if (!error)
+            op->parts_running++;
+    }
+    return op->parts_running == 0 ? error : 0;
+}
+
+static int op_reserve(struct service *s, struct alloc_op *op)
+{
+    const struct core_session *held = core_find_session(s->core, op->session);
+    uint64_t bytes;
+    if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes))
+        return -ENOMEM;
+    int error = service_reserve(s, op->session, bytes, &op->drawn_bytes);
+    if (error)
+        return error;
+    for (uint32_t i = 0; i < op->count; i++) {
+        op->pieces[i] = piece_new(s, op->session, op->aligned_bytes);
+        if (op->pieces[i])
+            continue;
+        retry_later(s, op);
+        op_give_back(s, op);
+        service_unreserve(s, held ? held->store : 0, op->aligned_bytes * (op->count - i));
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static int op_set_aside(struct service *s, struct alloc_op *op)
+{
+    int error = service_reserve_aside(s, op->session, op->aligned_bytes);
+    struct service_answer answer = {.reserved_bytes = op->aligned_bytes,
+                                    .reserved_before_bytes = op->before_bytes};
+    if (!error)
+        op_answer(op, 0, &answer);
+    return error;
+}
+
+/* Tries once. 0: the job runs, or it is answered. -EAGAIN, -ENOMEM: not now. Else it will never be.
+ */
+static int op_try(struct service *s, struct alloc_op *op)
+{
+    if (op->aside)
+        return op_set_aside(s, op);
+    int error = op_reserve(s, op);
+    if (error)
+        return error;
+    error = service_begin_use(s, op->session);
+    if (error)
+        goto give_back;
+    error = op_submit(s, op);
+    if (!error) {
+        op->running = true;
+        op->request->alloc = op;
+        return 0;
+    }
+    service_end_use(s, op->session);
+give_back:
+    retry_later(s, op);
+    op_give_back(s, op);
+    return error;
+}
+
+static void complain_once(struct service *s, struct alloc_op *op)
+{
+    struct record record = {.type = RECORD_OUT_OF_MEMORY, .session = op->session};
+    if (op->complained)
+        return;
+    op->complained = true;
+    service_apply_record(s, &record, NULL);
+}
+
+/* Could this ever fit? Waiting for the impossible helps nobody. */
+static bool op_can_fit(const struct service *s, const struct alloc_op *op)
+{
+    struct vmm_info info;
+    uint64_t bytes;
+    vmm_get_info(s->vmm, &info);
+    return !__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes) &&
+           bytes <= info.total_bytes;
+}
+
+static void op_start(struct service *s, struct alloc_op *op)
+{
+    int error = op_can_fit(s, op) ? op_try(s, op) : -ENOMEM;
+    if (!error)
+        return;
+    bool later = op_can_fit(s, op) && (error == -EAGAIN || op->deadline_ms > service_now(s));
+    if (error == -EAGAIN || error == -ENOMEM)
+        complain_once(s, op);
+    if ((error == -EAGAIN || error == -ENOMEM) && later) {
+        op_queue(s, op);
+        service_retry_allocs(s); /* what was given up may be free already */
+        return;
+    }
+    op_answer(op, error == -EAGAIN ? -ENOMEM : error, NULL);
+}
+
+static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t count,
+                               uint64_t size_bytes, struct service_request *request)
+{
+    struct alloc_op *op = calloc(1, sizeof *op);
+    if (!op)
+        return NULL;
+    op->pieces = calloc(count, sizeof *op->pieces);
+    if (!op->pieces) {
+        free(op);
+        return NULL;
+    }
+    op->service = s;
+    op->request = request;
+    op->session = session;
+    op->count = count;
+    op->size_bytes = size_bytes;
+    op->aligned_bytes = vmm_align(s->vmm, size_bytes);
+    return op;
+}
+
+/* A request that stays unanswered beyond the kernel's bound would end the mount. */
+static uint64_t alloc_timeout_ms(const struct service *s)
+{
+    return s->options.alloc_timeout_ms < s->options.parking_max_ms ? s->options.alloc_timeout_ms
+                                                                   : s->options.parking_max_ms;
+}
+
+int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
+                  struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct alloc_op *op = NULL;
+    int error = 0;
+    if (!held)
+        error = session ? -ESTALE : -ENOLCK;
+    else if (held->mode != LOCK_MODE_RW)
+        error = -ENOLCK;
+    else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
+             strlen(alloc->tag) > 255)
+        error = -EINVAL;
+    else if (alloc->count > LAYOUT_MAX_ALLOCATIONS)
+        error = -ENOSPC;
+    else if (vmm_align(s->vmm, alloc->size_bytes) == 0)
+        error = -ENOMEM;
+    else if (!(op = op_new(s, session, alloc->count, alloc->size_bytes, request)))
+        error = -ENOMEM;
+    if (error) {
+        service_answer(request, error, NULL);
+        return 0;
+    }
+    memcpy(op->name, alloc->name, strlen(alloc->name));
+    memcpy(op->tag, alloc->tag, strlen(alloc->tag));
+    if (alloc->wait)
+        op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
+    op_start(s, op);
+    return 0;
+}
+
+int service_set_aside(struct service *s, uint64_t session, const struct service_set_aside *wanted,
+                      struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct service_answer answer = {0};
+    uint64_t aligned_bytes = vmm_align(s->vmm, wanted->bytes);
+    struct alloc_op *op;
+    int error = 0;
+    if (!held)
+        error = session ? -ESTALE : -ENOLCK;
+    else if (held->mode != LOCK_MODE_RW)
+        error = -ENOLCK;
+    else if (aligned_bytes < wanted->bytes)
+        error = -ENOMEM;
+    else if (wanted->at_least && aligned_bytes <= held->reserved_bytes + held->due_bytes) {
+        answer.reserved_bytes = answer.reserved_before_bytes =
+            held->reserved_bytes + held->due_bytes;
+    } else if (wanted->as_acquire) {
+        answer.reserved_bytes = aligned_bytes;
+        answer.reserved_before_bytes = held->reserved_bytes + held->due_bytes;
+        error = service_reserve_as_acquire(s, session, aligned_bytes);
+    } else if (!(op = op_new(s, session, 1, wanted->bytes, request)))
+        error = -ENOMEM;
+    else {
+        op->aside = true;
+        op->before_bytes = held->reserved_bytes + held->due_bytes;
+        if (wanted->wait)
+            op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
+        op_start(s, op);
+        return 0;
+    }
+    service_answer(request, error, &answer);
+    return 0;
+}
+
+int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request)
+{
+    const struct layout_allocation *allocation = core_find_allocation(s->core, serial, NULL);
+    struct alloc_op *op = NULL;
+    int error = 0;
+    if (!allocation)
+        error = -ESTALE;
+    else if (size_bytes == 0) {
+        struct record record = {.type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial};
+        error = service_apply_record(s, &record, NULL);
+        service_answer(request, error, NULL);
+        return 0;
+    } else if (allocation->memory != LAYOUT_NO_MEMORY && size_bytes != allocation->size_bytes)
+        error = -EBUSY;
+    else if (allocation->memory == LAYOUT_NO_MEMORY && vmm_align(s->vmm, size_bytes) == 0)
+        error = -ENOMEM;
+    else if (allocation->memory == LAYOUT_NO_MEMORY &&
+             !(op = op_new(s, session, 1, size_bytes, request)))
+        error = -ENOMEM;
+    if (!op) {
+        service_answer(request, error, NULL);
+        return 0;
+    }
+    op->serial = serial;
+    op_start(s, op);
+    return 0;
+}
+
+/* ---- waiting for memory ------------------------------------------------------------------ */
+
+static void unqueue(struct service *s, struct alloc_op *op)
+{
+    struct alloc_op **link = &s->alloc_queue;
+    while (*link && *link != op)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = op->next;
+    op->next = NULL;
+    op->request->alloc = NULL;
+    s->numbers.allocs_waiting--;
+}
+
+void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
+{
+    if (op->running) { /* done_create answers: the kernel says only once that the client is gone */
+        atomic_store(&op->interrupted, true);
+        return;
+    }
+    unqueue(s, op);
+    op_answer(op, error, NULL);
+}
+
+void service_cancel_session_allocs(struct service *s, uint64_t session)
+{
+    for (struct alloc_op *op = s->alloc_queue; op;) {
+        struct alloc_op *next = op->next;
+        if (op->session == session) {
+            service_cancel_alloc(s, op, -ESTALE);
+            next = s->alloc_queue; /* answering may have changed the queue */
+        }
+        op = next;
+    }
+}
+
+void service_drop_allocs(struct service *s)
+{
+    while (s->alloc_queue)
+        service_cancel_alloc(s, s->alloc_queue, -ENOTCONN);
+}
+
+/* Every waiter is tried, in order: one store's big wish does not hold up the others. */
+void service_retry_allocs(struct service *s)
+{
+    struct alloc_op *op = s->alloc_queue;
+    s->alloc_queue = NULL;
+    while (op) {
+        struct alloc_op *next = op->next;
+        op->next = NULL;
+        op->request->alloc = NULL;
+        s->numbers.allocs_waiting--;
+        /* What a failed try gives back would start the next one at once, and so on without rest. */
+        int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
+        bool later = error == -EAGAIN || (error == -ENOMEM && op->deadline_ms > service_now(s));
+        if (later)
+            op_queue(s, op);
+        else if (error)
+            op_answer(op, error, NULL);
+        op = next;
+    }
+}
+
+void service_expire_allocs(struct service *s, uint64_t now_ms)
+{
+    if (s->alloc_retry_ms <= now_ms) {
+        s->alloc_retry_ms = UINT64_MAX;
+        service_retry_allocs(s);
+    }
+    for (struct alloc_op *op = s->alloc_queue; op;) {
+        struct alloc_op *next = op->next;
+        if (op->deadline_ms != 0 && op->deadline_ms <= now_ms) {
+            service_cancel_alloc(s, op, -ENOMEM);
+            next = s->alloc_queue;
+        }
+        op = next;
+    }
+}
+
+uint64_t service_alloc_moment(const struct service *s)
+{
+    uint64_t at = s->alloc_queue ? s->alloc_retry_ms : UINT64_MAX;
+    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next)
+        if (op->deadline_ms != 0 && op->deadline_ms < at)
+            at = op->deadline_ms;
+    return at;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * end - flush, close, commit, abort, release, revoke: how sessions end
+ *
+ * An ending waits for the byte transfers of its session that run already (they are bounded),
+ * refuses new ones meanwhile, and then is one record.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int apply_commit(struct service *s, const struct ending *ending,
+                        struct service_answer *answer)
+{
+    struct record record = {
+        .type = RECORD_COMMIT, .session = ending->session, .flags = ending->flags};
+    struct outcome outcome;
+    const struct core_session *session = core_find_session(s->core, ending->session);
+    if (!session)
+        return -ESTALE;
+    uint64_t store = session->store;
+    memcpy(record.bytes16, ending->group, sizeof record.bytes16);
+    int error = service_apply_record(s, &record, &outcome);
+    if (error)
+        return error;
+    const struct core_store *committed = core_find_store(s->core, store);
+    const struct core_session *stayed = core_find_session(s->core, ending->session);
+    answer->generation = outcome.generation;
+    answer->session = ending->session;
+    answer->mode = stayed ? stayed->mode : LOCK_MODE_NONE;
+    if (committed)
+        memcpy(answer->hash, committed->hash, sizeof answer->hash);
+    return 0;
+}
+
+static int apply_end(struct service *s, uint64_t session, uint32_t flags,
+                     struct service_answer *answer)
+{
+    struct record record = {.type = RECORD_SESSION_END, .session = session, .flags = flags};
+    struct outcome outcome;
+    int error = service_apply_record(s, &record, &outcome);
+    answer->rolled_back = outcome.rolled_back;
+    return error;
+}
+
+static void execute_ending(struct service *s, struct ending *ending)
+{
+    struct service_answer answer = {0};
+    int error = 0;
+    switch (ending->type) {
+    case ENDING_COMMIT:
+        error = ending->error ? ending->error : apply_commit(s, ending, &answer);
+        break;
+    case ENDING_ABORT:
+    case ENDING_EXIT:
+        error = apply_end(s, ending->session, 0, &answer);
+        break;
+    case ENDING_REVOKE:
+        error = apply_end(s, ending->session, CORE_END_REVOKED, &answer);
+        break;
+    case ENDING_DETACH: {
+        struct record record = {.type = RECORD_DETACH, .file = ending->file};
+        error = service_apply_record(s, &record, NULL);
+        break;
+    }
+    case ENDING_CLOSE: {
+        struct record record = {.type = RECORD_FILE_CLOSE, .file = ending->file};
+        error = service_apply_record(s, &record, NULL);
+        break;
+    }
+    }
+    struct service_request *request = ending->request;
+    free(ending);
+    service_answer(request, error, &answer);
+}
+
+/* What was written without a size becomes memory before it is published. True: it still does. */
+static bool seal_before_commit(struct service *s, struct run *run, struct ending *ending)
+{
+    if (ending->type != ENDING_COMMIT || ending->sealing || ending->flags & CORE_COMMIT_CHECK)
+        return false;
+    ending->sealing = true;
+    run->running++; /* a spool that ends at once must not come back here in the middle */
+    int sealed = service_seal_spools(s, run->id, 0, 0);
+    if (sealed < 0)
+        ending->error = sealed;
+    run->running--;
+    return run->running > 0;
+}
+
+void service_on_seal_failed(struct service *s, uint64_t session, int error)
+{
+    struct run *run = idvec_find(&s->runs, session);
+    if (run && run->endings && run->endings->sealing && !run->endings->error)
+        run->endings->error = error;
+}
+
+void service_run_endings(struct service *s, struct run *run)
+{
+    uint64_t session = run->id;
+    while (run && run->running == 0 && run->endings) {
+        struct ending *ending = run->endings;
+        if (seal_before_commit(s, run, ending))
+            return; /* the last of them comes back here */
+        run->endings = ending->next;
+        execute_ending(s, ending);
+        run = idvec_find(&s->runs, session); /* gone when the session is over */
+    }
+    if (!run)
+        return;
+    if (!run->endings)
+        run->closing = false;
+    if (run->running == 0 && !core_find_session(s->core, session))
+        free(idvec_remove(&s->runs, session));
+}
+
+static int end_session(struct service *s, const struct ending *ending)
+{
+    struct run *run = service_get_run(s, ending->session);
+    struct ending *queued = malloc(sizeof *queued);
+    if (!run || !queued) {
+        free(queued);
+        return -ENOMEM;
+    }
+    *queued = *ending;
+    queued->next = NULL;
+    struct ending **last = &run->endings;
+    while (*last)
+        last = &(*last)->next;
+    *last = queued;
+    run->closing = true;
+    if (run->running == 0 && run->endings == queued)
+        service_run_endings(s, run);
+    return 0;
+}
+
+void service_on_session_over(struct service *s, uint64_t session)
+{
+    service_cancel_session_allocs(s, session);
+    struct run *run = idvec_find(&s->runs, session);
+    if (!run)
+        return;
+    if (run->watched)
+        s->host.unwatch_process(s->host.context, session);
+    run->watched = false;
+    struct ending *endings = run->endings;
+    run->endings = NULL;
+    if (run->running == 0)
+        free(idvec_remove(&s->runs, session));
+    while (endings) { /* files are closed all the same; the rest hears ESTALE */
+        struct ending *next = endings->next;
+        execute_ending(s, endings);
+        endings = next;
+    }
+}
+
+void service_drop_run(struct run *run)
+{
+    while (run->endings) {
+        struct ending *ending = run->endings;
+        struct service_request *request = ending->request;
+        run->endings = ending->next;
+        free(ending);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+    free(run);
+}
+
+void service_on_exit(struct service *s, uint64_t session)
+{
+    if (!core_find_session(s->core, session))
+        return;
+    struct ending ending = {.type = ENDING_EXIT, .session = session};
+    struct service_answer unused;
+    if (end_session(s, &ending)) /* nobody will tell again, so without waiting for transfers */
+        apply_end(s, session, 0, &unused);
+}
+
+/* ---- flush and close --------------------------------------------------------------------- */
+
+/* The file by which an implicit writer wrote is being closed by the process that opened it, nothing
+ * was committed, and nobody else has the session open: what it wrote will not be kept. */
+static bool may_be_lost_write(const struct core_file *file, const struct core_session *session)
+{
+    return session->implicit && session->mode == LOCK_MODE_RW && session->opener == file->id &&
+           session->files == 1;
+}
+
+static bool is_lost_write(const struct core_file *file, const struct core_session *session,
+                          const struct service_caller *caller)
+{
+    return may_be_lost_write(file, session) && caller->process_count > 0 &&
+           caller->processes[0].pid == file->opener.pid &&
+           caller->processes[0].start == file->opener.start;
+}
+
+size_t service_flush_asks(const struct service *s, uint64_t file)
+{
+    const struct core_file *closed = core_find_file(s->core, file);
+    const struct core_session *session =
+        closed && closed->session ? core_find_session(s->core, closed->session) : NULL;
+    return session && may_be_lost_write(closed, session) ? 1 : 0;
+}
+
+int service_flush(struct service *s, uint64_t file, const struct service_caller *caller)
+{
+    const struct core_file *closed = core_find_file(s->core, file);
+    if (!closed || closed->session == 0)
+        return 0;
+    const struct core_session *session = core_find_session(s->core, closed->session);
+    if (!session)
+        return 0;
+    struct run *run = service_get_run(s, session->id);
+    if (run) {
+        run->flushed = true;
+        run->flushed_ms = service_now(s);
+    }
+    return is_lost_write(closed, session, caller) ? -ECANCELED : 0;
+}
+
+static bool ends_session(const struct core_file *file, const struct core_session *session)
+{
+    return session->files == 1 || (session->exclusive && session->opener == file->id);
+}
+
+void service_close(struct service *s, uint64_t file)
+{
+    const struct core_file *closed = core_find_file(s->core, file);
+    struct record record = {.type = RECORD_FILE_CLOSE, .file = file};
+    if (!closed)
+        return;
+    vmm_end_reader(s->vmm, file);
+    const struct core_session *session =
+        closed->session ? core_find_session(s->core, closed->session) : NULL;
+    if (session && ends_session(closed, session)) {
+        struct ending ending = {.type = ENDING_CLOSE, .session = session->id, .file = file};
+        if (end_session(s, &ending) == 0)
+            return;
+    } else if (session) {
+        service_seal_file(s, closed);
+    }
+    service_apply_record(s, &record, NULL);
+}
+
+void service_undo_open(struct service *s, uint64_t file)
+{
+    service_close(s, file);
+}
+
+/* ---- what users ask for ------------------------------------------------------------------ */
+
+static int end_writer(struct service *s, struct ending *ending, struct service_request *request)
+{
+    const struct core_session *session = core_find_session(s->core, ending->session);
+    int error = 0;
+    if (ending->session == 0)
+        error = -ENOLCK;
+    else if (!session)
+        error = -ESTALE;
+    else if (session->mode != LOCK_MODE_RW)
+        error = -ENOLCK;
+    ending->request = request;
+    if (!error)
+        error = end_session(s, ending);
+    if (error)
+        service_answer(request, error, NULL);
+    return 0;
+}
+
+int service_commit(struct service *s, uint64_t session, uint32_t flags, const uint8_t group[16],
+                   struct service_request *request)
+{
+    struct ending ending = {.type = ENDING_COMMIT, .session = session, .flags = flags};
+    if (group)
+        memcpy(ending.group, group, sizeof ending.group);
+    return end_writer(s, &ending, request);
+}
+
+int service_abort(struct service *s, uint64_t session, struct service_request *request)
+{
+    struct ending ending = {.type = ENDING_ABORT, .session = session};
+    return end_writer(s, &ending, request);
+}
+
+int service_release(struct service *s, uint64_t file, struct service_request *request)
+{
+    const struct core_file *ctl = core_find_file(s->core, file);
+    int error = 0;
+    if (!ctl)
+        error = -EBADF;
+    else if (ctl->session == 0)
+        error = -ENOLCK;
+    else {
+        const struct core_session *session = core_find_session(s->core, ctl->session);
+        struct ending ending = {
+            .type = ENDING_DETACH, .session = ctl->session, .file = file, .request = request};
+        if (session && !ends_session(ctl, session)) { /* a member leaves: the others go on */
+            struct record record = {.type = RECORD_DETACH, .file = file};
+            error = service_apply_record(s, &record, NULL);
+            service_answer(request, error, NULL);
+            return 0;
+        }
+        error = session ? end_session(s, &ending) : -ESTALE;
+    }
+    if (error)
+        service_answer(request, error, NULL);
+    return 0;
+}
+
+int service_revoke(struct service *s, uint64_t store, uint64_t number, bool waiter)
+{
+    if (waiter) {
+        const struct core_waiter *found = core_find_waiter(s->core, number);
+        struct record record = {.type = RECORD_WAIT_END, .waiter = number, .count = ECANCELED};
+        if (!found || found->store != store)
+            return -ENOENT;
+        int error = service_apply_record(s, &record, NULL);
+        struct effect refused = {.type = EFFECT_REFUSED, .waiter = number, .error = -ECANCELED};
+        service_on_refused(s, &refused);
+        return error;
+    }
+    const struct core_session *found = core_find_session(s->core, number);
+    if (!found || found->store != store)
+        return -ENOENT;
+    struct ending ending = {.type = ENDING_REVOKE, .session = number};
+    return end_session(s, &ending);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* export - tickets: what EXPORT makes, what `.fds` redeems, the descriptors behind them */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct export_scope { /* resolved from the file, valid until the next record */
+    const struct core_file *file;
+    const struct core_session *session;
+    const struct core_store *store;
+    const struct layout *layout;
+    uint64_t first, count;
+    uint64_t serial; /* one allocation; 0: ranks */
+};
+
+/* What this handle may export: its allocation, or a range of its session's layout. */
+static int find_scope(const struct service *s, uint64_t file, const struct service_export *export,
+                      struct export_scope *scope)
+{
+    *scope = (struct export_scope){.file = core_find_file(s->core, file)};
+    if (!scope->file)
+        return -EBADF;
+    if (scope->file->session == 0)
+        return -ENOLCK;
+    scope->session = core_find_session(s->core, scope->file->session);
+    if (!scope->session)
+        return -ESTALE;
+    if (export->writable && !(scope->file->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    if (export->writable && scope->session->mode != LOCK_MODE_RW)
+        return -ENOLCK;
+    scope->store = core_find_store(s->core, scope->session->store);
+    scope->layout = core_get_layout(s->core, scope->store);
+    if (scope->file->kind == CORE_KIND_ALLOCATION) {
+        const struct layout_allocation *allocation =
+            layout_find_serial(scope->layout, scope->file->serial);
+        size_t rank;
+        if (!allocation)
+            return -ESTALE;
+        layout_find_slot(scope->layout, allocation->slot, &rank);
+        scope->serial = allocation->serial;
+        scope->first = rank;
+        scope->count = 1;
+        return 0;
+    }
+    uint64_t total = layout_count_allocations(scope->layout);
+    if (export->first > total || export->count > total - export->first)
+        return -EINVAL;
+    scope->first = export->first;
+    scope->count = export->count ? export->count : total - export->first;
+    return 0;
+}
+
+/* All of it has memory that is final. -EINVAL: one has none; -EAGAIN: one is a spool. */
+static int check_memory(const struct export_scope *scope, uint64_t *total_bytes)
+{
+    *total_bytes = 0;
+    for (uint64_t rank = scope->first; rank < scope->first + scope->count; rank++) {
+        const struct layout_allocation *allocation = layout_at_rank(scope->layout, rank);
+        if (allocation->spool)
+            return -EAGAIN;
+        if (allocation->memory == LAYOUT_NO_MEMORY)
+            return -EINVAL;
+        *total_bytes += allocation->aligned_bytes;
+    }
+    return 0;
+}
+
+static int make_ticket(struct service *s, uint64_t file, uint32_t uid,
+                       struct service_export *export)
+{
+    struct export_scope scope;
+    int error = find_scope(s, file, export, &scope);
+    if (!error)
+        error = check_memory(&scope, &export->total_bytes);
+    if (error)
+        return error;
+    export->count = scope.count;
+    export->first = scope.first;
+    export->generation = scope.store->generation;
+    struct record record = {
+        .type = RECORD_TICKET_ADD,
+        .file = file,
+        .offset = scope.first,
+        .count = scope.count,
+        .serial = scope.serial,
+        .uid = uid,
+        .flags = export->writable ? CORE_TICKET_WRITABLE : 0,
+    };
+    error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
+    if (!error)
+        error = service_apply_record(s, &record, NULL);
+    if (error)
+        return error;
+    memcpy(export->ticket, record.bytes16, sizeof export->ticket);
+    s->numbers.exports++;
+    return 0;
+}
+
+/* ---- spools first ------------------------------------------------------------------------ */
+
+struct export_wait { /* a sync of one spool after the other, then the ticket */
+    struct service_request sync;
+    struct service *service;
+    struct service_request *request;
+    struct service_export *export;
+    uint64_t file;
+    uint32_t uid;
+};
+
+static void export_after_sync(struct service_request *sync, int error,
+                              const struct service_answer *answer)
+{
+    struct export_wait *wait = (struct export_wait *)sync;
+    struct service_request *request = wait->request;
+    (void)answer;
+    if (!error)
+        error = make_ticket(wait->service, wait->file, wait->uid, wait->export);
+    if (error == -EAGAIN) /* written to again since: the caller races with itself */
+        error = -EBUSY;
+    free(wait);
+    service_answer(request, error, NULL);
+}
+
+static int export_spool(struct service *s, uint64_t file, uint32_t uid,
+                        struct service_export *export, struct service_request *request)
+{
+    const struct core_file *opened = core_find_file(s->core, file);
+    if (opened->kind != CORE_KIND_ALLOCATION)
+        return -EBUSY; /* another handle still writes it: it becomes memory at its close */
+    struct export_wait *wait = calloc(1, sizeof *wait);
+    if (!wait)
+        return -ENOMEM;
+    *wait = (struct export_wait){
+        .sync = {.done = export_after_sync},
+        .service = s,
+        .request = request,
+        .export = export,
+        .file = file,
+        .uid = uid,
+    };
+    return service_sync(s, file, &wait->sync);
+}
+
+int service_export(struct service *s, uint64_t file, uint32_t uid, struct service_export *export,
+                   struct service_request *request)
+{
+    int error = make_ticket(s, file, uid, export);
+    if (error == -EAGAIN) {
+        error = export_spool(s, file, uid, export, request);
+        if (!error)
+            return 0;
+    }
+    service_answer(request, error, NULL);
+    return 0;
+}
+
+/* ---- redeeming --------------------------------------------------------------------------- */
+
+int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
+                   struct service_redeemed *out)
+{
+    struct record record = {.type = RECORD_TICKET_USE, .uid = uid};
+    struct outcome outcome;
+    memcpy(record.bytes16, ticket, sizeof record.bytes16);
+    int error = service_apply_record(s, &record, &outcome);
+    if (error)
+        return error;
+    *out = (struct service_redeemed){
+        .session = outcome.ticket.session,
+        .first = outcome.ticket.first,
+        .count = outcome.ticket.count,
+        .serial = outcome.ticket.serial,
+        .writable = outcome.ticket.writable,
+    };
+    s->numbers.tickets_redeemed++;
+    return 0;
+}
+
+int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
+                           struct service_descriptor *descriptor)
+{
+    const struct core_session *session = core_find_session(s->core, ticket->session);
+    if (!session || (ticket->writable && session->mode != LOCK_MODE_RW))
+        return -ESTALE;
+    const struct layout *layout =
+        core_get_layout(s->core, core_find_store(s->core, session->store));
+    const struct layout_allocation *allocation =
+        ticket->serial
+            ? layout_find_serial(layout, ticket->serial)
+            : (rank < layout_count_allocations(layout) ? layout_at_rank(layout, rank) : NULL);
+    const struct piece *piece =
+        allocation && !allocation->spool ? idvec_find(&s->pieces, allocation->memory) : NULL;
+    if (!piece)
+        return -ESTALE; /* freed since the ticket was made */
+    size_t found_rank = 0;
+    layout_find_slot(layout, allocation->slot, &found_rank);
+    *descriptor = (struct service_descriptor){
+        .rank = found_rank,
+        .slot = allocation->slot,
+        .size_bytes = allocation->size_bytes,
+        .aligned_bytes = allocation->aligned_bytes,
+        .fd = ticket->writable ? piece->memory.fd : piece->memory.fd_readonly,
+    };
+    return 0;
+}

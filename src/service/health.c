@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* health - what befalls the device, and who says that it did no harm */
+#include "service/service_internal.h"
+
+#include <string.h>
+
+static void note(struct service *s, uint32_t flags, const char *why)
+{
+    struct record record = {
+        .type = RECORD_HEALTH, .flags = flags, .name = why, .name_bytes = strlen(why)};
+    service_apply_record(s, &record, NULL);
+}
+
+/* Nobody will tell again: where memory lacks to wait for transfers, it is not waited for them. */
+static void end_sessions(struct service *s)
+{
+    const struct core_session *session;
+    service_revoke_all(s);
+    while ((session = service_find_open_session(s)) != NULL) {
+        struct record record = {
+            .type = RECORD_SESSION_END, .session = session->id, .flags = CORE_END_REVOKED};
+        service_apply_record(s, &record, NULL);
+    }
+}
+
+void service_on_health(struct service *s)
+{
+    struct vmm_health news;
+    if (!vmm_take_health(s->vmm, &news))
+        return;
+    if (news.lost) {
+        note(s, CORE_NOTE_LOST, news.why);
+        end_sessions(s);
+    } else {
+        note(s, CORE_NOTE_SUSPECT, news.why);
+    }
+}
+
+int service_trust(struct service *s, uint64_t store)
+{
+    struct record record = {.type = RECORD_HEALTH, .flags = CORE_NOTE_TRUST, .store = store};
+    return service_apply_record(s, &record, NULL);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * piece - the descriptors behind a memory handle: who uses them, and giving them back
+ *
+ * A piece that nothing refers to any more is freed by a job, when the last transfer that uses it is
+ * done. Its bytes stay charged until then, but count as coming back from the start. Many small
+ * pieces share a job, and so a round trip to the keeper.
+ */
+#include "service/service_internal.h"
+
+#include <stdlib.h>
+
+struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct piece *piece = calloc(1, sizeof *piece);
+    if (!piece)
+        return NULL;
+    piece->id = s->next_memory++;
+    piece->store = held ? held->store : 0;
+    piece->memory.fd = -1;
+    piece->memory.fd_readonly = -1;
+    piece->reserved_bytes = reserved_bytes;
+    return piece;
+}
+
+void piece_begin(struct piece *piece)
+{
+    piece->running++;
+}
+
+void piece_end(struct service *s, struct piece *piece)
+{
+    piece->running--;
+    if (piece->running == 0)
+        vmm_drop_former(&piece->memory);
+    if (piece->running == 0 && piece->doomed) {
+        idvec_remove(&s->pieces, piece->id);
+        piece_free(s, piece);
+        piece_free_gathered(s);
+    }
+}
+
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
+{
+    uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
+    if (piece->counted)
+        s->numbers.freeing_bytes -= excess_bytes;
+    service_unreserve(s, piece->store, excess_bytes);
+    piece->reserved_bytes = reserved_bytes;
+}
+
+/* A job has so many pieces at most, and no further one once it has so many bytes: there is enough
+ * for several threads, and who waits for memory learns of it soon. */
+#define FREE_BATCH       64u
+#define FREE_BATCH_BYTES (UINT64_C(256) << 20)
+
+struct free_job {
+    struct service_job job;
+    struct service *service;
+    uint64_t bytes;
+    size_t count;
+    struct piece *pieces[FREE_BATCH];
+};
+
+static void run_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    const struct service_host *host = &freeing->service->host;
+    uint64_t memories[FREE_BATCH];
+    for (size_t i = 0; i < freeing->count; i++)
+        memories[i] = freeing->pieces[i]->id;
+    host->drop(host->context, memories, freeing->count);
+    for (size_t i = 0; i < freeing->count; i++)
+        vmm_destroy(freeing->service->vmm, &freeing->pieces[i]->memory);
+}
+
+static void finish_free(struct service *s, struct free_job *freeing)
+{
+    for (size_t i = 0; i < freeing->count; i++) {
+        struct piece *piece = freeing->pieces[i];
+        s->numbers.freeing_bytes -= piece->reserved_bytes;
+        service_unreserve(s, piece->store, piece->reserved_bytes);
+        free(piece);
+    }
+    service_on_memory(s);
+}
+
+static void done_free(struct service_job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    struct service *s = freeing->service;
+    s->numbers.jobs_in_flight--;
+    finish_free(s, freeing);
+    free(freeing);
+}
+
+/* From when it is certain that it goes: who waits for memory may count on it. */
+static void count_freeing(struct service *s, struct piece *piece)
+{
+    if (!piece->counted)
+        s->numbers.freeing_bytes += piece->reserved_bytes;
+    piece->counted = true;
+}
+
+void piece_free_gathered(struct service *s)
+{
+    struct free_job *freeing = s->gathered;
+    if (!freeing)
+        return;
+    s->gathered = NULL;
+    if (service_submit(s, SERVICE_POOL_MEMORY, &freeing->job) == 0)
+        return;
+    /* No thread to be had: better late than never. */
+    run_free(&freeing->job);
+    finish_free(s, freeing);
+    free(freeing);
+}
+
+void piece_free(struct service *s, struct piece *piece)
+{
+    struct free_job *freeing = s->gathered;
+    count_freeing(s, piece);
+    if (!freeing) {
+        freeing = calloc(1, sizeof *freeing);
+        if (!freeing) {
+            struct free_job alone = {.service = s, .count = 1, .pieces = {piece}};
+            run_free(&alone.job);
+            finish_free(s, &alone);
+            return;
+        }
+        freeing->job = (struct service_job){.run = run_free, .done = done_free};
+        freeing->service = s;
+        s->gathered = freeing;
+    }
+    freeing->pieces[freeing->count++] = piece;
+    freeing->bytes += piece->reserved_bytes;
+    if (freeing->count == FREE_BATCH || freeing->bytes >= FREE_BATCH_BYTES)
+        piece_free_gathered(s);
+}
+
+void service_on_free_memory(struct service *s, uint64_t memory)
+{
+    struct piece *piece = idvec_find(&s->pieces, memory);
+    if (!piece || s->ending)
+        return;
+    piece->doomed = true;
+    count_freeing(s, piece);
+    if (piece->running > 0)
+        return; /* piece_end frees it */
+    idvec_remove(&s->pieces, memory);
+    piece_free(s, piece);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reserve - the device's account: charging it, and what is set aside for sessions
+ *
+ * What is set aside is state of the core, and the account follows it (service.c). A session draws
+ * from its own part first. What its store's memory gives back goes there, as long as some is due;
+ * all other memory that comes back is anybody's.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int record_reserved(struct service *s, uint64_t session, uint64_t reserved_bytes,
+                           uint64_t due_bytes)
+{
+    struct record record = {.type = RECORD_RESERVE,
+                            .session = session,
+                            .size_bytes = reserved_bytes,
+                            .count = due_bytes};
+    return service_apply_record(s, &record, NULL);
+}
+
+/* Charges `bytes`, of which `draw` were set aside. All or nothing. */
+static int charge(struct service *s, const struct core_session *held, uint64_t bytes, uint64_t draw)
+{
+    uint64_t aside_bytes = s->core->reserved_bytes;
+    if (draw == 0)
+        return vmm_reserve(s->vmm, bytes);
+    vmm_set_aside(s->vmm, aside_bytes - draw); /* less never fails */
+    int error = vmm_reserve(s->vmm, bytes);
+    if (error) {
+        vmm_set_aside(s->vmm, aside_bytes);
+        return error;
+    }
+    error = record_reserved(s, held->id, held->reserved_bytes - draw, held->due_bytes);
+    if (error) {
+        vmm_unreserve(s->vmm, bytes);
+        vmm_set_aside(s->vmm, aside_bytes);
+    }
+    return error;
+}
+
+/* There is not as much free. Gives up what only a rollback would need, if that is enough: -EAGAIN,
+ * wait for what is on its way back; -ENOMEM: in vain. */
+static int make_room(struct service *s, const struct core_session *held, uint64_t bytes)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    uint64_t staying_bytes = info.used_bytes + info.aside_bytes - s->numbers.freeing_bytes;
+    /* What comes back anyhow may do. */
+    if (bytes <= info.total_bytes - staying_bytes)
+        return -EAGAIN;
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
+    /* Not for nothing. */
+    if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes) {
+        struct record record = {.type = RECORD_GIVE_UP, .session = held->id};
+        service_apply_record(s, &record, NULL);
+    }
+    return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
+}
+
+bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
+    struct record record = {.type = RECORD_GIVE_UP, .session = session};
+    struct vmm_info info;
+    vmm_measure(s->vmm);
+    vmm_get_info(s->vmm, &info);
+    if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
+        return false; /* not for nothing */
+    return given_up_bytes > 0 && service_apply_record(s, &record, NULL) == 0;
+}
+
+static bool can_ever_fit(const struct service *s, uint64_t bytes)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    return bytes <= info.total_bytes;
+}
+
+int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    uint64_t draw = held ? smaller(held->reserved_bytes, bytes) : 0;
+    *drawn = 0;
+    if (!can_ever_fit(s, bytes))
+        return -ENOMEM;
+    int error = charge(s, held, bytes, draw);
+    if (!error)
+        *drawn = draw;
+    return error == -ENOMEM ? make_room(s, held, bytes - draw) : error;
+}
+
+int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (bytes <= held->reserved_bytes)
+        return record_reserved(s, session, bytes, 0);
+    uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
+    uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
+    if (!can_ever_fit(s, bytes))
+        return -ENOMEM;
+    if (more_bytes > vmm_get_free(s->vmm))
+        return make_room(s, held, more_bytes);
+    return record_reserved(s, session, bytes - due_bytes, due_bytes);
+}
+
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes)
+{
+    struct record record = {.type = RECORD_RESERVE,
+                            .session = session,
+                            .size_bytes = bytes,
+                            .flags = CORE_RESERVE_AS_ACQUIRE};
+    return service_apply_record(s, &record, NULL);
+}
+
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (drawn > 0 && held && held->mode == LOCK_MODE_RW)
+        record_reserved(s, session, held->reserved_bytes, held->due_bytes + drawn);
+}
+
+void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
+{
+    const struct core_session *writer = core_get_writer(s->core, store);
+    uint64_t due_bytes = writer ? smaller(writer->due_bytes, bytes) : 0;
+    vmm_unreserve(s->vmm, bytes);
+    if (due_bytes > 0)
+        record_reserved(s, writer->id, writer->reserved_bytes + due_bytes,
+                        writer->due_bytes - due_bytes);
+}

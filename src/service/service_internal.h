@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service_internal - what the parts of the service share; included by src/service/service*.c only
+ *
+ * Three kinds of runtime objects stand beside the core's state, none of them part of it:
+ *   piece    the descriptors behind a memory handle, by the handle
+ *   run      what a session has in flight, by the session's id; made when first needed
+ *   parked   a waiter's request, which can be interrupted, as a waiting ALLOC can
+ */
+#ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
+#define GMSFS_SERVICE_SERVICE_INTERNAL_H
+
+#include "service/service.h"
+
+struct spool_op;
+struct ending;
+struct alloc_op;
+struct free_job;
+
+struct piece {
+    uint64_t id; /* the memory handle */
+    struct vmm_piece memory;
+    uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
+    uint64_t reserved_bytes; /* charged to the device for it */
+    uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
+    unsigned running;    /* jobs that use the descriptors */
+    bool exclusive;      /* one of them changes the size: further spool operations queue */
+    bool doomed;         /* to be freed when the last job is done */
+    bool counted;        /* in numbers.freeing_bytes */
+    bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
+    struct spool_op *queue; /* waiting for `exclusive`, first come first served */
+};
+
+struct run {
+    uint64_t id;      /* the session */
+    unsigned running; /* transfers and other jobs that must end before the session does */
+    bool closing;     /* an ending waits: no new transfers */
+    bool watched;     /* its owner's exit is watched */
+    bool flushed;     /* the last thing heard of it was a FLUSH: a RELEASE may be under way */
+    uint64_t flushed_ms;
+    struct ending *endings; /* first come first served */
+};
+
+struct parked {  /* a waiter of the core that somebody waits behind */
+    uint64_t id; /* the waiter */
+    struct service_request *request;
+    uint64_t park_until_ms; /* the kernel's bound */
+    bool acquire;
+    bool truncate;      /* O_TRUNC of the open, done at the grant */
+    const char *create; /* O_CREAT: the allocation's name, added at the grant; else NULL. Owned */
+};
+
+enum ending_type {
+    ENDING_COMMIT,
+    ENDING_ABORT,
+    ENDING_DETACH,
+    ENDING_CLOSE,
+    ENDING_REVOKE,
+    ENDING_EXIT, /* the owner's process is gone */
+};
+
+struct ending {
+    enum ending_type type;
+    uint64_t session, file;
+    uint32_t flags;
+    uint8_t group[16];
+    bool sealing;                    /* COMMIT: its spools were told to end */
+    int error;                       /* COMMIT: one of them could not */
+    struct service_request *request; /* NULL: nobody waits */
+    struct ending *next;
+};
+
+struct service {
+    struct core *core;
+    struct vmm *vmm;
+    struct service_options options;
+    struct service_host host;
+    uint64_t next_memory;
+    struct idvec pieces, runs, parked;
+    struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
+    struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
+    struct spool_op *spool_waiting; /* writes that wait for what is being freed */
+    struct bulk_op *bulk_queue;
+    struct service_numbers numbers;
+    bool told_spool_bound;
+    bool ending; /* service_free: effects are dropped */
+};
+
+/* service_free: whoever still waits is answered -ENOTCONN. */
+void service_drop_parked(struct service *s);
+void service_drop_allocs(struct service *s);
+void service_drop_spools(struct service *s);
+void service_drop_bulks(struct service *s);
+void service_drop_run(struct run *run);
+
+/* service.c */
+int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
+/* The same for one that asks for the lock: if it has to wait, `parked` is entered as the waiter's
+ * before any effect is handled. waiter: 0 if there is none; with an error, it could not be entered.
+ */
+int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
+                         struct parked *parked, uint64_t *waiter);
+void service_answer(struct service_request *request, int error,
+                    const struct service_answer *answer);
+void service_arm_timer(struct service *s);
+void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+int service_submit(struct service *s, enum service_pool pool, struct service_job *job);
+uint64_t service_now(const struct service *s);
+struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
+/* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
+int service_begin_use(struct service *s, uint64_t session);
+int service_begin_use_while_closing(struct service *s, uint64_t session);
+void service_end_use(struct service *s, uint64_t session);
+
+/* open.c */
+int service_park(struct service *s, struct parked *parked, uint64_t waiter); /* -ENOMEM */
+void service_on_granted(struct service *s, const struct effect *effect);
+void service_on_refused(struct service *s, const struct effect *effect);
+void service_expire_parked(struct service *s, uint64_t now_ms);
+uint64_t service_parked_moment(const struct service *s);
+
+/* end.c */
+/* A spool could not end: a commit that waits for it says why. */
+void service_on_seal_failed(struct service *s, uint64_t session, int error);
+void service_run_endings(struct service *s, struct run *run);
+void service_on_session_over(struct service *s, uint64_t session);
+
+/* drain.c */
+/* Any session that is not about to end; NULL: there is none. */
+const struct core_session *service_find_open_session(const struct service *s);
+
+/* piece.c */
+/* For an allocation of this session; not yet in s->pieces. */
+struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
+void piece_begin(struct piece *piece);
+void piece_end(struct service *s, struct piece *piece);
+/* Gives back what it is charged with beyond this. */
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
+/* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
+ * follow before control goes back to the loop; service_apply_record calls it. */
+void piece_free(struct service *s, struct piece *piece);
+void piece_free_gathered(struct service *s);
+void service_on_free_memory(struct service *s, uint64_t memory);
+
+/* alloc.c */
+void service_retry_allocs(struct service *s);
+void service_expire_allocs(struct service *s, uint64_t now_ms);
+uint64_t service_alloc_moment(const struct service *s);
+void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
+void service_cancel_session_allocs(struct service *s, uint64_t session);
+
+/* reserve.c */
+/* Charges the device: from what is set aside for the session, then from what is free, after giving
+ * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
+ * coming back, wait; -ENOMEM */
+int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
+/* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
+ * false: there is nothing, or too little. */
+bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
+/* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
+int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
+/* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
+/* What was drawn is on its way back unused: it will be set aside for the session again. */
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
+/* Discharges memory that an allocation of this store had. */
+void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
+
+/* transfer.c */
+/* What an open allocation may touch now. 0, -EBADF, -ESTALE (session over, or the file unlinked) */
+int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
+                                 const struct layout_allocation **allocation,
+                                 const struct core_store **store);
+/* Takes the session's use over. `from` NULL: it reads. */
+int service_start_transfer(struct service *s, struct piece *piece, uint64_t session,
+                           const void *from, const struct vmm_span *span,
+                           struct service_request *request);
+
+/* write.c */
+/* Ends every spool of ranks [first, first+count) of the session's layout; each holds the session in
+ * use while it ends. Returns how many were started, or a negative errno. */
+int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);
+void service_seal_file(struct service *s, const struct core_file *file);
+void service_retry_spools(struct service *s);
+
+/* metadata.c */
+void service_apply_slices(struct service *s);
+void service_wake_bulks(struct service *s);
+uint64_t service_bulk_moment(const struct service *s);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transfer - bytes of clients in memory whose size is final
+ *
+ * A transfer holds its session in use and its piece alive.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct transfer {
+    struct service_job job;
+    struct service *service;
+    struct service_request *request;
+    struct piece *piece;
+    struct vmm_piece memory; /* as it is at the start: a spool's becomes another one at its end */
+    uint64_t session;
+    struct vmm_loan loan; /* a read's */
+    struct vmm_span span;
+    const void *from; /* NULL: it reads */
+    int error;
+};
+
+static void run_transfer(struct service_job *job)
+{
+    struct transfer *t = (struct transfer *)job;
+    struct vmm *vmm = t->service->vmm;
+    struct vmm_piece *memory = &t->memory;
+    if (t->from)
+        t->error = vmm_write(vmm, memory, t->from, t->span.bytes, t->span.offset);
+    else
+        t->error = vmm_lend(vmm, memory, &t->span, &t->loan);
+}
+
+static void answer_loan(struct service *s, struct service_request *request, struct vmm_loan *loan)
+{
+    struct service_answer answer = {.data = loan->parts[0].at, .bytes = loan->parts[0].bytes};
+    if (loan->count > 1) {
+        answer.rest = loan->parts[1].at;
+        answer.rest_bytes = loan->parts[1].bytes;
+    }
+    s->numbers.transfers_total++;
+    s->numbers.read_bytes += answer.bytes + answer.rest_bytes;
+    service_answer(request, 0, &answer);
+    vmm_end_loan(s->vmm, loan);
+}
+
+static void done_transfer(struct service_job *job)
+{
+    struct transfer *t = (struct transfer *)job;
+    struct service *s = t->service;
+    struct service_answer written = {.bytes = t->span.bytes};
+    uint64_t session = t->session;
+    s->numbers.jobs_in_flight--;
+    s->numbers.transfers_in_flight--;
+    if (!t->error && !t->from) {
+        answer_loan(s, t->request, &t->loan);
+    } else {
+        s->numbers.transfers_total++;
+        if (!t->error)
+            s->numbers.written_bytes += t->span.bytes;
+        service_answer(t->request, t->error, &written);
+    }
+    piece_end(s, t->piece);
+    free(t);
+    service_end_use(s, session);
+}
+
+int service_start_transfer(struct service *s, struct piece *piece, uint64_t session,
+                           const void *from, const struct vmm_span *span,
+                           struct service_request *request)
+{
+    struct transfer *t = calloc(1, sizeof *t);
+    if (!t)
+        return -ENOMEM;
+    *t = (struct transfer){
+        .job = {.run = run_transfer, .done = done_transfer},
+        .service = s,
+        .request = request,
+        .piece = piece,
+        .memory = piece->memory,
+        .session = session,
+        .from = from,
+        .span = *span,
+    };
+    int error = service_submit(s, SERVICE_POOL_TRANSFER, &t->job);
+    if (error) {
+        free(t);
+        return error;
+    }
+    piece_begin(piece);
+    s->numbers.transfers_in_flight++;
+    return 0;
+}
+
+int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
+                                 const struct layout_allocation **allocation,
+                                 const struct core_store **store)
+{
+    *opened = core_find_file(s->core, file);
+    if (!*opened || (*opened)->kind != CORE_KIND_ALLOCATION)
+        return -EBADF;
+    if (!core_find_session(s->core, (*opened)->session))
+        return -ESTALE;
+    *allocation = core_find_allocation(s->core, (*opened)->serial, store);
+    return *allocation ? 0 : -ESTALE;
+}
+
+/* Out of what is there already, without a detour over another thread. */
+static int read_now(struct service *s, const struct piece *piece, const struct vmm_span *span,
+                    uint64_t session, struct service_request *request)
+{
+    struct vmm_loan loan;
+    int error = vmm_lend_now(s->vmm, &piece->memory, span, &loan);
+    if (error)
+        return error;
+    answer_loan(s, request, &loan);
+    service_end_use(s, session);
+    return 0;
+}
+
+static int start_read(struct service *s, const struct core_file *opened,
+                      const struct layout_allocation *allocation, struct vmm_span *span,
+                      struct service_request *request)
+{
+    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    uint64_t session = opened->session;
+    if (!piece)
+        return -EIO;
+    /* What a writer's engine does with its memory shows at once; what is committed stands still. */
+    if (core_find_session(s->core, session)->mode == LOCK_MODE_RO)
+        span->reader = opened->id;
+    span->end = allocation->size_bytes;
+    int error = service_begin_use(s, session);
+    if (error)
+        return error;
+    error = read_now(s, piece, span, session, request);
+    if (error)
+        error = service_start_transfer(s, piece, session, NULL, span, request);
+    if (error)
+        service_end_use(s, session);
+    return error;
+}
+
+int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
+                 struct service_request *request)
+{
+    const struct core_file *opened;
+    const struct layout_allocation *allocation;
+    const struct core_store *store;
+    struct service_answer nothing = {0};
+    int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
+    if (!error && !(opened->flags & CORE_OPEN_READ))
+        error = -EBADF;
+    if (error || allocation->memory == LAYOUT_NO_MEMORY || offset >= allocation->size_bytes ||
+        bytes == 0) {
+        service_answer(request, error, &nothing);
+        return 0;
+    }
+    struct vmm_span span = {.offset = offset, .bytes = bytes};
+    if (bytes > allocation->size_bytes - offset)
+        span.bytes = allocation->size_bytes - offset;
+    error = start_read(s, opened, allocation, &span, request);
+    if (error)
+        service_answer(request, error, &nothing);
+    return 0;
+}

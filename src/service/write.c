@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write - what clients write, and spools
+ *
+ * An allocation without a size is written to a spool: memory that grows. Whatever changes a spool's
+ * size (a write, its end) has the piece for itself; later ones queue on it and start over, because
+ * the first may have changed what they are about.
+ */
+#include "base/log.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum spool_kind {
+    SPOOL_WRITE,
+    SPOOL_SETTLE, /* that it could be sealed now */
+    SPOOL_SEAL,
+};
+
+struct spool_op {
+    struct service_job job;
+    struct service *service;
+    struct service_request *request; /* NULL: nobody waits */
+    enum spool_kind kind;
+    uint64_t session, serial;
+    struct piece *piece;
+    struct vmm_piece memory; /* the piece's, while this changes it: others read there */
+    const void *from;
+    size_t bytes;
+    uint64_t offset;
+    uint64_t size_bytes;     /* of the spool after this */
+    uint64_t reserved_bytes; /* of the piece before this: what a failure falls back to */
+    uint64_t drawn_bytes;    /* of what this charged: what was set aside for the session */
+    int error;
+    struct spool_op *next;
+};
+
+/* Bytes of a committed layout are about to change: no rollback from here on. */
+static int touch(struct service *s, const struct core_store *store, uint64_t session,
+                 uint64_t memory)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (held->touched || !core_is_committed_memory(s->core, store, memory))
+        return 0;
+    struct record record = {.type = RECORD_TOUCH, .session = session};
+    return service_apply_record(s, &record, NULL);
+}
+
+static void spool_start(struct service *s, struct spool_op *op);
+
+static void spool_answer(struct service *s, struct spool_op *op, int error)
+{
+    struct service_request *request = op->request;
+    struct service_answer answer = {.bytes = op->bytes};
+    uint64_t session = op->session;
+    free(op);
+    service_answer(request, error, &answer);
+    service_end_use(s, session);
+}
+
+/* Sealed memory may have another descriptor, which the keeper is to have in the old one's place;
+ * where that failed, it is done when the spool is to be ended again. */
+static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
+{
+    const struct service_host *host = &op->service->host;
+    struct service_memory kept = {.id = op->piece->id};
+    int fd = memory->fd;
+    int error = memory->sealed ? 0 : vmm_seal(op->service->vmm, memory, op->size_bytes);
+    if (memory->fd != fd)
+        op->piece->moved = true;
+    if (error || !op->piece->moved)
+        return error;
+    kept.fd = memory->fd;
+    kept.bytes = memory->aligned_bytes;
+    error = host->keep(host->context, &kept, 1);
+    if (!error)
+        op->piece->moved = false;
+    return error;
+}
+
+static void run_spool(struct service_job *job)
+{
+    struct spool_op *op = (struct spool_op *)job;
+    const struct service_host *host = &op->service->host;
+    struct vmm *vmm = op->service->vmm;
+    struct vmm_piece *memory = &op->memory;
+    if (op->kind == SPOOL_SETTLE) {
+        op->error = memory->sealed ? 0 : vmm_settle(vmm, memory, op->size_bytes);
+        return;
+    }
+    if (op->kind == SPOOL_SEAL) {
+        op->error = run_seal(op, memory);
+        return;
+    }
+    if (memory->fd < 0) {
+        op->error = vmm_create(vmm, 0, false, memory);
+        if (!op->error)
+            op->error = host->admit_descriptor(host->context, memory->fd);
+        struct service_memory kept = {.id = op->piece->id, .fd = memory->fd};
+        if (!op->error)
+            op->error = host->keep(host->context, &kept, 1);
+    }
+    if (!op->error)
+        op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);
+    if (!op->error)
+        op->error = vmm_write(vmm, memory, op->from, op->bytes, op->offset);
+}
+
+static int record_spool(struct service *s, const struct spool_op *op)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY,
+        .session = op->session,
+        .serial = op->serial,
+        .memory = op->piece->id,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->piece->reserved_bytes,
+        .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+/* A failed write leaves the spool as it was; a new one goes away. */
+static void undo_spool(struct service *s, struct spool_op *op)
+{
+    struct piece *piece = op->piece;
+    if (op->kind != SPOOL_WRITE)
+        return;
+    service_undraw(s, op->session, op->drawn_bytes);
+    if (piece->new_serial) {
+        piece->doomed = true; /* freed by piece_end */
+        return;
+    }
+    /* Memory that was committed beyond the account stays charged: it goes with the spool. */
+    uint64_t committed = piece->memory.aligned_bytes;
+    uint64_t keep = committed > op->reserved_bytes ? committed : op->reserved_bytes;
+    piece_shrink(s, piece, keep);
+}
+
+/* The end of a spool frees what was committed beyond its size. */
+static void give_back_excess(struct service *s, struct piece *piece)
+{
+    if (piece->memory.aligned_bytes < piece->reserved_bytes)
+        piece_shrink(s, piece, piece->memory.aligned_bytes);
+}
+
+static void done_spool(struct service_job *job)
+{
+    struct spool_op *op = (struct spool_op *)job;
+    struct service *s = op->service;
+    struct piece *piece = op->piece;
+    struct spool_op *queue = piece->queue;
+    piece->memory = op->memory;
+    s->numbers.jobs_in_flight--;
+    if (op->kind == SPOOL_WRITE)
+        s->numbers.transfers_in_flight--;
+    int error = op->error;
+    if (!error && op->kind == SPOOL_SEAL)
+        give_back_excess(s, piece);
+    /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
+    if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
+        error = record_spool(s, op);
+    if (error && op->kind == SPOOL_SEAL)
+        service_on_seal_failed(s, op->session, error);
+    if (error)
+        undo_spool(s, op);
+    else
+        piece->new_serial = 0;
+    if (!error && op->kind == SPOOL_WRITE) {
+        s->numbers.transfers_total++;
+        s->numbers.written_bytes += op->bytes;
+    }
+    piece->queue = NULL;
+    piece->exclusive = false;
+    piece_end(s, piece);
+    spool_answer(s, op, error);
+    if (error) /* what it had charged is there again */
+        service_on_memory(s);
+    while (queue) { /* the first takes the next piece for itself, the others queue there again */
+        struct spool_op *next = queue->next;
+        queue->next = NULL;
+        spool_start(s, queue);
+        queue = next;
+    }
+}
+
+static struct piece *find_spool_piece(struct service *s, const struct layout_allocation *allocation)
+{
+    if (allocation->memory != LAYOUT_NO_MEMORY)
+        return idvec_find(&s->pieces, allocation->memory);
+    for (size_t i = s->pieces.count; i > 0; i--) { /* new ones are at the end */
+        struct piece *piece = s->pieces.items[i - 1];
+        if (piece->new_serial == allocation->serial && !piece->doomed)
+            return piece;
+    }
+    return NULL;
+}
+
+static void spool_queue(struct piece *piece, struct spool_op *op)
+{
+    struct spool_op **last = &piece->queue;
+    while (*last)
+        last = &(*last)->next;
+    *last = op;
+}
+
+/* Charges what a write needs; a full device shortens it to what there is room for. -EAGAIN: memory
+ * is coming back just now. */
+static int spool_reserve(struct service *s, struct piece *piece, struct spool_op *op)
+{
+    uint64_t end = op->offset + op->bytes;
+    op->reserved_bytes = piece->reserved_bytes;
+    op->drawn_bytes = 0;
+    if (end <= piece->reserved_bytes)
+        return 0;
+    uint64_t need = vmm_align(s->vmm, end);
+    if (need == 0)
+        return -ENOMEM;
+    int error = service_reserve(s, op->session, need - piece->reserved_bytes, &op->drawn_bytes);
+    if (!error) {
+        piece->reserved_bytes = need;
+        return 0;
+    }
+    if (error == -EAGAIN)
+        return error;
+    if (piece->reserved_bytes <= op->offset)
+        return -ENOMEM;
+    op->bytes = piece->reserved_bytes - op->offset;
+    return 0;
+}
+
+/* Once: who writes goes on writing. */
+static void tell_spool_bound(struct service *s)
+{
+    if (!s->told_spool_bound)
+        log_warning("an allocation that is written to without a size is bounded by spool_max= "
+                    "(%llu bytes): give it its size first (truncate -s SIZE FILE), then write "
+                    "without truncating (dd conv=notrunc), or mount with a greater spool_max=",
+                    (unsigned long long)s->options.spool_max_bytes);
+    s->told_spool_bound = true;
+}
+
+static int spool_prepare_write(struct service *s, const struct layout_allocation *allocation,
+                               struct spool_op *op)
+{
+    uint64_t size_bytes = allocation->memory == LAYOUT_NO_MEMORY ? 0 : allocation->size_bytes;
+    if (op->offset > size_bytes)
+        return -EINVAL; /* a gap: only sequential writes make a spool */
+    if (op->offset >= s->options.spool_max_bytes) {
+        tell_spool_bound(s);
+        return -EFBIG;
+    }
+    if (op->bytes > s->options.spool_max_bytes - op->offset)
+        op->bytes = s->options.spool_max_bytes - op->offset;
+    if (!op->piece) {
+        op->piece = piece_new(s, op->session, 0);
+        if (!op->piece)
+            return -ENOMEM;
+        op->piece->new_serial = op->serial;
+        if (idvec_insert(&s->pieces, op->piece)) {
+            free(op->piece);
+            op->piece = NULL;
+            return -ENOMEM;
+        }
+    }
+    int error = spool_reserve(s, op->piece, op);
+    uint64_t end = op->offset + op->bytes;
+    op->size_bytes = end > size_bytes ? end : size_bytes;
+    if (error && op->piece->new_serial && op->piece->running == 0) {
+        free(idvec_remove(&s->pieces, op->piece->id));
+        op->piece = NULL;
+    }
+    return error;
+}
+
+static int write_sized(struct service *s, struct spool_op *op, const struct core_store *store,
+                       const struct layout_allocation *allocation)
+{
+    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    struct vmm_span span = {.offset = op->offset, .bytes = op->bytes};
+    if (op->offset >= allocation->size_bytes)
+        return -ENOSPC; /* as at the end of a block device */
+    if (span.bytes > allocation->size_bytes - op->offset)
+        span.bytes = allocation->size_bytes - op->offset;
+    if (!piece)
+        return -EIO;
+    int error = touch(s, store, op->session, allocation->memory);
+    if (!error)
+        error = service_start_transfer(s, piece, op->session, op->from, &span, op->request);
+    return error;
+}
+
+/* Until the next piece is free: a matter of milliseconds, and it holds the session in use. */
+static void spool_wait(struct service *s, struct spool_op *op)
+{
+    struct spool_op **last = &s->spool_waiting;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+}
+
+void service_drop_spools(struct service *s)
+{
+    while (s->spool_waiting) {
+        struct spool_op *op = s->spool_waiting;
+        struct service_request *request = op->request;
+        s->spool_waiting = op->next;
+        free(op);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+}
+
+void service_retry_spools(struct service *s)
+{
+    struct spool_op *op = s->spool_waiting;
+    s->spool_waiting = NULL;
+    while (op) {
+        struct spool_op *next = op->next;
+        op->next = NULL;
+        spool_start(s, op);
+        op = next;
+    }
+}
+
+/* Runs an operation, or queues it behind the one that has the spool. The session is in use. */
+static void spool_start(struct service *s, struct spool_op *op)
+{
+    const struct core_store *store = NULL;
+    const struct layout_allocation *allocation = core_find_allocation(s->core, op->serial, &store);
+    int error = allocation ? 0 : -ESTALE;
+    bool sized = allocation && allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool;
+    op->piece = NULL;
+    if (!error && sized && op->kind == SPOOL_WRITE) {
+        error = write_sized(s, op, store, allocation);
+        if (!error) {
+            free(op); /* a plain transfer goes on with its request and its use of the session */
+            return;
+        }
+    } else if (!error && !sized) {
+        op->piece = find_spool_piece(s, allocation);
+        if (op->piece && op->piece->exclusive) {
+            spool_queue(op->piece, op);
+            return;
+        }
+        if (op->kind == SPOOL_WRITE)
+            error = spool_prepare_write(s, allocation, op);
+        else if (op->piece)
+            op->size_bytes = allocation->size_bytes;
+    }
+    if (error == -EAGAIN) { /* what was freed or given up for it is not yet back */
+        spool_wait(s, op);
+        return;
+    }
+    if (error || !op->piece) {
+        spool_answer(s, op, error);
+        return;
+    }
+    op->job = (struct service_job){.run = run_spool, .done = done_spool};
+    op->error = 0;
+    op->memory = op->piece->memory;
+    op->piece->exclusive = true;
+    piece_begin(op->piece);
+    if (op->kind == SPOOL_WRITE)
+        s->numbers.transfers_in_flight++;
+    error = service_submit(s, SERVICE_POOL_TRANSFER, &op->job);
+    if (error) { /* as if the job had failed */
+        op->error = error;
+        s->numbers.jobs_in_flight++;
+        done_spool(&op->job);
+    }
+}
+
+static int spool_begin(struct service *s, const struct spool_op *what, bool closing)
+{
+    struct spool_op *op = malloc(sizeof *op);
+    if (!op)
+        return -ENOMEM;
+    *op = *what;
+    op->service = s;
+    int error = closing ? service_begin_use_while_closing(s, op->session)
+                        : service_begin_use(s, op->session);
+    if (error) {
+        free(op);
+        return error;
+    }
+    spool_start(s, op);
+    return 0;
+}
+
+int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
+                  struct service_request *request)
+{
+    const struct core_file *opened;
+    const struct layout_allocation *allocation;
+    const struct core_store *store;
+    struct service_answer nothing = {0};
+    int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
+    if (!error && !(opened->flags & CORE_OPEN_WRITE))
+        error = -EBADF;
+    if (!error && core_find_session(s->core, opened->session)->mode != LOCK_MODE_RW)
+        error = -ENOLCK;
+    if (!error && offset > UINT64_MAX - bytes)
+        error = -EFBIG;
+    if (!error && bytes > 0) {
+        struct spool_op op = {
+            .kind = SPOOL_WRITE,
+            .request = request,
+            .session = opened->session,
+            .serial = opened->serial,
+            .from = from,
+            .bytes = bytes,
+            .offset = offset,
+        };
+        error = spool_begin(s, &op, false);
+        if (!error)
+            return 0;
+    }
+    service_answer(request, error, &nothing);
+    return 0;
+}
+
+int service_settle(struct service *s, uint64_t file, struct service_request *request)
+{
+    const struct core_file *opened;
+    const struct layout_allocation *allocation;
+    const struct core_store *store;
+    if (vmm_can_settle(s->vmm) &&
+        service_find_open_allocation(s, file, &opened, &allocation, &store) == 0 &&
+        allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
+        struct spool_op op = {
+            .kind = SPOOL_SETTLE,
+            .request = request,
+            .session = opened->session,
+            .serial = opened->serial,
+        };
+        if (spool_begin(s, &op, false) == 0)
+            return 0;
+    }
+    service_answer(request, 0, NULL);
+    return 0;
+}
+
+int service_sync(struct service *s, uint64_t file, struct service_request *request)
+{
+    const struct core_file *opened;
+    const struct layout_allocation *allocation;
+    const struct core_store *store;
+    int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
+    /* A handle that cannot write does not end what others write. */
+    if (!error && allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
+        struct spool_op op = {
+            .kind = SPOOL_SEAL,
+            .request = request,
+            .session = opened->session,
+            .serial = opened->serial,
+        };
+        error = spool_begin(s, &op, false);
+        if (!error)
+            return 0;
+    }
+    service_answer(request, error, NULL);
+    return 0;
+}
+
+void service_seal_file(struct service *s, const struct core_file *file)
+{
+    const struct layout_allocation *allocation;
+    if (file->kind != CORE_KIND_ALLOCATION || !(file->flags & CORE_OPEN_WRITE))
+        return;
+    allocation = core_find_allocation(s->core, file->serial, NULL);
+    if (!allocation || !allocation->spool)
+        return;
+    struct spool_op op = {.kind = SPOOL_SEAL, .session = file->session, .serial = file->serial};
+    spool_begin(s, &op, true);
+}
+
+int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    if (!store)
+        return -ESTALE;
+    const struct layout *layout = core_get_layout(s->core, store);
+    uint64_t total = layout_count_allocations(layout), started = 0;
+    uint64_t end = count == 0 || count > total - first ? total : first + count;
+    /* Starting one may end it at once and change the layout's objects, not their number. */
+    for (uint64_t rank = first; rank < end; rank++) {
+        const struct layout_allocation *allocation =
+            layout_at_rank(core_get_layout(s->core, store), rank);
+        if (!allocation->spool)
+            continue;
+        struct spool_op op = {.kind = SPOOL_SEAL, .session = session, .serial = allocation->serial};
+        int error = spool_begin(s, &op, true);
+        if (error)
+            return error;
+        started++;
+    }
+    return (int)started;
+}
