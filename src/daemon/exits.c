@@ -10,7 +10,7 @@
 struct exit_watch {
     uint64_t id; /* the session; first for idvec */
     struct exits *exits;
-    struct fs_watch watch;
+    struct event_watch watch;
 };
 
 void exits_init(struct exits *exits, struct loop *loop,
@@ -33,7 +33,7 @@ void exits_free(struct exits *exits)
     idvec_free(&exits->watches);
 }
 
-static void on_ready(struct fs_watch *ready, uint32_t events)
+static void on_ready(struct event_watch *ready, uint32_t events)
 {
     struct exit_watch *watch =
         (struct exit_watch *)((char *)ready - offsetof(struct exit_watch, watch));
@@ -83,7 +83,7 @@ int exits_watch(struct exits *exits, struct core_process process, uint64_t sessi
     *watch = (struct exit_watch){.id = session, .exits = exits, .watch = {fd, on_ready, NULL}};
     error = idvec_insert(&exits->watches, watch);
     if (!error) {
-        error = loop_watch(exits->loop, &watch->watch, FS_WATCH_READ);
+        error = loop_watch(exits->loop, &watch->watch, EVENT_READ);
         if (error)
             idvec_remove(&exits->watches, session);
     }

@@ -8,6 +8,7 @@
 #define GMSFS_DAEMON_EXITS_H
 
 #include "base/idvec.h"
+#include "core/core.h"
 #include "daemon/loop.h"
 
 struct exits {

@@ -15,7 +15,7 @@ struct pool {
     struct helpers *helpers;
     enum service_pool which;
     unsigned max_threads, threads, resting;
-    struct service_job *queue, **queue_end;
+    struct job *queue, **queue_end;
     size_t queued, running;
     pthread_cond_t work;
 };
@@ -76,7 +76,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
 }
 
 /* Under the mutex; NULL: there was nothing to do for a while. */
-static struct service_job *next_job(struct pool *pool)
+static struct job *next_job(struct pool *pool)
 {
     struct timespec until;
     int error = 0;
@@ -87,7 +87,7 @@ static struct service_job *next_job(struct pool *pool)
     while (!pool->queue && !pool->helpers->ending && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&pool->work, &pool->helpers->mutex, &until);
     pool->resting--;
-    struct service_job *job = pool->queue;
+    struct job *job = pool->queue;
     if (job) {
         pool->queue = job->next;
         if (!pool->queue)
@@ -102,7 +102,7 @@ static void *run_thread(void *argument)
 {
     struct pool *pool = argument;
     struct helpers *helpers = pool->helpers;
-    struct service_job *job;
+    struct job *job;
 
     pthread_mutex_lock(&helpers->mutex);
     while ((job = next_job(pool))) {
@@ -128,7 +128,7 @@ static int start_thread(struct pool *pool)
     return error;
 }
 
-int helpers_submit(struct helpers *helpers, enum service_pool which, struct service_job *job)
+int helpers_submit(struct helpers *helpers, enum service_pool which, struct job *job)
 {
     struct pool *pool = &helpers->pools[which];
     int error = 0;

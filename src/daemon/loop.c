@@ -17,13 +17,14 @@ struct loop {
     struct loop_calls calls;
     int epoll_fd, event_fd;
     bool stopping, idle_wanted;
-    uint64_t timer_ms, tick_ms;
+    uint64_t tick_ms;
+    struct event_timeout *timeouts; /* the next one first */
     /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
-    struct fs_watch posted; /* event_fd */
+    struct event_watch posted; /* event_fd */
     pthread_mutex_t mutex;
-    struct service_job *done, **done_end; /* under the mutex */
+    struct job *done, **done_end; /* under the mutex */
 };
 
 uint64_t loop_now_ms(void)
@@ -34,17 +35,17 @@ uint64_t loop_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static struct service_job *take_done(struct loop *loop)
+static struct job *take_done(struct loop *loop)
 {
     pthread_mutex_lock(&loop->mutex);
-    struct service_job *done = loop->done;
+    struct job *done = loop->done;
     loop->done = NULL;
     loop->done_end = &loop->done;
     pthread_mutex_unlock(&loop->mutex);
     return done;
 }
 
-static void on_posted(struct fs_watch *watch, uint32_t events)
+static void on_posted(struct event_watch *watch, uint32_t events)
 {
     struct loop *loop = watch->loop;
     uint64_t count;
@@ -52,7 +53,7 @@ static void on_posted(struct fs_watch *watch, uint32_t events)
 
     (void)got; /* only rings; the list says what came */
     (void)events;
-    for (struct service_job *next, *job = take_done(loop); job; job = next) {
+    for (struct job *next, *job = take_done(loop); job; job = next) {
         next = job->next;
         job->done(job);
     }
@@ -66,7 +67,7 @@ int loop_new(const struct loop_calls *calls, struct loop **loop)
     if (!new)
         return -ENOMEM;
     new->calls = *calls;
-    new->timer_ms = new->tick_ms = UINT64_MAX;
+    new->tick_ms = UINT64_MAX;
     new->done_end = &new->done;
     pthread_mutex_init(&new->mutex, NULL);
     new->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -75,8 +76,8 @@ int loop_new(const struct loop_calls *calls, struct loop **loop)
         error = -errno;
         goto out;
     }
-    new->posted = (struct fs_watch){.fd = new->event_fd, .ready = on_posted};
-    error = loop_watch(new, &new->posted, FS_WATCH_READ);
+    new->posted = (struct event_watch){.fd = new->event_fd, .ready = on_posted};
+    error = loop_watch(new, &new->posted, EVENT_READ);
 out:
     if (error) {
         loop_free(new);
@@ -98,13 +99,13 @@ void loop_free(struct loop *loop)
     free(loop);
 }
 
-int loop_watch(struct loop *loop, struct fs_watch *watch, uint32_t events)
+int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
 {
     struct epoll_event event = {.data.ptr = watch};
 
-    if (events & FS_WATCH_READ)
+    if (events & EVENT_READ)
         event.events |= EPOLLIN;
-    if (events & FS_WATCH_WRITE)
+    if (events & EVENT_WRITE)
         event.events |= EPOLLOUT;
     if (watch->loop)
         return epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) == 0 ? 0 : -errno;
@@ -114,7 +115,7 @@ int loop_watch(struct loop *loop, struct fs_watch *watch, uint32_t events)
     return 0;
 }
 
-void loop_unwatch(struct loop *loop, struct fs_watch *watch)
+void loop_unwatch(struct loop *loop, struct event_watch *watch)
 {
     if (!watch->loop)
         return;
@@ -126,9 +127,61 @@ void loop_unwatch(struct loop *loop, struct fs_watch *watch)
     }
 }
 
-void loop_set_timer(struct loop *loop, uint64_t at_ms)
+void loop_clear_timeout(struct event_timeout *timeout)
 {
-    loop->timer_ms = at_ms;
+    if (!timeout->link)
+        return;
+    *timeout->link = timeout->next;
+    if (timeout->next)
+        timeout->next->link = timeout->link;
+    timeout->link = NULL;
+}
+
+void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t at_ms)
+{
+    struct event_timeout **link = &loop->timeouts;
+
+    loop_clear_timeout(timeout);
+    timeout->at_ms = at_ms;
+    if (at_ms == UINT64_MAX)
+        return;
+    while (*link && (*link)->at_ms <= at_ms)
+        link = &(*link)->next;
+    timeout->next = *link;
+    timeout->link = link;
+    if (timeout->next)
+        timeout->next->link = &timeout->next;
+    *link = timeout;
+}
+
+static int call_watch(void *context, struct event_watch *watch, uint32_t events)
+{
+    return loop_watch(context, watch, events);
+}
+
+static void call_unwatch(void *context, struct event_watch *watch)
+{
+    loop_unwatch(context, watch);
+}
+
+static void call_set_timeout(void *context, struct event_timeout *timeout, uint64_t at_ms)
+{
+    loop_set_timeout(context, timeout, at_ms);
+}
+
+static void call_clear_timeout(void *context, struct event_timeout *timeout)
+{
+    (void)context;
+    loop_clear_timeout(timeout);
+}
+
+struct event_loop loop_get_calls(struct loop *loop)
+{
+    return (struct event_loop){.context = loop,
+                               .watch = call_watch,
+                               .unwatch = call_unwatch,
+                               .set_timeout = call_set_timeout,
+                               .clear_timeout = call_clear_timeout};
 }
 
 void loop_set_idle(struct loop *loop)
@@ -141,7 +194,7 @@ void loop_stop(struct loop *loop)
     loop->stopping = true;
 }
 
-void loop_post(struct loop *loop, struct service_job *job)
+void loop_post(struct loop *loop, struct job *job)
 {
     uint64_t one = 1;
 
@@ -161,8 +214,8 @@ static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_m
 
     if (loop->idle_wanted)
         return 0;
-    if (loop->timer_ms < until_ms)
-        until_ms = loop->timer_ms;
+    if (loop->timeouts && loop->timeouts->at_ms < until_ms)
+        until_ms = loop->timeouts->at_ms;
     if (loop->tick_ms < until_ms)
         until_ms = loop->tick_ms;
     if (until_ms == UINT64_MAX)
@@ -175,14 +228,14 @@ static void serve_events(struct loop *loop)
 {
     for (int i = 0; i < loop->event_count; i++) {
         const struct epoll_event *event = &loop->events[i];
-        struct fs_watch *watch = event->data.ptr;
+        struct event_watch *watch = event->data.ptr;
         uint32_t events = 0;
         if (!watch)
             continue;
         if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))
-            events |= FS_WATCH_READ;
+            events |= EVENT_READ;
         if (event->events & EPOLLOUT)
-            events |= FS_WATCH_WRITE;
+            events |= EVENT_WRITE;
         watch->ready(watch, events);
     }
     loop->event_count = 0;
@@ -198,14 +251,31 @@ static void note_events(struct loop *loop)
     }
 }
 
+/* One that is set again for now has its turn at the next look: others are served in between. */
+static void expire_timeouts(struct loop *loop, uint64_t now_ms)
+{
+    struct event_timeout *due = NULL, **end = &due;
+
+    while (loop->timeouts && loop->timeouts->at_ms <= now_ms) {
+        struct event_timeout *timeout = loop->timeouts;
+        loop_clear_timeout(timeout);
+        timeout->next = NULL;
+        timeout->link = end;
+        *end = timeout;
+        end = &timeout->next;
+    }
+    while (due) {
+        struct event_timeout *timeout = due;
+        loop_clear_timeout(timeout);
+        timeout->expired(timeout);
+    }
+}
+
 static void serve_times(struct loop *loop)
 {
     uint64_t now_ms = loop_now_ms();
 
-    if (loop->timer_ms <= now_ms) {
-        loop->timer_ms = UINT64_MAX;
-        loop->calls.on_timer(loop->calls.context);
-    }
+    expire_timeouts(loop, now_ms);
     if (loop->tick_ms <= now_ms) {
         loop->tick_ms = UINT64_MAX; /* at rest nothing wakes us up: the next event sets it again */
         if (loop->calls.on_tick(loop->calls.context, now_ms))

@@ -2,15 +2,15 @@
 /*
  * loop - the worker's event loop
  *
- * Watches descriptors, one timer, an idle callback, and completions that helper threads post. One
+ * Watches descriptors, timeouts, an idle callback, and completions that helper threads post. One
  * thread runs it; loop_post alone may be called from others. Sleeps without a wakeup when there is
  * nothing to do.
  */
 #ifndef GMSFS_DAEMON_LOOP_H
 #define GMSFS_DAEMON_LOOP_H
 
-#include "fs/fs.h"
-#include "service/service.h"
+#include "base/event.h"
+#include "base/job.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,6 @@ struct loop;
 
 struct loop_calls {
     void *context;
-    void (*on_timer)(void *context);
     void (*on_idle)(void *context);
     /* A second or so after something happened, and on as long as it returns true; not at rest. */
     bool (*on_tick)(void *context, uint64_t now_ms);
@@ -34,16 +33,18 @@ int loop_run(struct loop *loop);
 int loop_turn(struct loop *loop, uint64_t timeout_ms);
 void loop_stop(struct loop *loop);
 
-/* The watch is its owner's; it may be freed after loop_unwatch, inside `ready` too. */
-int loop_watch(struct loop *loop, struct fs_watch *watch, uint32_t events);
-void loop_unwatch(struct loop *loop, struct fs_watch *watch);
+/* As base/event.h has them; that table of them is for those who do not know this loop. */
+struct event_loop loop_get_calls(struct loop *loop);
+int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events);
+void loop_unwatch(struct loop *loop, struct event_watch *watch);
+/* UINT64_MAX: never. */
+void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t at_ms);
+void loop_clear_timeout(struct event_timeout *timeout);
 
-/* UINT64_MAX: never. One timer: the last call counts. */
-void loop_set_timer(struct loop *loop, uint64_t at_ms);
 void loop_set_idle(struct loop *loop);
 
 /* Any thread: job->done runs on the loop's thread. */
-void loop_post(struct loop *loop, struct service_job *job);
+void loop_post(struct loop *loop, struct job *job);
 
 uint64_t loop_now_ms(void); /* monotonic */
 

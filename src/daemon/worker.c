@@ -47,8 +47,9 @@ struct worker {
     struct vmm *vmm;
     struct service *service;
     struct fs *fs;
-    struct fs_watch control;
-    struct service_job health; /* posted when there is news, and not again before it is done */
+    struct event_watch control;
+    struct event_timeout timeout; /* the service's */
+    struct job health;            /* posted when there is news, and not again before it is done */
     int status;
 };
 
@@ -86,7 +87,7 @@ static int host_get_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
-static int host_submit(void *context, enum service_pool pool, struct service_job *job)
+static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     struct worker *worker = context;
 
@@ -97,7 +98,7 @@ static void host_set_timer(void *context, uint64_t at_ms)
 {
     struct worker *worker = context;
 
-    loop_set_timer(worker->loop, at_ms);
+    loop_set_timeout(worker->loop, &worker->timeout, at_ms);
 }
 
 static void host_set_idle(void *context)
@@ -174,20 +175,6 @@ static void host_on_event(void *context)
 
 /* ---- struct fs_host ---------------------------------------------------------------------- */
 
-static int host_watch(void *context, struct fs_watch *watch, uint32_t events)
-{
-    struct worker *worker = context;
-
-    return loop_watch(worker->loop, watch, events);
-}
-
-static void host_unwatch(void *context, struct fs_watch *watch)
-{
-    struct worker *worker = context;
-
-    loop_unwatch(worker->loop, watch);
-}
-
 static int host_resolve(void *context, uint32_t tid, size_t max, struct service_caller *caller)
 {
     (void)context;
@@ -233,9 +220,9 @@ static void host_session_ready(void *context)
 
 /* ---- the loop's calls -------------------------------------------------------------------- */
 
-static void on_timer(void *context)
+static void on_timeout(struct event_timeout *timeout)
 {
-    struct worker *worker = context;
+    struct worker *worker = (struct worker *)((char *)timeout - offsetof(struct worker, timeout));
 
     service_on_timer(worker->service);
 }
@@ -262,7 +249,7 @@ static void on_news(void *context)
     loop_post(worker->loop, &worker->health);
 }
 
-static void on_health(struct service_job *job)
+static void on_health(struct job *job)
 {
     struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, health));
 
@@ -291,8 +278,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
     };
     struct fs_host host = {
         .context = worker,
-        .watch = host_watch,
-        .unwatch = host_unwatch,
+        .loop = loop_get_calls(worker->loop),
         .resolve = host_resolve,
         .request_unmount = host_request_unmount,
         .session_over = host_session_over,
@@ -337,7 +323,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     return error;
 }
 
-static void on_control(struct fs_watch *watch, uint32_t events)
+static void on_control(struct event_watch *watch, uint32_t events)
 {
     struct worker *worker = (struct worker *)((char *)watch - offsetof(struct worker, control));
     struct wire_message message;
@@ -451,15 +437,15 @@ static int report(const struct worker *worker, const char *what, int error)
 
 static int begin(struct worker *worker)
 {
-    struct loop_calls calls = {
-        .context = worker, .on_timer = on_timer, .on_idle = on_idle, .on_tick = on_tick};
+    struct loop_calls calls = {.context = worker, .on_idle = on_idle, .on_tick = on_tick};
     struct wire_message prepared = {.type = WIRE_PREPARED};
     int error = report(worker, "the event loop", loop_new(&calls, &worker->loop));
 
     if (error)
         return error;
+    worker->timeout.expired = on_timeout;
     exits_init(&worker->exits, worker->loop, on_exit_of, worker);
-    worker->control = (struct fs_watch){.fd = worker->setup->control_fd, .ready = on_control};
+    worker->control = (struct event_watch){.fd = worker->setup->control_fd, .ready = on_control};
     error = report(worker, "the helpers", helpers_new(worker->loop, &worker->helpers));
     if (!error)
         error = open_memory(worker);
@@ -467,7 +453,7 @@ static int begin(struct worker *worker)
         error = report(worker, "the service", open_service(worker));
     if (!error)
         error = report(worker, "the event loop",
-                       loop_watch(worker->loop, &worker->control, FS_WATCH_READ));
+                       loop_watch(worker->loop, &worker->control, EVENT_READ));
     if (error)
         return error;
     worker->health.done = on_health;

@@ -21,7 +21,7 @@
 #define UID_BUCKETS 256u
 
 struct connection {
-    struct fs_watch watch;
+    struct event_watch watch;
     struct fs *fs;
     uint32_t uid;
     int pid;
@@ -54,7 +54,7 @@ static void drop(struct connection *connection)
             break;
         }
     }
-    fs->host.unwatch(fs->host.context, &connection->watch);
+    fs_unwatch(fs, &connection->watch);
     close(connection->watch.fd);
     if (fs->drainer == connection)
         end_drain(fs);
@@ -180,10 +180,10 @@ static bool go_on(struct connection *connection)
         drop(connection);
         return false;
     }
-    uint32_t events = FS_WATCH_READ;
+    uint32_t events = EVENT_READ;
     if (connection->sending)
-        events = connection->starved ? 0 : FS_WATCH_WRITE;
-    if (fs->host.watch(fs->host.context, &connection->watch, events)) {
+        events = connection->starved ? 0 : EVENT_WRITE;
+    if (fs_watch(fs, &connection->watch, events)) {
         drop(connection);
         return false;
     }
@@ -312,7 +312,7 @@ static int receive(int fd, struct gmsfs_fds_request *request)
     return fds_request_decode(bytes, (size_t)size, request);
 }
 
-static void on_ready(struct fs_watch *watch, uint32_t events)
+static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
     struct gmsfs_fds_request request;
@@ -390,8 +390,8 @@ static int add_connection(struct fs *fs, int fd)
     connection->uid = peer.uid;
     connection->pid = peer.pid;
     connection->active_ms = fs->now_ms;
-    connection->watch = (struct fs_watch){.fd = fd, .ready = on_ready};
-    int error = fs->host.watch(fs->host.context, &connection->watch, FS_WATCH_READ);
+    connection->watch = (struct event_watch){.fd = fd, .ready = on_ready};
+    int error = fs_watch(fs, &connection->watch, EVENT_READ);
     if (error) {
         free(connection);
         return error;
@@ -408,10 +408,10 @@ static void rest_or_make_place(struct fs *fs)
         make_place(fs);
         return;
     }
-    fs->listener_rests = fs->host.watch(fs->host.context, &fs->listener, 0) == 0;
+    fs->listener_rests = fs_watch(fs, &fs->listener, 0) == 0;
 }
 
-static void on_connect(struct fs_watch *watch, uint32_t events)
+static void on_connect(struct event_watch *watch, uint32_t events)
 {
     struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, listener));
     (void)events;
@@ -438,7 +438,7 @@ static void on_connect(struct fs_watch *watch, uint32_t events)
 /* What cannot be watched now is tried again at the next tick. */
 static void listen_or_rest(struct fs *fs)
 {
-    int error = fs->host.watch(fs->host.context, &fs->listener, FS_WATCH_READ);
+    int error = fs_watch(fs, &fs->listener, EVENT_READ);
     if (error && fs_may_warn(fs))
         log_warning("%s/.fds: cannot be watched: %s", fs->options.mountpoint, strerror(-error));
     fs->listener_rests = error != 0;
@@ -447,10 +447,10 @@ static void listen_or_rest(struct fs *fs)
 void fs_set_listener(struct fs *fs, int listen_fd)
 {
     if (fs->listener.fd >= 0) {
-        fs->host.unwatch(fs->host.context, &fs->listener);
+        fs_unwatch(fs, &fs->listener);
         close(fs->listener.fd);
     }
-    fs->listener = (struct fs_watch){.fd = listen_fd, .ready = on_connect};
+    fs->listener = (struct event_watch){.fd = listen_fd, .ready = on_connect};
     fs->listener_rests = false;
     /* Its node goes with it: otherwise it could not be bound again after a refused unmount. */
     fs->top.has_socket = listen_fd >= 0;

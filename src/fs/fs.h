@@ -11,25 +11,15 @@
 #ifndef GMSFS_FS_FS_H
 #define GMSFS_FS_FS_H
 
+#include "base/event.h"
 #include "service/service.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FS_WATCH_READ  (1u << 0)
-#define FS_WATCH_WRITE (1u << 1)
-
-/* A descriptor that the loop watches; embedded in whoever owns the descriptor. */
-struct fs_watch {
-    int fd;
-    void (*ready)(struct fs_watch *watch, uint32_t events); /* FS_WATCH_*; errors count as READ */
-    void *loop;                                             /* the loop's */
-};
-
 struct fs_host {
     void *context;
-    int (*watch)(void *context, struct fs_watch *watch, uint32_t events); /* adds or changes */
-    void (*unwatch)(void *context, struct fs_watch *watch);
+    struct event_loop loop;
     /* Who is this thread (of a request that is blocked)? Fills processes (`max` of them), comm; uid
      * and gid are set by the caller. tid 0 or gone: process_count 0. A negative errno: it cannot
      * be told now, and whoever asks is not to be taken for a stranger. */

@@ -70,7 +70,7 @@ struct fs {
     struct fuse_buf buffer; /* the request in work */
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
-    struct fs_watch watch;
+    struct event_watch watch;
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
@@ -85,11 +85,21 @@ struct fs {
     uint64_t now_ms;                /* of the last tick */
     struct fs_look looks[FS_LOOKS]; /* by thread */
     bool detached;
-    struct fs_watch listener;
+    struct event_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
     struct connection *drainer; /* whose end makes the mount serve again; NULL: nobody's */
 };
+
+static inline int fs_watch(struct fs *fs, struct event_watch *watch, uint32_t events)
+{
+    return fs->host.loop.watch(fs->host.loop.context, watch, events);
+}
+
+static inline void fs_unwatch(struct fs *fs, struct event_watch *watch)
+{
+    fs->host.loop.unwatch(fs->host.loop.context, watch);
+}
 
 struct fs_handle *fs_handle_find(struct fs *fs, uint64_t fh);
 /* Finds or makes it; NULL: no memory. */

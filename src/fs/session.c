@@ -85,11 +85,11 @@ static void end_session(struct fs *fs, int error)
     if (fs->over)
         return;
     fs->over = true;
-    fs->host.unwatch(fs->host.context, &fs->watch);
+    fs_unwatch(fs, &fs->watch);
     fs->host.session_over(fs->host.context, error);
 }
 
-static void on_readable(struct fs_watch *watch, uint32_t events)
+static void on_readable(struct event_watch *watch, uint32_t events)
 {
     struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, watch));
     (void)events;
@@ -166,10 +166,10 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
         .started_ms = to_ms(&now),
     };
     fs->listener.fd = -1;
-    fs->watch = (struct fs_watch){.fd = options->fuse_fd, .ready = on_readable};
+    fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
     int error = new_session(fs);
     if (!error)
-        error = host->watch(host->context, &fs->watch, FS_WATCH_READ);
+        error = fs_watch(fs, &fs->watch, EVENT_READ);
     if (error) {
         fs->over = true; /* nothing is watched */
         fs_free(fs);
@@ -186,7 +186,7 @@ void fs_free(struct fs *fs)
     fs_set_listener(fs, -1);
     fs_fds_drop_all(fs);
     if (!fs->over)
-        fs->host.unwatch(fs->host.context, &fs->watch);
+        fs_unwatch(fs, &fs->watch);
     if (fs->session) {
         fuse_session_exit(fs->session); /* answers that nobody takes are no errors now */
         fs_requests_abandon(fs);

@@ -24,7 +24,7 @@
 /* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
  * thread makes whichever piece is next, and they end together. */
 struct alloc_part {
-    struct service_job job; /* first */
+    struct job job; /* first */
     struct alloc_op *op;
     int error;
 };
@@ -100,7 +100,7 @@ static struct piece *take_piece(struct alloc_op *op)
     return index < op->count ? op->pieces[index] : NULL;
 }
 
-static void run_create(struct service_job *job)
+static void run_create(struct job *job)
 {
     struct alloc_part *part = (struct alloc_part *)job;
     struct alloc_op *op = part->op;
@@ -251,7 +251,7 @@ static void finish_create(struct alloc_op *op)
     service_end_use(s, session);
 }
 
-static void done_create(struct service_job *job)
+static void done_create(struct job *job)
 {
     struct alloc_part *part = (struct alloc_part *)job;
     struct alloc_op *op = part->op;

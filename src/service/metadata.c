@@ -57,7 +57,7 @@ int service_entry_rename(struct service *s, uint64_t session, uint64_t serial, c
  * nothing.
  */
 struct bulk_op {
-    struct service_job job;
+    struct job job;
     struct service *service;
     struct service_request *request;
     uint64_t session;
@@ -97,7 +97,7 @@ void service_drop_bulks(struct service *s)
     }
 }
 
-static void run_decode(struct service_job *job)
+static void run_decode(struct job *job)
 {
     struct bulk_op *op = (struct bulk_op *)job;
     struct layout_document *document;
@@ -156,7 +156,7 @@ static void bulk_queue(struct service *s, struct bulk_op *op)
     *last = op;
 }
 
-static void done_decode(struct service_job *job)
+static void done_decode(struct job *job)
 {
     struct bulk_op *op = (struct bulk_op *)job;
     struct service *s = op->service;

@@ -56,14 +56,14 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
 
 struct free_job {
-    struct service_job job;
+    struct job job;
     struct service *service;
     uint64_t bytes;
     size_t count;
     struct piece *pieces[FREE_BATCH];
 };
 
-static void run_free(struct service_job *job)
+static void run_free(struct job *job)
 {
     struct free_job *freeing = (struct free_job *)job;
     const struct service_host *host = &freeing->service->host;
@@ -86,7 +86,7 @@ static void finish_free(struct service *s, struct free_job *freeing)
     service_on_memory(s);
 }
 
-static void done_free(struct service_job *job)
+static void done_free(struct job *job)
 {
     struct free_job *freeing = (struct free_job *)job;
     struct service *s = freeing->service;
@@ -129,7 +129,7 @@ void piece_free(struct service *s, struct piece *piece)
             finish_free(s, &alone);
             return;
         }
-        freeing->job = (struct service_job){.run = run_free, .done = done_free};
+        freeing->job = (struct job){.run = run_free, .done = done_free};
         freeing->service = s;
         s->gathered = freeing;
     }

@@ -209,7 +209,7 @@ void service_on_idle(struct service *s)
 }
 
 /* A pool that cannot start a thread does not lose the work: the loop does it, slowly but surely. */
-int service_submit(struct service *s, enum service_pool pool, struct service_job *job)
+int service_submit(struct service *s, enum service_pool pool, struct job *job)
 {
     s->numbers.jobs_in_flight++;
     int error = s->host.submit(s->host.context, pool, job);

@@ -18,6 +18,7 @@
 #ifndef GMSFS_SERVICE_SERVICE_H
 #define GMSFS_SERVICE_SERVICE_H
 
+#include "base/job.h"
 #include "core/core.h"
 #include "vmm/vmm.h"
 
@@ -44,13 +45,6 @@ struct service_caller {
     char comm[CORE_COMM_BYTES];
 };
 
-/* A piece of work for a helper thread. */
-struct service_job {
-    void (*run)(struct service_job *job);  /* on a helper thread */
-    void (*done)(struct service_job *job); /* then on the loop's thread */
-    struct service_job *next;              /* the pool's */
-};
-
 enum service_pool {
     SERVICE_POOL_MEMORY = 0,   /* creating, growing, freeing: few threads */
     SERVICE_POOL_TRANSFER = 1, /* bytes of clients: may be slow, many at once */
@@ -70,7 +64,7 @@ struct service_host {
     uint64_t (*wall_ms)(void *context); /* since 1970 */
     int (*get_random)(void *context, void *bytes, size_t size);
     /* -ENOMEM when no thread can be had */
-    int (*submit)(void *context, enum service_pool pool, struct service_job *job);
+    int (*submit)(void *context, enum service_pool pool, struct job *job);
     /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
      */
     void (*set_timer)(void *context, uint64_t at_ms);

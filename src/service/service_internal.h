@@ -105,7 +105,7 @@ void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
 void service_arm_timer(struct service *s);
 void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
-int service_submit(struct service *s, enum service_pool pool, struct service_job *job);
+int service_submit(struct service *s, enum service_pool pool, struct job *job);
 uint64_t service_now(const struct service *s);
 struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct transfer {
-    struct service_job job;
+    struct job job;
     struct service *service;
     struct service_request *request;
     struct piece *piece;
@@ -23,7 +23,7 @@ struct transfer {
     int error;
 };
 
-static void run_transfer(struct service_job *job)
+static void run_transfer(struct job *job)
 {
     struct transfer *t = (struct transfer *)job;
     struct vmm *vmm = t->service->vmm;
@@ -47,7 +47,7 @@ static void answer_loan(struct service *s, struct service_request *request, stru
     vmm_end_loan(s->vmm, loan);
 }
 
-static void done_transfer(struct service_job *job)
+static void done_transfer(struct job *job)
 {
     struct transfer *t = (struct transfer *)job;
     struct service *s = t->service;

@@ -19,7 +19,7 @@ enum spool_kind {
 };
 
 struct spool_op {
-    struct service_job job;
+    struct job job;
     struct service *service;
     struct service_request *request; /* NULL: nobody waits */
     enum spool_kind kind;
@@ -79,7 +79,7 @@ static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
     return error;
 }
 
-static void run_spool(struct service_job *job)
+static void run_spool(struct job *job)
 {
     struct spool_op *op = (struct spool_op *)job;
     const struct service_host *host = &op->service->host;
@@ -145,7 +145,7 @@ static void give_back_excess(struct service *s, struct piece *piece)
         piece_shrink(s, piece, piece->memory.aligned_bytes);
 }
 
-static void done_spool(struct service_job *job)
+static void done_spool(struct job *job)
 {
     struct spool_op *op = (struct spool_op *)job;
     struct service *s = op->service;
@@ -357,7 +357,7 @@ static void spool_start(struct service *s, struct spool_op *op)
         spool_answer(s, op, error);
         return;
     }
-    op->job = (struct service_job){.run = run_spool, .done = done_spool};
+    op->job = (struct job){.run = run_spool, .done = done_spool};
     op->error = 0;
     op->memory = op->piece->memory;
     op->piece->exclusive = true;

@@ -46,7 +46,7 @@ static int host_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
-static int host_submit(void *context, enum service_pool pool, struct service_job *job)
+static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     (void)context;
     (void)pool;

@@ -43,16 +43,16 @@ static int host_random(void *context, void *bytes, size_t size)
 }
 
 static bool defers; /* jobs are done by run_deferred */
-static struct service_job *deferred[16];
+static struct job *deferred[16];
 static size_t deferred_count;
 
-static void do_job(struct service_job *job)
+static void do_job(struct job *job)
 {
     job->run(job);
     job->done(job);
 }
 
-static int host_submit(void *context, enum service_pool pool, struct service_job *job)
+static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     (void)context;
     (void)pool;
