@@ -105,8 +105,8 @@ daemon_faults() { # keeper|worker GROUP...
     some_faults "$GMSFS" "$BUILD/tests/fault/startup" "$T/control" "$GMSFS" "$T/m" "$every"
 }
 
-@test "core: what ends needs no memory" {
-    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/endings"
+@test "core: what ends needs no memory, and nothing else is decided by the lack of it" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
 }
 
 @test "bulk metadata is applied whole or not at all" {

@@ -6,17 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int apply_new_file(struct apply *apply, const struct asking *asking, struct core_file **file)
+int apply_check_file(const struct apply *apply, const struct asking *asking)
+{
+    (void)asking;
+    return apply->core->files.count >= CORE_MAX_FILES ? -ENFILE : 0;
+}
+
+void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file)
 {
     struct core *core = apply->core;
-    struct core_file *fresh;
 
-    if (core->files.count >= CORE_MAX_FILES)
-        return -ENFILE;
-    fresh = malloc(sizeof *fresh);
-    if (!fresh)
-        return -ENOMEM;
-    *fresh = (struct core_file){
+    *file = (struct core_file){
         .id = core->next_id++,
         .kind = asking->kind,
         .store = asking->store,
@@ -25,15 +25,7 @@ int apply_new_file(struct apply *apply, const struct asking *asking, struct core
         .uid = asking->uid,
         .opener = asking->owner,
     };
-    idvec_append(&core->files, fresh);
-    *file = fresh;
-    return 0;
-}
-
-void apply_undo_file(struct apply *apply, struct core_file *file)
-{
-    free(idvec_remove(&apply->core->files, file->id));
-    apply->core->next_id--;
+    idvec_append(&core->files, file);
 }
 
 static bool kind_takes_lock(uint32_t kind)
@@ -85,7 +77,7 @@ int apply_file_open(struct apply *apply)
                             .flags = record->flags,
                             .owner = record->process,
                             .uid = record->uid};
-    struct core_file *file;
+    struct core_file *file = NULL;
     int error;
 
     if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_ENTRY)
@@ -96,9 +88,14 @@ int apply_file_open(struct apply *apply)
     if (error == 0)
         error = check_serial(core, record, store);
     if (error == 0)
-        error = apply_new_file(apply, &asking, &file);
+        error = apply_check_file(apply, &asking);
+    if (error == 0) {
+        file = malloc(sizeof *file);
+        error = file ? 0 : -ENOMEM;
+    }
     if (error < 0)
         return error;
+    apply_enter_file(apply, &asking, file);
     if (record->session != 0) {
         struct core_session *session = core_session(core, record->session);
 

@@ -23,7 +23,7 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
 
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
-    free(idvec_remove(&apply->core->waiters, waiter->id));
+    core_waiter_free(idvec_remove(&apply->core->waiters, waiter->id));
 }
 
 static void refuse(struct apply *apply, const struct core_waiter *waiter, int error)
@@ -82,7 +82,7 @@ static bool is_still_there(const struct core_store *store, const struct asking *
 }
 
 static int grant_waiter(struct apply *apply, const struct core_store *store,
-                        const struct core_waiter *waiter, enum lock_mode mode)
+                        struct core_waiter *waiter, enum lock_mode mode)
 {
     struct asking asking = {.store = waiter->store,
                             .file = waiter->file,
@@ -98,7 +98,7 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     int error = is_still_there(store, &asking) ? 0 : -ENOENT;
 
     if (error == 0)
-        error = apply_grant(apply, &asking, mode, &session, &file);
+        error = apply_grant(apply, &asking, mode, &waiter->grant, &session, &file);
     if (error == 0)
         answer_grant(apply, waiter, session, file, mode);
     return error;
@@ -134,14 +134,13 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     struct core_store *store = core_store(apply->core, asking->store);
     struct core_waiter *waiter = calloc(1, sizeof *waiter);
     enum lock_wish wish = (enum lock_wish)record->wish;
-    int error;
+    int error = waiter ? apply_make_grant(asking, &waiter->grant) : -ENOMEM;
 
-    if (!waiter)
-        return -ENOMEM;
-    error = lock_add_waiter(&store->lock, apply->core->next_waiter, wish, record->now_ms,
-                            record->deadline_ms);
+    if (error == 0)
+        error = lock_add_waiter(&store->lock, apply->core->next_waiter, wish, record->now_ms,
+                                record->deadline_ms);
     if (error < 0) {
-        free(waiter);
+        core_waiter_free(waiter);
         return error;
     }
     waiter->id = apply->core->next_waiter++;
@@ -205,6 +204,17 @@ static enum lock_mode would_grant(struct apply *apply, const struct core_store *
     return LOCK_MODE_NONE;
 }
 
+static int grant_now(struct apply *apply, const struct asking *asking, enum lock_mode mode)
+{
+    struct core_grant grant;
+    int error = apply_make_grant(asking, &grant);
+
+    if (error == 0)
+        error = apply_grant(apply, asking, mode, &grant, &apply->out->session, &apply->out->file);
+    apply_free_grant(&grant);
+    return error;
+}
+
 /* At once if it can be, else by waiting. `kept` is a place of the same asker, or NULL; it is worth
  * something only to one who may wait. */
 static int ask(struct apply *apply, const struct asking *asking, struct core_waiter *kept,
@@ -227,7 +237,7 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     if (mode == LOCK_MODE_NONE)
         error = add_waiter(apply, asking);
     else
-        error = apply_grant(apply, asking, mode, &apply->out->session, &apply->out->file);
+        error = grant_now(apply, asking, mode);
     if (error < 0)
         return error;
     apply->out->mode = mode;

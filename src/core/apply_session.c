@@ -6,13 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct core_session *new_session(struct apply *apply, const struct asking *asking,
-                                        enum lock_mode mode)
+int apply_make_grant(const struct asking *asking, struct core_grant *grant)
 {
-    struct core_session *session = calloc(1, sizeof *session);
+    grant->session = malloc(sizeof *grant->session);
+    grant->file = asking->file ? NULL : malloc(sizeof *grant->file);
+    if (grant->session && (grant->file || asking->file))
+        return 0;
+    apply_free_grant(grant);
+    return -ENOMEM;
+}
 
-    if (!session)
-        return NULL;
+void apply_free_grant(struct core_grant *grant)
+{
+    free(grant->session);
+    free(grant->file);
+    *grant = (struct core_grant){0};
+}
+
+static void fill_session(const struct apply *apply, const struct asking *asking,
+                         enum lock_mode mode, struct core_session *session)
+{
+    memset(session, 0, sizeof *session);
     session->id = apply->core->next_session;
     session->store = asking->store;
     session->mode = mode;
@@ -25,32 +39,30 @@ static struct core_session *new_session(struct apply *apply, const struct asking
     session->comm[sizeof session->comm - 1] = '\0';
     session->since_ms = apply->record->wall_ms;
     session->files = 1;
-    return session;
 }
 
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
-                uint64_t *session_id, uint64_t *file_id)
+                struct core_grant *grant, uint64_t *session_id, uint64_t *file_id)
 {
     struct core *core = apply->core;
     struct core_store *store = core_store(core, asking->store);
     struct core_file *file = core_file(core, asking->file);
-    struct core_session *session;
-    int error;
+    struct core_session *session = grant->session;
+    int error = file ? 0 : apply_check_file(apply, asking);
 
     /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
     if (mode == LOCK_MODE_RO && store->suspect > 0)
         return -EIO;
-    session = new_session(apply, asking, mode);
-    error = session ? 0 : -ENOMEM;
-    if (error == 0 && !file)
-        error = apply_new_file(apply, asking, &file);
+    if (error == 0)
+        error = lock_add_session(&store->lock, core->next_session, mode);
     if (error < 0)
-        goto out;
-    error = lock_add_session(&store->lock, session->id, mode);
-    if (error < 0) {
-        if (asking->file == 0)
-            apply_undo_file(apply, file);
-        goto out;
+        return error;
+    fill_session(apply, asking, mode, session);
+    grant->session = NULL;
+    if (!file) {
+        file = grant->file;
+        grant->file = NULL;
+        apply_enter_file(apply, asking, file);
     }
     if (session->exclusive || session->implicit)
         session->opener = file->id;
@@ -64,10 +76,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
                    store, session);
     *session_id = session->id;
     *file_id = file->id;
-    session = NULL;
-out:
-    free(session);
-    return error;
+    return 0;
 }
 
 static void forget_session(struct apply *apply, struct core_session *session)

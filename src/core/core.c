@@ -43,6 +43,14 @@ void core_store_free(struct core_store *store)
     free(store);
 }
 
+void core_waiter_free(struct core_waiter *waiter)
+{
+    if (!waiter)
+        return;
+    apply_free_grant(&waiter->grant);
+    free(waiter);
+}
+
 static void free_items(struct idvec *vec)
 {
     for (size_t i = 0; i < vec->count; i++)
@@ -58,7 +66,9 @@ void core_free(struct core *core)
         core_store_free(core->stores.items[i]);
     idvec_free(&core->stores);
     free_items(&core->sessions);
-    free_items(&core->waiters);
+    for (size_t i = 0; i < core->waiters.count; i++)
+        core_waiter_free(core->waiters.items[i]);
+    idvec_free(&core->waiters);
     free_items(&core->files);
     free_items(&core->tickets);
     free_items(&core->memories);

@@ -117,6 +117,12 @@ struct core_file {
     struct core_process opener;
 };
 
+/* What a grant makes, made before: so that no grant fails for want of memory. */
+struct core_grant {
+    struct core_session *session;
+    struct core_file *file; /* NULL: the asker has one, its ctl */
+};
+
 struct core_waiter {
     uint64_t id;
     uint64_t store;
@@ -133,6 +139,7 @@ struct core_waiter {
     uint64_t reserve_bytes; /* what is to be set aside at the grant of RW; 0: nothing */
     bool away;              /* its place is kept, nobody is there to answer; with CORE_OPEN_AGAIN it
                                only looks around, and counts as waiting all the same */
+    struct core_grant grant;
 };
 
 struct core_ticket {

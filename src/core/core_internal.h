@@ -60,6 +60,7 @@ void core_push_effect(struct core *core, struct effect effect);
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
 void core_store_free(struct core_store *store);
+void core_waiter_free(struct core_waiter *waiter);
 
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
@@ -90,10 +91,10 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-/* A new file whose id is core->next_id; -ENFILE, -ENOMEM. Room was made before. */
-int apply_new_file(struct apply *apply, const struct asking *asking, struct core_file **file);
-/* Right after apply_new_file: as if it had not been. */
-void apply_undo_file(struct apply *apply, struct core_file *file);
+/* Is there a place for one more open file of this asker? -ENFILE */
+int apply_check_file(const struct apply *apply, const struct asking *asking);
+/* Enters `file` as the asker's, with the next id. Room was made before. */
+void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file);
 /* A ctl without a live session that nobody waits through; its kept place may remain. */
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 
@@ -121,9 +122,13 @@ void apply_drop_reservation(struct core *core, struct core_session *session);
 int apply_reserve(struct apply *apply);
 
 /* apply_session.c */
-/* Grants: makes the session, and the file of an open. 0, -ENFILE, -ENOSPC, -ENOMEM */
+/* What a grant to this asker needs. -ENOMEM */
+int apply_make_grant(const struct asking *asking, struct core_grant *grant);
+void apply_free_grant(struct core_grant *grant);
+/* Grants: enters the session, and the file of an open, which are taken out of `grant`. 0, -EIO,
+ * -ENFILE, -ENOSPC; -ENOMEM only where nobody has waited. */
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
-                uint64_t *session, uint64_t *file);
+                struct core_grant *grant, uint64_t *session, uint64_t *file);
 /* Ends it; a writer aborts. Does not drain. Whether that was a rollback to a committed layout. */
 bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked);
 int apply_session_end(struct apply *apply);

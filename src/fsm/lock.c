@@ -169,22 +169,33 @@ static size_t find_waiter_index(const struct lock *lock, uint64_t waiter_id)
     return i;
 }
 
-/* Makes room for one more of `size_bytes` each. 0, -ENOSPC at the bound, -ENOMEM */
-static int make_room(void **array, size_t *room, size_t count, size_t max, size_t size_bytes)
+/* Makes room for `count` of `size_bytes` each. */
+static int make_room(void **array, size_t *room, size_t count, size_t size_bytes)
 {
-    size_t wanted = *room ? *room * 2 : FIRST_ROOM;
+    size_t wanted = *room ? *room : FIRST_ROOM;
     void *grown;
 
-    if (count >= max)
-        return -ENOSPC;
-    if (count < *room)
+    if (count <= *room)
         return 0;
+    while (wanted < count)
+        wanted *= 2;
     grown = realloc(*array, wanted * size_bytes);
     if (!grown)
         return -ENOMEM;
     *array = grown;
     *room = wanted;
     return 0;
+}
+
+/* For one session more, and those of `waiters`: a grant out of the queue needs no memory. */
+static int make_session_room(struct lock *lock, size_t waiters)
+{
+    void *sessions = lock->sessions;
+    int error = make_room(&sessions, &lock->session_room, lock->session_count + waiters + 1,
+                          sizeof(*lock->sessions));
+
+    lock->sessions = sessions;
+    return error;
 }
 
 static void restart_patience(struct lock *lock, uint64_t now_ms)
@@ -262,17 +273,16 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
 
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode)
 {
-    void *sessions = lock->sessions;
-    int err;
+    int error;
 
     assert(mode > LOCK_MODE_NONE && (size_t)mode < MODE_COUNT);
     assert(!mode_excluded_by(mode, held_modes(lock)));
     assert(!lock_find_session(lock, session_id));
-    err = make_room(&sessions, &lock->session_room, lock->session_count, LOCK_MAX_SESSIONS,
-                    sizeof(*lock->sessions));
-    if (err)
-        return err;
-    lock->sessions = sessions;
+    if (lock->session_count >= LOCK_MAX_SESSIONS)
+        return -ENOSPC;
+    error = make_session_room(lock, lock->waiter_count);
+    if (error)
+        return error;
     lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};
     return 0;
 }
@@ -281,15 +291,18 @@ int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, 
                     uint64_t deadline_ms)
 {
     void *waiters = lock->waiters;
-    int err;
+    int error;
 
     assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
     assert(!lock_find_waiter(lock, waiter_id));
-    err = make_room(&waiters, &lock->waiter_room, lock->waiter_count, LOCK_MAX_WAITERS,
-                    sizeof(*lock->waiters));
-    if (err)
-        return err;
+    if (lock->waiter_count >= LOCK_MAX_WAITERS)
+        return -ENOSPC;
+    error = make_room(&waiters, &lock->waiter_room, lock->waiter_count + 1, sizeof(*lock->waiters));
     lock->waiters = waiters;
+    if (!error)
+        error = make_session_room(lock, lock->waiter_count + 1);
+    if (error)
+        return error;
     lock->waiters[lock->waiter_count++] = (struct lock_waiter){
         .id = waiter_id,
         .wish = wish,

@@ -82,7 +82,8 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
  * sessions exclude, or an id in use, is a bug of the caller and asserted. 0, -ENOSPC, -ENOMEM */
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode);
 
-/* Adds a waiter at the end of the queue. 0, -ENOSPC, -ENOMEM */
+/* Adds a waiter at the end of the queue. 0, -ENOSPC, -ENOMEM. While it waits there is room for
+ * the sessions of all who wait: theirs are added without -ENOMEM. */
 int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,
                     uint64_t deadline_ms);
 
