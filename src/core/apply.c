@@ -42,6 +42,8 @@ static const struct {
     [RECORD_RESERVE] = {"reserve", apply_reserve},
     [RECORD_DRAIN] = {"drain", apply_drain_mount},
     [RECORD_HEALTH] = {"health", apply_health},
+    [RECORD_GATHER] = {"gather", apply_gather},
+    [RECORD_BOUND] = {"bound", apply_bound},
 };
 
 const char *record_type_name(enum record_type type)

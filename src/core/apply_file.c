@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int apply_check_file(const struct apply *apply, const struct asking *asking)
+int apply_check_file(struct apply *apply, const struct asking *asking)
 {
-    (void)asking;
-    return apply->core->files.count >= CORE_MAX_FILES ? -ENFILE : 0;
+    return apply_check_bound(apply, CORE_BOUND_FILES, core_store(apply->core, asking->store),
+                             asking->uid, 1);
 }
 
 void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file)
@@ -26,6 +26,15 @@ void apply_enter_file(struct apply *apply, const struct asking *asking, struct c
         .opener = asking->owner,
     };
     idvec_append(&core->files, file);
+}
+
+void apply_drop_file(struct apply *apply, struct core_file *file)
+{
+    struct core *core = apply->core;
+
+    share_give(&core->file_share, file->uid, 1);
+    share_give(&core->gathered_share, file->uid, file->gathered_bytes);
+    free(idvec_remove(&core->files, file->id));
 }
 
 static bool kind_takes_lock(uint32_t kind)
@@ -91,10 +100,12 @@ int apply_file_open(struct apply *apply)
         error = apply_check_file(apply, &asking);
     if (error == 0) {
         file = malloc(sizeof *file);
-        error = file ? 0 : -ENOMEM;
+        error = file ? share_take(&core->file_share, asking.uid, 1) : -ENOMEM;
     }
-    if (error < 0)
+    if (error < 0) {
+        free(file);
         return error;
+    }
     apply_enter_file(apply, &asking, file);
     if (record->session != 0) {
         struct core_session *session = core_session(core, record->session);
@@ -162,7 +173,7 @@ int apply_file_close(struct apply *apply)
     }
     apply->out->session = file->session;
     leave(apply, file);
-    free(idvec_remove(&core->files, file->id));
+    apply_drop_file(apply, file);
     if (store)
         apply_drain(apply, store);
     return 0;

@@ -21,6 +21,10 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
 
+    share_give(&store->waiters, waiter->uid, 1);
+    share_unpin(&store->sessions, waiter->uid);
+    if (waiter->file == 0)
+        share_give(&apply->core->file_share, waiter->uid, 1);
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
     core_waiter_free(idvec_remove(&apply->core->waiters, waiter->id));
@@ -104,12 +108,42 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     return error;
 }
 
+/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory. */
+static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
+{
+    bool crowded = false;
+
+    if (share_is_ample(&store->sessions) && !store->crowded)
+        return;
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
+        enum share_rank rank = core_get_rank(apply->core, store, waiter->uid);
+        bool lacks = share_check(&store->sessions, waiter->uid, rank, 1) < 0;
+
+        if (!core_waiter_counts(waiter))
+            continue;
+        if (lacks || waiter->reserve_bytes == 0)
+            lock_set_asleep(&store->lock, waiter->id, lacks);
+        crowded |= lacks;
+    }
+    store->crowded = crowded;
+}
+
+/* Who of the store's waiters sleeps. As apply_rouse */
+static bool rouse(struct apply *apply, struct core_store *store)
+{
+    bool spoken_for = apply_rouse(apply);
+
+    put_crowd_to_sleep(apply, store);
+    return spoken_for;
+}
+
 void apply_drain(struct apply *apply, struct core_store *store)
 {
     enum lock_mode mode;
     uint64_t id;
 
-    while (apply_rouse(apply), lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
+    while (rouse(apply, store), lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
         struct core_waiter *waiter = core_waiter(apply->core, id);
         int error = grant_waiter(apply, store, waiter, mode);
 
@@ -128,28 +162,75 @@ static void set_comm(struct core_waiter *waiter, const char *comm)
     waiter->comm[sizeof waiter->comm - 1] = '\0';
 }
 
+/* Its part of the bounds: a waiter's place, the place of the file that an open will have, and room
+ * to note the session. All or nothing. */
+static int take_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
+{
+    struct core *core = apply->core;
+    int error = apply_check_bound(apply, CORE_BOUND_WAITERS, store, asking->uid, 1);
+
+    if (error == 0 && !asking->file)
+        error = apply_check_file(apply, asking);
+    if (error == 0)
+        error = share_pin(&store->sessions, asking->uid);
+    if (error < 0)
+        return error;
+    error = share_take(&store->waiters, asking->uid, 1);
+    if (error == 0 && !asking->file) {
+        error = share_take(&core->file_share, asking->uid, 1);
+        if (error < 0)
+            share_give(&store->waiters, asking->uid, 1);
+    }
+    if (error < 0)
+        share_unpin(&store->sessions, asking->uid);
+    return error;
+}
+
+static void give_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
+{
+    share_give(&store->waiters, asking->uid, 1);
+    share_unpin(&store->sessions, asking->uid);
+    if (!asking->file)
+        share_give(&apply->core->file_share, asking->uid, 1);
+}
+
+static int new_waiter(struct apply *apply, struct core_store *store, const struct asking *asking,
+                      struct core_waiter **made)
+{
+    const struct record *record = apply->record;
+    struct core_waiter *waiter = calloc(1, sizeof *waiter);
+    int error = waiter ? apply_make_grant(asking, &waiter->grant) : -ENOMEM;
+
+    if (error == 0)
+        error = take_shares(apply, store, asking);
+    if (error == 0) {
+        error = lock_add_waiter(&store->lock, apply->core->next_waiter,
+                                (enum lock_wish)record->wish, record->now_ms, record->deadline_ms);
+        if (error < 0)
+            give_shares(apply, store, asking);
+    }
+    if (error < 0)
+        core_waiter_free(waiter);
+    *made = waiter;
+    return error;
+}
+
 static int add_waiter(struct apply *apply, const struct asking *asking)
 {
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, asking->store);
-    struct core_waiter *waiter = calloc(1, sizeof *waiter);
-    enum lock_wish wish = (enum lock_wish)record->wish;
-    int error = waiter ? apply_make_grant(asking, &waiter->grant) : -ENOMEM;
+    struct core_waiter *waiter;
+    int error = new_waiter(apply, store, asking, &waiter);
 
-    if (error == 0)
-        error = lock_add_waiter(&store->lock, apply->core->next_waiter, wish, record->now_ms,
-                                record->deadline_ms);
-    if (error < 0) {
-        core_waiter_free(waiter);
+    if (error < 0)
         return error;
-    }
     waiter->id = apply->core->next_waiter++;
     waiter->store = asking->store;
     waiter->file = asking->file;
     waiter->kind = asking->kind;
     waiter->serial = asking->serial;
     waiter->flags = asking->flags;
-    waiter->wish = wish;
+    waiter->wish = (enum lock_wish)record->wish;
     waiter->owner = asking->owner;
     waiter->uid = asking->uid;
     set_comm(waiter, asking->comm);
@@ -160,7 +241,7 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     idvec_append(&apply->core->waiters, waiter);
     apply->own_waiter = waiter->id;
     apply->out->waiter = waiter->id;
-    apply_rouse(apply);
+    rouse(apply, store);
     return 0;
 }
 
@@ -177,7 +258,6 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     waiter->reserve_bytes = asking->reserve_bytes;
     waiter->flags = asking->flags;
     waiter->owner = asking->owner;
-    waiter->uid = asking->uid;
     set_comm(waiter, asking->comm);
     memcpy(waiter->token, asking->token, sizeof waiter->token);
     lock_resume_place(&store->lock, id, apply->record->deadline_ms);
@@ -188,10 +268,10 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
 }
 
 /* Lock and memory, or why not: -EAGAIN, or -ENOMEM where only memory lacks. */
-static enum lock_mode would_grant(struct apply *apply, const struct core_store *store,
+static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
                                   enum lock_wish wish, uint64_t reserve_bytes, int *error)
 {
-    bool spoken_for = apply_rouse(apply);
+    bool spoken_for = rouse(apply, store);
     enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
 
     *error = -EAGAIN;
@@ -206,9 +286,14 @@ static enum lock_mode would_grant(struct apply *apply, const struct core_store *
 
 static int grant_now(struct apply *apply, const struct asking *asking, enum lock_mode mode)
 {
-    struct core_grant grant;
-    int error = apply_make_grant(asking, &grant);
+    const struct core_store *store = core_store(apply->core, asking->store);
+    struct core_grant grant = {0};
+    int error = apply_check_bound(apply, CORE_BOUND_SESSIONS, store, asking->uid, 1);
 
+    if (error == 0 && !asking->file)
+        error = apply_check_file(apply, asking);
+    if (error == 0)
+        error = apply_make_grant(asking, &grant);
     if (error == 0)
         error = apply_grant(apply, asking, mode, &grant, &apply->out->session, &apply->out->file);
     apply_free_grant(&grant);
@@ -221,7 +306,7 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
                bool may_wait)
 {
     const struct record *record = apply->record;
-    const struct core_store *store = core_store(apply->core, asking->store);
+    struct core_store *store = core_store(apply->core, asking->store);
     enum lock_wish wish = (enum lock_wish)record->wish;
     enum lock_mode mode;
     int error = -EAGAIN;
@@ -276,7 +361,8 @@ static struct core_waiter *find_kept_place(const struct core *core, const struct
 
         if (waiter->away && waiter->file == 0 && waiter->store == record->store &&
             waiter->kind == record->kind && waiter->serial == record->serial &&
-            waiter->wish == record->wish && core_same_process(waiter->owner, record->process))
+            waiter->wish == record->wish && waiter->uid == record->uid &&
+            core_same_process(waiter->owner, record->process))
             return waiter;
     }
     return NULL;

@@ -41,6 +41,26 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     session->files = 1;
 }
 
+/* In the shares and in the lock. All or nothing. */
+static int take_places(struct core *core, struct core_store *store, const struct asking *asking,
+                       enum lock_mode mode)
+{
+    uint64_t files = asking->file ? 0 : 1;
+    int error = share_take(&store->sessions, asking->uid, 1);
+
+    if (error < 0)
+        return error;
+    error = share_take(&core->file_share, asking->uid, files);
+    if (error == 0) {
+        error = lock_add_session(&store->lock, core->next_session, mode);
+        if (error < 0)
+            share_give(&core->file_share, asking->uid, files);
+    }
+    if (error < 0)
+        share_give(&store->sessions, asking->uid, 1);
+    return error;
+}
+
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session_id, uint64_t *file_id)
 {
@@ -48,13 +68,12 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     struct core_store *store = core_store(core, asking->store);
     struct core_file *file = core_file(core, asking->file);
     struct core_session *session = grant->session;
-    int error = file ? 0 : apply_check_file(apply, asking);
+    int error;
 
     /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
     if (mode == LOCK_MODE_RO && store->suspect > 0)
         return -EIO;
-    if (error == 0)
-        error = lock_add_session(&store->lock, core->next_session, mode);
+    error = take_places(core, store, asking, mode);
     if (error < 0)
         return error;
     fill_session(apply, asking, mode, session);
@@ -86,6 +105,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
     core_push_effect(apply->core, (struct effect){.type = EFFECT_SESSION_OVER,
                                                   .session = session->id,
                                                   .store = session->store});
+    share_give(&core_store(apply->core, session->store)->sessions, session->uid, 1);
     free(idvec_remove(&apply->core->sessions, session->id));
 }
 

@@ -65,6 +65,8 @@ int apply_store_create(struct apply *apply)
     store->mode = record->mode & 07777;
     store->created_ms = store->changed_ms = record->wall_ms;
     lock_init(&store->lock, core->options.patience_ms);
+    share_init(&store->sessions, core->options.limits.sessions);
+    share_init(&store->waiters, core->options.limits.waiters);
     idvec_append(&core->stores, store);
     core_add_event(apply, CORE_EVENT_STORE_CREATED, store, NULL);
     apply->out->id = store->id;

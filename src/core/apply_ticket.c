@@ -26,10 +26,14 @@ static void drop_matching(struct core *core,
     size_t kept = 0;
 
     for (size_t i = 0; i < tickets->count; i++) {
-        if (match(tickets->items[i], key))
-            free(tickets->items[i]);
-        else
-            tickets->items[kept++] = tickets->items[i];
+        struct core_ticket *ticket = tickets->items[i];
+
+        if (!match(ticket, key)) {
+            tickets->items[kept++] = ticket;
+            continue;
+        }
+        share_give(&core->ticket_share, ticket->holder, 1);
+        free(ticket);
     }
     tickets->count = kept;
 }
@@ -118,6 +122,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     *ticket = (struct core_ticket){
         .session = session->id,
         .uid = record->uid,
+        .holder = file->uid,
         .serial = record->serial,
         .writable = (record->flags & CORE_TICKET_WRITABLE) != 0,
         .expires_ms = core_later(record->now_ms, CORE_TICKET_MS),
@@ -154,12 +159,19 @@ int apply_ticket_add(struct apply *apply)
         return -ESTALE;
     if (find_secret(core, record->bytes16))
         return -EEXIST;
-    if (core->tickets.count >= CORE_MAX_TICKETS)
-        return -ENOSPC;
+    error = apply_check_bound(apply, CORE_BOUND_TICKETS, core_store(core, session->store),
+                              file->uid, 1);
+    if (error < 0)
+        return error;
     ticket = malloc(sizeof *ticket);
     if (!ticket)
         return -ENOMEM;
-    error = make_ticket(apply, file, session, ticket);
+    error = share_take(&core->ticket_share, file->uid, 1);
+    if (error == 0) {
+        error = make_ticket(apply, file, session, ticket);
+        if (error < 0)
+            share_give(&core->ticket_share, file->uid, 1);
+    }
     if (error < 0) {
         free(ticket);
         return error;
@@ -187,6 +199,7 @@ int apply_ticket_use(struct apply *apply)
     apply->out->serial = ticket->serial;
     apply->out->count = ticket->count;
     apply->out->ticket_first = ticket->first;
+    share_give(&core->ticket_share, ticket->holder, 1);
     free(idvec_remove(&core->tickets, ticket->id));
     return 0;
 }

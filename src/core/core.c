@@ -8,6 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t at_most(uint64_t limit, uint64_t bound)
+{
+    return limit == 0 || limit > bound ? bound : limit;
+}
+
+static void bound_limits(struct core_limits *limits)
+{
+    limits->files = at_most(limits->files, CORE_MAX_FILES);
+    limits->tickets = at_most(limits->tickets, CORE_MAX_TICKETS);
+    limits->gathered_bytes = at_most(limits->gathered_bytes, CORE_MAX_GATHERED_BYTES);
+    limits->sessions = at_most(limits->sessions, LOCK_MAX_SESSIONS);
+    limits->waiters = at_most(limits->waiters, LOCK_MAX_WAITERS);
+    limits->events = at_most(limits->events, CORE_MAX_EVENTS);
+}
+
 int core_new(const struct core_options *options, struct core **core)
 {
     struct core *made = calloc(1, sizeof *made);
@@ -15,14 +30,16 @@ int core_new(const struct core_options *options, struct core **core)
     if (!made)
         return -ENOMEM;
     made->options = *options;
-    if (made->options.event_room == 0 || made->options.event_room > CORE_MAX_EVENTS)
-        made->options.event_room = CORE_MAX_EVENTS;
+    bound_limits(&made->options.limits);
     made->next_id = 1;
     made->next_session = 1;
     made->next_waiter = 1;
     made->next_ticket = 1;
     made->next_event = 1;
-    made->events = calloc(made->options.event_room, sizeof *made->events);
+    share_init(&made->file_share, made->options.limits.files);
+    share_init(&made->ticket_share, made->options.limits.tickets);
+    share_init(&made->gathered_share, made->options.limits.gathered_bytes);
+    made->events = calloc(made->options.limits.events, sizeof *made->events);
     made->empty = layout_new();
     if (!made->events || !made->empty) {
         core_free(made);
@@ -37,6 +54,8 @@ void core_store_free(struct core_store *store)
     if (!store)
         return;
     lock_free(&store->lock);
+    share_free(&store->sessions);
+    share_free(&store->waiters);
     layout_free(store->committed);
     layout_free(store->working);
     blob_unref(store->encoding);
@@ -72,6 +91,9 @@ void core_free(struct core *core)
     free_items(&core->files);
     free_items(&core->tickets);
     free_items(&core->memories);
+    share_free(&core->file_share);
+    share_free(&core->ticket_share);
+    share_free(&core->gathered_share);
     layout_free(core->empty);
     free(core->events);
     free(core->effects);
@@ -187,7 +209,7 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
     struct core *core = apply->core;
     const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
     uint64_t seq = core->next_event++;
-    struct core_event *event = &core->events[seq % core->options.event_room];
+    struct core_event *event = &core->events[seq % core->options.limits.events];
 
     *event = (struct core_event){
         .seq = seq,
@@ -206,6 +228,10 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
     } else {
         event->process = apply->record->process;
         event->uid = apply->record->uid;
+    }
+    if (type == CORE_EVENT_BOUND) {
+        memcpy(event->bound, apply->record->name, apply->record->name_bytes);
+        event->is_share = (apply->record->flags & CORE_BOUND_SHARE) != 0;
     }
     core_push_effect(core, (struct effect){.type = EFFECT_EVENT, .store = store ? store->id : 0});
 }

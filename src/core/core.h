@@ -19,6 +19,7 @@
 
 #include "base/blob.h"
 #include "base/idvec.h"
+#include "base/share.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 
@@ -26,16 +27,22 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Bounds; beyond each: ENOSPC (files: ENFILE) */
-#define CORE_MAX_STORES  64u
-#define CORE_MAX_FILES   65536u
-#define CORE_MAX_TICKETS 4096u
-#define CORE_MAX_EVENTS  1024u /* ring: older ones are overwritten */
+/*
+ * Bounds. Beyond each: ENOSPC, of files ENFILE, of gathered bytes ENOMEM. All but the first and the
+ * last are shared by the users (base/share.h), as are the sessions and the waiters of a store
+ * (fsm/lock.h): beyond a user's share EDQUOT.
+ */
+#define CORE_MAX_STORES         64u
+#define CORE_MAX_FILES          65536u /* open ones, and those who wait for an open */
+#define CORE_MAX_TICKETS        4096u
+#define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
+#define CORE_MAX_EVENTS         1024u        /* ring: older ones are overwritten */
 
 #define CORE_KEPT_PLACE_MS 1000u
 #define CORE_TICKET_MS     30000u
 #define CORE_COMM_BYTES    16u
 #define CORE_REASON_BYTES  128u
+#define CORE_BOUND_BYTES   16u
 
 /* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
 enum core_kind {
@@ -48,6 +55,16 @@ enum core_kind {
     CORE_KIND_ABORT,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
+};
+
+/* Which bound a record met (struct outcome). */
+enum core_bound {
+    CORE_BOUND_NONE = 0,
+    CORE_BOUND_FILES,
+    CORE_BOUND_TICKETS,
+    CORE_BOUND_SESSIONS,
+    CORE_BOUND_WAITERS,
+    CORE_BOUND_GATHERED,
 };
 
 enum core_health {
@@ -78,9 +95,11 @@ struct core_store {
     uint64_t generation;
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
-    struct layout *committed; /* NULL: nothing committed */
-    struct layout *working;   /* NULL: no writer, or a writer that has changed nothing */
-    struct blob *encoding;    /* canonical bytes of `committed` */
+    struct share sessions, waiters; /* of the lock, by user */
+    bool crowded;                   /* some waiters sleep for want of a session's place */
+    struct layout *committed;       /* NULL: nothing committed */
+    struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
+    struct blob *encoding;          /* canonical bytes of `committed` */
     uint8_t hash[16];
     uint8_t group[16];
     char last_error[256];
@@ -115,6 +134,7 @@ struct core_file {
     uint32_t flags;   /* CORE_OPEN_* */
     uint32_t uid;
     struct core_process opener;
+    uint64_t gathered_bytes; /* written to it and not yet part of a layout */
 };
 
 /* What a grant makes, made before: so that no grant fails for want of memory. */
@@ -146,7 +166,8 @@ struct core_ticket {
     uint64_t id;
     uint8_t secret[16];
     uint64_t session;
-    uint32_t uid;
+    uint32_t uid;          /* who may redeem it */
+    uint32_t holder;       /* the user of the file that it was made for: of whose share it is */
     uint64_t first, count; /* ranks */
     uint64_t serial;       /* of one allocation instead of a range; 0: range */
     bool writable;
@@ -172,6 +193,7 @@ enum core_event_type {
     CORE_EVENT_TRUSTED, /* somebody said that it is not */
     CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
     CORE_EVENT_LOST,
+    CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
 };
 
 struct core_event {
@@ -183,6 +205,8 @@ struct core_event {
     struct core_process process;
     uint32_t uid;
     uint64_t allocations, bytes, generation;
+    char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
+    bool is_share;                /* it was the user's share, not the whole */
 };
 
 /*
@@ -277,6 +301,9 @@ enum record_type {
                        no RO (-EIO). LOST: whoever waits is refused and no session is granted
                        (-ENODEV) from now on; a store without sessions is emptied. TRUST:
                        store (0: all) is suspect no more; -ENOENT, -ENODEV when lost */
+    RECORD_GATHER,  /* file, size_bytes: so much is gathered for it from now on. -EBADF, -EDQUOT,
+                       -ENOMEM: more than before, and beyond the bound */
+    RECORD_BOUND, /* store (or 0), uid, name = which bound, flags CORE_BOUND_SHARE: only an event */
     RECORD_TYPE_COUNT,
 };
 
@@ -295,6 +322,7 @@ enum record_type {
 #define CORE_NOTE_LOST          (1u << 1)
 #define CORE_NOTE_TRUST         (1u << 2)
 #define CORE_MEMORY_SPOOL       (1u << 0)
+#define CORE_BOUND_SHARE        (1u << 0)
 #define CORE_TICKET_WRITABLE    (1u << 0)
 
 struct record {
@@ -325,6 +353,8 @@ struct outcome {
     uint64_t id, file, session, waiter, serial, slot, rank, generation, count, ticket_first;
     enum lock_mode mode;
     bool rolled_back;
+    enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
+    uint32_t bound_uid;    /* and whose */
     struct core_ticket ticket;
 };
 
@@ -343,10 +373,18 @@ struct effect {
     int error;
 };
 
+/* Lower bounds than those above. 0: that one */
+struct core_limits {
+    uint64_t files, tickets, gathered_bytes;
+    uint64_t sessions, waiters; /* of a store */
+    uint64_t events;            /* remembered */
+};
+
 struct core_options {
     uint64_t patience_ms;
     uint64_t granularity_bytes;
-    uint64_t event_room; /* events remembered; 0: CORE_MAX_EVENTS */
+    struct core_limits limits;
+    uint32_t admin_uid; /* besides root: who mounted */
 };
 
 struct core {
@@ -361,7 +399,8 @@ struct core {
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
-    struct core_event *events; /* ring of options.event_room by seq */
+    struct share file_share, ticket_share, gathered_share;
+    struct core_event *events; /* ring of options.limits.events by seq */
     struct layout *empty;      /* what a looker sees where there is no layout */
     struct effect *effects;
     size_t effect_first, effect_count, effect_room;
@@ -385,6 +424,7 @@ int record_decode(const void *bytes, size_t size, struct record *record,
                   struct record_arena **arena);
 void record_decode_free(struct record_arena *arena);
 const char *record_type_name(enum record_type type);
+const char *core_bound_name(enum core_bound bound);
 
 /* Rows for RECORD_ENTRY_PUT_MANY: builds `value` from puts (key, slot, offset, value). */
 int record_rows_encode(const struct layout_put *puts, size_t count, uint8_t **bytes, size_t *size);
@@ -417,6 +457,9 @@ bool core_has_joinable(const struct core *core, uint64_t store);
  * processes[1..], is a member (owner, or opener of a live file). NULL: none. */
 const struct core_session *core_find_membership(const struct core *core, uint64_t store,
                                                 const struct core_process *processes, size_t count);
+/* Who this user is where a bound is about `store` (NULL: no store). */
+enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
+                              uint32_t uid);
 /* True if the memory of this allocation is also part of the committed layout. */
 bool core_is_committed_memory(const struct core *core, const struct core_store *store,
                               uint64_t memory);

@@ -186,6 +186,7 @@ static void put_file(struct output *output, const struct core_file *file)
     put_number(output, file->flags);
     put_number(output, file->uid);
     put_process(output, file->opener);
+    put_number(output, file->gathered_bytes);
 }
 
 static void put_waiter(struct output *output, const struct core_waiter *waiter)
@@ -212,6 +213,7 @@ static void put_ticket(struct output *output, const struct core_ticket *ticket)
     put_raw(output, ticket->secret, sizeof ticket->secret);
     put_number(output, ticket->session);
     put_number(output, ticket->uid);
+    put_number(output, ticket->holder);
     put_number(output, ticket->first);
     put_number(output, ticket->count);
     put_number(output, ticket->serial);
@@ -240,11 +242,13 @@ static void put_event(struct output *output, const struct core_event *event)
     put_number(output, event->allocations);
     put_number(output, event->bytes);
     put_number(output, event->generation);
+    put_text(output, event->bound);
+    put_number(output, event->is_share);
 }
 
 static void put_events(struct output *output, const struct core *core)
 {
-    uint64_t room = core->options.event_room;
+    uint64_t room = core->options.limits.events;
     uint64_t first = core->next_event > room ? core->next_event - room : 1;
 
     for (uint64_t seq = first; seq < core->next_event; seq++)
@@ -255,7 +259,13 @@ static void put_counters(struct output *output, const struct core *core)
 {
     put_number(output, core->options.patience_ms);
     put_number(output, core->options.granularity_bytes);
-    put_number(output, core->options.event_room);
+    put_number(output, core->options.limits.files);
+    put_number(output, core->options.limits.tickets);
+    put_number(output, core->options.limits.gathered_bytes);
+    put_number(output, core->options.limits.sessions);
+    put_number(output, core->options.limits.waiters);
+    put_number(output, core->options.limits.events);
+    put_number(output, core->options.admin_uid);
     put_number(output, core->next_id);
     put_number(output, core->next_session);
     put_number(output, core->next_waiter);

@@ -91,10 +91,12 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-/* Is there a place for one more open file of this asker? -ENFILE */
-int apply_check_file(const struct apply *apply, const struct asking *asking);
-/* Enters `file` as the asker's, with the next id. Room was made before. */
+/* Is there a place for one more open file of this asker? -ENFILE, -EDQUOT */
+int apply_check_file(struct apply *apply, const struct asking *asking);
+/* Enters `file` as the asker's, with the next id. Room was made, and its share taken, before. */
 void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file);
+/* Takes it out of the table and frees it. */
+void apply_drop_file(struct apply *apply, struct core_file *file);
 /* A ctl without a live session that nobody waits through; its kept place may remain. */
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 
@@ -120,6 +122,13 @@ void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t
 /* What was not drawn goes back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
 int apply_reserve(struct apply *apply);
+
+/* apply_bound.c */
+/* May this user take so much more of the bound? Else outcome.bound, and -EDQUOT or `whole`. */
+int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
+                      uint32_t uid, uint64_t more);
+int apply_gather(struct apply *apply);
+int apply_bound(struct apply *apply);
 
 /* apply_session.c */
 /* What a grant to this asker needs. -ENOMEM */

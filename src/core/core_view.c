@@ -76,7 +76,7 @@ bool core_waiter_counts(const struct core_waiter *waiter)
 
 const struct core_event *core_find_event(const struct core *core, uint64_t seq)
 {
-    const struct core_event *event = &core->events[seq % core->options.event_room];
+    const struct core_event *event = &core->events[seq % core->options.limits.events];
 
     return seq > 0 && event->seq == seq ? event : NULL;
 }

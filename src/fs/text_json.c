@@ -206,6 +206,8 @@ static const char *event_name(enum core_event_type type)
         return "healthy";
     case CORE_EVENT_LOST:
         return "lost";
+    case CORE_EVENT_BOUND:
+        return "bound";
     }
     return "unknown";
 }

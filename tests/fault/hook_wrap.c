@@ -252,8 +252,7 @@ WRAP(int, vmm_write,
 WRAP(int, vmm_seal, (struct vmm * vmm, struct vmm_piece *piece, uint64_t bytes),
      (vmm, piece, bytes), -error)
 WRAP(int, keep_add, (struct keep * keep, uint64_t memory, int fd), (keep, memory, fd), -error)
-WRAP(int, helpers_submit,
-     (struct helpers * helpers, enum service_pool pool, struct job *job),
+WRAP(int, helpers_submit, (struct helpers * helpers, enum service_pool pool, struct job *job),
      (helpers, pool, job), -error)
 
 /* A table grows by chance at this call or that: so the call itself fails. */

@@ -79,6 +79,7 @@ static void run(uint64_t seed)
 {
     random_state = seed * 0x9e3779b97f4a7c15u + 1;
     memset(&model, 0, sizeof model);
+    choose_limits(seed);
     core_start();
     lacked = 0;
     while (core->stores.count == 0) /* it may lack memory as well */
@@ -92,6 +93,7 @@ static void run(uint64_t seed)
         check_sessions();
         check_waiters();
         check_stores();
+        check_shares();
     }
 }
 

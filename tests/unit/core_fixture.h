@@ -56,10 +56,15 @@ static bool state_equal(struct state a, struct state b)
     return a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0;
 }
 
+static struct core_limits core_start_limits = {.events = 16};
+static uint32_t core_start_admin;
+
 __attribute__((unused)) static void core_start(void)
 {
-    struct core_options options = {
-        .patience_ms = PATIENCE_MS, .granularity_bytes = GRAIN, .event_room = 16};
+    struct core_options options = {.patience_ms = PATIENCE_MS,
+                                   .granularity_bytes = GRAIN,
+                                   .limits = core_start_limits,
+                                   .admin_uid = core_start_admin};
 
     core_free(core);
     core_free(mirror);
@@ -104,7 +109,7 @@ static bool same_outcome(const struct outcome *a, const struct outcome *b)
     return a->id == b->id && a->file == b->file && a->session == b->session &&
            a->waiter == b->waiter && a->serial == b->serial && a->slot == b->slot &&
            a->rank == b->rank && a->generation == b->generation && a->count == b->count &&
-           a->ticket_first == b->ticket_first && a->mode == b->mode &&
+           a->ticket_first == b->ticket_first && a->mode == b->mode && a->bound == b->bound &&
            a->rolled_back == b->rolled_back && a->ticket.id == b->ticket.id;
 }
 

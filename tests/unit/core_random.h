@@ -126,6 +126,7 @@ static int step_lock_open(void)
                             .kind = CORE_KIND_LOCK,
                             .wish = 1 + (uint32_t)below(2),
                             .process = random_process(),
+                            .uid = (uint32_t)below(3),
                             .flags = 1 + (uint32_t)below(3),
                             .deadline_ms = random_deadline()};
 
@@ -379,6 +380,16 @@ static int step_bind(void)
     return apply(record);
 }
 
+static int step_gather(void)
+{
+    struct record record = {
+        .type = RECORD_GATHER, .file = random_id(&core->files), .size_bytes = below(300)};
+
+    if (one_in(4))
+        return apply(with_name((struct record){.type = RECORD_BOUND}, random_name()));
+    return apply(record);
+}
+
 /* Seldom on, and not for long. */
 static int step_drain(void)
 {
@@ -409,11 +420,79 @@ static const struct {
     int (*step)(void);
     unsigned weight;
 } steps[] = {
-    {step_store, 3}, {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
-    {step_join, 4},  {step_leave, 12},      {step_time, 10},      {step_commit, 8},
-    {step_add, 10},  {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},  {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
+    {step_store, 3},  {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
+    {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
+    {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
+    {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
+    {step_gather, 4},
 };
+
+/* What each user has taken, counted anew. */
+static uint64_t count_taken(enum core_bound bound, const struct core_store *store, uint32_t uid)
+{
+    uint64_t taken = 0;
+
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+        if (file->uid == uid)
+            taken += bound == CORE_BOUND_FILES      ? 1
+                     : bound == CORE_BOUND_GATHERED ? file->gathered_bytes
+                                                    : 0;
+    }
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+        if (waiter->uid == uid)
+            taken += (bound == CORE_BOUND_FILES && waiter->file == 0) ||
+                     (bound == CORE_BOUND_WAITERS && waiter->store == store->id);
+    }
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+        taken += bound == CORE_BOUND_SESSIONS && session->uid == uid && session->store == store->id;
+    }
+    for (size_t i = 0; i < core->tickets.count; i++) {
+        const struct core_ticket *ticket = core->tickets.items[i];
+        taken += bound == CORE_BOUND_TICKETS && ticket->holder == uid;
+    }
+    return taken;
+}
+
+static void check_share(const struct share *share, enum core_bound bound,
+                        const struct core_store *store)
+{
+    uint64_t taken = 0;
+
+    for (uint32_t uid = 0; uid < 3; uid++) {
+        check_int(share_get_taken(share, uid), count_taken(bound, store, uid));
+        taken += share_get_taken(share, uid);
+    }
+    check_int(share->taken, taken);
+    check(share->taken <= share->limit);
+}
+
+static void check_shares(void)
+{
+    check_share(&core->file_share, CORE_BOUND_FILES, NULL);
+    check_share(&core->ticket_share, CORE_BOUND_TICKETS, NULL);
+    check_share(&core->gathered_share, CORE_BOUND_GATHERED, NULL);
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        check_share(&store->sessions, CORE_BOUND_SESSIONS, store);
+        check_share(&store->waiters, CORE_BOUND_WAITERS, store);
+    }
+}
+
+/* Every other walk meets bounds. */
+static void choose_limits(uint64_t seed)
+{
+    core_start_limits = (struct core_limits){.events = 16};
+    if (seed % 2)
+        core_start_limits = (struct core_limits){.events = 16,
+                                                 .files = 16 + below(16),
+                                                 .tickets = 2 + below(8),
+                                                 .gathered_bytes = 1000,
+                                                 .sessions = 3 + below(8),
+                                                 .waiters = 3 + below(8)};
+}
 
 static int random_step(void)
 {

@@ -23,6 +23,7 @@ static void run_randomly(uint64_t seed)
     run_seed = seed;
     random_state = seed * 0x9e3779b97f4a7c15u + 1;
     memset(&model, 0, sizeof model);
+    choose_limits(seed);
     core_start();
     make_store("weights");
     for (run_record = 0; run_record < RUN_RECORDS; run_record++) {
@@ -34,6 +35,7 @@ static void run_randomly(uint64_t seed)
         check_sessions();
         check_waiters();
         check_stores();
+        check_shares();
     }
 }
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/share.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#define KEPT_BACK_PART 16u
+
+struct share_user {
+    uint64_t uid; /* first for idvec */
+    uint64_t taken;
+    uint64_t pins;
+};
+
+void share_init(struct share *share, uint64_t limit)
+{
+    *share = (struct share){.limit = limit};
+}
+
+void share_free(struct share *share)
+{
+    for (size_t i = 0; i < share->users.count; i++)
+        free(share->users.items[i]);
+    idvec_free(&share->users);
+}
+
+/* How much of the bound there is for users of this rank together. */
+static uint64_t room_for(const struct share *share, enum share_rank rank)
+{
+    uint64_t kept_back = share->limit / KEPT_BACK_PART;
+
+    if (rank == SHARE_ADMIN || share->limit < 2)
+        return share->limit;
+    if (kept_back == 0)
+        kept_back = 1;
+    return share->limit - (rank == SHARE_OWNER ? kept_back / 2 : kept_back);
+}
+
+uint64_t share_get_taken(const struct share *share, uint32_t uid)
+{
+    const struct share_user *user = idvec_find(&share->users, uid);
+
+    return user ? user->taken : 0;
+}
+
+int share_check(const struct share *share, uint32_t uid, enum share_rank rank, uint64_t more)
+{
+    uint64_t room = room_for(share, rank), own, others;
+
+    if (more > room || share->taken > room - more)
+        return -ENOSPC;
+    if (rank == SHARE_ADMIN)
+        return 0;
+    own = share_get_taken(share, uid);
+    others = share->taken - own;
+    return own + more > (room - others + 1) / 2 ? -EDQUOT : 0;
+}
+
+bool share_is_ample(const struct share *share)
+{
+    uint64_t room = room_for(share, SHARE_USER);
+
+    return share->taken < room / 2;
+}
+
+static struct share_user *find_or_make(struct share *share, uint32_t uid)
+{
+    struct share_user *user = idvec_find(&share->users, uid);
+
+    if (user)
+        return user;
+    user = calloc(1, sizeof *user);
+    if (!user)
+        return NULL;
+    user->uid = uid;
+    if (idvec_insert(&share->users, user) == 0)
+        return user;
+    free(user);
+    return NULL;
+}
+
+static void drop_if_idle(struct share *share, const struct share_user *user)
+{
+    if (user->taken == 0 && user->pins == 0)
+        free(idvec_remove(&share->users, user->uid));
+}
+
+int share_pin(struct share *share, uint32_t uid)
+{
+    struct share_user *user = find_or_make(share, uid);
+
+    if (!user)
+        return -ENOMEM;
+    user->pins++;
+    return 0;
+}
+
+void share_unpin(struct share *share, uint32_t uid)
+{
+    struct share_user *user = idvec_find(&share->users, uid);
+
+    assert(user && user->pins > 0);
+    user->pins--;
+    drop_if_idle(share, user);
+}
+
+int share_take(struct share *share, uint32_t uid, uint64_t more)
+{
+    struct share_user *user = more ? find_or_make(share, uid) : NULL;
+
+    if (more == 0)
+        return 0;
+    if (!user)
+        return -ENOMEM;
+    user->taken += more;
+    share->taken += more;
+    return 0;
+}
+
+void share_give(struct share *share, uint32_t uid, uint64_t less)
+{
+    struct share_user *user = less ? idvec_find(&share->users, uid) : NULL;
+
+    if (less == 0)
+        return;
+    assert(user && user->taken >= less && share->taken >= less);
+    user->taken -= less;
+    share->taken -= less;
+    drop_if_idle(share, user);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds and the users' shares of them: which there are, and who meets them. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int whole; /* what it says where all of it is taken */
+} bounds[] = {
+    [CORE_BOUND_NONE] = {"", 0},
+    [CORE_BOUND_FILES] = {"files", -ENFILE},
+    [CORE_BOUND_TICKETS] = {"tickets", -ENOSPC},
+    [CORE_BOUND_SESSIONS] = {"sessions", -ENOSPC},
+    [CORE_BOUND_WAITERS] = {"waiters", -ENOSPC},
+    [CORE_BOUND_GATHERED] = {"documents", -ENOMEM},
+};
+
+const char *core_bound_name(enum core_bound bound)
+{
+    return bounds[bound].name;
+}
+
+enum share_rank core_get_rank(const struct core *core, const struct core_store *store, uint32_t uid)
+{
+    if (uid == 0 || uid == core->options.admin_uid)
+        return SHARE_ADMIN;
+    return store && store->uid == uid ? SHARE_OWNER : SHARE_USER;
+}
+
+static const struct share *get_share(const struct core *core, enum core_bound bound,
+                                     const struct core_store *store)
+{
+    switch (bound) {
+    case CORE_BOUND_FILES:
+        return &core->file_share;
+    case CORE_BOUND_TICKETS:
+        return &core->ticket_share;
+    case CORE_BOUND_SESSIONS:
+        return &store->sessions;
+    case CORE_BOUND_WAITERS:
+        return &store->waiters;
+    case CORE_BOUND_GATHERED:
+        return &core->gathered_share;
+    case CORE_BOUND_NONE:
+        break;
+    }
+    return NULL;
+}
+
+int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
+                      uint32_t uid, uint64_t more)
+{
+    const struct share *share = get_share(apply->core, bound, store);
+    int error = share_check(share, uid, core_get_rank(apply->core, store, uid), more);
+
+    if (error < 0) {
+        apply->out->bound = bound;
+        apply->out->bound_uid = uid;
+    }
+    return error == -ENOSPC ? bounds[bound].whole : error;
+}
+
+int apply_gather(struct apply *apply)
+{
+    struct core *core = apply->core;
+    struct core_file *file = core_file(core, apply->record->file);
+    uint64_t bytes = apply->record->size_bytes;
+    int error = 0;
+
+    if (!file)
+        return -EBADF;
+    if (bytes > file->gathered_bytes) {
+        uint64_t more = bytes - file->gathered_bytes;
+
+        error = apply_check_bound(apply, CORE_BOUND_GATHERED, core_store(core, file->store),
+                                  file->uid, more);
+        if (error == 0)
+            error = share_take(&core->gathered_share, file->uid, more);
+    } else {
+        share_give(&core->gathered_share, file->uid, file->gathered_bytes - bytes);
+    }
+    if (error == 0)
+        file->gathered_bytes = bytes;
+    return error;
+}
+
+int apply_bound(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    size_t bytes = record->name_bytes;
+
+    if (bytes == 0 || bytes >= CORE_BOUND_BYTES || memchr(record->name, '\0', bytes) ||
+        (record->flags & ~(uint32_t)CORE_BOUND_SHARE))
+        return -EINVAL;
+    core_add_event(apply, CORE_EVENT_BOUND, core_store(apply->core, record->store), NULL);
+    return 0;
+}
