@@ -140,7 +140,7 @@ int apply_file_bind(struct apply *apply)
 }
 
 /* The file leaves its session, if that is alive, and ends it if nothing keeps it up any more. */
-static void leave(struct apply *apply, struct core_file *file)
+static void leave(struct apply *apply, struct core_file *file, bool linger)
 {
     struct core_session *session = core_session(apply->core, file->session);
 
@@ -148,7 +148,11 @@ static void leave(struct apply *apply, struct core_file *file)
         return;
     session->files--;
     file->session = 0;
-    if (session->files == 0 || (session->exclusive && session->opener == file->id))
+    if (session->files > 0 && !(session->exclusive && session->opener == file->id))
+        return;
+    if (linger)
+        session->ending = true;
+    else if (!session->ending)
         apply->out->rolled_back = apply_end_session(apply, session, false);
 }
 
@@ -161,6 +165,8 @@ int apply_file_close(struct apply *apply)
 
     if (!file)
         return -EBADF;
+    if (apply->record->flags & ~(uint32_t)CORE_CLOSE_LINGER)
+        return -EINVAL;
     store = core_store(core, file->store);
     waiter = apply_find_file_waiter(core, file->id);
     if (waiter) {
@@ -172,7 +178,7 @@ int apply_file_close(struct apply *apply)
         apply_forget_waiter(apply, waiter);
     }
     apply->out->session = file->session;
-    leave(apply, file);
+    leave(apply, file, (apply->record->flags & CORE_CLOSE_LINGER) != 0);
     apply_drop_file(apply, file);
     if (store)
         apply_drain(apply, store);
@@ -207,7 +213,7 @@ int apply_join(struct apply *apply)
     if (error < 0)
         return error;
     found = core_find_token(core, apply->record->bytes16);
-    if (!found || found->store != file->store)
+    if (!found || found->store != file->store || found->ending)
         return -ESTALE;
     if (found->mode == LOCK_MODE_RW && !(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
@@ -234,7 +240,7 @@ int apply_detach(struct apply *apply)
     if (!core_session(core, file->session))
         return -ESTALE;
     apply->out->session = file->session;
-    leave(apply, file);
+    leave(apply, file, false);
     apply_drain(apply, core_store(core, file->store));
     return 0;
 }

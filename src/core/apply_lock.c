@@ -447,6 +447,8 @@ int apply_wait_end(struct apply *apply)
     store = core_store(apply->core, waiter->store);
     if (!waiter->away)
         refuse(apply, waiter, -(int)record->count);
+    if (record->flags & CORE_WAIT_REVOKED)
+        core_add_waiter_event(apply, CORE_EVENT_REVOKED, waiter);
     if (!(record->flags & CORE_WAIT_KEEP))
         apply_forget_waiter(apply, waiter);
     else if (!waiter->away)

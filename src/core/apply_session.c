@@ -32,6 +32,7 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     session->mode = mode;
     session->exclusive = asking->file != 0;
     session->implicit = asking->kind == CORE_KIND_ALLOCATION;
+    session->owned = (asking->flags & CORE_OPEN_OWNED) != 0;
     memcpy(session->token, asking->token, sizeof session->token);
     session->owner = asking->owner;
     session->uid = asking->uid;

@@ -84,6 +84,7 @@ struct core_process {
 #define CORE_OPEN_GRACE    (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
 #define CORE_OPEN_AGAIN    (1u << 4) /* ACQUIRE: is back soon after its deadline: looks around */
 #define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
+#define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -114,6 +115,8 @@ struct core_session {
     bool exclusive;  /* made by ACQUIRE: reached by its handle, JOIN and token only */
     bool implicit;   /* taken by opening an allocation */
     bool touched;    /* committed bytes may have changed: no rollback */
+    bool owned;      /* ends with its owner's process, whoever has its files open */
+    bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;
@@ -201,10 +204,13 @@ struct core_event {
     enum core_event_type type;
     uint64_t wall_ms;
     char store[256];
-    uint64_t session;
+    uint64_t session, waiter; /* 0: it is about none */
     struct core_process process;
     uint32_t uid;
+    char comm[CORE_COMM_BYTES];
     uint64_t allocations, bytes, generation;
+    struct core_process by; /* REVOKED: who asked for it */
+    uint32_t by_uid;
     char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
     bool is_share;                /* it was the user's share, not the whole */
 };
@@ -229,7 +235,9 @@ enum record_type {
     RECORD_STORE_ATTR,   /* store, flags: CORE_ATTR_*, uid, gid, mode */
     RECORD_FILE_OPEN,    /* store (0: top), kind, serial, flags, process, uid, session (0 or one to
                             join) → out.file. Takes no lock. */
-    RECORD_FILE_CLOSE,   /* file: the last RELEASE. Ends its session if it was the last file */
+    RECORD_FILE_CLOSE,   /* file: the last RELEASE. Ends its session if it was the last file, or
+                            (an exclusive one) the one that took it. flags CORE_CLOSE_LINGER: such a
+                            session is only `ending`, for its transfers run still */
     RECORD_LOCK_OPEN, /* store, kind LOCK|AUTO|ALLOCATION, serial, flags, wish, process, uid, comm,
                          bytes16 = token, deadline_ms → out.file + out.session, or out.waiter.
                          -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without GRACE; or the
@@ -254,8 +262,10 @@ enum record_type {
                          last file or an exclusive session's acquiring one. -ENOLCK, -ESTALE */
     RECORD_WAIT_END,  /* waiter, count = errno to answer with; flags CORE_WAIT_KEEP keeps the
                          place for a second (EINTR, ETIMEDOUT by the kernel's bound). A kept
-                         place has nobody to answer: without KEEP it is forgotten. -ENOENT */
-    RECORD_SESSION_END, /* session, flags CORE_END_REVOKED; a writer aborts. out.rolled_back */
+                         place has nobody to answer: without KEEP it is forgotten. -ENOENT. flags
+                         CORE_WAIT_REVOKED: an event; process and uid are who asked for it */
+    RECORD_SESSION_END, /* session, flags CORE_END_REVOKED (process and uid are who asked for it); a
+                           writer aborts. out.rolled_back */
     RECORD_TIME,        /* expires deadlines (effects REFUSED), kept places, tickets; grants what
                            patience held back */
     RECORD_COMMIT,      /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group →
@@ -311,6 +321,8 @@ enum record_type {
 #define CORE_ATTR_UID           (1u << 1)
 #define CORE_ATTR_GID           (1u << 2)
 #define CORE_WAIT_KEEP          (1u << 0)
+#define CORE_WAIT_REVOKED       (1u << 1)
+#define CORE_CLOSE_LINGER       (1u << 0)
 #define CORE_END_REVOKED        (1u << 0)
 #define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
 #define CORE_COMMIT_GROUP       (1u << 1)
@@ -451,7 +463,7 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
-/* Is there a non-exclusive session of `store`? */
+/* Is there a non-exclusive session of `store` that does not end already? */
 bool core_has_joinable(const struct core *core, uint64_t store);
 /* The non-exclusive session of `store` of which processes[0], or else one of its ancestors
  * processes[1..], is a member (owner, or opener of a live file). NULL: none. */

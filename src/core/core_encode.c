@@ -165,6 +165,8 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_number(output, session->exclusive);
     put_number(output, session->implicit);
     put_number(output, session->touched);
+    put_number(output, session->owned);
+    put_number(output, session->ending);
     put_number(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -237,11 +239,15 @@ static void put_event(struct output *output, const struct core_event *event)
     put_number(output, event->wall_ms);
     put_text(output, event->store);
     put_number(output, event->session);
+    put_number(output, event->waiter);
     put_process(output, event->process);
     put_number(output, event->uid);
+    put_raw(output, event->comm, sizeof event->comm);
     put_number(output, event->allocations);
     put_number(output, event->bytes);
     put_number(output, event->generation);
+    put_process(output, event->by);
+    put_number(output, event->by_uid);
     put_text(output, event->bound);
     put_number(output, event->is_share);
 }

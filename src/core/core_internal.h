@@ -59,6 +59,8 @@ void core_push_effect(struct core *core, struct effect effect);
 /* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
+void core_add_waiter_event(struct apply *apply, enum core_event_type type,
+                           const struct core_waiter *waiter);
 void core_store_free(struct core_store *store);
 void core_waiter_free(struct core_waiter *waiter);
 

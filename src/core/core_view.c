@@ -143,7 +143,7 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
         const struct core_session *session = core->sessions.items[i];
         size_t rank;
 
-        if (session->store != store || session->exclusive)
+        if (session->store != store || session->exclusive || session->ending)
             continue;
         rank = find_rank(session->owner, processes, best);
         if (rank < best) {
@@ -162,7 +162,7 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
         if (rank >= best)
             continue;
         session = core_session(core, file->session);
-        if (session && !session->exclusive) {
+        if (session && !session->exclusive && !session->ending) {
             best = rank;
             nearest = session;
         }
@@ -174,7 +174,7 @@ bool core_has_joinable(const struct core *core, uint64_t store)
 {
     for (size_t i = 0; i < core->sessions.count; i++) {
         const struct core_session *session = core->sessions.items[i];
-        if (session->store == store && !session->exclusive)
+        if (session->store == store && !session->exclusive && !session->ending)
             return true;
     }
     return false;

@@ -156,8 +156,8 @@ static void check_sessions(void)
         require(model.sessions[session->id] != FATE_OVER);
         for (size_t j = 0; j < core->files.count; j++)
             files += ((const struct core_file *)core->files.items[j])->session == session->id;
-        require(files == session->files && files > 0);
-        if (session->exclusive)
+        require(files == session->files && (files > 0 || session->ending));
+        if (session->exclusive && !session->ending)
             require(core_find_file(core, session->opener)->session == session->id);
     }
 }

@@ -191,6 +191,9 @@ static int step_leave(void)
     case 1:
         return apply((struct record){.type = RECORD_DETACH, .file = random_id(&core->files)});
     case 2:
+        return apply((struct record){.type = RECORD_FILE_CLOSE,
+                                     .file = random_id(&core->files),
+                                     .flags = CORE_CLOSE_LINGER});
     case 3:
         return close_file(random_id(&core->files));
     case 4:
@@ -198,7 +201,7 @@ static int step_leave(void)
                                      .session = random_id(&core->sessions),
                                      .flags = (uint32_t)below(2)});
     default:
-        return wait_end(random_id(&core->waiters), (int)below(150), (uint32_t)below(2));
+        return wait_end(random_id(&core->waiters), (int)below(150), (uint32_t)below(4));
     }
 }
 

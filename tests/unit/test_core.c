@@ -504,3 +504,71 @@ TAP_TEST(what_was_waited_for_may_be_gone_at_the_grant)
     check_int(refused(waiter), -ENOENT);
     check_int(state(store), LOCK_STATE_EMPTY);
 }
+
+TAP_TEST(a_close_that_lingers_keeps_the_lock_until_its_session_is_ended)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    struct record close = {.type = RECORD_FILE_CLOSE, .file = out.file, .flags = CORE_CLOSE_LINGER};
+    check_int(apply(close), 0);
+    check(core_find_session(core, session)->ending);
+    check_int(state(store), LOCK_STATE_RW);
+    check(!core_has_joinable(core, store));
+    check(core_find_membership(core, store, &P1, 1) == NULL);
+    require(open_file(store, CORE_KIND_CTL, 0, RW, 0, P2) == 0);
+    struct record join = {.type = RECORD_JOIN, .file = out.file};
+    memcpy(join.bytes16, core_find_session(core, session)->token, sizeof join.bytes16);
+    check_int(apply(join), -ESTALE);
+    check_int(apply((struct record){.type = RECORD_SESSION_END, .session = session}), 0);
+    check_int(state(store), LOCK_STATE_EMPTY);
+    close.file = 4711;
+    check_int(apply(close), -EBADF);
+}
+
+TAP_TEST(a_file_that_others_have_too_does_not_linger)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1), first = out.file;
+    require(open_file(store, CORE_KIND_LOCK, 0, RW, session, P1) == 0);
+    check_int(apply((struct record){
+                  .type = RECORD_FILE_CLOSE, .file = first, .flags = CORE_CLOSE_LINGER}),
+              0);
+    check(!core_find_session(core, session)->ending);
+}
+
+TAP_TEST(a_revocation_says_who_asked_for_it)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
+    uint64_t waiter = out.waiter;
+    struct record revoke = {.type = RECORD_WAIT_END,
+                            .waiter = waiter,
+                            .count = ECANCELED,
+                            .flags = CORE_WAIT_REVOKED,
+                            .process = P3,
+                            .uid = 7};
+    check_int(apply(revoke), 0);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+    check_int(event->type, CORE_EVENT_REVOKED);
+    check_int(event->waiter, waiter);
+    check_int(event->session, 0);
+    check_int(event->process.pid, P2.pid);
+    check_int(event->by.pid, P3.pid);
+    check_int(event->by_uid, 7);
+    revoke = (struct record){.type = RECORD_SESSION_END,
+                             .session = session,
+                             .flags = CORE_END_REVOKED,
+                             .process = P3,
+                             .uid = 7};
+    check_int(apply(revoke), 0);
+    event = core_find_event(core, core->next_event - 2);
+    check_int(event->type, CORE_EVENT_REVOKED);
+    check_int(event->session, session);
+    check_int(event->process.pid, P1.pid);
+    check_int(event->by.pid, P3.pid);
+    check_int(event->by_uid, 7);
+}
