@@ -107,7 +107,7 @@ random_file() { # NAME BYTES
 
 # bats test_tags=host
 @test "EXPORT of an open allocation is that one, of a spool what was written" {
-    ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 1 open "$W/allocations/b" wc \
+    ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 1 open "$W/allocations/b" rwc \
         write spooled export 0 0 connect "$M" redeem last 9 peek 0 0 7 try write more use 0 commit
     assert_match "$output" 'item rank=1 slot=1 size=7 '
     assert_match "$output" $'spooled\nENOSPC' # an exported size is final

@@ -143,7 +143,9 @@ void apply_drain(struct apply *apply, struct core_store *store)
     enum lock_mode mode;
     uint64_t id;
 
-    while (rouse(apply, store), lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
+    while (rouse(apply, store),
+           apply->grants < CORE_MAX_GRANTS &&
+               lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
         struct core_waiter *waiter = core_waiter(apply->core, id);
         int error = grant_waiter(apply, store, waiter, mode);
 
@@ -153,6 +155,7 @@ void apply_drain(struct apply *apply, struct core_store *store)
         if (error < 0)
             refuse(apply, waiter, error);
         apply_forget_waiter(apply, waiter);
+        apply->grants++;
     }
 }
 

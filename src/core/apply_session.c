@@ -103,9 +103,12 @@ static void forget_session(struct apply *apply, struct core_session *session)
 {
     apply_drop_reservation(apply->core, session);
     apply_drop_tickets(apply->core, session->id, false);
-    core_push_effect(apply->core, (struct effect){.type = EFFECT_SESSION_OVER,
-                                                  .session = session->id,
-                                                  .store = session->store});
+    core_push_effect(
+        apply->core,
+        (struct effect){.type = EFFECT_SESSION_OVER,
+                        .session = session->id,
+                        .owner = session->owned ? session->owner : (struct core_process){0},
+                        .store = session->store});
     share_give(&core_store(apply->core, session->store)->sessions, session->uid, 1);
     free(idvec_remove(&apply->core->sessions, session->id));
 }

@@ -21,7 +21,7 @@ static int check_store_name(const char *name)
         return -EINVAL;
     for (size_t i = 0; i < sizeof taken_names / sizeof taken_names[0]; i++) {
         if (strcmp(name, taken_names[i]) == 0)
-            return -EEXIST;
+            return -EPERM;
     }
     return 0;
 }

@@ -38,6 +38,7 @@
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
 #define CORE_MAX_EVENTS         1024u        /* ring: older ones are overwritten */
 
+#define CORE_MAX_GRANTS    256u /* by one record, which so ends soon; RECORD_TIME goes on */
 #define CORE_KEPT_PLACE_MS 1000u
 #define CORE_TICKET_MS     30000u
 #define CORE_COMM_BYTES    16u
@@ -382,6 +383,7 @@ enum effect_type {
 struct effect {
     enum effect_type type;
     uint64_t waiter, session, file, memory, store;
+    struct core_process owner; /* SESSION_OVER: whose exit would have ended it; pid 0: nobody's */
     int error;
 };
 

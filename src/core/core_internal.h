@@ -27,6 +27,7 @@ struct apply {
     struct outcome *out;
     uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
     uint64_t free_bytes; /* the record's, less what it has set aside so far */
+    unsigned grants;     /* to those who waited */
 };
 
 /* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.

@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 struct exit_watch {
-    uint64_t id; /* the session; first for idvec */
+    uint64_t id; /* pid; first for idvec */
+    struct core_process process;
     struct exits *exits;
     struct event_watch watch;
 };
 
 void exits_init(struct exits *exits, struct loop *loop,
-                void (*on_exit)(void *context, uint64_t session), void *context)
+                void (*on_exit)(void *context, struct core_process process), void *context)
 {
     *exits = (struct exits){.loop = loop, .on_exit = on_exit, .context = context};
 }
@@ -38,12 +39,12 @@ static void on_ready(struct event_watch *ready, uint32_t events)
     struct exit_watch *watch =
         (struct exit_watch *)((char *)ready - offsetof(struct exit_watch, watch));
     struct exits *exits = watch->exits;
-    uint64_t session = watch->id;
+    struct core_process process = watch->process;
 
     (void)events;
-    idvec_remove(&exits->watches, session);
+    idvec_remove(&exits->watches, watch->id);
     end_watch(watch);
-    exits->on_exit(exits->context, session);
+    exits->on_exit(exits->context, process);
 }
 
 /* A pidfd of exactly this process. */
@@ -66,7 +67,7 @@ static int open_process(struct core_process process, int *fd)
     return 0;
 }
 
-int exits_watch(struct exits *exits, struct core_process process, uint64_t session)
+int exits_watch(struct exits *exits, struct core_process process)
 {
     struct exit_watch *watch = NULL;
     int fd = -1;
@@ -74,27 +75,27 @@ int exits_watch(struct exits *exits, struct core_process process, uint64_t sessi
 
     if (error)
         return error;
-    exits_unwatch(exits, session);
     watch = calloc(1, sizeof *watch);
     if (!watch) {
         close(fd);
         return -ENOMEM;
     }
-    *watch = (struct exit_watch){.id = session, .exits = exits, .watch = {fd, on_ready, NULL}};
+    *watch = (struct exit_watch){
+        .id = process.pid, .process = process, .exits = exits, .watch = {fd, on_ready, NULL}};
     error = idvec_insert(&exits->watches, watch);
     if (!error) {
         error = loop_watch(exits->loop, &watch->watch, EVENT_READ);
         if (error)
-            idvec_remove(&exits->watches, session);
+            idvec_remove(&exits->watches, watch->id);
     }
     if (error)
         end_watch(watch);
     return error;
 }
 
-void exits_unwatch(struct exits *exits, uint64_t session)
+void exits_unwatch(struct exits *exits, struct core_process process)
 {
-    struct exit_watch *watch = idvec_remove(&exits->watches, session);
+    struct exit_watch *watch = idvec_remove(&exits->watches, process.pid);
 
     if (watch)
         end_watch(watch);

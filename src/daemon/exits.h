@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exits - tells the loop when a process that owns a session exits
+ * exits - tells the loop when a process that owns sessions exits
  *
- * One pidfd for each watched session. Loop's thread.
+ * One pidfd for each watched process. Loop's thread.
  */
 #ifndef GMSFS_DAEMON_EXITS_H
 #define GMSFS_DAEMON_EXITS_H
@@ -13,16 +13,17 @@
 
 struct exits {
     struct loop *loop;
-    void (*on_exit)(void *context, uint64_t session);
+    void (*on_exit)(void *context, struct core_process process);
     void *context;
-    struct idvec watches; /* by session */
+    struct idvec watches; /* by pid */
 };
 
 void exits_init(struct exits *exits, struct loop *loop,
-                void (*on_exit)(void *context, uint64_t session), void *context);
+                void (*on_exit)(void *context, struct core_process process), void *context);
 void exits_free(struct exits *exits);
-/* -ESRCH: it is gone already, or its number belongs to another process by now. */
-int exits_watch(struct exits *exits, struct core_process process, uint64_t session);
-void exits_unwatch(struct exits *exits, uint64_t session); /* fine if there is none */
+/* Once for each process. -ESRCH: it is gone already, or its number belongs to another by now. */
+int exits_watch(struct exits *exits, struct core_process process);
+void exits_unwatch(struct exits *exits,
+                   struct core_process process); /* fine if it is not watched */
 
 #endif

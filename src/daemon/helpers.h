@@ -10,7 +10,7 @@
 #define GMSFS_DAEMON_HELPERS_H
 
 #include "daemon/loop.h"
-#include "service/service.h"
+#include "service/host.h"
 
 /* Half as many again as one ALLOC may have: other stores go on. */
 #define HELPERS_MAX_MEMORY   (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)

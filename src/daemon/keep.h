@@ -9,7 +9,7 @@
 #ifndef GMSFS_DAEMON_KEEP_H
 #define GMSFS_DAEMON_KEEP_H
 
-#include "service/service.h"
+#include "service/host.h"
 
 #include <pthread.h>
 #include <stddef.h>

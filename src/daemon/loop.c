@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -23,6 +24,7 @@ struct loop {
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
     struct event_watch posted; /* event_fd */
+    atomic_uint_fast64_t watches;
     pthread_mutex_t mutex;
     struct job *done, **done_end; /* under the mutex */
 };
@@ -112,7 +114,13 @@ int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) != 0)
         return -errno;
     watch->loop = loop;
+    atomic_fetch_add(&loop->watches, 1);
     return 0;
+}
+
+uint64_t loop_count_watches(const struct loop *loop)
+{
+    return atomic_load(&loop->watches);
 }
 
 void loop_unwatch(struct loop *loop, struct event_watch *watch)
@@ -121,6 +129,7 @@ void loop_unwatch(struct loop *loop, struct event_watch *watch)
         return;
     epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     watch->loop = NULL;
+    atomic_fetch_sub(&loop->watches, 1);
     for (int i = 0; i < loop->event_count; i++) {
         if (loop->events[i].data.ptr == watch)
             loop->events[i].data.ptr = NULL;

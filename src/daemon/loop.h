@@ -37,6 +37,8 @@ void loop_stop(struct loop *loop);
 struct event_loop loop_get_calls(struct loop *loop);
 int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events);
 void loop_unwatch(struct loop *loop, struct event_watch *watch);
+/* How many descriptors are watched. Any thread. */
+uint64_t loop_count_watches(const struct loop *loop);
 /* UINT64_MAX: never. */
 void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t at_ms);
 void loop_clear_timeout(struct event_timeout *timeout);

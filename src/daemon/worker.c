@@ -2,6 +2,7 @@
 #include "daemon/worker.h"
 
 #include "base/log.h"
+#include "daemon/descriptors.h"
 #include "daemon/exits.h"
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,10 +31,7 @@
 #define GMSFS_VERSION "unknown"
 #endif
 
-#define WORKER_ENDING_MS 5000u /* for jobs that are under way */
-/* Descriptors that memory leaves over: without them no caller could be looked up in /proc, no
- * ticket redeemed. A quarter of them all where they are few. */
-#define WORKER_SPARE_DESCRIPTORS 64u
+#define WORKER_ENDING_MS         5000u /* for jobs that are under way */
 #define WORKER_MIN_ALLOC_THREADS 4u
 /* The kernel's table of our descriptors has room for so many from the start. Once there are threads
  * each doubling of it waits for all processors: 50 ms in all for the first 3,435 pieces. */
@@ -40,6 +39,7 @@
 
 struct worker {
     const struct worker_setup *setup;
+    struct descriptors descriptors;
     struct loop *loop;
     struct helpers *helpers;
     struct exits exits;
@@ -108,38 +108,31 @@ static void host_set_idle(void *context)
     loop_set_idle(worker->loop);
 }
 
-static int host_watch_process(void *context, struct core_process process, uint64_t session)
+static int host_watch_process(void *context, struct core_process process)
 {
     struct worker *worker = context;
 
-    return exits_watch(&worker->exits, process, session);
+    return exits_watch(&worker->exits, process);
 }
 
-static void host_unwatch_process(void *context, uint64_t session)
+static void host_unwatch_process(void *context, struct core_process process)
 {
     struct worker *worker = context;
 
-    exits_unwatch(&worker->exits, session);
+    exits_unwatch(&worker->exits, process);
 }
 
-/* New descriptors take the lowest free number, so this one tells how many there are. */
 static int host_admit_descriptor(void *context, int fd)
 {
     static atomic_bool told;
-    struct rlimit limit;
+    struct worker *worker = context;
 
-    (void)context;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return 0;
-    rlim_t spare = limit.rlim_cur / 4;
-    if (spare > WORKER_SPARE_DESCRIPTORS)
-        spare = WORKER_SPARE_DESCRIPTORS;
-    if ((rlim_t)fd < limit.rlim_cur - spare)
+    if (descriptors_admit(&worker->descriptors, fd, loop_count_watches(worker->loop)))
         return 0;
     if (!atomic_exchange(&told, true))
         log_warning("no more allocations: the limit of %llu open files is reached; raise it before "
                     "the mount (ulimit -Hn, LimitNOFILE=)",
-                    (unsigned long long)limit.rlim_cur);
+                    (unsigned long long)worker->descriptors.limit);
     return -ENOSPC;
 }
 
@@ -155,22 +148,6 @@ static void host_drop(void *context, const uint64_t *memories, size_t count)
     struct worker *worker = context;
 
     keep_drop(&worker->keep, memories, count);
-}
-
-static void host_on_state(void *context, uint64_t store)
-{
-    struct worker *worker = context;
-
-    if (worker->fs)
-        fs_on_state(worker->fs, store);
-}
-
-static void host_on_event(void *context)
-{
-    struct worker *worker = context;
-
-    if (worker->fs)
-        fs_on_event(worker->fs);
 }
 
 /* ---- struct fs_host ---------------------------------------------------------------------- */
@@ -256,11 +233,11 @@ static void on_health(struct job *job)
     service_on_health(worker->service);
 }
 
-static void on_exit_of(void *context, uint64_t session)
+static void on_exit_of(void *context, struct core_process process)
 {
     struct worker *worker = context;
 
-    service_on_exit(worker->service, session);
+    service_on_exit(worker->service, process);
 }
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
@@ -274,6 +251,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .allow_other = worker->setup->allow_other,
         .debug = worker->setup->options->debug,
         .owner_uid = geteuid(),
+        .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
     };
     struct fs_host host = {
@@ -402,10 +380,12 @@ static int open_service(struct worker *worker)
         .patience_ms = options->patience_ms,
         .alloc_timeout_ms = options->alloc_timeout_ms,
         .spool_max_bytes = options->spool_max_bytes,
-        .parking_max_ms = timeouts_read_parking_ms(),
         .alloc_threads = choose_alloc_threads(worker->vmm),
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
+        .admin_uid = geteuid(),
+        .max_connections = worker->descriptors.connections,
+        .max_watches = worker->descriptors.watches,
     };
     struct service_host host = {
         .context = worker,
@@ -420,8 +400,6 @@ static int open_service(struct worker *worker)
         .admit_descriptor = host_admit_descriptor,
         .keep = host_keep,
         .drop = host_drop,
-        .on_state = host_on_state,
-        .on_event = host_on_event,
     };
 
     return service_new(worker->vmm, &service, &host, &worker->service);
@@ -435,6 +413,15 @@ static int report(const struct worker *worker, const char *what, int error)
     return error;
 }
 
+static uint64_t read_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return limit.rlim_cur;
+}
+
 static int begin(struct worker *worker)
 {
     struct loop_calls calls = {.context = worker, .on_idle = on_idle, .on_tick = on_tick};
@@ -444,6 +431,7 @@ static int begin(struct worker *worker)
     if (error)
         return error;
     worker->timeout.expired = on_timeout;
+    worker->descriptors = descriptors_divide(read_descriptor_limit());
     exits_init(&worker->exits, worker->loop, on_exit_of, worker);
     worker->control = (struct event_watch){.fd = worker->setup->control_fd, .ready = on_control};
     error = report(worker, "the helpers", helpers_new(worker->loop, &worker->helpers));

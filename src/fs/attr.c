@@ -2,6 +2,8 @@
 /* attr - attributes, and the sizes that can be set */
 #include "fs/fs_internal.h"
 
+#include "service/stores.h"
+
 #include <errno.h>
 
 #define SET_OWNERSHIP (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
@@ -24,44 +26,61 @@ static int check_ownership(const struct fs *fs, const struct node *node, const s
     return same ? 0 : -EPERM;
 }
 
-/* The kernel has checked that the caller may (default_permissions). */
-static int set_ownership(struct fs *fs, const struct node *node, const struct stat *attr, int which)
+static int set_ownership(fuse_req_t req, const struct node *node, const struct stat *attr,
+                         int which)
 {
-    uint32_t set = 0;
+    struct fs *fs = fs_of(req);
+    struct service_caller caller;
+    struct service_store_attr set = {
+        .uid = attr->st_uid, .gid = attr->st_gid, .mode = attr->st_mode & 0777u};
     if (node->kind != NODE_STORE)
         return check_ownership(fs, node, attr, which);
     if (which & FUSE_SET_ATTR_MODE)
-        set |= CORE_ATTR_MODE;
+        set.which |= CORE_ATTR_MODE;
     if (which & FUSE_SET_ATTR_UID)
-        set |= CORE_ATTR_UID;
+        set.which |= CORE_ATTR_UID;
     if (which & FUSE_SET_ATTR_GID)
-        set |= CORE_ATTR_GID;
-    return service_store_set_attr(fs->service, node->store->id, set, attr->st_uid, attr->st_gid,
-                                  attr->st_mode & 0777u);
+        set.which |= CORE_ATTR_GID;
+    fs_get_caller(req, 0, &caller);
+    return service_store_set_attr(fs->service, node->store->id, &set, &caller);
 }
 
-/* Times are the store's; a writer's touch succeeds and changes nothing. */
-static int set_times(fuse_req_t req, const struct node *node)
+/* A store was changed now, says touch(1). It has no other times to set. */
+static int touch_store(fuse_req_t req, const struct node *node, int which)
 {
-    uint64_t session;
+    struct service_caller caller;
+    if (((which & FUSE_SET_ATTR_ATIME) && !(which & FUSE_SET_ATTR_ATIME_NOW)) ||
+        ((which & FUSE_SET_ATTR_MTIME) && !(which & FUSE_SET_ATTR_MTIME_NOW)))
+        return -EPERM;
+    fs_get_caller(req, 0, &caller);
+    return service_store_touch(fs_of(req)->service, node->store->id, &caller);
+}
+
+/* Times are the store's; a writer's touch of what is in it succeeds and changes nothing. */
+static int set_times(fuse_req_t req, const struct node *node, int which)
+{
+    struct service_caller caller;
+    struct service_actor by;
+    int error;
     switch (node->kind) {
     case NODE_STORE:
+        return touch_store(req, node, which);
     case NODE_ALLOCATIONS:
     case NODE_METADATA:
     case NODE_ALLOCATION:
     case NODE_ENTRY:
-        return fs_find_writer(req, node->store->id, &session);
+        error = fs_get_actor(req, node->store->id, &caller, &by);
+        return error ? error : service_touch(fs_of(req)->service, &by);
     default:
         return -EPERM;
     }
 }
 
-static int find_session(fuse_req_t req, const struct node *node, const struct fuse_file_info *info,
-                        uint64_t *session)
+static int get_actor(fuse_req_t req, const struct node *node, const struct fuse_file_info *info,
+                     struct service_caller *caller, struct service_actor *by)
 {
-    if (info)
-        return service_file_writer(fs_of(req)->service, info->fh, session);
-    return fs_find_writer(req, node->store->id, session);
+    *by = (struct service_actor){.file = info ? info->fh : 0};
+    return info ? 0 : fs_get_actor(req, node->store->id, caller, by);
 }
 
 static void reply_resized(struct fs_request *request, int error,
@@ -74,39 +93,36 @@ static void reply_resized(struct fs_request *request, int error,
         fs_reply_attr(request->req, request->node, NULL);
 }
 
-static void resize_allocation(fuse_req_t req, const struct node *node, uint64_t session,
-                              uint64_t size, fs_reply reply)
+static void resize_allocation(fuse_req_t req, const struct node *node,
+                              const struct service_actor *by, uint64_t size, fs_reply reply)
 {
     struct fs *fs = fs_of(req);
-    const struct layout_allocation *allocation = node->allocation;
     struct fs_request *request = fs_request_new(req, reply, 0);
     if (!request)
         return;
     request->node = node_get_id(node);
-    if (allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool &&
-        allocation->size_bytes == size)
-        fs_request_finish(request, 0, NULL); /* it has that size */
-    else
-        fs_request_submitted(request, service_resize(fs->service, session, allocation->serial, size,
-                                                     &request->service));
+    fs_request_submitted(request, service_resize(fs->service, by, node->allocation->serial, size,
+                                                 &request->service));
 }
 
 static void set_size(fuse_req_t req, const struct node *node, uint64_t size,
                      const struct fuse_file_info *info)
 {
-    uint64_t session, id = node_get_id(node);
+    uint64_t id = node_get_id(node);
+    struct service_caller caller;
+    struct service_actor by;
     int error;
     if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY) {
         fs_reply_error(req, -EPERM);
         return;
     }
-    error = find_session(req, node, info, &session);
+    error = get_actor(req, node, info, &caller, &by);
     if (!error && node->kind == NODE_ALLOCATION) {
-        resize_allocation(req, node, session, size, reply_resized);
+        resize_allocation(req, node, &by, size, reply_resized);
         return;
     }
     if (!error)
-        error = fs_entry_resize(fs_of(req), id, info ? info->fh : 0, session, size);
+        error = fs_entry_resize(fs_of(req), id, &by, size);
     if (error)
         fs_reply_error(req, error);
     else
@@ -120,12 +136,12 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
     struct node node;
     int error = node_find(fs->core, id, &node) ? fs_gone(req, info) : 0;
     if (!error && (which & SET_OWNERSHIP))
-        error = set_ownership(fs, &node, attr, which);
+        error = set_ownership(req, &node, attr, which);
     else if (!error && (which & FUSE_SET_ATTR_SIZE)) {
         set_size(req, &node, (uint64_t)attr->st_size, info);
         return;
     } else if (!error)
-        error = set_times(req, &node);
+        error = set_times(req, &node, which);
     if (error)
         fs_reply_error(req, error);
     else
@@ -135,13 +151,12 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
 void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_t length,
                      struct fuse_file_info *info)
 {
+    struct service_actor by = {.file = info->fh};
     struct node node;
-    uint64_t session, end = (uint64_t)offset + (uint64_t)length;
+    uint64_t end = (uint64_t)offset + (uint64_t)length;
     int error = node_find(fs_of(req)->core, id, &node) ? fs_gone(req, info) : 0;
     if (!error && (mode != 0 || node.kind != NODE_ALLOCATION))
         error = -EOPNOTSUPP;
-    if (!error)
-        error = service_file_writer(fs_of(req)->service, info->fh, &session);
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -149,5 +164,5 @@ void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_
     if (node.allocation->memory != LAYOUT_NO_MEMORY && !node.allocation->spool &&
         end < node.allocation->size_bytes)
         end = node.allocation->size_bytes; /* that much is there already */
-    resize_allocation(req, &node, session, end, fs_reply_done);
+    resize_allocation(req, &node, &by, end, fs_reply_done);
 }

@@ -18,20 +18,16 @@ static void reply_all_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, request->bytes);
 }
 
-/* The session that the file joined when it was opened, else the one the caller is a member of now.
- */
-static int find_session(fuse_req_t req, const struct node *node, uint64_t fh, uint64_t *session)
-{
-    int error = service_file_writer(fs_of(req)->service, fh, session);
-    return error == -ENOLCK ? fs_find_writer(req, node->store->id, session) : error;
-}
-
+/* In the session that the file joined when it was opened, else the one that the caller is a member
+ * of now. */
 static void end_session(fuse_req_t req, const struct node *node, size_t size, uint64_t fh)
 {
     static const uint8_t no_group[16];
     struct fs *fs = fs_of(req);
-    uint64_t session;
-    int error = find_session(req, node, fh, &session);
+    struct service_caller caller;
+    struct service_actor by;
+    int error = fs_get_actor(req, node->store->id, &caller, &by);
+    by.file = fh;
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -41,9 +37,9 @@ static void end_session(fuse_req_t req, const struct node *node, size_t size, ui
         return;
     request->bytes = size;
     if (node->kind == NODE_COMMIT)
-        error = service_commit(fs->service, session, 0, no_group, &request->service);
+        error = service_commit(fs->service, &by, 0, no_group, &request->service);
     else
-        error = service_abort(fs->service, session, &request->service);
+        error = service_abort(fs->service, &by, &request->service);
     fs_request_submitted(request, error);
 }
 
@@ -67,17 +63,12 @@ static int parse_revoke(const char *order, uint64_t *number, bool *is_waiter)
     return 0;
 }
 
-static int revoke(fuse_req_t req, const struct node *node, const char *order)
+static int revoke(struct fs *fs, uint64_t fh, const char *order)
 {
-    uint32_t uid = fuse_req_ctx(req)->uid;
     uint64_t number;
     bool is_waiter;
-    if (uid != 0 && uid != node->store->uid)
-        return -EPERM;
     int error = parse_revoke(order, &number, &is_waiter);
-    if (error)
-        return error;
-    return service_revoke(fs_of(req)->service, node->store->id, number, is_waiter);
+    return error ? error : service_revoke(fs->service, fh, number, is_waiter);
 }
 
 static void write_abort(fuse_req_t req, const struct node *node, const char *from, size_t size,
@@ -91,7 +82,7 @@ static void write_abort(fuse_req_t req, const struct node *node, const char *fro
         end_session(req, node, size, fh);
         return;
     }
-    int error = copied < size ? -EINVAL : revoke(req, node, order);
+    int error = copied < size ? -EINVAL : revoke(fs_of(req), fh, order);
     if (error)
         fs_reply_error(req, error);
     else
@@ -104,23 +95,22 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
                       uint64_t fh)
 {
     struct fs *fs = fs_of(req);
+    struct service_actor by = {.file = fh};
     struct fs_handle *handle = NULL;
-    uint64_t session;
-    int error = service_file_writer(fs->service, fh, &session);
+    int error = service_touch(fs->service, &by);
     if (!error) {
         handle = fs_handle_get(fs, fh, node_get_id(node));
         error = handle ? 0 : -ENOMEM;
     }
     if (!error)
-        error = fs_handle_gather(fs, handle, handle->gathered_bytes + size, SERVICE_MAX_BULK_BYTES);
+        error = fs_gather(fs, handle, handle->gathered.used + size, SERVICE_MAX_BULK_BYTES);
     if (error) {
         fs_reply_error(req, error);
         return;
     }
-    /* There is room, so nothing can fail any more: the client makes its next piece meanwhile. */
+    memcpy(handle->gathered.bytes + handle->gathered.used, from, size);
+    handle->gathered.used += size;
     fuse_reply_write(req, size);
-    memcpy(handle->gathered + handle->gathered_bytes, from, size);
-    handle->gathered_bytes += size;
 }
 
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,

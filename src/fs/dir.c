@@ -3,6 +3,7 @@
 #include "fs/fs_internal.h"
 
 #include "meta/name.h"
+#include "service/stores.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,10 @@
 static int find(fuse_req_t req, uint64_t parent, const char *name, struct node *node)
 {
     struct fs *fs = fs_of(req);
-    return node_lookup(fs->core, &fs->top, parent, name, node);
+    int error = node_find(fs->core, parent, node);
+    if (!error)
+        error = fs_check_right(req, node, SERVICE_SEARCH);
+    return error ? error : node_lookup(fs->core, &fs->top, parent, name, node);
 }
 
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -28,23 +32,13 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 /* ---- making ------------------------------------------------------------------------------ */
 
-static int check_store_name(const char *name)
-{
-    size_t size = strlen(name);
-    if (size > NAME_MAX_BYTES)
-        return -ENAMETOOLONG;
-    if (node_is_reserved(name))
-        return -EPERM;
-    return name_is_utf8(name, size) ? 0 : -EINVAL; /* it stands in JSON texts */
-}
-
 void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct fs *fs = fs_of(req);
     struct service_caller caller;
     struct node node = {.kind = NODE_STORE};
     uint64_t id;
-    int error = node_get_kind(parent) == NODE_ROOT ? check_store_name(name) : -EPERM;
+    int error = node_get_kind(parent) == NODE_ROOT ? 0 : -EPERM;
     if (!error) {
         fs_get_caller(req, 0, &caller);
         error = service_store_create(fs->service, name, &caller, mode & 0777u, &id);
@@ -64,11 +58,10 @@ void fs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 {
     struct fs *fs = fs_of(req);
     const struct node_traits *socket = node_get_traits(NODE_FDS);
-    uint32_t uid = fuse_req_ctx(req)->uid;
     struct node node = {.kind = NODE_FDS};
     (void)device;
     if (node_get_kind(parent) != NODE_ROOT || !S_ISSOCK(mode) || strcmp(name, socket->name) != 0 ||
-        (uid != 0 && uid != fs->options.owner_uid)) {
+        !service_is_admin(fs->service, fuse_req_ctx(req)->uid)) {
         fs_reply_error(req, -EPERM);
     } else if (fs->top.has_socket) {
         fs_reply_error(req, -EEXIST);
@@ -98,29 +91,33 @@ void fs_op_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *
 
 void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    struct service_caller caller;
     struct node node;
     int error = find(req, parent, name, &node);
     if (!error && node.kind != NODE_STORE)
         error = -EPERM;
-    if (!error)
-        error = service_store_remove(fs_of(req)->service, node.store->id);
+    if (!error) {
+        fs_get_caller(req, 0, &caller);
+        error = service_store_remove(fs_of(req)->service, node.store->id, &caller);
+    }
     fs_reply_error(req, error);
 }
 
 static int remove_found(fuse_req_t req, const struct node *node)
 {
     struct service *service = fs_of(req)->service;
-    uint64_t session;
+    struct service_caller caller;
+    struct service_actor by;
     if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
         return -EPERM;
-    int error = fs_find_writer(req, node->store->id, &session);
+    int error = fs_get_actor(req, node->store->id, &caller, &by);
     if (error)
         return error;
     if (node->kind == NODE_ALLOCATION)
-        return service_remove(service, session, node->allocation->serial);
+        return service_remove(service, &by, node->allocation->serial);
     char key[NAME_MAX_BYTES];
     memcpy(key, node->entry->key, node->entry->key_bytes);
-    return service_entry_delete(service, session, key, node->entry->key_bytes);
+    return service_entry_delete(service, &by, key, node->entry->key_bytes);
 }
 
 void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -134,44 +131,43 @@ void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 /* ---- renaming ---------------------------------------------------------------------------- */
 
-static int rename_store(struct fs *fs, const struct node *node, const char *name, unsigned flags)
+static int rename_store(fuse_req_t req, const struct node *node, const char *name, unsigned flags)
 {
-    int error = check_store_name(name);
-    return error ? error : service_store_rename(fs->service, node->store->id, name, flags);
+    struct service_caller caller;
+    fs_get_caller(req, 0, &caller);
+    return service_store_rename(fs_of(req)->service, node->store->id, name, flags, &caller);
 }
 
-static int rename_entry(struct fs *fs, uint64_t session, const struct node *node, const char *name,
-                        unsigned flags)
+static int rename_entry(struct fs *fs, const struct service_actor *by, const struct node *node,
+                        const char *name, unsigned flags)
 {
     char key[NAME_MAX_BYTES + 1];
     int size = name_decode_key(name, key);
     if (size < 0)
         return size;
-    if ((flags & RENAME_NOREPLACE) &&
-        layout_find_entry(core_get_layout(fs->core, node->store), key, (size_t)size))
-        return -EEXIST;
-    return service_entry_rename(fs->service, session, node->entry->serial, key, (size_t)size);
+    return service_entry_rename(fs->service, by, node->entry->serial, key, (size_t)size, flags);
 }
 
 static int rename_found(fuse_req_t req, const struct node *node, uint64_t parent,
                         uint64_t new_parent, const char *name, unsigned flags)
 {
     struct fs *fs = fs_of(req);
-    uint64_t session;
+    struct service_caller caller;
+    struct service_actor by;
     if (node->kind != NODE_STORE && node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
         return -EPERM;
     if (parent != new_parent) /* mv then copies, and says what it may not copy */
         return -EXDEV;
     if (node->kind == NODE_STORE)
-        return rename_store(fs, node, name, flags);
+        return rename_store(req, node, name, flags);
     if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
-    int error = fs_find_writer(req, node->store->id, &session);
+    int error = fs_get_actor(req, node->store->id, &caller, &by);
     if (error)
         return error;
     if (node->kind == NODE_ENTRY)
-        return rename_entry(fs, session, node, name, flags);
-    return service_rename(fs->service, session, node->allocation->serial, name, flags);
+        return rename_entry(fs, &by, node, name, flags);
+    return service_rename(fs->service, &by, node->allocation->serial, name, flags);
 }
 
 void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,

@@ -14,14 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int put_value(struct fs *fs, uint64_t session, const struct layout_entry *entry,
-                     const void *value, size_t bytes)
+static int put_value(struct fs *fs, const struct service_actor *by,
+                     const struct layout_entry *entry, const void *value, size_t bytes)
 {
     char key[NAME_MAX_BYTES];
-    size_t key_bytes = entry->key_bytes;
-    memcpy(key, entry->key, key_bytes); /* the entry goes with the change */
-    return service_entry_put(fs->service, session, key, key_bytes, entry->slot, entry->offset,
-                             value, bytes);
+    struct service_entry changed = {.key = key,
+                                    .key_bytes = entry->key_bytes,
+                                    .slot = entry->slot,
+                                    .offset = entry->offset,
+                                    .value = value,
+                                    .value_bytes = bytes};
+    memcpy(key, entry->key, entry->key_bytes); /* the entry goes with the change */
+    return service_entry_put(fs->service, by, &changed);
 }
 
 /* Begins a new value as a copy of the present one. */
@@ -30,32 +34,33 @@ static int start_gathering(struct fs *fs, struct fs_handle *handle,
 {
     if (handle->has_gathered)
         return 0;
-    int error = fs_handle_gather(fs, handle, entry->value_bytes, LAYOUT_MAX_VALUE_BYTES);
+    int error = fs_gather(fs, handle, entry->value_bytes, LAYOUT_MAX_VALUE_BYTES);
     if (error)
         return error;
     if (entry->value_bytes)
-        memcpy(handle->gathered, entry->value, entry->value_bytes);
-    handle->gathered_bytes = entry->value_bytes;
+        memcpy(handle->gathered.bytes, entry->value, entry->value_bytes);
+    handle->gathered.used = entry->value_bytes;
     handle->has_gathered = true;
     return 0;
 }
 
 static int resize_gathered(struct fs *fs, struct fs_handle *handle, size_t bytes)
 {
-    int error = fs_handle_gather(fs, handle, bytes, LAYOUT_MAX_VALUE_BYTES);
+    struct fs_gathered *gathered = &handle->gathered;
+    int error = fs_gather(fs, handle, bytes, LAYOUT_MAX_VALUE_BYTES);
     if (error)
         return error;
-    if (bytes > handle->gathered_bytes)
-        memset(handle->gathered + handle->gathered_bytes, 0, bytes - handle->gathered_bytes);
-    handle->gathered_bytes = bytes;
+    if (bytes > gathered->used)
+        memset(gathered->bytes + gathered->used, 0, bytes - gathered->used);
+    gathered->used = bytes;
     return 0;
 }
 
 static int find_for_writing(struct fs *fs, uint64_t id, uint64_t fh, struct node *node,
                             struct fs_handle **handle)
 {
-    uint64_t session;
-    int error = service_file_writer(fs->service, fh, &session);
+    struct service_actor by = {.file = fh};
+    int error = service_touch(fs->service, &by);
     if (!error && node_find(fs->core, id, node))
         error = -ESTALE; /* it was removed */
     if (error)
@@ -78,8 +83,8 @@ void fs_entry_read(fuse_req_t req, uint64_t id, uint64_t fh, size_t size, uint64
         return;
     }
     bool is_new = handle && handle->has_gathered;
-    const uint8_t *value = is_new ? handle->gathered : node.entry->value;
-    size_t bytes = is_new ? handle->gathered_bytes : node.entry->value_bytes;
+    const uint8_t *value = is_new ? handle->gathered.bytes : node.entry->value;
+    size_t bytes = is_new ? handle->gathered.used : node.entry->value_bytes;
     if (offset >= bytes)
         size = 0;
     else if (size > bytes - offset)
@@ -95,16 +100,17 @@ void fs_entry_write(fuse_req_t req, uint64_t id, const char *from, size_t size, 
     struct node node;
     int error = find_for_writing(fs, id, info->fh, &node, &handle);
     if (!error && (info->flags & O_APPEND))
-        offset = handle->gathered_bytes;
+        offset = handle->gathered.used;
     if (!error && (offset > LAYOUT_MAX_VALUE_BYTES || size > LAYOUT_MAX_VALUE_BYTES - offset))
         error = -EFBIG;
-    if (!error && offset + size > handle->gathered_bytes)
+    if (!error && offset + size > handle->gathered.used)
         error = resize_gathered(fs, handle, (size_t)offset + size);
     if (error) {
         fs_reply_error(req, error);
         return;
     }
-    memcpy(handle->gathered + offset, from, size);
+    if (size)
+        memcpy(handle->gathered.bytes + offset, from, size);
     handle->dirty = true;
     fuse_reply_write(req, size);
 }
@@ -112,37 +118,37 @@ void fs_entry_write(fuse_req_t req, uint64_t id, const char *from, size_t size, 
 int fs_entry_put(struct fs *fs, uint64_t fh)
 {
     struct fs_handle *handle = fs_handle_find(fs, fh);
+    struct service_actor by = {.file = fh};
     struct node node;
-    uint64_t session;
+    int error = 0;
     if (!handle || !handle->dirty)
         return 0;
-    int error = service_file_writer(fs->service, fh, &session);
-    if (!error && node_find(fs->core, handle->node, &node))
+    if (node_find(fs->core, handle->node, &node))
         error = -ESTALE;
     if (!error)
-        error =
-            put_value(fs, session, node.entry, handle->gathered ? handle->gathered : (uint8_t *)"",
-                      handle->gathered_bytes);
+        error = put_value(fs, &by, node.entry,
+                          handle->gathered.bytes ? handle->gathered.bytes : (uint8_t *)"",
+                          handle->gathered.used);
     if (!error)
         handle->dirty = false;
     return error;
 }
 
-int fs_entry_resize(struct fs *fs, uint64_t id, uint64_t fh, uint64_t session, uint64_t size)
+int fs_entry_resize(struct fs *fs, uint64_t id, const struct service_actor *by, uint64_t size)
 {
     struct fs_handle *handle;
     struct node node;
     int error;
     if (size > LAYOUT_MAX_VALUE_BYTES)
         return -EFBIG;
-    if (fh) {
-        error = find_for_writing(fs, id, fh, &node, &handle);
+    if (by->file) {
+        error = find_for_writing(fs, id, by->file, &node, &handle);
         if (!error)
             error = resize_gathered(fs, handle, (size_t)size);
         if (error)
             return error;
         handle->dirty = true;
-        return fs_entry_put(fs, fh); /* its size is seen at once */
+        return fs_entry_put(fs, by->file); /* its size is seen at once */
     }
     if (node_find(fs->core, id, &node))
         return -ESTALE;
@@ -152,7 +158,7 @@ int fs_entry_resize(struct fs *fs, uint64_t id, uint64_t fh, uint64_t session, u
     size_t kept = size < node.entry->value_bytes ? (size_t)size : node.entry->value_bytes;
     if (kept)
         memcpy(value, node.entry->value, kept);
-    error = put_value(fs, session, node.entry, value, (size_t)size);
+    error = put_value(fs, by, node.entry, value, (size_t)size);
     free(value);
     return error;
 }
@@ -163,7 +169,7 @@ int fs_entry_truncate_opened(struct fs *fs, uint64_t id, uint64_t fh)
     if (!handle)
         return -ENOMEM;
     handle->has_gathered = true;
-    handle->gathered_bytes = 0;
+    handle->gathered.used = 0;
     handle->dirty = true;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "fs/fds_request.h"
 #include "gmsfs_abi.h"
+#include "service/admin.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,11 +38,20 @@ struct fs_connections {
     struct connection *items[FS_MAX_CONNECTIONS];
 };
 
-/* The mount serves again. */
-static int end_drain(struct fs *fs)
+static struct service_peer peer_of(const struct connection *connection)
 {
-    fs->drainer = NULL;
-    return service_drain(fs->service, false);
+    return (struct service_peer){.uid = connection->uid,
+                                 .process = {.pid = (uint64_t)connection->pid}};
+}
+
+/* The mount serves again. */
+static int end_drain(struct connection *connection)
+{
+    struct service_peer peer = peer_of(connection);
+    int error = service_serve(connection->fs->service, &peer);
+    if (!error)
+        connection->fs->drainer = NULL;
+    return error;
 }
 
 static void drop(struct connection *connection)
@@ -57,7 +67,7 @@ static void drop(struct connection *connection)
     fs_unwatch(fs, &connection->watch);
     close(connection->watch.fd);
     if (fs->drainer == connection)
-        end_drain(fs);
+        end_drain(connection);
     free(connection);
 }
 
@@ -210,26 +220,20 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
     go_on(connection);
 }
 
-static bool may_administer(const struct connection *connection)
-{
-    return connection->uid == 0 || connection->uid == connection->fs->options.owner_uid;
-}
-
 static int begin_drain(struct connection *connection, bool revoke)
 {
     struct fs *fs = connection->fs;
+    struct service_peer peer = peer_of(connection);
     if (fs->drainer && fs->drainer != connection)
         return -EBUSY;
     bool was_drained = fs->core->draining && !fs->drainer;
-    int error = service_drain(fs->service, true);
+    int error = service_drain(fs->service, &peer, revoke);
     if (error)
         return error;
     if (!was_drained) /* a mount that is drained for good stays so when this one goes */
         fs->drainer = connection;
     log_info("%s: process %d (uid %u) drains the mount", fs->options.mountpoint, connection->pid,
              connection->uid);
-    if (revoke)
-        service_revoke_all(fs->service);
     return 0;
 }
 
@@ -237,56 +241,38 @@ static int begin_drain(struct connection *connection, bool revoke)
 static void drain(struct connection *connection, const struct gmsfs_fds_request *request)
 {
     struct fs *fs = connection->fs;
+    struct service_peer peer = peer_of(connection);
     uint64_t remaining = 0;
-    int error = -EPERM;
-    if (may_administer(connection) && request->op == GMSFS_FDS_DRAIN) {
+    int error;
+    if (request->op == GMSFS_FDS_DRAIN) {
         error = begin_drain(connection, request->batch != 0);
-    } else if (may_administer(connection) && request->op == GMSFS_FDS_DRAIN_END) {
-        error = service_drain_end(fs->service, &remaining);
+    } else if (request->op == GMSFS_FDS_DRAIN_END) {
+        error = service_drain_end(fs->service, &peer, &remaining);
         if (!error)
             fs->drainer = NULL;
-    } else if (may_administer(connection)) {
-        error = end_drain(fs);
+    } else {
+        error = end_drain(connection);
     }
     if (send_answer(connection, error, remaining))
         drop(connection);
 }
 
-static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
-            return store;
-    }
-    return NULL;
-}
-
 static int trust(struct connection *connection, const uint8_t uuid[16])
 {
-    static const uint8_t all[16];
+    struct service_peer peer = peer_of(connection);
     struct fs *fs = connection->fs;
-    const struct core_store *store = find_store(fs->core, uuid);
-    bool is_owner = store && store->uid == connection->uid;
-    if (!may_administer(connection) && !is_owner)
-        return -EPERM;
-    if (!store && memcmp(uuid, all, sizeof all) != 0)
-        return -ENOENT;
-    int error = service_trust(fs->service, store ? store->id : 0);
+    int error = service_trust(fs->service, &peer, uuid);
     if (!error)
-        log_info("%s: process %d (uid %u) cleared suspicion of %s", fs->options.mountpoint,
-                 connection->pid, connection->uid, store ? store->name : "all stores");
+        log_info("%s: process %d (uid %u) cleared suspicion", fs->options.mountpoint,
+                 connection->pid, connection->uid);
     return error;
 }
 
 static void unmount(struct connection *connection)
 {
     struct fs *fs = connection->fs;
-    int error = 0;
-    if (!may_administer(connection))
-        error = -EPERM;
-    else if (service_count_open_files(fs->service) > 0)
-        error = -EBUSY;
+    struct service_peer peer = peer_of(connection);
+    int error = service_may_unmount(fs->service, &peer);
     if (send_error(connection, error) && error) {
         drop(connection);
         return;

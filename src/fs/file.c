@@ -56,20 +56,22 @@ static void reply_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, answer->bytes);
 }
 
-static void write_allocation(fuse_req_t req, const struct node *node, const char *from, size_t size,
-                             uint64_t offset, const struct fuse_file_info *info)
+static void write_allocation(fuse_req_t req, const char *from, size_t size, uint64_t offset,
+                             const struct fuse_file_info *info)
 {
+    struct service *service = fs_of(req)->service;
     struct fs_request *request = fs_request_new(req, reply_written, 0);
     if (!request)
         return;
-    if (info->flags & O_APPEND)
-        offset = node->allocation->size_bytes;
     const void *kept = fs_request_keep_bytes(request, from, size);
     if (!kept)
         fs_request_finish(request, -ENOMEM, NULL);
+    else if (info->flags & O_APPEND)
+        fs_request_submitted(request,
+                             service_append(service, info->fh, kept, size, &request->service));
     else
-        fs_request_submitted(request, service_write(fs_of(req)->service, info->fh, kept, size,
-                                                    offset, &request->service));
+        fs_request_submitted(
+            request, service_write(service, info->fh, kept, size, offset, &request->service));
 }
 
 void fs_op_write(fuse_req_t req, fuse_ino_t id, const char *from, size_t size, off_t offset,
@@ -82,7 +84,7 @@ void fs_op_write(fuse_req_t req, fuse_ino_t id, const char *from, size_t size, o
     }
     switch (node.kind) {
     case NODE_ALLOCATION:
-        write_allocation(req, &node, from, size, (uint64_t)offset, info);
+        write_allocation(req, from, size, (uint64_t)offset, info);
         break;
     case NODE_ENTRY:
         fs_entry_write(req, id, from, size, (uint64_t)offset, info);

@@ -49,21 +49,17 @@ struct fs_options {
     int fuse_fd;              /* mounted already; becomes the session's */
     const char *mountpoint;   /* for messages */
     bool allow_other;
-    bool debug;          /* libfuse's debug output */
-    uint32_t owner_uid;  /* the daemon's: may ask for an unmount, besides root */
-    const char *version; /* of gmsfs, for `device` */
+    bool debug;           /* libfuse's debug output */
+    uint32_t owner_uid;   /* of the top of the tree: who mounted */
+    uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
+    const char *version;  /* of gmsfs, for `device` */
 };
 
 struct fs;
 
-/* `service` is created by the caller with host callbacks on_state/on_event that call fs_on_state
- * and fs_on_event. */
 int fs_new(struct service *service, const struct fs_options *options, const struct fs_host *host,
            struct fs **fs);
 void fs_free(struct fs *fs);
-
-void fs_on_state(struct fs *fs, uint64_t store);
-void fs_on_event(struct fs *fs);
 
 /* The keeper bound `.fds`: start to accept (-1: stop to accept; open connections stay). */
 void fs_set_listener(struct fs *fs, int listen_fd);

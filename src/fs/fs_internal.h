@@ -11,7 +11,15 @@
 #define GMSFS_FS_FS_INTERNAL_H
 
 #include "fs/fs.h"
+#include "fs/gather.h"
 #include "fs/node.h"
+#include "service/allocations.h"
+#include "service/bounds.h"
+#include "service/metadata.h"
+#include "service/rights.h"
+#include "service/sessions.h"
+#include "service/tickets.h"
+#include "service/views.h"
 
 #include <fuse_lowlevel.h>
 
@@ -19,17 +27,16 @@
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     8u
-/* Texts that are being read and documents that are being gathered, of all files; beyond: ENOMEM */
-#define FS_MAX_TEXT_BYTES     (4ull << 30)
-#define FS_MAX_GATHERED_BYTES (2ull * SERVICE_MAX_BULK_BYTES)
-#define FS_MAX_DIRS           65536u /* open directories; beyond: ENFILE */
-#define FS_MAX_WARNINGS       5u     /* about bad clients, between two ticks */
-#define FS_MAX_CONNECTIONS    1024u
-#define FS_STALL_MS           30000u /* a client that does not read its descriptors is dropped */
-#define FS_MESSAGES_PER_TURN  16u
-#define FS_ACCEPTS_PER_TURN   16u
-#define FS_LOOKS              256u
-#define FS_LOOK_MS            1000u
+/* Texts that are being read, of all files; beyond: ENOMEM */
+#define FS_MAX_TEXT_BYTES    (4ull << 30)
+#define FS_MAX_DIRS          65536u /* open directories; beyond: ENFILE */
+#define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
+#define FS_MAX_CONNECTIONS   1024u
+#define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
+#define FS_MESSAGES_PER_TURN 16u
+#define FS_ACCEPTS_PER_TURN  16u
+#define FS_LOOKS             256u
+#define FS_LOOK_MS           1000u
 
 /* ---- handles (handle.c) ------------------------------------------------------------------ */
 
@@ -43,9 +50,9 @@ struct fs_handle {
     uint64_t position; /* events: the next one */
     uint64_t version;  /* state: as last read */
     bool has_version;
-    uint8_t *gathered; /* ctl: a document; entry: its new value */
-    size_t gathered_bytes, gathered_room;
-    bool has_gathered, dirty; /* entry: there is a new value; it differs from the stored one */
+    struct fs_gathered gathered; /* ctl: a document; entry: its new value */
+    uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
+    bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of those with a poll */
     char *last_name;                          /* metadata directory: the key last listed */
@@ -64,6 +71,7 @@ struct fs_look { /* a thread that was told to look at a path again; see fs_gone 
 struct fs {
     struct service *service;
     const struct core *core;
+    struct service_observer observer;
     struct fs_host host;
     struct fs_options options;
     struct fuse_session *session;
@@ -80,7 +88,7 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
-    uint64_t text_bytes, gathered_bytes;
+    uint64_t text_bytes, gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms;                /* of the last tick */
     struct fs_look looks[FS_LOOKS]; /* by thread */
@@ -110,10 +118,6 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle);
 int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
 /* The text is these bytes, without a copy. -ENOMEM: the bound */
 int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *text);
-/* Makes room for `bytes` gathered bytes in all. -EFBIG beyond max_bytes, -ENOMEM */
-int fs_handle_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
-/* The gathered bytes become the caller's (malloc'ed; NULL if none). */
-uint8_t *fs_handle_take_gathered(struct fs *fs, struct fs_handle *handle, size_t *bytes);
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
 void fs_handles_free(struct fs *fs);
 
@@ -139,6 +143,7 @@ struct fs_request {
     char name[256];
     struct fuse_file_info info;     /* open, create */
     struct service_export export;   /* EXPORT, ACQUIRE */
+    struct fs_gathered document;    /* APPLY */
     _Alignas(16) uint8_t payload[]; /* ioctl: the argument, zero-extended */
 };
 
@@ -150,9 +155,9 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* NULL: no memory, and the request was answered so. */
 /* The kernel's number of the request that is served now; 0: none. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
+/* NULL: no memory, and the request was answered so. */
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
 /* For a call of the service that nobody waits for. NULL: no memory */
 struct fs_request *fs_request_new_unheard(struct fs *fs);
@@ -188,9 +193,11 @@ size_t fs_count_callers(fuse_req_t req, uint64_t store);
 /* Who asks; max 0: its user only; 1: its process too; more: ancestors too. 0, or why
  * that cannot be told now (-EMFILE, -ENFILE, -ENOMEM). */
 int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller);
-/* The writer's session of `store` through which this request may change it. 0, -ENOLCK, or
- * as fs_get_caller. */
-int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session);
+/* Who changes `store` by a path. `caller` is filled and has to live as long. As fs_get_caller */
+int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
+                 struct service_actor *by);
+/* May whoever asks do this (SERVICE_READ, …) with what is in the store, by a path? 0, -EACCES */
+int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights);
 
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);
@@ -245,6 +252,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argume
 /* poll.c */
 void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll);
+/* Polls are woken from now on. */
+void fs_observe(struct fs *fs);
 
 /* ---- files of one kind ------------------------------------------------------------------- */
 
@@ -254,8 +263,7 @@ void fs_entry_write(fuse_req_t req, uint64_t node, const char *from, size_t size
                     const struct fuse_file_info *info);
 /* Makes the value that was written the entry's. 0 if there is nothing to do. */
 int fs_entry_put(struct fs *fs, uint64_t fh);
-/* By an open file (fh) or by path (fh 0, in `session`). */
-int fs_entry_resize(struct fs *fs, uint64_t node, uint64_t fh, uint64_t session, uint64_t size);
+int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by, uint64_t size);
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 

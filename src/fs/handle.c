@@ -58,8 +58,7 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
 {
     drop_text(fs, handle);
     unlink_poll(handle);
-    fs->gathered_bytes -= handle->gathered_room;
-    free(handle->gathered);
+    fs_gather_free(fs, handle, &handle->gathered);
     free(handle->last_name);
     free(handle);
 }
@@ -98,39 +97,6 @@ int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *t
     handle->has_text = true;
     fs->text_bytes += text->size;
     return 0;
-}
-
-int fs_handle_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
-{
-    if (bytes > max_bytes)
-        return -EFBIG;
-    if (bytes <= handle->gathered_room)
-        return 0;
-    size_t room = handle->gathered_room ? handle->gathered_room : 4096;
-    while (room < bytes)
-        room *= 2;
-    if (room > max_bytes)
-        room = max_bytes;
-    size_t more = room - handle->gathered_room;
-    if (more > FS_MAX_GATHERED_BYTES - fs->gathered_bytes)
-        return -ENOMEM;
-    uint8_t *gathered = realloc(handle->gathered, room);
-    if (!gathered)
-        return -ENOMEM;
-    handle->gathered = gathered;
-    handle->gathered_room = room;
-    fs->gathered_bytes += more;
-    return 0;
-}
-
-uint8_t *fs_handle_take_gathered(struct fs *fs, struct fs_handle *handle, size_t *bytes)
-{
-    uint8_t *gathered = handle->gathered;
-    *bytes = handle->gathered_bytes;
-    fs->gathered_bytes -= handle->gathered_room;
-    handle->gathered = NULL;
-    handle->gathered_bytes = handle->gathered_room = 0;
-    return gathered;
 }
 
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll)

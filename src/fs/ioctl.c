@@ -43,87 +43,63 @@ static void reply_error_only(struct fs_request *request, int error,
         ioctl_answer(request, 0);
 }
 
-/* What this file sees: in its own RW session the working copy, else what is committed. */
-static const struct layout *get_seen(const struct fs *fs, const struct core_store *store,
-                                     const struct core_session *session)
+static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *view)
 {
-    if (session && session->mode == LOCK_MODE_RW)
-        return core_get_layout(fs->core, store);
-    return store->committed;
+    if (view->seen) {
+        info->allocations = layout_count_allocations(view->seen);
+        info->entries = layout_count_entries(view->seen);
+        info->total_bytes = layout_total_bytes(view->seen);
+    }
+    if (view->layout) {
+        memcpy(info->layout_hash, view->store->hash, sizeof info->layout_hash);
+        info->layout_bytes = (uint32_t)view->layout->size;
+    }
 }
 
 static void do_info(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_info *info = (struct gmsfs_ioc_info *)request->payload;
-    const struct core_store *store = core_find_store(fs->core, file->store);
-    const struct core_session *session =
-        file->session ? core_find_session(fs->core, file->session) : NULL;
+    struct service_info view;
     struct vmm_info device;
-    /* A `ctl` whose session is over has none, and may take another. */
-    if (!store || (file->session && !session && file->kind != CORE_KIND_CTL)) {
-        finish_now(request, -ESTALE, 0);
+    int error = service_view_info(fs->service, file->id, &view);
+    if (error) {
+        finish_now(request, error, 0);
         return;
     }
-    vmm_get_info(service_get_vmm(fs->service), &device);
-    const struct layout *seen = get_seen(fs, store, session);
-    enum lock_state state = lock_get_state(&store->lock);
+    service_get_device(fs->service, &device);
     *info = (struct gmsfs_ioc_info){
-        .generation = store->generation,
-        .session = session ? session->id : 0,
-        .allocations = seen ? layout_count_allocations(seen) : 0,
-        .entries = seen ? layout_count_entries(seen) : 0,
-        .total_bytes = seen ? layout_total_bytes(seen) : 0,
+        .generation = view.store->generation,
+        .session = view.session ? view.session->id : 0,
         .granularity_bytes = device.granularity_bytes,
-        .writers_waiting = lock_count_waiting_writers(&store->lock),
-        .mode = session ? (uint32_t)session->mode : GMSFS_MODE_NONE,
-        .state = (uint32_t)state,
-        .committed = store->committed != NULL,
+        .readers = view.readers,
+        .writers_waiting = view.writers_waiting,
+        .mode = view.session ? (uint32_t)view.session->mode : GMSFS_MODE_NONE,
+        .state = (uint32_t)view.state,
+        .committed = view.store->committed != NULL,
         .abi_version = GMSFS_ABI_VERSION,
         .memory = strcmp(device.backend, "cuda") == 0 ? GMSFS_MEMORY_CUDA : GMSFS_MEMORY_HOST,
     };
-    for (size_t i = 0; i < store->lock.session_count; i++)
-        info->readers += store->lock.sessions[i].mode == LOCK_MODE_RO;
-    memcpy(info->store_id, store->uuid, sizeof info->store_id);
+    fill_layout(info, &view);
+    memcpy(info->store_id, view.store->uuid, sizeof info->store_id);
     memcpy(info->device_uuid, device.uuid, sizeof info->device_uuid);
-    memcpy(info->group, store->group, sizeof info->group);
-    if (session)
-        memcpy(info->token, session->token, sizeof info->token);
-    if (store->committed && state != LOCK_STATE_RW) {
-        memcpy(info->layout_hash, store->hash, sizeof info->layout_hash);
-        info->layout_bytes = (uint32_t)store->encoding->size;
-    }
+    memcpy(info->group, view.store->group, sizeof info->group);
+    if (view.session)
+        memcpy(info->token, view.session->token, sizeof info->token);
     finish_now(request, 0, sizeof *info);
 }
 
-/* Two of these are equal only where all that pages told is the same. While a writer works its
- * session is a part: after a rollback another could count its changes up to the same number. */
-static void name_layout(const struct fs *fs, const struct core_store *store,
-                        const struct layout *seen, uint8_t name[16])
-{
-    const struct core_session *writer =
-        store->working ? core_get_writer(fs->core, store->id) : NULL;
-    uint64_t which[] = {store->generation, store->committed != NULL, writer ? writer->id : 0,
-                        layout_count_changes(seen)};
-    layout_hash(which, sizeof which, name);
-}
-
-/* As the directory shows it, to everybody. */
 static int pack_list(struct fs_request *request, const struct core_file *file, size_t *size)
 {
-    struct fs *fs = request->fs;
     struct gmsfs_ioc_list *list = (struct gmsfs_ioc_list *)request->payload;
-    const struct core_store *store = core_find_store(fs->core, file->store);
     static const uint8_t any[sizeof list->layout];
     uint8_t name[sizeof list->layout];
+    const struct layout *seen;
     int error = payload_check_list(list);
+    if (!error)
+        error = service_view_layout(request->fs->service, file->id, &seen, name);
     if (error)
         return error;
-    if (!store || (file->session && !core_find_session(fs->core, file->session) &&
-                   file->kind != CORE_KIND_CTL))
-        return -ESTALE;
-    const struct layout *seen = core_get_layout(fs->core, store);
-    name_layout(fs, store, seen, name);
     if (memcmp(list->layout, any, sizeof any) != 0 && memcmp(list->layout, name, sizeof name) != 0)
         return -EAGAIN;
     memcpy(list->layout, name, sizeof name);
@@ -165,28 +141,16 @@ static void do_release(struct fs_request *request, const struct core_file *file)
 
 static void do_free(struct fs_request *request, const struct core_file *file)
 {
-    struct fs *fs = request->fs;
     const struct gmsfs_ioc_free *argument = (struct gmsfs_ioc_free *)request->payload;
-    const struct core_store *store = core_find_store(fs->core, file->store);
-    uint64_t session;
-    int error = service_file_writer(fs->service, file->id, &session);
-    if (!error && !store)
-        error = -ESTALE;
-    if (!error) {
-        const struct layout_allocation *allocation =
-            layout_find_slot(core_get_layout(fs->core, store), argument->slot, NULL);
-        error = allocation ? service_remove(fs->service, session, allocation->serial) : -ENOENT;
-    }
-    finish_now(request, error, sizeof *argument);
+    struct service_actor by = {.file = file->id};
+    finish_now(request, service_remove_slot(request->fs->service, &by, argument->slot),
+               sizeof *argument);
 }
 
 static void do_clear(struct fs_request *request, const struct core_file *file)
 {
-    uint64_t session;
-    int error = service_file_writer(request->fs->service, file->id, &session);
-    if (!error)
-        error = service_clear(request->fs->service, session);
-    finish_now(request, error, 0);
+    struct service_actor by = {.file = file->id};
+    finish_now(request, service_clear(request->fs->service, &by), 0);
 }
 
 /* ---- metadata ---------------------------------------------------------------------------- */
@@ -194,47 +158,42 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
 static void do_put(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
-    uint64_t session;
-    int error = service_file_writer(request->fs->service, file->id, &session);
-    if (!error)
-        error = payload_check_metadata(data, true);
-    if (!error)
-        error = service_entry_put(request->fs->service, session, data->data, data->key_bytes,
-                                  data->slot, data->offset, data->data + data->key_bytes,
-                                  data->value_bytes);
+    struct service_actor by = {.file = file->id};
+    int error = payload_check_metadata(data, true);
+    if (!error) {
+        struct service_entry entry = {.key = data->data,
+                                      .key_bytes = data->key_bytes,
+                                      .slot = data->slot,
+                                      .offset = data->offset,
+                                      .value = data->data + data->key_bytes,
+                                      .value_bytes = data->value_bytes};
+        error = service_entry_put(request->fs->service, &by, &entry);
+    }
     finish_now(request, error, 0);
 }
 
 static void do_delete(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
-    uint64_t session;
-    int error = service_file_writer(request->fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
+    int error = payload_check_metadata(data, false);
     if (!error)
-        error = payload_check_metadata(data, false);
-    if (!error)
-        error = service_entry_delete(request->fs->service, session, data->data, data->key_bytes);
+        error = service_entry_delete(request->fs->service, &by, data->data, data->key_bytes);
     finish_now(request, error, 0);
 }
 
 static int get_entry(struct fs_request *request, const struct core_file *file, size_t *size)
 {
-    struct fs *fs = request->fs;
     struct gmsfs_ioc_metadata *data = (struct gmsfs_ioc_metadata *)request->payload;
-    const struct core_store *store = core_find_store(fs->core, file->store);
-    const struct core_session *session =
-        file->session ? core_find_session(fs->core, file->session) : NULL;
+    const struct layout_entry *entry;
+    const struct layout *seen;
     size_t head = offsetof(struct gmsfs_ioc_metadata, data), rank = 0;
     int error = payload_check_metadata(data, false);
+    if (!error)
+        error = service_view_entry(request->fs->service, file->id, data->data, data->key_bytes,
+                                   &seen, &entry);
     if (error)
         return error;
-    if (!store || (file->session && !session))
-        return -ESTALE;
-    /* As the directory shows it, to everybody: a list and what it names then agree. */
-    const struct layout *seen = core_get_layout(fs->core, store);
-    const struct layout_entry *entry = layout_find_entry(seen, data->data, data->key_bytes);
-    if (!entry)
-        return -ENOENT;
     *size = head + data->key_bytes + entry->value_bytes;
     if (*size > sizeof *data || *size > request->bytes)
         return -EFBIG;

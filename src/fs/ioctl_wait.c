@@ -25,22 +25,18 @@ static void reply_acquired(struct fs_request *request)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_acquire *acquire = (struct gmsfs_ioc_acquire *)request->payload;
-    const struct core_file *file = core_find_file(fs->core, request->file);
-    const struct core_session *session =
-        file && file->session ? core_find_session(fs->core, file->session) : NULL;
-    const struct core_store *store = core_find_store(fs->core, request->store);
-    if (!session || !store) { /* revoked in the same moment */
-        fs_reply_error(request->req, -ECANCELED);
+    struct service_acquired acquired;
+    int error = service_view_acquired(fs->service, request->file, &acquired);
+    if (error) {
+        fs_reply_error(request->req, error);
         return;
     }
-    acquire->mode = (uint32_t)session->mode;
-    acquire->session = session->id;
-    acquire->generation = store->generation;
-    memcpy(acquire->token, session->token, sizeof acquire->token);
-    memcpy(acquire->store_id, store->uuid, sizeof acquire->store_id);
-    memset(acquire->layout_hash, 0, sizeof acquire->layout_hash);
-    if (session->mode == LOCK_MODE_RO)
-        memcpy(acquire->layout_hash, store->hash, sizeof acquire->layout_hash);
+    acquire->mode = (uint32_t)acquired.session->mode;
+    acquire->session = acquired.session->id;
+    acquire->generation = acquired.store->generation;
+    memcpy(acquire->token, acquired.session->token, sizeof acquire->token);
+    memcpy(acquire->store_id, acquired.store->uuid, sizeof acquire->store_id);
+    memcpy(acquire->layout_hash, acquired.hash, sizeof acquire->layout_hash);
     if (ioctl_answer(request, sizeof *acquire) == -ENOENT)
         undo_acquire(fs, request->file);
 }
@@ -77,10 +73,9 @@ static enum lock_wish get_wish(uint32_t mode)
 /* Granted: the same request goes on to be exported. */
 static int export_acquired(struct fs_request *request)
 {
-    request->export = (struct service_export){0};
+    request->export = (struct service_export){.uid = request->uid};
     request->reply = on_acquire_exported;
-    return service_export(request->fs->service, request->file, request->uid, &request->export,
-                          &request->service);
+    return service_export(request->fs->service, request->file, &request->export, &request->service);
 }
 
 void ioctl_acquire(struct fs_request *request, const struct core_file *file)
@@ -99,6 +94,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .timeout_ms = argument->timeout_ms,
         .reserve_bytes = argument->reserve_bytes,
         .again = (argument->flags & GMSFS_ACQUIRE_AGAIN) != 0,
+        .owned = true, /* forked children of a library's user may have the file as well */
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
     argument->count = 0;
@@ -135,8 +131,8 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     const struct gmsfs_ioc_alloc *argument = (struct gmsfs_ioc_alloc *)request->payload;
-    uint64_t session;
-    int error = service_file_writer(fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
+    int error = service_touch(fs->service, &by);
     if (!error)
         error = payload_check_alloc(argument);
     if (error) {
@@ -151,7 +147,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
         .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
     };
     request->reply = on_allocated;
-    fs_request_submitted(request, service_alloc(fs->service, session, &alloc, &request->service));
+    fs_request_submitted(request, service_alloc(fs->service, &by, &alloc, &request->service));
 }
 
 /* ---- RESERVE ----------------------------------------------------------------------------- */
@@ -172,8 +168,8 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     const struct gmsfs_ioc_reserve *argument = (struct gmsfs_ioc_reserve *)request->payload;
-    uint64_t session;
-    int error = service_file_writer(fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
+    int error = service_touch(fs->service, &by);
     if (!error && (argument->flags &
                    ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT | GMSFS_RESERVE_AS_ACQUIRE)))
         error = -EINVAL;
@@ -188,8 +184,7 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
         .as_acquire = (argument->flags & GMSFS_RESERVE_AS_ACQUIRE) != 0,
     };
     request->reply = on_reserved;
-    fs_request_submitted(request,
-                         service_set_aside(fs->service, session, &wanted, &request->service));
+    fs_request_submitted(request, service_set_aside(fs->service, &by, &wanted, &request->service));
 }
 
 /* ---- EXPORT ------------------------------------------------------------------------------ */
@@ -221,10 +216,11 @@ void ioctl_export(struct fs_request *request, const struct core_file *file)
         .first = argument->first,
         .count = argument->count,
         .writable = (argument->flags & GMSFS_EXPORT_WRITABLE) != 0,
+        .uid = request->uid,
     };
     request->reply = on_exported;
-    fs_request_submitted(request, service_export(request->fs->service, file->id, request->uid,
-                                                 &request->export, &request->service));
+    fs_request_submitted(request, service_export(request->fs->service, file->id, &request->export,
+                                                 &request->service));
 }
 
 /* ---- COMMIT, ABORT, APPLY ---------------------------------------------------------------- */
@@ -251,8 +247,8 @@ void ioctl_commit(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     const struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
-    uint64_t session;
-    int error = service_file_writer(fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
+    int error = service_touch(fs->service, &by);
     if (!error && (commit->flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK)))
         error = -EINVAL;
     if (error) {
@@ -260,8 +256,8 @@ void ioctl_commit(struct fs_request *request, const struct core_file *file)
         return;
     }
     request->reply = on_committed;
-    fs_request_submitted(request, service_commit(fs->service, session, commit->flags, commit->group,
-                                                 &request->service));
+    fs_request_submitted(
+        request, service_commit(fs->service, &by, commit->flags, commit->group, &request->service));
 }
 
 static void on_aborted(struct fs_request *request, int error, const struct service_answer *answer)
@@ -277,18 +273,23 @@ static void on_aborted(struct fs_request *request, int error, const struct servi
 
 void ioctl_abort(struct fs_request *request, const struct core_file *file)
 {
-    uint64_t session;
-    int error = service_file_writer(request->fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
     request->reply = on_aborted;
-    if (!error)
-        error = service_abort(request->fs->service, session, &request->service);
-    fs_request_submitted(request, error);
+    fs_request_submitted(request, service_abort(request->fs->service, &by, &request->service));
+}
+
+static void drop_document(struct fs *fs, uint64_t file, struct fs_gathered *document)
+{
+    struct fs_handle *handle = fs_handle_find(fs, file);
+    if (handle)
+        fs_gather_free(fs, handle, document);
 }
 
 /* The document's fault is in the answer; the ioctl itself then succeeds. */
 static void on_applied(struct fs_request *request, int error, const struct service_answer *answer)
 {
     struct gmsfs_ioc_apply *apply = (struct gmsfs_ioc_apply *)request->payload;
+    drop_document(request->fs, request->file, &request->document);
     *apply = (struct gmsfs_ioc_apply){
         .applied = answer->applied,
         .error = error,
@@ -300,30 +301,29 @@ static void on_applied(struct fs_request *request, int error, const struct servi
 void ioctl_drop_gathered(struct fs *fs, uint64_t file)
 {
     struct fs_handle *handle = fs_handle_find(fs, file);
-    size_t bytes;
     if (handle)
-        free(fs_handle_take_gathered(fs, handle, &bytes));
+        fs_gather_free(fs, handle, &handle->gathered);
 }
 
 void ioctl_apply(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     struct fs_handle *handle = fs_handle_find(fs, file->id);
-    uint64_t session;
-    size_t bytes = 0;
-    int error = service_file_writer(fs->service, file->id, &session);
+    struct service_actor by = {.file = file->id};
+    int error = service_touch(fs->service, &by);
     request->reply = fs_reply_done;
     if (error) {
         fs_request_finish(request, error, NULL);
         return;
     }
-    uint8_t *document = handle ? fs_handle_take_gathered(fs, handle, &bytes) : NULL;
+    if (handle)
+        request->document = fs_gather_take(handle);
     request->reply = on_applied;
-    if (!document) { /* nothing was written: not a document */
+    if (!request->document.bytes) { /* nothing was written: not a document */
         struct service_answer answer = {.culprit = UINT64_MAX};
         fs_request_finish(request, -EINVAL, &answer);
         return;
     }
-    fs_request_submitted(request,
-                         service_apply(fs->service, session, document, bytes, &request->service));
+    fs_request_submitted(request, service_apply(fs->service, &by, request->document.bytes,
+                                                request->document.used, &request->service));
 }

@@ -84,14 +84,6 @@ static void write_states(FILE *out, const char *name, const struct core_store *s
     }
 }
 
-static uint64_t count_readers(const struct lock *lock)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < lock->session_count; i++)
-        count += lock->sessions[i].mode == LOCK_MODE_RO;
-    return count;
-}
-
 static uint64_t count_waiters(const struct lock *lock)
 {
     uint64_t count = 0;
@@ -140,7 +132,7 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
         sample(out, name, store, "", store->suspect > 0);
         break;
     case METRIC_READERS:
-        sample(out, name, store, "", count_readers(&store->lock));
+        sample(out, name, store, "", service_count_readers(store));
         break;
     case METRIC_WAITERS:
         sample(out, name, store, "", count_waiters(&store->lock));

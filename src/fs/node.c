@@ -2,6 +2,7 @@
 #include "fs/node.h"
 
 #include "meta/name.h"
+#include "service/rights.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,26 +14,26 @@
 #define MODE_OF_SOCKET 0666u
 
 static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
-    [NODE_ROOT] = {NULL, NODE_NONE, 0, S_IFDIR, CORE_KIND_NONE},
-    [NODE_DEVICE] = {"device", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_EVENTS] = {"events", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_METRICS] = {"metrics", NODE_ROOT, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_FDS] = {".fds", NODE_ROOT, 0, S_IFSOCK, CORE_KIND_NONE},
-    [NODE_STORE] = {NULL, NODE_NONE, 0, S_IFDIR, CORE_KIND_NONE},
-    [NODE_STATE] = {"state", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LAYOUT] = {"layout", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_INFO] = {"info", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_SESSIONS] = {"sessions", NODE_STORE, NODE_READ, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LOCK] = {"lock", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_LOCK},
-    [NODE_AUTO] = {"auto", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_AUTO},
-    [NODE_CTL] = {"ctl", NODE_STORE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_CTL},
-    [NODE_COMMIT] = {"commit", NODE_STORE, NODE_WRITE, S_IFREG, CORE_KIND_COMMIT},
-    [NODE_ABORT] = {"abort", NODE_STORE, NODE_WRITE, S_IFREG, CORE_KIND_ABORT},
-    [NODE_ALLOCATIONS] = {"allocations", NODE_STORE, 0, S_IFDIR, CORE_KIND_NONE},
-    [NODE_METADATA] = {"metadata", NODE_STORE, 0, S_IFDIR, CORE_KIND_NONE},
-    [NODE_ALLOCATION] = {NULL, NODE_NONE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_ALLOCATION},
-    [NODE_ENTRY] = {NULL, NODE_NONE, NODE_READ | NODE_WRITE, S_IFREG, CORE_KIND_ENTRY},
+    [NODE_ROOT] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE},
+    [NODE_DEVICE] = {"device", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_EVENTS] = {"events", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_METRICS] = {"metrics", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_FDS] = {".fds", NODE_ROOT, S_IFSOCK, CORE_KIND_NONE},
+    [NODE_STORE] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE},
+    [NODE_STATE] = {"state", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LAYOUT] = {"layout", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_INFO] = {"info", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_SESSIONS] = {"sessions", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
+    [NODE_LOCK] = {"lock", NODE_STORE, S_IFREG, CORE_KIND_LOCK},
+    [NODE_AUTO] = {"auto", NODE_STORE, S_IFREG, CORE_KIND_AUTO},
+    [NODE_CTL] = {"ctl", NODE_STORE, S_IFREG, CORE_KIND_CTL},
+    [NODE_COMMIT] = {"commit", NODE_STORE, S_IFREG, CORE_KIND_COMMIT},
+    [NODE_ABORT] = {"abort", NODE_STORE, S_IFREG, CORE_KIND_ABORT},
+    [NODE_ALLOCATIONS] = {"allocations", NODE_STORE, S_IFDIR, CORE_KIND_NONE},
+    [NODE_METADATA] = {"metadata", NODE_STORE, S_IFDIR, CORE_KIND_NONE},
+    [NODE_ALLOCATION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION},
+    [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY},
 };
 
 const struct node_traits *node_get_traits(enum node_kind kind)
@@ -96,11 +97,6 @@ static enum node_kind find_fixed(enum node_kind parent, const char *name)
     return NODE_NONE;
 }
 
-bool node_is_reserved(const char *name)
-{
-    return find_fixed(NODE_ROOT, name) != NODE_NONE;
-}
-
 static int lookup_top(const struct core *core, const struct node_top *top, const char *name,
                       struct node *node)
 {
@@ -162,9 +158,9 @@ static mode_t get_mode(const struct node *node)
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
     mode_t mask = 0;
-    if (traits->directions & NODE_READ)
+    if (service_get_directions(traits->file) & SERVICE_READ)
         mask |= 0444u;
-    if (traits->directions & NODE_WRITE)
+    if (service_get_directions(traits->file) & SERVICE_WRITE)
         mask |= 0222u;
     return S_IFREG | (base & mask);
 }

@@ -40,15 +40,11 @@ enum node_kind {
     NODE_KIND_COUNT,
 };
 
-#define NODE_READ  (1u << 0)
-#define NODE_WRITE (1u << 1)
-
 struct node_traits {
     const char *name;      /* fixed name in its directory; NULL: named by the object */
     enum node_kind parent; /* of a fixed name */
-    uint32_t directions;   /* NODE_*: the opens that make sense; 0: a directory or the socket */
     mode_t type;           /* S_IF* */
-    enum core_kind file;   /* what an open of it is for the core */
+    enum core_kind file;   /* what an open of it is for the service, which knows its directions */
 };
 
 struct node {
@@ -75,8 +71,6 @@ int node_find(const struct core *core, uint64_t id, struct node *node);
 /* 0, -ENOENT, -ENOTDIR, -ENAMETOOLONG, -EINVAL (not a spelling of a key) */
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node);
-/* A name that no store may have. */
-bool node_is_reserved(const char *name);
 void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
                struct stat *stat);
 

@@ -8,26 +8,6 @@
 #include <fcntl.h>
 #include <string.h>
 
-/* The wrong direction is EACCES for root too: mode bits alone do not stop it. */
-static int check_direction(const struct node *node, int flags)
-{
-    uint32_t wanted;
-    switch (flags & O_ACCMODE) {
-    case O_RDONLY:
-        wanted = NODE_READ;
-        break;
-    case O_WRONLY:
-        wanted = NODE_WRITE;
-        break;
-    case O_RDWR:
-        wanted = NODE_READ | NODE_WRITE;
-        break;
-    default:
-        return -EINVAL;
-    }
-    return wanted & ~node_get_traits(node->kind)->directions ? -EACCES : 0;
-}
-
 static struct service_open describe(const struct node *node, int flags)
 {
     int access = flags & O_ACCMODE;
@@ -87,8 +67,8 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct service_caller caller;
     struct node node;
     int error = node_find(fs->core, id, &node);
-    if (!error)
-        error = check_direction(&node, info->flags);
+    if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
+        error = -EINVAL; /* neither direction, says open(2) of this */
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -133,31 +113,15 @@ static void reply_created(struct fs_request *request, int error,
         undo(fs, answer->file);
 }
 
-/* An entry that is created is there at once, empty; what is written to it comes at FLUSH. */
-static int create_entry(struct fs_request *request, const struct node *directory, const char *name,
-                        const struct service_caller *caller, struct service_open *open)
+static int create_entry(struct fs_request *request, uint64_t store, const char *name,
+                        const struct service_caller *caller, const struct service_open *open)
 {
-    struct fs *fs = request->fs;
     char key[NAME_MAX_BYTES + 1];
-    uint64_t session;
     int size = name_decode_key(name, key);
     if (size < 0)
         return size;
-    int error = service_find_writer(fs->service, directory->store->id, caller, &session);
-    if (!error)
-        error =
-            service_entry_put(fs->service, session, key, (size_t)size, LAYOUT_UNBOUND, 0, "", 0);
-    if (error)
-        return error;
-    const struct core_store *store = core_find_store(fs->core, open->store);
-    const struct layout_entry *entry =
-        store ? layout_find_entry(core_get_layout(fs->core, store), key, (size_t)size) : NULL;
-    if (!entry)
-        return -ENOENT;
-    open->kind = CORE_KIND_ENTRY;
-    open->serial = entry->serial;
-    open->truncate = false;
-    return service_open(fs->service, open, caller, &request->service);
+    return service_create_entry(request->fs->service, store, key, (size_t)size, open, caller,
+                                &request->service);
 }
 
 void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -189,7 +153,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     if (!fs_request_may_wait(request))
         return;
     if (directory.kind == NODE_METADATA) {
-        error = create_entry(request, &directory, name, &caller, &open);
+        error = create_entry(request, open.store, name, &caller, &open);
     } else {
         open.kind = CORE_KIND_ALLOCATION;
         error = service_create(fs->service, open.store, name, &open, &caller, &request->service);
@@ -228,8 +192,8 @@ void fs_op_release(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     if (node_get_kind(id) == NODE_ENTRY)
         fs_entry_put(fs, info->fh); /* a FLUSH has told its error; there is nobody left */
     fs_handle_drop(fs, info->fh);
-    fs_reply_error(req, 0);
     service_close(fs->service, info->fh);
+    fs_reply_error(req, 0);
     if (fs->detached && service_count_open_files(fs->service) == 0)
         fs_fds_drop_all(fs);
 }

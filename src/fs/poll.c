@@ -47,23 +47,27 @@ void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,
     fuse_reply_poll(req, get_ready(fs, id, handle));
 }
 
-/* `fs` is NULL while the service is made before the front end. */
 static void notify(struct fs *fs, uint64_t node)
 {
-    if (!fs)
-        return;
     for (struct fs_handle *handle = fs->polls; handle; handle = handle->poll_next) {
         if (handle->node == node)
             fuse_lowlevel_notify_poll(handle->poll);
     }
 }
 
-void fs_on_state(struct fs *fs, uint64_t store)
+static void on_state(void *context, uint64_t store)
 {
-    notify(fs, node_make_id(NODE_STATE, store));
+    notify(context, node_make_id(NODE_STATE, store));
 }
 
-void fs_on_event(struct fs *fs)
+static void on_event(void *context)
 {
-    notify(fs, node_make_id(NODE_EVENTS, 0));
+    notify(context, node_make_id(NODE_EVENTS, 0));
+}
+
+void fs_observe(struct fs *fs)
+{
+    fs->observer =
+        (struct service_observer){.context = fs, .on_state = on_state, .on_event = on_event};
+    service_observe(fs->service, &fs->observer);
 }

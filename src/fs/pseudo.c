@@ -18,11 +18,6 @@ static int copy_text(const void *from, size_t size, struct fs_text *text)
     return 0;
 }
 
-static bool shows_layout(const struct core_store *store)
-{
-    return store->committed && lock_get_state(&store->lock) != LOCK_STATE_RW;
-}
-
 static int render_state(const struct core_store *store, struct fs_text *text)
 {
     char line[32];
@@ -30,10 +25,10 @@ static int render_state(const struct core_store *store, struct fs_text *text)
     return copy_text(line, (size_t)size, text);
 }
 
-static int render_hash(const struct core_store *store, struct fs_text *text)
+static int render_hash(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     char line[34];
-    if (!shows_layout(store))
+    if (!service_get_shown_layout(fs->service, store))
         return copy_text("", 0, text);
     fs_text_hex(store->hash, line);
     line[32] = '\n';
@@ -68,7 +63,7 @@ static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs
     case NODE_STATE:
         return render_state(node->store, text);
     case NODE_LAYOUT_HASH:
-        return render_hash(node->store, text);
+        return render_hash(fs, node->store, text);
     case NODE_LAYOUT:
         return copy_text("", 0, text); /* what is committed is shared instead */
     case NODE_INFO:
@@ -89,8 +84,10 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     struct fs_text text;
     if (node_find(fs->core, handle->node, &node))
         return -ESTALE; /* the store was removed */
-    if (node.kind == NODE_LAYOUT && shows_layout(node.store))
-        return fs_handle_share_text(fs, handle, node.store->encoding);
+    struct blob *layout =
+        node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
+    if (layout)
+        return fs_handle_share_text(fs, handle, layout);
     int error = render(fs, &node, handle->id, &text);
     if (error)
         return error;

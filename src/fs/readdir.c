@@ -157,6 +157,8 @@ void fs_op_opendir(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct fs_handle *dir = NULL;
     struct node node;
     int error = node_find(fs->core, id, &node);
+    if (!error)
+        error = fs_check_right(req, &node, SERVICE_READ);
     if (!error && fs->dirs.count >= FS_MAX_DIRS)
         error = -ENFILE;
     if (!error) {

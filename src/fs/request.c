@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_GROUPS 64
+
 /* A write of less is copied: a buffer of a megabyte is not worth keeping for it. */
 #define STEAL_FROM_BYTES (64u << 10)
 
@@ -62,6 +64,7 @@ static void free_request(struct fs_request *request)
         fs->spare_buffers[fs->spare_count++] = request->buffer;
     else
         free(request->buffer);
+    fs_gather_discard(&request->document);
     free(request);
 }
 
@@ -90,6 +93,7 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
     if (!request)
         return NULL;
     request->service.done = on_done;
+    request->service.wait_max_ms = fs->options.wait_max_ms;
     request->fs = fs;
     request->req = req;
     request->reply = reply;
@@ -239,12 +243,33 @@ size_t fs_count_callers(fuse_req_t req, uint64_t store)
     return service_has_joinable(fs_of(req)->service, store) ? SERVICE_MAX_ANCESTORS : 1;
 }
 
+/* Read from /proc, while the caller is blocked: only where it decides. */
+static bool has_group(const struct service_caller *caller, uint32_t gid)
+{
+    gid_t some[MAX_GROUPS];
+    int count = fuse_req_getgroups((fuse_req_t)(uintptr_t)caller->context, MAX_GROUPS, some);
+    gid_t *groups = some;
+    if (count > (int)MAX_GROUPS) {
+        groups = malloc((size_t)count * sizeof *groups);
+        if (groups)
+            count = fuse_req_getgroups((fuse_req_t)(uintptr_t)caller->context, count, groups);
+    }
+    bool found = false;
+    for (int i = 0; groups && i < count && !found; i++)
+        found = groups[i] == gid;
+    if (groups != some)
+        free(groups);
+    return found;
+}
+
 int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
 {
     struct fs *fs = fs_of(req);
     const struct fuse_ctx *context = fuse_req_ctx(req);
     int error = 0;
     caller->process_count = 0;
+    caller->has_group = has_group;
+    caller->context = req;
     memset(caller->comm, 0, sizeof caller->comm);
     if (max)
         error = fs->host.resolve(fs->host.context, (uint32_t)context->pid, max, caller);
@@ -253,15 +278,20 @@ int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
     return error;
 }
 
-int fs_find_writer(fuse_req_t req, uint64_t store, uint64_t *session)
+int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
+                 struct service_actor *by)
+{
+    bool joinable = service_has_joinable(fs_of(req)->service, store);
+    *by = (struct service_actor){.store = store, .caller = caller};
+    return fs_get_caller(req, joinable ? SERVICE_MAX_ANCESTORS : 0, caller);
+}
+
+int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights)
 {
     struct service_caller caller;
-    if (!service_has_joinable(fs_of(req)->service, store))
-        return -ENOLCK;
-    int error = fs_get_caller(req, SERVICE_MAX_ANCESTORS, &caller);
-    if (error)
-        return error;
-    return service_find_writer(fs_of(req)->service, store, &caller, session);
+    fs_get_caller(req, 0, &caller);
+    return service_check_right(fs_of(req)->service, node->store ? node->store->id : 0, &caller,
+                               rights);
 }
 
 bool fs_may_warn(struct fs *fs)

@@ -175,6 +175,7 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
         fs_free(fs);
         return error;
     }
+    fs_observe(fs);
     *out = fs;
     return 0;
 }
@@ -183,6 +184,7 @@ void fs_free(struct fs *fs)
 {
     if (!fs)
         return;
+    service_unobserve(fs->service, &fs->observer);
     fs_set_listener(fs, -1);
     fs_fds_drop_all(fs);
     if (!fs->over)

@@ -116,14 +116,6 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     return finish(object, failed, JSON_INDENT(2), text);
 }
 
-static size_t count_readers(const struct core_store *store)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < store->lock.session_count; i++)
-        count += store->lock.sessions[i].mode == LOCK_MODE_RO;
-    return count;
-}
-
 /* Set aside for the writer, or to be as its store gives memory back. */
 static uint64_t count_reserved(const struct core *core, const struct core_store *store)
 {
@@ -137,7 +129,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     const struct layout *layout = core_get_layout(fs->core, store);
     enum lock_state state = lock_get_state(&store->lock);
     bool has_group = memcmp(store->group, none, sizeof none) != 0;
-    bool has_hash = store->committed && state != LOCK_STATE_RW;
+    bool has_hash = service_get_shown_layout(fs->service, store) != NULL;
     const char *last_error = store->last_error;
     json_t *object = json_object();
     bool failed = false;
@@ -145,7 +137,8 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "state", json_string(lock_state_name(state))) != 0;
     failed |= json_object_set_new(object, "committed", json_boolean(store->committed != NULL)) != 0;
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
-    failed |= json_object_set_new(object, "readers", make_number(count_readers(store))) != 0;
+    failed |=
+        json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",
                                   make_number(lock_count_waiting_writers(&store->lock))) != 0;
     failed |= json_object_set_new(object, "allocations",
@@ -212,6 +205,23 @@ static const char *event_name(enum core_event_type type)
     return "unknown";
 }
 
+/* What only some events have. */
+static bool add_details(json_t *object, const struct core_event *event)
+{
+    bool failed = false;
+    if (event->waiter)
+        failed |= json_object_set_new(object, "waiter", make_number(event->waiter)) != 0;
+    if (event->type == CORE_EVENT_REVOKED) {
+        failed |= json_object_set_new(object, "by_pid", make_number(event->by.pid)) != 0;
+        failed |= json_object_set_new(object, "by_uid", make_number(event->by_uid)) != 0;
+    }
+    if (event->type == CORE_EVENT_BOUND) {
+        failed |= json_object_set_new(object, "bound", json_string(event->bound)) != 0;
+        failed |= json_object_set_new(object, "share", json_boolean(event->is_share)) != 0;
+    }
+    return failed;
+}
+
 int fs_text_event(const struct core_event *event, struct fs_text *text)
 {
     json_t *object = json_object();
@@ -226,5 +236,6 @@ int fs_text_event(const struct core_event *event, struct fs_text *text)
     failed |= json_object_set_new(object, "allocations", make_number(event->allocations)) != 0;
     failed |= json_object_set_new(object, "bytes", make_number(event->bytes)) != 0;
     failed |= json_object_set_new(object, "generation", make_number(event->generation)) != 0;
+    failed |= add_details(object, event);
     return finish(object, failed, JSON_COMPACT, text);
 }

@@ -60,48 +60,36 @@ static int get_offset(const struct fs *fs, const struct node *node, char value[2
     return print_number(node->entry->offset, value);
 }
 
-static int set_tag(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+static int set_tag(struct fs *fs, const struct service_actor *by, const struct node *node,
+                   const char *value)
 {
-    return service_set_tag(fs->service, session, node->allocation->serial, value);
-}
-
-/* Puts the entry again as it is, bound elsewhere. */
-static int put_bound(struct fs *fs, uint64_t session, const struct layout_entry *entry,
-                     uint64_t slot, uint64_t offset)
-{
-    char key[NAME_MAX_BYTES];
-    size_t key_bytes = entry->key_bytes, bytes = entry->value_bytes;
-    uint8_t *value = malloc(bytes ? bytes : 1);
-    if (!value)
-        return -ENOMEM;
-    memcpy(key, entry->key, key_bytes); /* the entry goes with the change */
-    if (bytes)
-        memcpy(value, entry->value, bytes);
-    int error = service_entry_put(fs->service, session, key, key_bytes, slot, offset, value, bytes);
-    free(value);
-    return error;
+    return service_set_tag(fs->service, by, node->allocation->serial, value);
 }
 
 /* The name of an allocation; "" or "-" (a name that no allocation need have): unbound. */
-static int set_bound(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+static int set_bound(struct fs *fs, const struct service_actor *by, const struct node *node,
+                     const char *value)
 {
     const struct layout *layout = core_get_layout(fs->core, node->store);
     const struct layout_allocation *allocation = layout_find_name(layout, value);
     if (allocation)
-        return put_bound(fs, session, node->entry, allocation->slot, node->entry->offset);
+        return service_entry_bind(fs->service, by, node->entry->serial, allocation->slot,
+                                  node->entry->offset);
     if (value[0] && strcmp(value, "-") != 0)
         return -EINVAL;
-    return put_bound(fs, session, node->entry, LAYOUT_UNBOUND, node->entry->offset);
+    return service_entry_bind(fs->service, by, node->entry->serial, LAYOUT_UNBOUND,
+                              node->entry->offset);
 }
 
-static int set_offset(struct fs *fs, uint64_t session, const struct node *node, const char *value)
+static int set_offset(struct fs *fs, const struct service_actor *by, const struct node *node,
+                      const char *value)
 {
     char *end;
     errno = 0;
     unsigned long long offset = strtoull(value, &end, 10);
     if (value[0] < '0' || value[0] > '9' || errno || *end)
         return -EINVAL;
-    return put_bound(fs, session, node->entry, node->entry->slot, offset);
+    return service_entry_bind(fs->service, by, node->entry->serial, node->entry->slot, offset);
 }
 
 struct attribute {
@@ -109,7 +97,8 @@ struct attribute {
     enum node_kind kind;
     int (*get)(const struct fs *fs, const struct node *node, char value[256]);
     /* NULL: read only */
-    int (*set)(struct fs *fs, uint64_t session, const struct node *node, const char *value);
+    int (*set)(struct fs *fs, const struct service_actor *by, const struct node *node,
+               const char *value);
     const char *removed; /* removing sets this; NULL: cannot be removed */
 };
 
@@ -150,6 +139,8 @@ void fs_op_getxattr(fuse_req_t req, fuse_ino_t id, const char *name, size_t size
     struct node node;
     char value[256];
     int error = node_find(fs->core, id, &node) ? fs_gone(req, NULL) : 0;
+    if (!error)
+        error = fs_check_right(req, &node, SERVICE_READ);
     const struct attribute *attribute = error ? NULL : find_attribute(&node, name);
     if (!error)
         error = attribute ? attribute->get(fs, &node, value) : -ENODATA;
@@ -182,11 +173,12 @@ void fs_op_listxattr(fuse_req_t req, fuse_ino_t id, size_t size)
 static int set_value(fuse_req_t req, const struct node *node, const struct attribute *attribute,
                      const char *value)
 {
-    uint64_t session;
+    struct service_caller caller;
+    struct service_actor by;
     if (!attribute->set)
         return -EPERM;
-    int error = fs_find_writer(req, node->store->id, &session);
-    return error ? error : attribute->set(fs_of(req), session, node, value);
+    int error = fs_get_actor(req, node->store->id, &caller, &by);
+    return error ? error : attribute->set(fs_of(req), &by, node, value);
 }
 
 void fs_op_setxattr(fuse_req_t req, fuse_ino_t id, const char *name, const char *value, size_t size,

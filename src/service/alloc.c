@@ -5,6 +5,8 @@
  * Order for new memory: the account, the descriptor (jobs), the keeper's duplicate (same jobs), the
  * record, the answer. A failure on the way gives everything back.
  */
+#include "service/allocations.h"
+
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -402,22 +404,20 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
 }
 
 /* A request that stays unanswered beyond the kernel's bound would end the mount. */
-static uint64_t alloc_timeout_ms(const struct service *s)
+static uint64_t alloc_timeout_ms(const struct service *s, const struct service_request *request)
 {
-    return s->options.alloc_timeout_ms < s->options.parking_max_ms ? s->options.alloc_timeout_ms
-                                                                   : s->options.parking_max_ms;
+    uint64_t wait_max_ms = service_wait_max_ms(request);
+    return s->options.alloc_timeout_ms < wait_max_ms ? s->options.alloc_timeout_ms : wait_max_ms;
 }
 
-int service_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
-                  struct service_request *request)
+int service_alloc(struct service *s, const struct service_actor *by,
+                  const struct service_alloc *alloc, struct service_request *request)
 {
-    const struct core_session *held = core_find_session(s->core, session);
     struct alloc_op *op = NULL;
-    int error = 0;
-    if (!held)
-        error = session ? -ESTALE : -ENOLCK;
-    else if (held->mode != LOCK_MODE_RW)
-        error = -ENOLCK;
+    uint64_t session = 0;
+    int error = service_find_writer(s, by, &session);
+    if (error)
+        ;
     else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
              strlen(alloc->tag) > 255)
         error = -EINVAL;
@@ -434,23 +434,21 @@ int service_alloc(struct service *s, uint64_t session, const struct service_allo
     memcpy(op->name, alloc->name, strlen(alloc->name));
     memcpy(op->tag, alloc->tag, strlen(alloc->tag));
     if (alloc->wait)
-        op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
+        op->deadline_ms = service_now(s) + alloc_timeout_ms(s, request);
     op_start(s, op);
     return 0;
 }
 
-int service_set_aside(struct service *s, uint64_t session, const struct service_set_aside *wanted,
-                      struct service_request *request)
+int service_set_aside(struct service *s, const struct service_actor *by,
+                      const struct service_set_aside *wanted, struct service_request *request)
 {
-    const struct core_session *held = core_find_session(s->core, session);
     struct service_answer answer = {0};
-    uint64_t aligned_bytes = vmm_align(s->vmm, wanted->bytes);
+    uint64_t aligned_bytes = vmm_align(s->vmm, wanted->bytes), session = 0;
     struct alloc_op *op;
-    int error = 0;
-    if (!held)
-        error = session ? -ESTALE : -ENOLCK;
-    else if (held->mode != LOCK_MODE_RW)
-        error = -ENOLCK;
+    int error = service_find_writer(s, by, &session);
+    const struct core_session *held = core_find_session(s->core, session);
+    if (error)
+        ;
     else if (aligned_bytes < wanted->bytes)
         error = -ENOMEM;
     else if (wanted->at_least && aligned_bytes <= held->reserved_bytes + held->due_bytes) {
@@ -466,7 +464,7 @@ int service_set_aside(struct service *s, uint64_t session, const struct service_
         op->aside = true;
         op->before_bytes = held->reserved_bytes + held->due_bytes;
         if (wanted->wait)
-            op->deadline_ms = service_now(s) + alloc_timeout_ms(s);
+            op->deadline_ms = service_now(s) + alloc_timeout_ms(s, request);
         op_start(s, op);
         return 0;
     }
@@ -474,14 +472,20 @@ int service_set_aside(struct service *s, uint64_t session, const struct service_
     return 0;
 }
 
-int service_resize(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
-                   struct service_request *request)
+int service_resize(struct service *s, const struct service_actor *by, uint64_t serial,
+                   uint64_t size_bytes, struct service_request *request)
 {
     const struct layout_allocation *allocation = core_find_allocation(s->core, serial, NULL);
     struct alloc_op *op = NULL;
-    int error = 0;
-    if (!allocation)
+    uint64_t session = 0;
+    int error = service_find_writer(s, by, &session);
+    if (error)
+        ;
+    else if (!allocation)
         error = -ESTALE;
+    else if (allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool &&
+             allocation->size_bytes == size_bytes)
+        ; /* it has that size */
     else if (size_bytes == 0) {
         struct record record = {.type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial};
         error = service_apply_record(s, &record, NULL);

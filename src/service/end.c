@@ -5,6 +5,9 @@
  * An ending waits for the byte transfers of its session that run already (they are bounded),
  * refuses new ones meanwhile, and then is one record.
  */
+#include "service/sessions.h"
+
+#include "service/rights.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -30,15 +33,19 @@ static int apply_commit(struct service *s, const struct ending *ending,
     answer->generation = outcome.generation;
     answer->session = ending->session;
     answer->mode = stayed ? stayed->mode : LOCK_MODE_NONE;
-    if (committed)
+    if (committed && ending->may_read)
         memcpy(answer->hash, committed->hash, sizeof answer->hash);
     return 0;
 }
 
-static int apply_end(struct service *s, uint64_t session, uint32_t flags,
-                     struct service_answer *answer)
+static int apply_end(struct service *s, const struct ending *ending, struct service_answer *answer)
 {
-    struct record record = {.type = RECORD_SESSION_END, .session = session, .flags = flags};
+    bool revoked = ending->type == ENDING_REVOKE;
+    struct record record = {.type = RECORD_SESSION_END,
+                            .session = ending->session,
+                            .flags = revoked ? CORE_END_REVOKED : 0,
+                            .process = ending->by,
+                            .uid = ending->by_uid};
     struct outcome outcome;
     int error = service_apply_record(s, &record, &outcome);
     answer->rolled_back = outcome.rolled_back;
@@ -55,18 +62,12 @@ static void execute_ending(struct service *s, struct ending *ending)
         break;
     case ENDING_ABORT:
     case ENDING_EXIT:
-        error = apply_end(s, ending->session, 0, &answer);
-        break;
+    case ENDING_CLOSE:
     case ENDING_REVOKE:
-        error = apply_end(s, ending->session, CORE_END_REVOKED, &answer);
+        error = apply_end(s, ending, &answer);
         break;
     case ENDING_DETACH: {
         struct record record = {.type = RECORD_DETACH, .file = ending->file};
-        error = service_apply_record(s, &record, NULL);
-        break;
-    }
-    case ENDING_CLOSE: {
-        struct record record = {.type = RECORD_FILE_CLOSE, .file = ending->file};
         error = service_apply_record(s, &record, NULL);
         break;
     }
@@ -116,7 +117,7 @@ void service_run_endings(struct service *s, struct run *run)
         free(idvec_remove(&s->runs, session));
 }
 
-static int end_session(struct service *s, const struct ending *ending)
+int service_end_session(struct service *s, const struct ending *ending)
 {
     struct run *run = service_get_run(s, ending->session);
     struct ending *queued = malloc(sizeof *queued);
@@ -136,20 +137,19 @@ static int end_session(struct service *s, const struct ending *ending)
     return 0;
 }
 
-void service_on_session_over(struct service *s, uint64_t session)
+void service_on_session_over(struct service *s, const struct effect *effect)
 {
+    uint64_t session = effect->session;
     service_cancel_session_allocs(s, session);
+    service_unwatch(s, effect->owner);
     struct run *run = idvec_find(&s->runs, session);
     if (!run)
         return;
-    if (run->watched)
-        s->host.unwatch_process(s->host.context, session);
-    run->watched = false;
     struct ending *endings = run->endings;
     run->endings = NULL;
     if (run->running == 0)
         free(idvec_remove(&s->runs, session));
-    while (endings) { /* files are closed all the same; the rest hears ESTALE */
+    while (endings) { /* they hear ESTALE */
         struct ending *next = endings->next;
         execute_ending(s, endings);
         endings = next;
@@ -168,14 +168,12 @@ void service_drop_run(struct run *run)
     free(run);
 }
 
-void service_on_exit(struct service *s, uint64_t session)
+void service_end_owned(struct service *s, uint64_t session)
 {
-    if (!core_find_session(s->core, session))
-        return;
     struct ending ending = {.type = ENDING_EXIT, .session = session};
     struct service_answer unused;
-    if (end_session(s, &ending)) /* nobody will tell again, so without waiting for transfers */
-        apply_end(s, session, 0, &unused);
+    if (service_end_session(s, &ending)) /* nobody will tell again: without waiting for transfers */
+        apply_end(s, &ending, &unused);
 }
 
 /* ---- flush and close --------------------------------------------------------------------- */
@@ -225,6 +223,21 @@ static bool ends_session(const struct core_file *file, const struct core_session
     return session->files == 1 || (session->exclusive && session->opener == file->id);
 }
 
+/* The close is recorded at once; the session that it ends goes on to hold the lock until nothing of
+ * it moves bytes any more. */
+static void close_last(struct service *s, const struct core_file *file, uint64_t session)
+{
+    const struct run *run = idvec_find(&s->runs, session);
+    struct record record = {.type = RECORD_FILE_CLOSE, .file = file->id};
+    struct ending ending = {.type = ENDING_CLOSE, .session = session};
+    struct service_answer unused;
+    if (run && (run->running > 0 || run->endings))
+        record.flags = CORE_CLOSE_LINGER;
+    service_apply_record(s, &record, NULL);
+    if (record.flags && service_end_session(s, &ending))
+        apply_end(s, &ending, &unused);
+}
+
 void service_close(struct service *s, uint64_t file)
 {
     const struct core_file *closed = core_find_file(s->core, file);
@@ -234,13 +247,12 @@ void service_close(struct service *s, uint64_t file)
     vmm_end_reader(s->vmm, file);
     const struct core_session *session =
         closed->session ? core_find_session(s->core, closed->session) : NULL;
-    if (session && ends_session(closed, session)) {
-        struct ending ending = {.type = ENDING_CLOSE, .session = session->id, .file = file};
-        if (end_session(s, &ending) == 0)
-            return;
-    } else if (session) {
-        service_seal_file(s, closed);
+    if (session && !session->ending && ends_session(closed, session)) {
+        close_last(s, closed, session->id);
+        return;
     }
+    if (session)
+        service_seal_file(s, closed);
     service_apply_record(s, &record, NULL);
 }
 
@@ -251,37 +263,34 @@ void service_undo_open(struct service *s, uint64_t file)
 
 /* ---- what users ask for ------------------------------------------------------------------ */
 
-static int end_writer(struct service *s, struct ending *ending, struct service_request *request)
+static int end_writer(struct service *s, const struct service_actor *by, struct ending *ending,
+                      struct service_request *request)
 {
-    const struct core_session *session = core_find_session(s->core, ending->session);
-    int error = 0;
-    if (ending->session == 0)
-        error = -ENOLCK;
-    else if (!session)
-        error = -ESTALE;
-    else if (session->mode != LOCK_MODE_RW)
-        error = -ENOLCK;
+    int error = service_find_writer(s, by, &ending->session);
     ending->request = request;
     if (!error)
-        error = end_session(s, ending);
+        error = service_end_session(s, ending);
     if (error)
         service_answer(request, error, NULL);
     return 0;
 }
 
-int service_commit(struct service *s, uint64_t session, uint32_t flags, const uint8_t group[16],
-                   struct service_request *request)
+int service_commit(struct service *s, const struct service_actor *by, uint32_t flags,
+                   const uint8_t group[16], struct service_request *request)
 {
-    struct ending ending = {.type = ENDING_COMMIT, .session = session, .flags = flags};
+    struct ending ending = {.type = ENDING_COMMIT, .flags = flags};
+    const struct core_file *file;
     if (group)
         memcpy(ending.group, group, sizeof ending.group);
-    return end_writer(s, &ending, request);
+    ending.may_read = service_find_reader(s, by->file, &file) == 0;
+    return end_writer(s, by, &ending, request);
 }
 
-int service_abort(struct service *s, uint64_t session, struct service_request *request)
+int service_abort(struct service *s, const struct service_actor *by,
+                  struct service_request *request)
 {
-    struct ending ending = {.type = ENDING_ABORT, .session = session};
-    return end_writer(s, &ending, request);
+    struct ending ending = {.type = ENDING_ABORT};
+    return end_writer(s, by, &ending, request);
 }
 
 int service_release(struct service *s, uint64_t file, struct service_request *request)
@@ -302,28 +311,40 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
             service_answer(request, error, NULL);
             return 0;
         }
-        error = session ? end_session(s, &ending) : -ESTALE;
+        error = session ? service_end_session(s, &ending) : -ESTALE;
     }
     if (error)
         service_answer(request, error, NULL);
     return 0;
 }
 
-int service_revoke(struct service *s, uint64_t store, uint64_t number, bool waiter)
+static int revoke_waiter(struct service *s, const struct core_file *by, uint64_t number)
 {
-    if (waiter) {
-        const struct core_waiter *found = core_find_waiter(s->core, number);
-        struct record record = {.type = RECORD_WAIT_END, .waiter = number, .count = ECANCELED};
-        if (!found || found->store != store)
-            return -ENOENT;
-        int error = service_apply_record(s, &record, NULL);
-        struct effect refused = {.type = EFFECT_REFUSED, .waiter = number, .error = -ECANCELED};
-        service_on_refused(s, &refused);
-        return error;
-    }
-    const struct core_session *found = core_find_session(s->core, number);
-    if (!found || found->store != store)
+    const struct core_waiter *found = core_find_waiter(s->core, number);
+    struct record record = {.waiter = number,
+                            .count = ECANCELED,
+                            .flags = CORE_WAIT_REVOKED,
+                            .process = by->opener,
+                            .uid = by->uid};
+    if (!found || found->store != by->store)
         return -ENOENT;
-    struct ending ending = {.type = ENDING_REVOKE, .session = number};
-    return end_session(s, &ending);
+    service_end_wait(s, &record);
+    return 0;
+}
+
+int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter)
+{
+    const struct core_file *by = core_find_file(s->core, file);
+    const struct core_session *found = core_find_session(s->core, number);
+    if (!by || !(by->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    if (!service_is_owner(s, by->store, by->uid))
+        return -EPERM;
+    if (waiter)
+        return revoke_waiter(s, by, number);
+    if (!found || found->store != by->store)
+        return -ENOENT;
+    struct ending ending = {
+        .type = ENDING_REVOKE, .session = number, .by = by->opener, .by_uid = by->uid};
+    return service_end_session(s, &ending);
 }

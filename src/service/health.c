@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* health - what befalls the device, and who says that it did no harm */
+/* health - what befalls the device */
 #include "service/service_internal.h"
 
 #include <string.h>
@@ -14,8 +14,9 @@ static void note(struct service *s, uint32_t flags, const char *why)
 /* Nobody will tell again: where memory lacks to wait for transfers, it is not waited for them. */
 static void end_sessions(struct service *s)
 {
+    const struct ending revocation = {.type = ENDING_REVOKE};
     const struct core_session *session;
-    service_revoke_all(s);
+    service_revoke_all(s, &revocation);
     while ((session = service_find_open_session(s)) != NULL) {
         struct record record = {
             .type = RECORD_SESSION_END, .session = session->id, .flags = CORE_END_REVOKED};
@@ -34,10 +35,4 @@ void service_on_health(struct service *s)
     } else {
         note(s, CORE_NOTE_SUSPECT, news.why);
     }
-}
-
-int service_trust(struct service *s, uint64_t store)
-{
-    struct record record = {.type = RECORD_HEALTH, .flags = CORE_NOTE_TRUST, .store = store};
-    return service_apply_record(s, &record, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service - making it, applying records, effects, time, and what sessions have in flight */
+/* service - making it, applying records, effects, time, and who hears of what changed */
 #include "service/service_internal.h"
 
 #include <assert.h>
@@ -7,11 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* `weights` is there when the mount is, and is whose the options say. */
 static int create_first_store(struct service *s)
 {
-    struct service_caller owner = {.uid = s->options.uid, .gid = s->options.gid};
-    uint64_t id;
-    return service_store_create(s, "weights", &owner, 0755, &id);
+    struct record record = {.type = RECORD_STORE_CREATE,
+                            .name = "weights",
+                            .name_bytes = strlen("weights"),
+                            .uid = s->options.uid,
+                            .gid = s->options.gid,
+                            .mode = 0755};
+    int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
+    return error ? error : service_apply_record(s, &record, NULL);
 }
 
 int service_new(struct vmm *vmm, const struct service_options *options,
@@ -28,7 +34,9 @@ int service_new(struct vmm *vmm, const struct service_options *options,
     struct vmm_info info;
     vmm_get_info(vmm, &info);
     struct core_options core_options = {.patience_ms = options->patience_ms,
-                                        .granularity_bytes = info.granularity_bytes};
+                                        .granularity_bytes = info.granularity_bytes,
+                                        .admin_uid = options->admin_uid};
+    service_init_bounds(s);
     int error = core_new(&core_options, &s->core);
     if (!error)
         error = create_first_store(s);
@@ -59,6 +67,8 @@ void service_free(struct service *s)
     idvec_free(&s->pieces);
     idvec_free(&s->runs);
     idvec_free(&s->parked);
+    service_free_watches(s);
+    service_free_bounds(s);
     core_free(s->core);
     free(s);
 }
@@ -71,6 +81,47 @@ const struct core *service_get_core(const struct service *s)
 struct vmm *service_get_vmm(const struct service *s)
 {
     return s->vmm;
+}
+
+void service_get_device(const struct service *s, struct vmm_info *info)
+{
+    vmm_get_info(s->vmm, info);
+}
+
+uint64_t service_wait_max_ms(const struct service_request *request)
+{
+    return request->wait_max_ms ? request->wait_max_ms : UINT64_MAX;
+}
+
+/* ---- who wants to hear of changes --------------------------------------------------------- */
+
+void service_observe(struct service *s, struct service_observer *observer)
+{
+    observer->next = s->observers;
+    s->observers = observer;
+}
+
+void service_unobserve(struct service *s, struct service_observer *observer)
+{
+    struct service_observer **link = &s->observers;
+    while (*link && *link != observer)
+        link = &(*link)->next;
+    if (*link)
+        *link = observer->next;
+}
+
+static void tell_state(struct service *s, uint64_t store)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_state)
+            at->on_state(at->context, store);
+}
+
+static void tell_event(struct service *s)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_event)
+            at->on_event(at->context);
 }
 
 uint64_t service_now(const struct service *s)
@@ -103,13 +154,13 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_on_free_memory(s, effect->memory);
         break;
     case EFFECT_STATE:
-        s->host.on_state(s->host.context, effect->store);
+        tell_state(s, effect->store);
         break;
     case EFFECT_EVENT:
-        s->host.on_event(s->host.context);
+        tell_event(s);
         break;
     case EFFECT_SESSION_OVER:
-        service_on_session_over(s, effect->session);
+        service_on_session_over(s, effect);
         break;
     }
 }
@@ -137,6 +188,19 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     return core_apply(s->core, record, outcome);
 }
 
+/* A bound that the record met is told after its effects: telling it is another record. */
+static void note_bound(struct service *s, const struct record *record,
+                       const struct outcome *outcome, int error)
+{
+    const struct core_file *file = core_find_file(s->core, record->file);
+    uint64_t store = record->store;
+    if (!error || outcome->bound == CORE_BOUND_NONE)
+        return;
+    if (store == 0 && file)
+        store = file->store;
+    service_note_bound(s, core_bound_name(outcome->bound), store, outcome->bound_uid, error);
+}
+
 static void handle_effects(struct service *s)
 {
     struct effect effect;
@@ -154,8 +218,11 @@ static void handle_effects(struct service *s)
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
 {
     struct outcome ignored;
-    int error = apply(s, record, outcome ? outcome : &ignored);
+    if (!outcome)
+        outcome = &ignored;
+    int error = apply(s, record, outcome);
     handle_effects(s);
+    note_bound(s, record, outcome, error);
     return error;
 }
 
@@ -167,6 +234,7 @@ int service_apply_asking(struct service *s, struct record *record, struct outcom
     if (*waiter)
         error = service_park(s, parked, *waiter);
     handle_effects(s);
+    note_bound(s, record, outcome, error);
     return error;
 }
 
@@ -216,102 +284,6 @@ int service_submit(struct service *s, enum service_pool pool, struct job *job)
     if (error)
         s->numbers.jobs_in_flight--;
     return error;
-}
-
-/* ---- what sessions have in flight ------------------------------------------------------------ */
-
-struct run *service_get_run(struct service *s, uint64_t session)
-{
-    struct run *run = idvec_find(&s->runs, session);
-    if (run)
-        return run;
-    run = calloc(1, sizeof *run);
-    if (!run)
-        return NULL;
-    run->id = session;
-    if (idvec_insert(&s->runs, run)) {
-        free(run);
-        return NULL;
-    }
-    return run;
-}
-
-int service_begin_use_while_closing(struct service *s, uint64_t session)
-{
-    if (!core_find_session(s->core, session))
-        return -ESTALE;
-    struct run *run = service_get_run(s, session);
-    if (!run)
-        return -ENOMEM;
-    run->running++;
-    run->flushed = false;
-    return 0;
-}
-
-int service_begin_use(struct service *s, uint64_t session)
-{
-    const struct run *run = idvec_find(&s->runs, session);
-    if (run && run->closing)
-        return -ESTALE;
-    return service_begin_use_while_closing(s, session);
-}
-
-void service_end_use(struct service *s, uint64_t session)
-{
-    struct run *run = idvec_find(&s->runs, session);
-    if (!run || run->running == 0)
-        return;
-    run->running--;
-    if (run->running == 0)
-        service_run_endings(s, run);
-}
-
-/* ---- stores ------------------------------------------------------------------------------ */
-
-int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
-                         uint32_t mode, uint64_t *id)
-{
-    struct record record = {.type = RECORD_STORE_CREATE,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .uid = caller->uid,
-                            .gid = caller->gid,
-                            .mode = mode & 07777};
-    struct outcome outcome;
-    int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
-    if (!error)
-        error = service_apply_record(s, &record, &outcome);
-    if (!error)
-        *id = outcome.id;
-    return error;
-}
-
-int service_store_remove(struct service *s, uint64_t store)
-{
-    struct record record = {.type = RECORD_STORE_REMOVE, .store = store};
-    return service_apply_record(s, &record, NULL);
-}
-
-int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags)
-{
-    struct record record = {.type = RECORD_STORE_RENAME,
-                            .store = store,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .flags = flags};
-    return service_apply_record(s, &record, NULL);
-}
-
-int service_store_set_attr(struct service *s, uint64_t store, uint32_t which, uint32_t uid,
-                           uint32_t gid, uint32_t mode)
-{
-    struct record record = {.type = RECORD_STORE_ATTR,
-                            .store = store,
-                            .flags = which,
-                            .uid = uid,
-                            .gid = gid,
-                            .mode = mode & 07777};
-    return service_apply_record(s, &record, NULL);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------- */

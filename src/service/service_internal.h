@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * service_internal - what the parts of the service share; included by src/service/service*.c only
+ * service_internal - what the parts of the service share; for the files of src/service alone
  *
  * Three kinds of runtime objects stand beside the core's state, none of them part of it:
  *   piece    the descriptors behind a memory handle, by the handle
@@ -10,12 +10,15 @@
 #ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
 #define GMSFS_SERVICE_SERVICE_INTERNAL_H
 
-#include "service/service.h"
+#include "service/bounds.h"
+#include "service/host.h"
 
 struct spool_op;
 struct ending;
 struct alloc_op;
 struct free_job;
+struct watch;
+struct bound_note;
 
 struct piece {
     uint64_t id; /* the memory handle */
@@ -35,7 +38,6 @@ struct run {
     uint64_t id;      /* the session */
     unsigned running; /* transfers and other jobs that must end before the session does */
     bool closing;     /* an ending waits: no new transfers */
-    bool watched;     /* its owner's exit is watched */
     bool flushed;     /* the last thing heard of it was a FLUSH: a RELEASE may be under way */
     uint64_t flushed_ms;
     struct ending *endings; /* first come first served */
@@ -44,9 +46,10 @@ struct run {
 struct parked {  /* a waiter of the core that somebody waits behind */
     uint64_t id; /* the waiter */
     struct service_request *request;
-    uint64_t park_until_ms; /* the kernel's bound */
+    uint64_t park_until_ms; /* the request's bound */
     bool acquire;
-    bool truncate;      /* O_TRUNC of the open, done at the grant */
+    struct core_process watched; /* of an ACQUIRE: its use of a watch; pid 0: none */
+    bool truncate;               /* O_TRUNC of the open, done at the grant */
     const char *create; /* O_CREAT: the allocation's name, added at the grant; else NULL. Owned */
 };
 
@@ -54,7 +57,7 @@ enum ending_type {
     ENDING_COMMIT,
     ENDING_ABORT,
     ENDING_DETACH,
-    ENDING_CLOSE,
+    ENDING_CLOSE, /* its last file is closed, and recorded */
     ENDING_REVOKE,
     ENDING_EXIT, /* the owner's process is gone */
 };
@@ -64,6 +67,9 @@ struct ending {
     uint64_t session, file;
     uint32_t flags;
     uint8_t group[16];
+    struct core_process by; /* REVOKE: who asked */
+    uint32_t by_uid;
+    bool may_read;                   /* COMMIT: the handle may, so it is told the hash */
     bool sealing;                    /* COMMIT: its spools were told to end */
     int error;                       /* COMMIT: one of them could not */
     struct service_request *request; /* NULL: nobody waits */
@@ -75,8 +81,12 @@ struct service {
     struct vmm *vmm;
     struct service_options options;
     struct service_host host;
+    struct service_observer *observers;
     uint64_t next_memory;
     struct idvec pieces, runs, parked;
+    struct idvec watches; /* processes whose sessions end with them, by pid */
+    struct share shares[SERVICE_BOUND_COUNT];
+    struct bound_note *notes;       /* who met which bound of late */
     struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
     struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
@@ -107,28 +117,85 @@ void service_arm_timer(struct service *s);
 void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
 int service_submit(struct service *s, enum service_pool pool, struct job *job);
 uint64_t service_now(const struct service *s);
+/* How long this request may go unanswered; UINT64_MAX: for ever. */
+uint64_t service_wait_max_ms(const struct service_request *request);
+
+/* run.c */
 struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
+bool service_is_closing(const struct service *s, uint64_t session);
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
 int service_begin_use(struct service *s, uint64_t session);
 int service_begin_use_while_closing(struct service *s, uint64_t session);
 void service_end_use(struct service *s, uint64_t session);
 
+/* bounds.c */
+void service_free_bounds(struct service *s);
+void service_init_bounds(struct service *s);
+
+/* member.c: whose session it is */
+struct core_process service_caller_process(const struct service_caller *caller);
+/* The session of `store` that this caller belongs to and that does not end just now: NULL if there
+ * is none. -EACCES: it is a writer's, and the caller may not write the store. */
+int service_find_membership(const struct service *s, uint64_t store,
+                            const struct service_caller *caller,
+                            const struct core_session **session);
+/* The RW session that this actor may change the store through. 0, -EBADF (the file is not open for
+ * writing), -ENOLCK, -ESTALE, -EACCES */
+int service_find_writer(const struct service *s, const struct service_actor *by, uint64_t *session);
+/* A file that may read. 0, -EBADF */
+int service_find_reader(const struct service *s, uint64_t file, const struct core_file **found);
+
 /* open.c */
+struct service_open;
+/* In this session, or (0) in none. */
+int service_open_in(struct service *s, const struct service_open *open, uint64_t session,
+                    const struct service_caller *caller, struct service_answer *answer);
+/* Asks the lock, for the file or (create) for the allocation that it is to create. Sets
+ * answer->file when granted at once, else parks the request. */
+int service_open_locking(struct service *s, const struct service_open *open, enum lock_wish wish,
+                         const char *create, const struct service_caller *caller,
+                         struct service_request *request, struct service_answer *answer);
+
+/* wait.c: requests that wait behind a waiter of the core */
+/* Applies a record that asks for the lock. Where it must wait, the request is parked before
+ * anything else happens. True: granted at once, or an error. */
+bool service_ask(struct service *s, struct record *record, const struct parked *how,
+                 struct service_request *request, struct outcome *outcome, int *error);
 int service_park(struct service *s, struct parked *parked, uint64_t waiter); /* -ENOMEM */
 void service_on_granted(struct service *s, const struct effect *effect);
 void service_on_refused(struct service *s, const struct effect *effect);
+/* Ends a wait from our side; flags CORE_WAIT_*. */
+void service_end_wait(struct service *s, struct record *record);
 void service_expire_parked(struct service *s, uint64_t now_ms);
 uint64_t service_parked_moment(const struct service *s);
+
+/* create.c: the second half of opens */
+void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
+                          struct service_answer *answer);
+void service_truncate_opened(struct service *s, const struct core_file *file);
+int service_create_granted(struct service *s, const char *name, struct service_answer *answer);
+
+/* watch.c: processes whose exit ends their sessions */
+/* Before an ACQUIRE is applied: its process is watched from now on, until as many calls of
+ * service_unwatch. 0, -EDQUOT, -ENFILE, -ENOMEM */
+int service_watch(struct service *s, const struct core_file *file, const struct record *record);
+void service_unwatch(struct service *s, struct core_process process);
+/* After a grant: ends a session whose owner is gone already. */
+void service_check_owner(struct service *s, uint64_t session);
+void service_free_watches(struct service *s);
 
 /* end.c */
 /* A spool could not end: a commit that waits for it says why. */
 void service_on_seal_failed(struct service *s, uint64_t session, int error);
 void service_run_endings(struct service *s, struct run *run);
-void service_on_session_over(struct service *s, uint64_t session);
+void service_on_session_over(struct service *s, const struct effect *effect);
+int service_end_session(struct service *s, const struct ending *ending);
+void service_end_owned(struct service *s, uint64_t session);
 
-/* drain.c */
+/* admin.c */
 /* Any session that is not about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
+void service_revoke_all(struct service *s, const struct ending *revocation);
 
 /* piece.c */
 /* For an allocation of this session; not yet in s->pieces. */
@@ -184,7 +251,7 @@ int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uin
 void service_seal_file(struct service *s, const struct core_file *file);
 void service_retry_spools(struct service *s);
 
-/* metadata.c */
+/* metadata.c, bulk.c */
 void service_apply_slices(struct service *s);
 void service_wake_bulks(struct service *s);
 uint64_t service_bulk_moment(const struct service *s);

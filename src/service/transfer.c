@@ -4,6 +4,8 @@
  *
  * A transfer holds its session in use and its piece alive.
  */
+#include "service/allocations.h"
+
 #include "service/service_internal.h"
 
 #include <errno.h>

@@ -7,6 +7,8 @@
  * the first may have changed what they are about.
  */
 #include "base/log.h"
+#include "service/allocations.h"
+
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -419,6 +421,18 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     }
     service_answer(request, error, &nothing);
     return 0;
+}
+
+int service_append(struct service *s, uint64_t file, const void *from, size_t bytes,
+                   struct service_request *request)
+{
+    const struct core_file *opened;
+    const struct layout_allocation *allocation;
+    const struct core_store *store;
+    uint64_t end = 0;
+    if (service_find_open_allocation(s, file, &opened, &allocation, &store) == 0)
+        end = allocation->size_bytes;
+    return service_write(s, file, from, bytes, end, request);
 }
 
 int service_settle(struct service *s, uint64_t file, struct service_request *request)

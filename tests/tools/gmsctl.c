@@ -14,6 +14,7 @@
 #include "gmsctl_files.h"
 #include "gmsctl_ioctls.h"
 
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -66,6 +67,15 @@ static int op_fork_until(char **arg)
     while (access(arg[0], F_OK) != 0)
         usleep(5000);
     _exit(0);
+}
+
+/* What is open stays open; everything from here on is asked by that user. */
+static int op_setuid(char **arg)
+{
+    uid_t uid = (uid_t)number(arg[0]);
+    if (setgroups(0, NULL) || setresgid(uid, uid, uid))
+        return -1;
+    return result(setresuid(uid, uid, uid));
 }
 
 /* Files are O_CLOEXEC: the kernel closes them in the middle of it. */
@@ -195,6 +205,7 @@ static const struct op {
     {"peek", op_peek, "INDEX OFFSET BYTES"},
     {"alarm", op_alarm, "MS"},
     {"alarms", op_alarms, "MS"},
+    {"setuid", op_setuid, "UID"},
     {"fork", op_fork, ""},
     {"fork-until", op_fork_until, "FILE"},
     {"exec", op_exec, "SCRIPT"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids, modes and sizes of the tree, over a real core. */
 #include "fs/node.h"
+#include "service/rights.h"
 
 #include "core_fixture.h"
 
@@ -72,10 +73,6 @@ TAP_TEST(the_socket_is_there_when_it_is_bound)
     struct node node;
     top.has_socket = false;
     check_int(node_lookup(core, &top, root_id(), ".fds", &node), -ENOENT);
-    check(node_is_reserved(".fds"));
-    check(node_is_reserved("device"));
-    check(!node_is_reserved("weights"));
-    check(!node_is_reserved("state"));
 }
 
 TAP_TEST(the_files_of_a_store_follow_its_mode)
@@ -118,13 +115,20 @@ TAP_TEST(names_of_the_wrong_form_are_told_from_those_that_are_not_there)
     check_int(node_lookup(core, &TOP, node_make_id(NODE_STATE, store), "x", &node), -ENOTDIR);
 }
 
+static unsigned directions(enum node_kind kind)
+{
+    return service_get_directions(node_get_traits(kind)->file);
+}
+
 TAP_TEST(directions_are_what_the_design_says)
 {
-    check_int(node_get_traits(NODE_STATE)->directions, NODE_READ);
-    check_int(node_get_traits(NODE_SESSIONS)->directions, NODE_READ);
-    check_int(node_get_traits(NODE_COMMIT)->directions, NODE_WRITE);
-    check_int(node_get_traits(NODE_ABORT)->directions, NODE_WRITE);
-    check_int(node_get_traits(NODE_LOCK)->directions, NODE_READ | NODE_WRITE);
-    check_int(node_get_traits(NODE_AUTO)->directions, NODE_READ | NODE_WRITE);
-    check_int(node_get_traits(NODE_CTL)->directions, NODE_READ | NODE_WRITE);
+    check_int(directions(NODE_STATE), SERVICE_READ);
+    check_int(directions(NODE_SESSIONS), SERVICE_READ);
+    check_int(directions(NODE_COMMIT), SERVICE_WRITE);
+    check_int(directions(NODE_ABORT), SERVICE_WRITE);
+    check_int(directions(NODE_LOCK), SERVICE_READ | SERVICE_WRITE);
+    check_int(directions(NODE_AUTO), SERVICE_READ | SERVICE_WRITE);
+    check_int(directions(NODE_CTL), SERVICE_READ | SERVICE_WRITE);
+    check_int(directions(NODE_FDS), 0);
+    check_int(directions(NODE_STORE), 0);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export - tickets: what EXPORT makes, what `.fds` redeems, the descriptors behind them */
+#include "service/tickets.h"
+
+#include "service/allocations.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -19,9 +21,10 @@ struct export_scope { /* resolved from the file, valid until the next record */
 static int find_scope(const struct service *s, uint64_t file, const struct service_export *export,
                       struct export_scope *scope)
 {
-    *scope = (struct export_scope){.file = core_find_file(s->core, file)};
-    if (!scope->file)
-        return -EBADF;
+    *scope = (struct export_scope){0};
+    int error = service_find_reader(s, file, &scope->file);
+    if (error)
+        return error;
     if (scope->file->session == 0)
         return -ENOLCK;
     scope->session = core_find_session(s->core, scope->file->session);
@@ -68,8 +71,7 @@ static int check_memory(const struct export_scope *scope, uint64_t *total_bytes)
     return 0;
 }
 
-static int make_ticket(struct service *s, uint64_t file, uint32_t uid,
-                       struct service_export *export)
+static int make_ticket(struct service *s, uint64_t file, struct service_export *export)
 {
     struct export_scope scope;
     int error = find_scope(s, file, export, &scope);
@@ -86,7 +88,7 @@ static int make_ticket(struct service *s, uint64_t file, uint32_t uid,
         .offset = scope.first,
         .count = scope.count,
         .serial = scope.serial,
-        .uid = uid,
+        .uid = export->uid,
         .flags = export->writable ? CORE_TICKET_WRITABLE : 0,
     };
     error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
@@ -107,7 +109,6 @@ struct export_wait { /* a sync of one spool after the other, then the ticket */
     struct service_request *request;
     struct service_export *export;
     uint64_t file;
-    uint32_t uid;
 };
 
 static void export_after_sync(struct service_request *sync, int error,
@@ -117,15 +118,15 @@ static void export_after_sync(struct service_request *sync, int error,
     struct service_request *request = wait->request;
     (void)answer;
     if (!error)
-        error = make_ticket(wait->service, wait->file, wait->uid, wait->export);
+        error = make_ticket(wait->service, wait->file, wait->export);
     if (error == -EAGAIN) /* written to again since: the caller races with itself */
         error = -EBUSY;
     free(wait);
     service_answer(request, error, NULL);
 }
 
-static int export_spool(struct service *s, uint64_t file, uint32_t uid,
-                        struct service_export *export, struct service_request *request)
+static int export_spool(struct service *s, uint64_t file, struct service_export *export,
+                        struct service_request *request)
 {
     const struct core_file *opened = core_find_file(s->core, file);
     if (opened->kind != CORE_KIND_ALLOCATION)
@@ -139,17 +140,16 @@ static int export_spool(struct service *s, uint64_t file, uint32_t uid,
         .request = request,
         .export = export,
         .file = file,
-        .uid = uid,
     };
     return service_sync(s, file, &wait->sync);
 }
 
-int service_export(struct service *s, uint64_t file, uint32_t uid, struct service_export *export,
+int service_export(struct service *s, uint64_t file, struct service_export *export,
                    struct service_request *request)
 {
-    int error = make_ticket(s, file, uid, export);
+    int error = make_ticket(s, file, export);
     if (error == -EAGAIN) {
-        error = export_spool(s, file, uid, export, request);
+        error = export_spool(s, file, export, request);
         if (!error)
             return 0;
     }

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/gather.h"
+
+#include "fs/fs_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HEAP_BYTES   (2u << 20)  /* of all handles together */
+#define HEAP_MAX     (64u << 10) /* of one */
+#define FIRST_ROOM   4096u
+#define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for this much at least */
+
+static size_t round_up(size_t bytes, size_t grain)
+{
+    return (bytes + grain - 1) / grain * grain;
+}
+
+void fs_gather_discard(struct fs_gathered *gathered)
+{
+    if (gathered->map_bytes)
+        munmap(gathered->bytes, gathered->map_bytes);
+    else
+        free(gathered->bytes);
+}
+
+static void release(struct fs *fs, struct fs_gathered *gathered)
+{
+    if (!gathered->map_bytes)
+        fs->gathered_heap_bytes -= gathered->room;
+    fs_gather_discard(gathered);
+}
+
+/* Pages come when they are touched, so a mapping as large as it may ever become costs nothing;
+ * where the system counts it all the same, a smaller one. */
+static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
+{
+    for (size_t size = round_up(max_bytes, MAPPED_GRAIN);;
+         size = round_up(size / 2, MAPPED_GRAIN)) {
+        void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        *map_bytes = size;
+        if (at != MAP_FAILED)
+            return at;
+        if (size / 2 < bytes || size <= MAPPED_GRAIN)
+            return NULL;
+    }
+}
+
+static int grow_map(struct fs *fs, struct fs_gathered *gathered, size_t bytes, size_t max_bytes)
+{
+    struct fs_gathered grown = {.used = gathered->used};
+    if (bytes <= gathered->map_bytes) {
+        gathered->room = round_up(bytes, MAPPED_GRAIN);
+        return 0;
+    }
+    grown.bytes = map(bytes, max_bytes, &grown.map_bytes);
+    if (!grown.bytes)
+        return -ENOMEM;
+    if (gathered->used)
+        memcpy(grown.bytes, gathered->bytes, gathered->used);
+    release(fs, gathered);
+    grown.room = round_up(bytes, MAPPED_GRAIN);
+    *gathered = grown;
+    return 0;
+}
+
+static int grow_heap(struct fs *fs, struct fs_gathered *gathered, size_t room)
+{
+    uint8_t *bytes = realloc(gathered->bytes, room);
+    if (!bytes)
+        return -ENOMEM;
+    fs->gathered_heap_bytes += room - gathered->room;
+    gathered->bytes = bytes;
+    gathered->room = room;
+    return 0;
+}
+
+static size_t heap_room(const struct fs_gathered *gathered, size_t bytes)
+{
+    size_t room = gathered->room ? gathered->room : FIRST_ROOM;
+    while (room < bytes)
+        room *= 2;
+    return room;
+}
+
+int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
+{
+    struct fs_gathered *gathered = &handle->gathered;
+    size_t before = gathered->room, room = heap_room(gathered, bytes);
+    if (bytes > max_bytes)
+        return -EFBIG;
+    if (bytes <= gathered->room)
+        return 0;
+    bool in_heap = !gathered->map_bytes && room <= HEAP_MAX &&
+                   fs->gathered_heap_bytes + room - before <= HEAP_BYTES;
+    if (!in_heap)
+        room = round_up(bytes, MAPPED_GRAIN);
+    /* Counted first: what is refused must not have grown. */
+    int error = service_gather(fs->service, handle->id, handle->counted_bytes + room - before);
+    if (error)
+        return error;
+    error = in_heap ? grow_heap(fs, gathered, room) : grow_map(fs, gathered, bytes, max_bytes);
+    if (error)
+        service_gather(fs->service, handle->id, handle->counted_bytes);
+    else
+        handle->counted_bytes += room - before;
+    return error;
+}
+
+struct fs_gathered fs_gather_take(struct fs_handle *handle)
+{
+    struct fs_gathered gathered = handle->gathered;
+    handle->gathered = (struct fs_gathered){0};
+    return gathered;
+}
+
+void fs_gather_free(struct fs *fs, struct fs_handle *handle, struct fs_gathered *gathered)
+{
+    if (!gathered->room)
+        return;
+    handle->counted_bytes -= gathered->room;
+    service_gather(fs->service, handle->id, handle->counted_bytes);
+    release(fs, gathered);
+    *gathered = (struct fs_gathered){0};
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gather - bytes that clients write to a file before they are applied: documents, entries' values
+ *
+ * For the files of src/fs. What is gathered is counted for the user of its file (service_gather). A
+ * little of it lies in the heap, the rest in shared memory of its own: much of it must not
+ * become anonymous memory of the daemon's.
+ */
+#ifndef GMSFS_FS_GATHER_H
+#define GMSFS_FS_GATHER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fs;
+struct fs_handle;
+
+struct fs_gathered {
+    uint8_t *bytes;
+    size_t used;      /* the caller's */
+    size_t room;      /* counted for the user */
+    size_t map_bytes; /* of the mapping; 0: it is in the heap */
+};
+
+/* Makes room for `bytes` in all in handle->gathered. -EFBIG beyond max_bytes, -EDQUOT, -ENOMEM */
+int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
+/* What the handle has gathered becomes the caller's, still counted for the handle's file. */
+struct fs_gathered fs_gather_take(struct fs_handle *handle);
+/* What was taken, where its file is no longer of interest: the session is over. */
+void fs_gather_discard(struct fs_gathered *gathered);
+/* To be called while the handle's file is open. */
+void fs_gather_free(struct fs *fs, struct fs_handle *handle, struct fs_gathered *gathered);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* acquire - the lock on a `ctl`: ACQUIRE and JOIN */
+#include "service/sessions.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t add_saturated(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Aligned as memory is. -ENOMEM: more than the device has, and waiting would not help. */
+static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    *aligned_bytes = vmm_align(s->vmm, bytes);
+    return *aligned_bytes < bytes || *aligned_bytes > info.total_bytes ? -ENOMEM : 0;
+}
+
+int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
+                    const struct service_caller *caller, struct service_request *request)
+{
+    const struct core_file *ctl = core_find_file(s->core, file);
+    struct service_answer answer = {0};
+    struct outcome outcome = {0};
+    uint64_t reserve_bytes = 0;
+    int error = can_ever_reserve(s, acquire->reserve_bytes, &reserve_bytes);
+    if (!ctl)
+        error = -EBADF;
+    else if (acquire->wish != LOCK_WISH_RO && !(ctl->flags & CORE_OPEN_WRITE))
+        error = -EBADF;
+    if (error)
+        goto out;
+    struct record record = {
+        .type = RECORD_ACQUIRE,
+        .file = file,
+        .flags = (acquire->again ? CORE_OPEN_AGAIN : 0) | (acquire->owned ? CORE_OPEN_OWNED : 0),
+        .wish = acquire->wish,
+        .process = service_caller_process(caller),
+        .uid = caller->uid,
+        .deadline_ms = add_saturated(service_now(s), acquire->timeout_ms),
+        .size_bytes = reserve_bytes,
+    };
+    memcpy(record.comm, caller->comm, sizeof record.comm);
+    struct parked how = {.acquire = true};
+    error = service_watch(s, ctl, &record);
+    if (error)
+        goto out;
+    if (acquire->owned)
+        how.watched = record.process;
+    if (!service_ask(s, &record, &how, request, &outcome, &error))
+        return 0;
+    if (error)
+        service_unwatch(s, how.watched);
+    else
+        service_check_owner(s, outcome.session);
+    service_fill_granted(s, file, outcome.session, &answer);
+out:
+    service_answer(request, error, &answer);
+    return 0;
+}
+
+int service_join(struct service *s, uint64_t file, const uint8_t token[16], uint64_t *session)
+{
+    struct record record = {.type = RECORD_JOIN, .file = file};
+    struct outcome outcome;
+    const struct core_file *ctl = core_find_file(s->core, file);
+    const struct core_session *found = core_find_token(s->core, token);
+    if (!ctl)
+        return -EBADF;
+    if (!found || service_is_closing(s, found->id))
+        return -ESTALE;
+    if (found->mode == LOCK_MODE_RW && !(ctl->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    memcpy(record.bytes16, token, sizeof record.bytes16);
+    int error = service_apply_record(s, &record, &outcome);
+    if (!error)
+        *session = outcome.session;
+    return error;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* admin - a mount that lets nobody in any more, and in the end holds no memory; trust; the end */
+#include "service/admin.h"
+
+#include "service/rights.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int check_admin(const struct service *s, const struct service_peer *peer)
+{
+    return service_is_admin(s, peer->uid) ? 0 : -EPERM;
+}
+
+static int set_draining(struct service *s, const struct service_peer *peer, bool on)
+{
+    struct record record = {.type = RECORD_DRAIN,
+                            .flags = on ? CORE_DRAIN_ON : 0,
+                            .process = peer->process,
+                            .uid = peer->uid};
+    int error = check_admin(s, peer);
+    return error ? error : service_apply_record(s, &record, NULL);
+}
+
+const struct core_session *service_find_open_session(const struct service *s)
+{
+    for (size_t i = 0; i < s->core->sessions.count; i++) {
+        const struct core_session *session = s->core->sessions.items[i];
+        if (!service_is_closing(s, session->id))
+            return session;
+    }
+    return NULL;
+}
+
+void service_revoke_all(struct service *s, const struct ending *revocation)
+{
+    const struct core_session *session;
+    /* One that has transfers running ends after them, and is closing meanwhile. */
+    while ((session = service_find_open_session(s)) != NULL) {
+        struct ending ending = *revocation;
+        ending.session = session->id;
+        if (service_end_session(s, &ending))
+            return;
+    }
+}
+
+int service_drain(struct service *s, const struct service_peer *peer, bool revoke)
+{
+    struct ending revocation = {.type = ENDING_REVOKE, .by = peer->process, .by_uid = peer->uid};
+    int error = set_draining(s, peer, true);
+    if (!error && revoke)
+        service_revoke_all(s, &revocation);
+    return error;
+}
+
+int service_serve(struct service *s, const struct service_peer *peer)
+{
+    return set_draining(s, peer, false);
+}
+
+int service_drain_end(struct service *s, const struct service_peer *peer, uint64_t *left)
+{
+    struct record record = {
+        .type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP, .process = peer->process, .uid = peer->uid};
+    struct vmm_info info;
+    int error = check_admin(s, peer);
+    *left = 0;
+    if (error)
+        return error;
+    error = s->core->draining ? service_apply_record(s, &record, NULL) : -ECANCELED;
+    vmm_get_info(s->vmm, &info);
+    *left = error ? s->core->sessions.count : info.used_bytes;
+    return !error && info.used_bytes > 0 ? -EAGAIN : error;
+}
+
+static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
+            return store;
+    }
+    return NULL;
+}
+
+int service_trust(struct service *s, const struct service_peer *peer, const uint8_t uuid[16])
+{
+    static const uint8_t all[16];
+    const struct core_store *store = find_store(s->core, uuid);
+    struct record record = {.type = RECORD_HEALTH,
+                            .flags = CORE_NOTE_TRUST,
+                            .store = store ? store->id : 0,
+                            .process = peer->process,
+                            .uid = peer->uid};
+    if (store ? !service_is_owner(s, store->id, peer->uid) : check_admin(s, peer) != 0)
+        return -EPERM;
+    if (!store && memcmp(uuid, all, sizeof all) != 0)
+        return -ENOENT;
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_may_unmount(const struct service *s, const struct service_peer *peer)
+{
+    int error = check_admin(s, peer);
+    return !error && service_count_open_files(s) > 0 ? -EBUSY : error;
+}

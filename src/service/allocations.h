@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocations - memory of a writer's allocations, and the bytes in it
+ *
+ * For front ends. Changes need the session of a writer (struct service_actor): -ENOLCK without,
+ * -EBADF where the file is not open for writing, -ESTALE where the session is over.
+ */
+#ifndef GMSFS_SERVICE_ALLOCATIONS_H
+#define GMSFS_SERVICE_ALLOCATIONS_H
+
+#include "service/service.h"
+
+struct service_alloc {
+    uint64_t size_bytes;
+    uint32_t count;
+    const char *name, *tag; /* name "": aNNNNNN */
+    bool wait;
+};
+
+int service_alloc(struct service *s, const struct service_actor *by,
+                  const struct service_alloc *alloc, struct service_request *request);
+
+struct service_set_aside {
+    uint64_t bytes;  /* beside what is allocated; less than before gives back */
+    bool at_least;   /* or more, if more is set aside already */
+    bool wait;       /* for memory, as ALLOC */
+    bool as_acquire; /* by the rules of ACQUIRE, which may not wait: -EAGAIN, -ENOMEM */
+};
+
+int service_set_aside(struct service *s, const struct service_actor *by,
+                      const struct service_set_aside *wanted, struct service_request *request);
+/* ftruncate/fallocate: gives memory once (never waits for others: -ENOMEM), or 0 takes it away;
+ * the size that it has already is no change. */
+int service_resize(struct service *s, const struct service_actor *by, uint64_t serial,
+                   uint64_t size_bytes, struct service_request *request);
+int service_remove(struct service *s, const struct service_actor *by, uint64_t serial);
+int service_remove_slot(struct service *s, const struct service_actor *by, uint64_t slot);
+int service_rename(struct service *s, const struct service_actor *by, uint64_t serial,
+                   const char *name, uint32_t flags);
+int service_set_tag(struct service *s, const struct service_actor *by, uint64_t serial,
+                    const char *tag);
+int service_clear(struct service *s, const struct service_actor *by);
+/* Nothing changes; whoever may change something may ask for it. */
+int service_touch(struct service *s, const struct service_actor *by);
+
+/* ---- bytes, through an open allocation ------------------------------------------------------ */
+
+/* answer.data/bytes, then rest; short at the end, and of more than a megabyte. */
+int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
+                 struct service_request *request);
+/* `from` stays the caller's until done. answer.bytes */
+int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
+                  struct service_request *request);
+/* The same at the end of what is there. */
+int service_append(struct service *s, uint64_t file, const void *from, size_t bytes,
+                   struct service_request *request);
+/* close(2) of one duplicate: what the spool becomes later can be made, and is. It stays a spool. */
+int service_settle(struct service *s, uint64_t file, struct service_request *request);
+/* fsync: a spool becomes memory. */
+int service_sync(struct service *s, uint64_t file, struct service_request *request);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/bounds.h"
+
+#include "base/log.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An event for each user and bound so often, and no more such pairs at a time: whoever asks again
+ * and again must not push everybody's events out of the ring. */
+#define NOTE_MS   10000u
+#define MAX_NOTES 64u
+
+struct bound_note {
+    uint32_t uid;
+    char name[CORE_BOUND_BYTES];
+    uint64_t until_ms; /* 0: free */
+};
+
+static const struct {
+    const char *name;
+    int whole; /* what it says where all of it is taken */
+} bounds[SERVICE_BOUND_COUNT] = {
+    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE},
+    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM},
+    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE},
+    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE},
+};
+
+static uint64_t at_most(uint64_t limit, uint64_t bound)
+{
+    return limit < bound ? limit : bound;
+}
+
+void service_init_bounds(struct service *s)
+{
+    const struct service_options *options = &s->options;
+    const uint64_t limits[SERVICE_BOUND_COUNT] = {
+        [SERVICE_BOUND_DIRECTORIES] = SERVICE_MAX_DIRECTORIES,
+        [SERVICE_BOUND_TEXTS] = SERVICE_MAX_TEXT_BYTES,
+        [SERVICE_BOUND_CONNECTIONS] = at_most(options->max_connections, SERVICE_MAX_CONNECTIONS),
+        [SERVICE_BOUND_WATCHES] = at_most(options->max_watches, SERVICE_MAX_WATCHES),
+    };
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        share_init(&s->shares[i], limits[i]);
+}
+
+void service_free_bounds(struct service *s)
+{
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        share_free(&s->shares[i]);
+    free(s->notes);
+}
+
+/* Its place among those that are remembered; NULL: it was told a moment ago, or too many were. */
+static struct bound_note *find_place(struct service *s, const char *name, uint32_t uid)
+{
+    struct bound_note *free_place = NULL;
+    uint64_t now_ms = service_now(s);
+    if (!s->notes)
+        s->notes = calloc(MAX_NOTES, sizeof *s->notes);
+    for (size_t i = 0; s->notes && i < MAX_NOTES; i++) {
+        struct bound_note *note = &s->notes[i];
+        if (note->until_ms <= now_ms)
+            free_place = note;
+        else if (note->uid == uid && strcmp(note->name, name) == 0)
+            return NULL;
+    }
+    return free_place;
+}
+
+void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
+                        int error)
+{
+    struct bound_note *note = find_place(s, name, uid);
+    bool is_share = error == -EDQUOT;
+    struct record record = {.type = RECORD_BOUND,
+                            .store = core_find_store(s->core, store) ? store : 0,
+                            .uid = uid,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .flags = is_share ? CORE_BOUND_SHARE : 0};
+    if (!note)
+        return;
+    note->uid = uid;
+    strncpy(note->name, name, sizeof note->name - 1);
+    note->until_ms = service_now(s) + NOTE_MS;
+    log_info("user %u met the bound on %s: %s", uid, name,
+             is_share ? "its share is taken, others are served"
+                      : "all of it is taken (gmsfs(5), LIMITS)");
+    service_apply_record(s, &record, NULL);
+}
+
+int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                 uint64_t more)
+{
+    enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
+    int error = share_check(&s->shares[bound], uid, rank, more);
+    if (error == -ENOSPC)
+        error = bounds[bound].whole;
+    if (error) {
+        service_note_bound(s, bounds[bound].name, store, uid, error);
+        return error;
+    }
+    return share_take(&s->shares[bound], uid, more);
+}
+
+void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)
+{
+    share_give(&s->shares[bound], uid, less);
+}

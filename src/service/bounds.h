@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bounds - what users share besides the bounds of the state (core.h)
+ *
+ * For front ends and the parts of the service: what an open directory, a text, a connection or a
+ * transfer costs is counted for the user that it is for. Whoever meets a bound, one of the state
+ * too, is told by errno whether it was its share (EDQUOT) or the whole, and becomes an event now
+ * and then, which names it.
+ */
+#ifndef GMSFS_SERVICE_BOUNDS_H
+#define GMSFS_SERVICE_BOUNDS_H
+
+#include "service/service.h"
+
+enum service_bound {
+    SERVICE_BOUND_DIRECTORIES, /* open ones; ENFILE */
+    SERVICE_BOUND_TEXTS,       /* bytes of texts that are being read; ENOMEM */
+    SERVICE_BOUND_CONNECTIONS, /* ENFILE */
+    SERVICE_BOUND_WATCHES,     /* processes whose exit ends sessions; ENFILE */
+    SERVICE_BOUND_COUNT,
+};
+
+#define SERVICE_MAX_DIRECTORIES 65536u
+#define SERVICE_MAX_TEXT_BYTES  (8ull << 20)
+#define SERVICE_MAX_CONNECTIONS 1024u
+#define SERVICE_MAX_WATCHES     16384u
+
+/* Takes `more` for this user of this store (0: none in particular). 0, -EDQUOT, what the bound
+ * says, -ENOMEM */
+int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                 uint64_t more);
+void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less);
+/* Somebody met a bound that is kept elsewhere. */
+void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
+                        int error);
+
+#endif

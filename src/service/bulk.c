@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bulk - whole documents of metadata, applied in slices */
+#include "service/metadata.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A slice that lacks memory is tried again; the first one need not be, for it leaves nothing. */
+#define RETRY_MS    200u
+#define PATIENCE_MS 20000u
+
+/*
+ * Decoding runs on a helper thread, the check against the layout and the slices on the loop. Once
+ * the check has passed no slice can fail for a reason of the document's: an allocation that another
+ * thread of the same writer frees meanwhile takes its rows with it, as if it had been freed
+ * afterwards. For want of memory a later slice waits, and the session with it, which is in use: so
+ * nobody publishes half a document. What has waited too long ends the session, and so leaves
+ * nothing.
+ */
+struct bulk_op {
+    struct job job;
+    struct service *service;
+    struct service_request *request;
+    uint64_t session;
+    const uint8_t *bytes; /* the caller's */
+    size_t size;
+    struct layout_put *puts; /* of the document; in slots once it was checked, in ranks before */
+    size_t rows, next_row;
+    uint64_t not_before_ms, until_ms; /* a slice lacked memory; 0: none has so far */
+    uint64_t culprit;
+    int error;
+    struct bulk_op *next;
+};
+
+static void bulk_answer(struct bulk_op *op, int error)
+{
+    struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
+    struct service_request *request = op->request;
+    free(op->puts);
+    free(op);
+    service_answer(request, error, &answer);
+}
+
+static void bulk_finish(struct service *s, struct bulk_op *op, int error)
+{
+    uint64_t session = op->session;
+    bulk_answer(op, error);
+    service_end_use(s, session);
+}
+
+void service_drop_bulks(struct service *s)
+{
+    while (s->bulk_queue) {
+        struct bulk_op *op = s->bulk_queue;
+        s->bulk_queue = op->next;
+        bulk_answer(op, -ENOTCONN);
+    }
+}
+
+static void run_decode(struct job *job)
+{
+    struct bulk_op *op = (struct bulk_op *)job;
+    struct layout_document *document;
+    op->error = layout_document_decode(op->bytes, op->size, &document, &op->culprit);
+    if (op->error)
+        return;
+    if (layout_document_has_allocations(document))
+        op->error = -EINVAL; /* memory is not made by a document */
+    else
+        op->puts = layout_document_take_puts(document, &op->rows);
+    layout_document_free(document);
+}
+
+static int check_bounds(const struct layout *layout, struct bulk_op *op, uint64_t bytes)
+{
+    op->culprit = UINT64_MAX;
+    if (op->rows > LAYOUT_MAX_ENTRIES - layout_count_entries(layout) ||
+        bytes > LAYOUT_MAX_ENTRY_BYTES - layout_entry_bytes(layout))
+        return -ENOSPC;
+    return 0;
+}
+
+/* From ranks to the slots that they are now. */
+static int check_rows(const struct layout *layout, struct bulk_op *op)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < op->rows; i++) {
+        struct layout_put *put = &op->puts[i];
+        bytes += put->key_bytes + put->value_bytes;
+        if (put->slot == LAYOUT_UNBOUND)
+            continue;
+        const struct layout_allocation *allocation = layout_at_rank(layout, (size_t)put->slot);
+        if (!allocation) {
+            op->culprit = i;
+            return -EINVAL;
+        }
+        put->slot = allocation->slot;
+    }
+    return check_bounds(layout, op, bytes);
+}
+
+static int bulk_check(struct service *s, struct bulk_op *op)
+{
+    const struct core_session *session = core_find_session(s->core, op->session);
+    if (!session)
+        return -ESTALE;
+    return check_rows(core_get_layout(s->core, core_find_store(s->core, session->store)), op);
+}
+
+static void bulk_queue(struct service *s, struct bulk_op *op)
+{
+    struct bulk_op **last = &s->bulk_queue;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+}
+
+static void done_decode(struct job *job)
+{
+    struct bulk_op *op = (struct bulk_op *)job;
+    struct service *s = op->service;
+    s->numbers.jobs_in_flight--;
+    int error = op->error ? op->error : bulk_check(s, op);
+    if (error || op->rows == 0) {
+        bulk_finish(s, op, error);
+        return;
+    }
+    bulk_queue(s, op);
+    s->host.set_idle(s->host.context);
+}
+
+/* The rows go into the record as they are: they live longer than its being applied. */
+static int apply_slice(struct service *s, struct bulk_op *op)
+{
+    struct record record = {
+        .type = RECORD_ENTRY_PUT_MANY, .session = op->session, .puts = op->puts + op->next_row};
+    size_t bytes = 0, at = op->next_row;
+    while (at < op->rows && record.put_count < SERVICE_APPLY_SLICE &&
+           bytes < SERVICE_APPLY_SLICE_BYTES) {
+        const struct layout_put *put = &op->puts[at++];
+        bytes += put->key_bytes + put->value_bytes;
+        record.put_count++;
+    }
+    int error = service_apply_record(s, &record, NULL);
+    if (!error)
+        op->next_row = at;
+    return error;
+}
+
+/* False: it cannot go on, and nothing of it stays. */
+static bool wait_for_memory(struct service *s, struct bulk_op *op)
+{
+    struct ending ending = {.type = ENDING_REVOKE, .session = op->session};
+    uint64_t now_ms = service_now(s);
+    if (op->next_row == 0 || !core_find_session(s->core, op->session))
+        return false;
+    if (op->until_ms == 0)
+        op->until_ms = now_ms + PATIENCE_MS;
+    op->not_before_ms = now_ms + RETRY_MS;
+    return now_ms < op->until_ms || service_end_session(s, &ending) != 0;
+}
+
+static struct bulk_op **find_ready(struct service *s)
+{
+    uint64_t now_ms = service_now(s);
+    struct bulk_op **link = &s->bulk_queue;
+    while (*link && (*link)->not_before_ms > now_ms)
+        link = &(*link)->next;
+    return *link ? link : NULL;
+}
+
+void service_apply_slices(struct service *s)
+{
+    struct bulk_op **link = find_ready(s);
+    if (!link)
+        return;
+    struct bulk_op *op = *link;
+    *link = op->next; /* documents take turns */
+    int error = apply_slice(s, op);
+    if ((!error && op->next_row < op->rows) || (error == -ENOMEM && wait_for_memory(s, op)))
+        bulk_queue(s, op);
+    else
+        bulk_finish(s, op, error);
+    service_wake_bulks(s);
+    service_arm_timer(s);
+}
+
+void service_wake_bulks(struct service *s)
+{
+    if (find_ready(s))
+        s->host.set_idle(s->host.context);
+}
+
+uint64_t service_bulk_moment(const struct service *s)
+{
+    uint64_t now_ms = service_now(s), at = UINT64_MAX;
+    for (const struct bulk_op *op = s->bulk_queue; op; op = op->next)
+        if (op->not_before_ms > now_ms && op->not_before_ms < at)
+            at = op->not_before_ms;
+    return at;
+}
+
+int service_apply(struct service *s, const struct service_actor *by, const uint8_t *document,
+                  size_t bytes, struct service_request *request)
+{
+    struct service_answer answer = {.culprit = UINT64_MAX};
+    struct bulk_op *op = NULL;
+    uint64_t session;
+    int error = service_find_writer(s, by, &session);
+    if (!error && !(op = calloc(1, sizeof *op)))
+        error = -ENOMEM;
+    if (!error)
+        error = service_begin_use(s, session);
+    if (error) {
+        free(op);
+        service_answer(request, error, &answer);
+        return 0;
+    }
+    *op = (struct bulk_op){
+        .job = {.run = run_decode, .done = done_decode},
+        .service = s,
+        .request = request,
+        .session = session,
+        .bytes = document,
+        .size = bytes,
+        .culprit = UINT64_MAX,
+    };
+    error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
+    if (error)
+        bulk_finish(s, op, error);
+    return 0;
+}

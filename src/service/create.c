@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * create - files that come with what they name, and the second half of opens that were granted
+ */
+#include "service/metadata.h"
+#include "service/rights.h"
+#include "service/sessions.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+void service_truncate_opened(struct service *s, const struct core_file *file)
+{
+    const struct layout_allocation *allocation = core_find_allocation(s->core, file->serial, NULL);
+    if (!allocation || allocation->memory == LAYOUT_NO_MEMORY)
+        return;
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
+    service_apply_record(s, &record, NULL);
+}
+
+void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
+                          struct service_answer *answer)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    answer->file = file;
+    answer->session = session;
+    answer->mode = held ? held->mode : LOCK_MODE_NONE;
+}
+
+static int add_allocation(struct service *s, uint64_t session, const char *name,
+                          struct outcome *outcome)
+{
+    struct record record = {.type = RECORD_ALLOC_ADD,
+                            .session = session,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .count = 1};
+    return service_apply_record(s, &record, outcome);
+}
+
+/* The second half of a creation outside a session: the lock is granted and answer->file is open
+ * without a serial. On failure the grant is undone. */
+int service_create_granted(struct service *s, const char *name, struct service_answer *answer)
+{
+    struct outcome added;
+    int error = add_allocation(s, answer->session, name, &added);
+    if (!error) {
+        struct record record = {
+            .type = RECORD_FILE_BIND, .file = answer->file, .serial = added.serial};
+        answer->slot = added.slot;
+        answer->rank = added.rank;
+        error = service_apply_record(s, &record, NULL);
+    }
+    if (error)
+        service_undo_open(s, answer->file);
+    return error;
+}
+
+/* ---- allocations ------------------------------------------------------------------------- */
+
+static int create_in_session(struct service *s, const char *name, const struct service_open *open,
+                             uint64_t session, const struct service_caller *caller,
+                             struct service_answer *answer)
+{
+    struct record remove = {.type = RECORD_ALLOC_REMOVE, .session = session};
+    struct service_open opened = *open;
+    struct outcome added;
+    int error = add_allocation(s, session, name, &added);
+    if (error)
+        return error;
+    opened.serial = remove.serial = added.serial;
+    opened.truncate = false;
+    error = service_open_in(s, &opened, session, caller, answer);
+    if (error)
+        service_apply_record(s, &remove, NULL);
+    answer->slot = added.slot;
+    answer->rank = added.rank;
+    return error;
+}
+
+/* Outside a session: an implicit one, at once or EAGAIN; then the allocation, then the file's name.
+ */
+static int create_implicit(struct service *s, const char *name, const struct service_open *open,
+                           const struct service_caller *caller, struct service_request *request,
+                           struct service_answer *answer)
+{
+    struct service_open locking = *open;
+    locking.serial = 0;
+    locking.truncate = false;
+    int error = service_open_locking(s, &locking, LOCK_WISH_RW, name, caller, request, answer);
+    if (error || answer->file == 0)
+        return error;
+    return service_create_granted(s, name, answer);
+}
+
+int service_create(struct service *s, uint64_t store, const char *name,
+                   const struct service_open *open, const struct service_caller *caller,
+                   struct service_request *request)
+{
+    struct service_answer answer = {0};
+    const struct core_store *found = core_find_store(s->core, store);
+    const struct core_session *session = NULL;
+    int error = service_check_right(s, store, caller, SERVICE_WRITE | SERVICE_SEARCH);
+    if (!error)
+        error = service_find_membership(s, store, caller, &session);
+    if (error)
+        ;
+    else if (layout_find_name(core_get_layout(s->core, found), name))
+        error = -EEXIST;
+    else if (session && session->mode == LOCK_MODE_RW)
+        error = create_in_session(s, name, open, session->id, caller, &answer);
+    else if (session)
+        error = -EDEADLK;
+    else
+        error = create_implicit(s, name, open, caller, request, &answer);
+    if (error || answer.file)
+        service_answer(request, error, &answer);
+    return 0;
+}
+
+/* ---- entries ----------------------------------------------------------------------------- */
+
+/* It is there at once, without a value; what is written to it comes when it is closed. */
+static int create_entry(struct service *s, uint64_t store, const struct service_entry *entry,
+                        const struct service_open *open, const struct service_caller *caller,
+                        struct service_answer *answer)
+{
+    struct service_actor by = {.store = store, .caller = caller};
+    struct service_open opened = *open;
+    uint64_t session;
+    int error = service_find_writer(s, &by, &session);
+    if (!error)
+        error = service_entry_put(s, &by, entry);
+    if (error)
+        return error;
+    const struct layout_entry *made = layout_find_entry(
+        core_get_layout(s->core, core_find_store(s->core, store)), entry->key, entry->key_bytes);
+    opened.kind = CORE_KIND_ENTRY;
+    opened.serial = made->serial;
+    opened.truncate = false;
+    return service_open_in(s, &opened, session, caller, answer);
+}
+
+int service_create_entry(struct service *s, uint64_t store, const char *key, size_t key_bytes,
+                         const struct service_open *open, const struct service_caller *caller,
+                         struct service_request *request)
+{
+    struct service_entry entry = {
+        .key = key, .key_bytes = key_bytes, .slot = LAYOUT_UNBOUND, .value = ""};
+    struct service_answer answer = {0};
+    int error = service_check_right(s, store, caller, SERVICE_WRITE | SERVICE_SEARCH);
+    if (!error)
+        error = create_entry(s, store, &entry, open, caller, &answer);
+    service_answer(request, error, &answer);
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host - what the daemon gives the service, and how it runs it
+ *
+ * For src/daemon, and for tests, which stand in for it.
+ */
+#ifndef GMSFS_SERVICE_HOST_H
+#define GMSFS_SERVICE_HOST_H
+
+#include "base/job.h"
+#include "service/service.h"
+
+#define SERVICE_MAX_ALLOC_THREADS 16u
+
+enum service_pool {
+    SERVICE_POOL_MEMORY = 0,   /* creating, growing, freeing, encoding: few threads */
+    SERVICE_POOL_TRANSFER = 1, /* bytes of clients: may be slow, many at once */
+};
+
+/* A piece of memory for the keeper. */
+struct service_memory {
+    uint64_t id;
+    uint64_t bytes; /* what it costs; 0: that changes, and its file tells */
+    int fd;
+};
+
+/* What the daemon gives. `context` is its own. */
+struct service_host {
+    void *context;
+    uint64_t (*now_ms)(void *context);  /* monotonic */
+    uint64_t (*wall_ms)(void *context); /* since 1970 */
+    int (*get_random)(void *context, void *bytes, size_t size);
+    /* -ENOMEM when no thread can be had */
+    int (*submit)(void *context, enum service_pool pool, struct job *job);
+    /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
+     */
+    void (*set_timer)(void *context, uint64_t at_ms);
+    /* Calls service_on_idle soon, after other requests that are ready have been served. */
+    void (*set_idle)(void *context);
+    /* Watches a process until it exits: calls service_on_exit(process). Each process is watched
+     * once. -ESRCH: gone already */
+    int (*watch_process)(void *context, struct core_process process);
+    void (*unwatch_process)(void *context, struct core_process process);
+    /* On helper threads. -ENOSPC: this new descriptor is one of those that memory must leave over,
+     * close it. */
+    int (*admit_descriptor)(void *context, int fd);
+    /* On helper threads; a round trip for many costs hardly more than for one. The keeper holds
+     * duplicates of all the descriptors before this returns 0; after a failure it may hold some.
+     * After drop it holds none of these; it need not have held them. */
+    int (*keep)(void *context, const struct service_memory *memories, size_t count);
+    void (*drop)(void *context, const uint64_t *memories, size_t count);
+};
+
+struct service_options {
+    uint64_t patience_ms;      /* writer_patience */
+    uint64_t alloc_timeout_ms; /* alloc_timeout */
+    uint64_t spool_max_bytes;  /* EFBIG beyond */
+    unsigned alloc_threads;    /* of the pool, at most so many work for one ALLOC */
+    uint32_t uid, gid;         /* owner of `weights` */
+    uint32_t admin_uid;        /* who mounted: may administer, as root may */
+    uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
+    uint64_t max_watches;
+};
+
+int service_new(struct vmm *vmm, const struct service_options *options,
+                const struct service_host *host, struct service **service);
+void service_free(struct service *service); /* ends: drops everything, joins nothing */
+
+/* From the loop. */
+void service_on_timer(struct service *service);
+void service_on_idle(struct service *service);
+void service_on_exit(struct service *service, struct core_process process);
+/* Device news (vmm_on_health): they become records, and sessions on a lost device end. */
+void service_on_health(struct service *service);
+
+#endif

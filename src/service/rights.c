@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/rights.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+
+#define TOP_MODE 0755u
+
+unsigned service_get_directions(enum core_kind kind)
+{
+    switch (kind) {
+    case CORE_KIND_PSEUDO:
+        return SERVICE_READ;
+    case CORE_KIND_COMMIT:
+    case CORE_KIND_ABORT:
+        return SERVICE_WRITE;
+    case CORE_KIND_LOCK:
+    case CORE_KIND_AUTO:
+    case CORE_KIND_CTL:
+    case CORE_KIND_ALLOCATION:
+    case CORE_KIND_ENTRY:
+        return SERVICE_READ | SERVICE_WRITE;
+    case CORE_KIND_NONE:
+        break;
+    }
+    return 0;
+}
+
+bool service_is_admin(const struct service *s, uint32_t uid)
+{
+    return core_get_rank(s->core, NULL, uid) == SHARE_ADMIN;
+}
+
+bool service_is_owner(const struct service *s, uint64_t store, uint32_t uid)
+{
+    return core_get_rank(s->core, core_find_store(s->core, store), uid) != SHARE_USER;
+}
+
+static bool is_in_group(const struct service_caller *caller, uint32_t gid)
+{
+    return caller->gid == gid || (caller->has_group && caller->has_group(caller, gid));
+}
+
+/* The bits of the mode that count for this caller. */
+static unsigned get_bits(const struct service_caller *caller, uint32_t uid, uint32_t gid,
+                         uint32_t mode, unsigned wanted)
+{
+    unsigned group = mode >> 3 & 7u, others = mode & 7u;
+
+    if (caller->uid == uid)
+        return mode >> 6 & 7u;
+    /* Further groups are looked up only where it makes a difference. */
+    if ((group & wanted) == (others & wanted))
+        return others;
+    return is_in_group(caller, gid) ? group : others;
+}
+
+int service_check_right(const struct service *s, uint64_t store,
+                        const struct service_caller *caller, unsigned rights)
+{
+    const struct core_store *found = core_find_store(s->core, store);
+    unsigned bits;
+
+    if (store != 0 && !found)
+        return -ENOENT;
+    if (caller->uid == 0)
+        return 0;
+    bits = found ? get_bits(caller, found->uid, found->gid, found->mode, rights)
+                 : get_bits(caller, s->options.admin_uid, UINT32_MAX, TOP_MODE, rights);
+    return rights & ~bits ? -EACCES : 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sessions - opening and closing files, the lock behind them, and how sessions end
+ *
+ * For front ends. Rights are checked here, against the store's owner and mode, and a file keeps
+ * what it was opened with: its user and its direction.
+ */
+#ifndef GMSFS_SERVICE_SESSIONS_H
+#define GMSFS_SERVICE_SESSIONS_H
+
+#include "service/service.h"
+
+#define SERVICE_GRACE_MS 5u /* a RELEASE that follows a FLUSH is this late at most (seen: 0.1) */
+
+struct service_open {
+    uint64_t store; /* 0: a file at the top */
+    enum core_kind kind;
+    uint64_t serial; /* allocation, entry */
+    bool read, write, nonblock, truncate;
+};
+
+/* Opens anything. lock, auto: joins or waits. Allocations: join, or take an implicit session at
+ * once or EAGAIN; with `truncate` gives memory back. Others: at once. answer: file, session, mode.
+ * -EACCES: a right, or what is joined is a writer's session of a store that the caller may not
+ * write. */
+int service_open(struct service *s, const struct service_open *open,
+                 const struct service_caller *caller, struct service_request *request);
+/* Creates an allocation (open(O_CREAT)) and opens it; -EEXIST if there. answer: file, slot. */
+int service_create(struct service *s, uint64_t store, const char *name,
+                   const struct service_open *open, const struct service_caller *caller,
+                   struct service_request *request);
+/* Creates a metadata entry without a value and opens it. */
+int service_create_entry(struct service *s, uint64_t store, const char *key, size_t key_bytes,
+                         const struct service_open *open, const struct service_caller *caller,
+                         struct service_request *request);
+/* The grant could not be delivered (the client was interrupted): undo it. */
+void service_undo_open(struct service *s, uint64_t file);
+/* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR,
+ * and one whose memory is being made ends between two pieces, with nothing. */
+void service_interrupt(struct service *s, struct service_request *request);
+/* How many processes of the caller service_flush looks at: 1 or 0. */
+size_t service_flush_asks(const struct service *s, uint64_t file);
+/* close(2) of one duplicate by `caller`: -ECANCELED for the implicit writer's last file; ends
+ * spools' doubts (the memory of what was written is there). */
+int service_flush(struct service *s, uint64_t file, const struct service_caller *caller);
+/* The last one is closed: never fails, and is recorded when it returns. The session that it ends
+ * may have to wait for its transfers. */
+void service_close(struct service *s, uint64_t file);
+
+/* ---- the lock on a `ctl` -------------------------------------------------------------------- */
+
+struct service_acquire {
+    enum lock_wish wish;
+    uint64_t timeout_ms;
+    uint64_t reserve_bytes; /* set aside with RW; 0: nothing */
+    bool again;             /* the caller is back soon after the timeout: CORE_OPEN_AGAIN */
+    bool owned;             /* the session ends with the caller's process, whoever has its files */
+};
+
+int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
+                    const struct service_caller *caller, struct service_request *request);
+int service_join(struct service *s, uint64_t file, const uint8_t token[16], uint64_t *session);
+int service_release(struct service *s, uint64_t file, struct service_request *request);
+
+/* ---- endings -------------------------------------------------------------------------------- */
+
+int service_commit(struct service *s, const struct service_actor *by, uint32_t flags,
+                   const uint8_t group[16], struct service_request *request);
+int service_abort(struct service *s, const struct service_actor *by,
+                  struct service_request *request);
+/* Revokes a session or a waiter by its number as `sessions` shows it (a waiter's number with a
+ * leading w). By a file of the store that is open for writing and was opened by an administrator or
+ * the store's owner, else -EPERM. -ENOENT */
+int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter);
+
+/* Is there a session of `store` that a process could belong to by its ancestors? */
+bool service_has_joinable(const struct service *s, uint64_t store);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stores - making, removing and renaming stores, and whose they are
+ *
+ * For front ends. All answer at once: 0 or a negative errno. Stores come and go by administrators
+ * alone (-EACCES); attributes change by the rules of chmod(2) and chown(2) (-EPERM).
+ */
+#ifndef GMSFS_SERVICE_STORES_H
+#define GMSFS_SERVICE_STORES_H
+
+#include "service/service.h"
+
+/* -EPERM: a name that something else has at the top of the tree; -EEXIST, -EINVAL, -ENAMETOOLONG,
+ * -ENOSPC */
+int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
+                         uint32_t mode, uint64_t *id);
+/* -EBUSY while it has sessions or waiters */
+int service_store_remove(struct service *s, uint64_t store, const struct service_caller *caller);
+/* flags as renameat2(2) */
+int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags,
+                         const struct service_caller *caller);
+
+struct service_store_attr {
+    uint32_t which; /* CORE_ATTR_* */
+    uint32_t uid, gid, mode;
+};
+
+/* It was changed now: for whoever may write to it. -EACCES */
+int service_store_touch(struct service *s, uint64_t store, const struct service_caller *caller);
+int service_store_set_attr(struct service *s, uint64_t store, const struct service_store_attr *attr,
+                           const struct service_caller *caller);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tickets - descriptors of memory: what EXPORT makes, what is redeemed for it
+ *
+ * For front ends. A file exports what it may read; writable, if it may write as well. Whoever has
+ * the ticket and is the user that asked for it may redeem it, once, within seconds.
+ */
+#ifndef GMSFS_SERVICE_TICKETS_H
+#define GMSFS_SERVICE_TICKETS_H
+
+#include "service/service.h"
+
+struct service_export {
+    uint64_t first, count; /* ranks; count 0: all from first */
+    bool writable;
+    uint32_t uid;         /* who may redeem it */
+    uint8_t ticket[16];   /* out */
+    uint64_t total_bytes; /* out */
+    uint64_t generation;  /* out */
+};
+
+/* A spool behind it is ended first. `export` is filled before done. -EBADF: the file may not read,
+ * or (writable) not write */
+int service_export(struct service *s, uint64_t file, struct service_export *export,
+                   struct service_request *request);
+
+struct service_redeemed { /* a ticket in use */
+    uint64_t session;
+    uint64_t first, count;
+    uint64_t serial; /* one allocation, whatever its rank by now; 0: ranks */
+    bool writable;
+};
+
+int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
+                   struct service_redeemed *out);
+
+struct service_descriptor {
+    uint64_t rank, slot, size_bytes, aligned_bytes;
+    int fd; /* the service's: duplicate by sending, never close */
+};
+
+/* The descriptor of one rank of a ticket in use. -ESTALE when its session is over. */
+int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
+                           struct service_descriptor *descriptor);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/views.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* While a writer works nobody can rely on what is committed: it may be changing. */
+struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store)
+{
+    (void)s;
+    return store->committed && lock_get_state(&store->lock) != LOCK_STATE_RW ? store->encoding
+                                                                             : NULL;
+}
+
+uint64_t service_count_readers(const struct core_store *store)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < store->lock.session_count; i++)
+        count += store->lock.sessions[i].mode == LOCK_MODE_RO;
+    return count;
+}
+
+/* The file, its store and its session, if that is alive. A `ctl` whose session is over has none,
+ * and may take another. */
+static int find(const struct service *s, uint64_t file, const struct core_file **found,
+                const struct core_store **store, const struct core_session **session)
+{
+    int error = service_find_reader(s, file, found);
+    if (error)
+        return error;
+    *store = core_find_store(s->core, (*found)->store);
+    *session = (*found)->session ? core_find_session(s->core, (*found)->session) : NULL;
+    if (!*store || ((*found)->session && !*session && (*found)->kind != CORE_KIND_CTL))
+        return -ESTALE;
+    return 0;
+}
+
+int service_view_info(const struct service *s, uint64_t file, struct service_info *info)
+{
+    const struct core_file *found;
+    int error = find(s, file, &found, &info->store, &info->session);
+    if (error)
+        return error;
+    info->seen = info->session && info->session->mode == LOCK_MODE_RW
+                     ? core_get_layout(s->core, info->store)
+                     : info->store->committed;
+    info->state = lock_get_state(&info->store->lock);
+    info->readers = service_count_readers(info->store);
+    info->writers_waiting = lock_count_waiting_writers(&info->store->lock);
+    info->layout = service_get_shown_layout(s, info->store);
+    return 0;
+}
+
+/* While a writer works its session is a part of the name: after a rollback another could count its
+ * changes up to the same number. */
+static void name_layout(const struct service *s, const struct core_store *store,
+                        const struct layout *layout, uint8_t name[16])
+{
+    const struct core_session *writer = store->working ? core_get_writer(s->core, store->id) : NULL;
+    uint64_t which[] = {store->generation, store->committed != NULL, writer ? writer->id : 0,
+                        layout_count_changes(layout)};
+    layout_hash(which, sizeof which, name);
+}
+
+int service_view_layout(const struct service *s, uint64_t file, const struct layout **layout,
+                        uint8_t name[16])
+{
+    const struct core_session *session;
+    const struct core_store *store;
+    const struct core_file *found;
+    int error = find(s, file, &found, &store, &session);
+    if (error)
+        return error;
+    *layout = core_get_layout(s->core, store);
+    name_layout(s, store, *layout, name);
+    return 0;
+}
+
+int service_view_entry(const struct service *s, uint64_t file, const void *key, size_t key_bytes,
+                       const struct layout **layout, const struct layout_entry **entry)
+{
+    const struct core_session *session;
+    const struct core_store *store;
+    const struct core_file *found;
+    int error = find(s, file, &found, &store, &session);
+    if (error)
+        return error;
+    if (found->session && !session)
+        return -ESTALE;
+    *layout = core_get_layout(s->core, store);
+    *entry = layout_find_entry(*layout, key, key_bytes);
+    return *entry ? 0 : -ENOENT;
+}
+
+int service_view_acquired(const struct service *s, uint64_t file, struct service_acquired *acquired)
+{
+    const struct core_file *found = core_find_file(s->core, file);
+    *acquired = (struct service_acquired){0};
+    if (!found || found->session == 0)
+        return -ECANCELED;
+    acquired->session = core_find_session(s->core, found->session);
+    acquired->store = core_find_store(s->core, found->store);
+    if (!acquired->session || !acquired->store)
+        return -ECANCELED;
+    if (acquired->session->mode != LOCK_MODE_RW && (found->flags & CORE_OPEN_READ))
+        memcpy(acquired->hash, acquired->store->hash, sizeof acquired->hash);
+    return 0;
+}

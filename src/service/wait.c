@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wait - requests that wait behind a waiter of the core: parked, granted, refused, interrupted
+ *
+ * A waiter is state, the request behind it is not: it is found by the waiter's number.
+ */
+#include "service/sessions.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t add_saturated(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static void parked_free(struct parked *parked)
+{
+    if (!parked)
+        return;
+    free((char *)parked->create);
+    free(parked);
+}
+
+/* What happens at the grant is in `how`: acquire, truncate, create (copied). NULL: no memory. */
+static struct parked *parked_new(struct service_request *request, const struct parked *how)
+{
+    struct parked *parked = malloc(sizeof *parked);
+    if (!parked)
+        return NULL;
+    *parked = *how;
+    parked->request = request;
+    parked->create = how->create ? strdup(how->create) : NULL;
+    if (!how->create || parked->create)
+        return parked;
+    parked_free(parked);
+    return NULL;
+}
+
+int service_park(struct service *s, struct parked *parked, uint64_t waiter)
+{
+    parked->id = waiter;
+    parked->park_until_ms = add_saturated(service_now(s), service_wait_max_ms(parked->request));
+    int error = idvec_insert(&s->parked, parked);
+    if (!error)
+        parked->request->parked = parked;
+    return error;
+}
+
+/* The core's effect then answers the request. */
+void service_end_wait(struct service *s, struct record *record)
+{
+    struct effect refused = {
+        .type = EFFECT_REFUSED, .waiter = record->waiter, .error = -(int)record->count};
+    record->type = RECORD_WAIT_END;
+    service_apply_record(s, record, NULL);
+    service_on_refused(s, &refused); /* if the core did not say it */
+}
+
+static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t flags)
+{
+    struct record record = {.waiter = waiter, .count = (uint64_t)-error, .flags = flags};
+    service_end_wait(s, &record);
+}
+
+/* What else the record has caused may end other sessions at once, and so grant this waiter, which
+ * is then answered already. */
+bool service_ask(struct service *s, struct record *record, const struct parked *how,
+                 struct service_request *request, struct outcome *outcome, int *error)
+{
+    struct parked *parked = parked_new(request, how);
+    uint64_t waiter = 0;
+    *error = parked ? s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16)
+                    : -ENOMEM;
+    if (!*error)
+        *error = service_apply_asking(s, record, outcome, parked, &waiter);
+    if (waiter == 0) {
+        parked_free(parked);
+        return true;
+    }
+    if (!*error)
+        return false;
+    end_wait(s, waiter, *error, 0);
+    parked_free(parked);
+    return true;
+}
+
+void service_on_refused(struct service *s, const struct effect *effect)
+{
+    struct parked *parked = idvec_remove(&s->parked, effect->waiter);
+    if (!parked)
+        return;
+    struct service_request *request = parked->request;
+    service_unwatch(s, parked->watched);
+    parked_free(parked);
+    service_answer(request, effect->error, NULL);
+}
+
+void service_on_granted(struct service *s, const struct effect *effect)
+{
+    struct parked *parked = idvec_remove(&s->parked, effect->waiter);
+    if (!parked) { /* nobody is there: the core grants no place that is only kept, so this is a bug
+                    */
+        service_undo_open(s, effect->file);
+        return;
+    }
+    struct service_request *request = parked->request;
+    struct service_answer answer = {0};
+    int error = 0;
+    service_fill_granted(s, effect->file, effect->session, &answer);
+    if (parked->acquire)
+        service_check_owner(s, effect->session);
+    const struct core_file *file = core_find_file(s->core, effect->file);
+    if (parked->truncate && file)
+        service_truncate_opened(s, file);
+    if (parked->create)
+        error = service_create_granted(s, parked->create, &answer);
+    parked_free(parked);
+    service_answer(request, error, &answer);
+}
+
+void service_drop_parked(struct service *s)
+{
+    while (s->parked.count > 0) {
+        struct parked *parked = s->parked.items[s->parked.count - 1];
+        struct service_request *request = parked->request;
+        idvec_remove(&s->parked, parked->id);
+        parked_free(parked);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+}
+
+void service_expire_parked(struct service *s, uint64_t now_ms)
+{
+    for (size_t i = 0; i < s->parked.count;) {
+        struct parked *parked = s->parked.items[i];
+        if (parked->park_until_ms > now_ms) {
+            i++;
+            continue;
+        }
+        /* The kernel would kill the mount for a request that waits longer. The library asks again.
+         */
+        end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
+        i = 0; /* answering may have changed the table */
+    }
+}
+
+uint64_t service_parked_moment(const struct service *s)
+{
+    uint64_t at = UINT64_MAX;
+    for (size_t i = 0; i < s->parked.count; i++) {
+        const struct parked *parked = s->parked.items[i];
+        if (parked->park_until_ms < at)
+            at = parked->park_until_ms;
+    }
+    return at;
+}
+
+void service_interrupt(struct service *s, struct service_request *request)
+{
+    if (request->alloc) {
+        service_cancel_alloc(s, request->alloc, -EINTR);
+        return;
+    }
+    const struct parked *parked = request->parked;
+    if (!parked)
+        return;
+    const struct core_waiter *waiter = core_find_waiter(s->core, parked->id);
+    /* A grace period is too short to be worth a place. */
+    uint32_t keep = waiter && (waiter->flags & CORE_OPEN_GRACE) ? 0 : CORE_WAIT_KEEP;
+    end_wait(s, parked->id, -EINTR, keep);
+}

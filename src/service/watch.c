@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch - processes whose exit ends the sessions that they own
+ *
+ * A process is watched once, however many sessions it has or waits for; each costs a descriptor, so
+ * they are a bound that users share. Whoever cannot be watched is told when it asks, not when it is
+ * granted.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct watch {
+    uint64_t id; /* pid; first for idvec */
+    struct core_process process;
+    uint32_t uid;  /* whose share it is of */
+    uint64_t uses; /* sessions of it, and requests for one */
+    bool is_gone;
+};
+
+static struct watch *find_watch(const struct service *s, struct core_process process)
+{
+    struct watch *watch = idvec_find(&s->watches, process.pid);
+    return watch && watch->process.start == process.start ? watch : NULL;
+}
+
+static void end_watch(struct service *s, struct watch *watch)
+{
+    if (!watch->is_gone)
+        s->host.unwatch_process(s->host.context, watch->process);
+    service_give(s, SERVICE_BOUND_WATCHES, watch->uid, 1);
+    idvec_remove(&s->watches, watch->id);
+    free(watch);
+}
+
+void service_free_watches(struct service *s)
+{
+    while (s->watches.count > 0)
+        end_watch(s, s->watches.items[s->watches.count - 1]);
+    idvec_free(&s->watches);
+}
+
+/* Its number is another process's by now: the one that had it is gone, whatever was heard of it. */
+static void drop_namesake(struct service *s, struct core_process process)
+{
+    struct watch *old = idvec_find(&s->watches, process.pid);
+    if (!old)
+        return;
+    service_on_exit(s, old->process);
+    old = idvec_find(&s->watches, process.pid);
+    if (old)
+        end_watch(s, old);
+}
+
+static int start_watch(struct service *s, const struct core_file *file, struct core_process process)
+{
+    struct watch *watch;
+    uint32_t uid = file->uid;
+    int error = service_take(s, SERVICE_BOUND_WATCHES, file->store, uid, 1);
+    if (error)
+        return error;
+    drop_namesake(s, process);
+    watch = malloc(sizeof *watch);
+    error = watch ? 0 : -ENOMEM;
+    if (!error) {
+        *watch = (struct watch){.id = process.pid, .process = process, .uid = uid, .uses = 1};
+        error = idvec_insert(&s->watches, watch);
+    }
+    if (error) {
+        free(watch);
+        service_give(s, SERVICE_BOUND_WATCHES, uid, 1);
+        return error;
+    }
+    error = s->host.watch_process(s->host.context, process);
+    watch->is_gone = error != 0; /* nothing is to be unwatched */
+    if (error && error != -ESRCH)
+        end_watch(s, watch);
+    return error == -ESRCH ? 0 : error;
+}
+
+int service_watch(struct service *s, const struct core_file *file, const struct record *record)
+{
+    struct watch *watch = find_watch(s, record->process);
+    if (!(record->flags & CORE_OPEN_OWNED) || record->process.pid == 0)
+        return 0; /* invisible: its files alone tell */
+    if (!watch)
+        return start_watch(s, file, record->process);
+    watch->uses++;
+    return 0;
+}
+
+void service_unwatch(struct service *s, struct core_process process)
+{
+    struct watch *watch = find_watch(s, process);
+    if (watch && --watch->uses == 0)
+        end_watch(s, watch);
+}
+
+void service_check_owner(struct service *s, uint64_t session)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct watch *watch = held && held->owned ? find_watch(s, held->owner) : NULL;
+    if (watch && watch->is_gone)
+        service_end_owned(s, session);
+}
+
+/* Ends one after the other: ending one may end others at once. */
+void service_on_exit(struct service *s, struct core_process process)
+{
+    struct watch *watch = find_watch(s, process);
+    if (watch && !watch->is_gone) {
+        watch->is_gone = true;
+        s->host.unwatch_process(s->host.context, process);
+    }
+    for (size_t i = 0; i < s->core->sessions.count;) {
+        const struct core_session *session = s->core->sessions.items[i];
+        uint64_t id = session->id;
+        if (session->owned && session->owner.pid == process.pid &&
+            session->owner.start == process.start && !service_is_closing(s, id))
+            service_end_owned(s, id);
+        if (i < s->core->sessions.count &&
+            ((const struct core_session *)s->core->sessions.items[i])->id == id)
+            i++;
+    }
+}

@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Who may do what is decided by whoever opened a file, and how.
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    requires root
+    start_mount size=64M
+    W=$M/weights
+}
+
+# A committed store `weights` with an entry and an allocation, of this mode.
+store_with_mode() {
+    (
+        cd "$W"
+        exec 3<>lock
+        truncate -s 4096 allocations/a
+        printf secret >metadata/key
+        echo 1 >commit
+    )
+    chmod "$1" "$W"
+}
+
+@test "a handle that is open for writing alone reads nothing, by no ioctl" {
+    local file op
+    store_with_mode 0733
+    for file in commit abort ctl; do
+        for op in 'get key' info 'list 0 0 0'; do
+            # shellcheck disable=SC2086 # words of an operation
+            run_logged -1 as_user "$GMSCTL" open "$W/$file" w $op
+            assert_eq "${lines[-1]}" EBADF "$op on $file"
+        done
+    done
+    for op in 'export 0 0' 'export-rw 0 0' info 'list 0 0 0'; do
+        # shellcheck disable=SC2086
+        run_logged -1 as_user "$GMSCTL" open "$W/lock" w $op
+        assert_eq "${lines[-1]}" EBADF "$op on lock"
+    done
+}
+
+@test "a writer that may not read is told no hash of what others committed" {
+    store_with_mode 0733
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" w acquire 3 0
+    assert_match "$output" '^RO .* hash=0{32}'
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" w acquire 2 0 commit-flags 0
+    assert_match "${lines[1]}" ' hash=0{32}'
+    chmod 0777 "$W"
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" rw acquire 3 0
+    assert_match "$output" " hash=$(cat "$W/layout_hash")"
+}
+
+@test "a set-uid program's write to abort counts as that of who opened it" {
+    local deputy=$T/deputy
+    cp "$BUILD/tests/tools/deputy" "$deputy"
+    chmod 4755 "$deputy"
+    run_logged -0 as_user "$deputy" text # it can be run
+    chmod 0777 "$W"
+    hold open "$W/lock" rw
+    as_user bash -c '"$1" "revoke $2" 2>"$3"' - "$deputy" "$(waiter_id "$HOLDER")" "$W/abort" || true
+    assert_state weights RW
+    run_logged -0 "$GMSCTL" open "$W/abort" w write "revoke $(waiter_id "$HOLDER")"
+    assert_state weights EMPTY
+}
+
+@test "a writer's child that may not write the store does not join, and does not wait" {
+    store_with_mode 0755
+    run_logged -1 "$GMSCTL" open "$W/lock" rw setuid "$TEST_UID" try read 9 open "$W/lock" r
+    assert_eq "${lines[-1]}" EACCES
+    spawn "$GMSCTL" open "$W/lock" rw fork-until "$T/over" setuid "$TEST_UID" \
+        try open "$W/allocations/a" r say done
+    wait_until 10 said "$SPAWNED" done
+    said "$SPAWNED" EACCES
+    touch "$T/over"
+}
+
+@test "a writer's child that may write the store joins" {
+    store_with_mode 0777
+    run_logged -0 "$GMSCTL" open "$W/lock" rw setuid "$TEST_UID" open "$W/lock" r read 99
+    assert_match "${lines[-1]}" '^RW '
+}
+
+@test "a reader's child joins whatever it may write" {
+    store_with_mode 0755
+    run_logged -0 "$GMSCTL" open "$W/lock" r setuid "$TEST_UID" open "$W/lock" r read 99
+    assert_match "${lines[-1]}" '^RO '
+}
+
+@test "further groups count" {
+    local group=47001
+    store_with_mode 0770
+    chgrp "$group" "$W"
+    run_logged -1 as_user cat "$W/state"
+    run_logged -0 setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --groups=47000,"$group" \
+        --inh-caps=-all cat "$W/state" "$W/metadata/key"
+    run_logged -0 setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --groups="$group" \
+        --inh-caps=-all "$GMSCTL" open "$W/lock" rw setxattr "$W/allocations/a" user.gmsfs.tag t
+}
+
+@test "a handle keeps what it was opened with when the store's mode changes" {
+    store_with_mode 0777
+    mkfifo "$T/go"
+    spawn as_user "$GMSCTL" open "$W/ctl" rw say open until "$T/changed" acquire 2 0 put k v none 0
+    wait_until 10 said "$SPAWNED" open
+    chmod 0700 "$W"
+    touch "$T/changed"
+    wait_exit "$SPAWNED" 0
+}
+
+@test "stores are made, renamed and removed by administrators alone" {
+    run_logged -1 as_user mkdir "$M/mine"
+    chmod 0777 "$W"
+    run_logged -1 as_user mv "$W" "$M/ours"
+    run_logged -1 as_user rmdir "$W"
+    chown "$TEST_UID" "$W"
+    run_logged -1 as_user rmdir "$W"
+    assert_state weights EMPTY
+}
+
+@test "the owner gives a store to its own groups, and to nobody else" {
+    chown "$TEST_UID" "$W"
+    run_logged -0 as_user chmod 0700 "$W"
+    run_logged -0 as_user chgrp "$TEST_UID" "$W"
+    run_logged -1 as_user chgrp 47001 "$W"
+    run_logged -1 as_user chown 0 "$W"
+    assert_eq "$(stat -c %u:%g:%a "$W")" "$TEST_UID:$TEST_UID:700"
+}
+
+@test "touch says that a store was changed now, and sets no other time" {
+    local before
+    before=$(stat -c %Y "$W")
+    wait_until 5 eval '[[ $(date +%s) -gt $before ]]'
+    touch "$W"
+    [[ $(stat -c %Y "$W") -gt $before ]]
+    expect_message EPERM touch -d '2020-01-01' "$W"
+    run_logged -1 as_user touch "$W"
+    expect_message ENOLCK touch "$W/allocations"
+}
+
+revoked() { # FILTER: of the last revocation in events
+    grep '"event":"revoked"' "$M/events" | tail -n 1 | jq -c "$1"
+}
+
+@test "a revocation tells in events who asked for it, a waiter's too" {
+    hold open "$W/lock" rw
+    local writer=$HOLDER id
+    spawn "$GMSCTL" open "$W/lock" rw
+    wait_until 10 waiters_are 1
+    id=$(waiter_id "$SPAWNED")
+    echo "revoke $id" >"$W/abort"
+    wait_exit "$SPAWNED"
+    assert_eq "$(revoked '[.waiter, .session, .pid, .uid, .by_pid, .by_uid]')" \
+        "[${id#w},0,$SPAWNED,0,$$,0]"
+    chmod 777 "$W"
+    chown "$TEST_UID" "$W"
+    run_logged -0 as_user "$GMSCTL" open "$W/abort" w write "revoke $(waiter_id "$writer")"
+    assert_eq "$(revoked '[.pid, .uid, .by_uid]')" "[$writer,0,$TEST_UID]"
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * service_fixture - a service over host memory, with a host that does all at once, and clients of
+ * it
+ *
+ * For tests of the service without a daemon. Jobs run where they are submitted, or (defers) when
+ * run_deferred is called. Time stands still but for what a test adds. Included once by a program.
+ */
+#ifndef GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
+#define GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
+
+#include "service/allocations.h"
+#include "service/host.h"
+#include "service/metadata.h"
+#include "service/sessions.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FIXTURE_GRAIN 65536u
+#define FIXTURE_BYTES (1u << 20)
+#define FIXTURE_GONE  666u /* a pid that exits the moment that it is watched */
+
+static struct vmm *vmm;
+static struct service *service;
+static uint64_t fixture_now_ms, fixture_timer_ms;
+static bool fixture_idle; /* service_on_idle is wanted */
+static unsigned fixture_watches;
+static bool defers;
+static struct job *deferred[64];
+static size_t deferred_count;
+static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
+
+struct client {
+    struct service_request request; /* first */
+    unsigned answers;
+    int error;
+    uint64_t ctl, session;
+    struct service_answer answer;
+    struct service_caller caller;
+};
+
+static uint64_t host_now(void *context)
+{
+    (void)context;
+    return fixture_now_ms;
+}
+
+static int host_random(void *context, void *bytes, size_t size)
+{
+    static uint8_t next[2];
+
+    (void)context;
+    memset(bytes, ++next[0], size);
+    next[1] += next[0] == 0;
+    ((uint8_t *)bytes)[0] = next[1];
+    return 0;
+}
+
+static void do_job(struct job *job)
+{
+    job->run(job);
+    job->done(job);
+}
+
+static int host_submit(void *context, enum service_pool pool, struct job *job)
+{
+    (void)context;
+    (void)pool;
+    if (!defers)
+        do_job(job);
+    else if (deferred_count == sizeof deferred / sizeof deferred[0])
+        return -EAGAIN;
+    else
+        deferred[deferred_count++] = job;
+    return 0;
+}
+
+__attribute__((unused)) static void run_deferred(void)
+{
+    defers = false;
+    while (deferred_count > 0)
+        do_job(deferred[--deferred_count]);
+}
+
+static void host_set_timer(void *context, uint64_t at_ms)
+{
+    (void)context;
+    fixture_timer_ms = at_ms;
+}
+
+static void host_set_idle(void *context)
+{
+    (void)context;
+    fixture_idle = true;
+}
+
+static int host_watch(void *context, struct core_process process)
+{
+    (void)context;
+    if (process.pid == FIXTURE_GONE)
+        return -ESRCH;
+    fixture_watches++;
+    return 0;
+}
+
+static void host_unwatch(void *context, struct core_process process)
+{
+    (void)context;
+    (void)process;
+    fixture_watches--;
+}
+
+static int host_admit(void *context, int fd)
+{
+    (void)context;
+    (void)fd;
+    return fixture_on_admit ? fixture_on_admit() : 0;
+}
+
+static int host_keep(void *context, const struct service_memory *memories, size_t count)
+{
+    (void)context;
+    (void)memories;
+    (void)count;
+    return 0;
+}
+
+static void host_drop(void *context, const uint64_t *memories, size_t count)
+{
+    (void)context;
+    (void)memories;
+    (void)count;
+}
+
+static void on_answer(struct service_request *request, int error,
+                      const struct service_answer *answer)
+{
+    struct client *client = (struct client *)request;
+
+    client->answers++;
+    client->error = error;
+    client->answer = *answer;
+    client->session = answer->session;
+    client->ctl = client->ctl ? client->ctl : answer->file;
+}
+
+#define FIXTURE_ADMIN 500u
+
+static void service_start(void)
+{
+    static const struct service_host host = {
+        .now_ms = host_now,
+        .wall_ms = host_now,
+        .get_random = host_random,
+        .submit = host_submit,
+        .set_timer = host_set_timer,
+        .set_idle = host_set_idle,
+        .watch_process = host_watch,
+        .unwatch_process = host_unwatch,
+        .admit_descriptor = host_admit,
+        .keep = host_keep,
+        .drop = host_drop,
+    };
+    struct vmm_options memory = {
+        .backend = "host", .size_bytes = FIXTURE_BYTES, .granularity_bytes = FIXTURE_GRAIN};
+    struct service_options options = {.patience_ms = 1000,
+                                      .spool_max_bytes = FIXTURE_BYTES,
+                                      .admin_uid = FIXTURE_ADMIN,
+                                      .max_connections = 64,
+                                      .max_watches = 64};
+    char error[256];
+
+    fixture_now_ms = 1000;
+    fixture_timer_ms = UINT64_MAX;
+    fixture_idle = defers = false;
+    fixture_watches = 0;
+    require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
+    require(service_new(vmm, &options, &host, &service) == 0);
+}
+
+static void service_end(void)
+{
+    service_free(service);
+    vmm_close(vmm);
+    check_int(fixture_watches, 0);
+}
+
+__attribute__((unused)) static uint64_t store_id(void)
+{
+    return core_find_store_name(service_get_core(service), "weights")->id;
+}
+
+/* Not yet with a file. */
+static struct client new_client(uint64_t pid, uint32_t uid)
+{
+    return (struct client){
+        .request.done = on_answer,
+        .caller = {
+            .processes = {{.pid = pid, .start = 1}}, .process_count = 1, .uid = uid, .gid = uid}};
+}
+
+/* A file of the store `weights`: 0, or why not. */
+static int open_as(struct client *client, enum core_kind kind, bool read, bool write)
+{
+    struct service_open open = {.store = store_id(), .kind = kind, .read = read, .write = write};
+
+    client->answers = 0;
+    client->ctl = 0;
+    require(service_open(service, &open, &client->caller, &client->request) == 0);
+    require(client->answers == 1);
+    client->answers = 0;
+    return client->error;
+}
+
+__attribute__((unused)) static void open_ctl(struct client *client, uint64_t pid)
+{
+    *client = new_client(pid, 0);
+    require(open_as(client, CORE_KIND_CTL, true, true) == 0 && client->ctl != 0);
+}
+
+__attribute__((unused)) static void acquire(struct client *client, enum lock_wish wish,
+                                            uint64_t reserve_bytes)
+{
+    struct service_acquire wanted = {
+        .wish = wish, .timeout_ms = 1000000, .reserve_bytes = reserve_bytes, .owned = true};
+
+    check_int(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request), 0);
+}
+
+#endif
