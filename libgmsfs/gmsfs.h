@@ -506,7 +506,8 @@ GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
  * gmsfs_metadata_put - set an entry, replacing one of the same key
  *
  * An offset outside of the allocation is found by gmsfs_commit.
- * Errors: -ENOLCK (not the writer), -EINVAL (key, value too large, no such slot), -ENOSPC (bounds).
+ * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot), -ENOSPC (bounds), -EFBIG: the value
+ * has more than GMSFS_VALUE_MAX bytes; it is not looked at, and the mount is not asked.
  */
 GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry);
 
@@ -515,6 +516,8 @@ GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *e
  *
  * culprit: optional; on failure the index of the entry at fault, or SIZE_MAX when it is none of
  * them. No other member of the session may free allocations meanwhile.
+ * Errors: as gmsfs_metadata_put; -EFBIG without a culprit: all of them together are more than the
+ * mount takes at once (gmsfs(5), LIMITS).
  */
 GMSFS_API int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entries,
                                       size_t count, size_t *culprit);

@@ -9,6 +9,14 @@
 #include "bulk.h"
 #include "internal.h"
 
+/* Before anything is added to a size. */
+static int metadata_check(const struct gmsfs_metadata *entry)
+{
+    if (gfs_key_check(entry->key) || (!entry->value && entry->value_bytes))
+        return -EINVAL;
+    return entry->value_bytes > GMSFS_VALUE_MAX ? -EFBIG : 0;
+}
+
 static int metadata_put_small(struct gmsfs *handle, const struct gmsfs_metadata *entry)
 {
     struct gmsfs_ioc_metadata request;
@@ -27,10 +35,10 @@ static int metadata_put_small(struct gmsfs *handle, const struct gmsfs_metadata 
 
 int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry)
 {
-    int r;
+    int r = entry ? metadata_check(entry) : -EINVAL;
 
-    if (!entry || (!entry->value && entry->value_bytes) || gfs_key_check(entry->key))
-        return -EINVAL;
+    if (r)
+        return r;
     if (strlen(entry->key) + entry->value_bytes > GMSFS_PUT_DATA_MAX)
         return gmsfs_metadata_put_many(handle, entry, 1, NULL);
     r = gfs_enter(handle);
@@ -50,7 +58,7 @@ int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entrie
     if (!entries && count)
         return -EINVAL;
     for (size_t i = 0; i < count && !r; i++) {
-        r = !entries[i].value && entries[i].value_bytes ? -EINVAL : gfs_key_check(entries[i].key);
+        r = metadata_check(entries + i);
         if (r)
             at_fault = i;
     }

@@ -131,6 +131,7 @@ _WAYS_OUT = {
     errno.ENOLCK: "it needs the writer's lock (or any, to map); open the store with the mode for it",
     errno.ENOMEM: "the device is full; see 'gmsfs status' for who has its memory",
     errno.ENOSPC: "a bound of the store is reached (gmsfs(5) lists them)",
+    errno.EFBIG: "a metadata value has at most 1 MiB, and what is put at once 1 GiB",
     errno.EHOSTUNREACH: "the store alone was bind-mounted; bind the whole mount instead",
     errno.ENODEV: "the device is lost, or this process may not see it (CUDA_VISIBLE_DEVICES)",
 }

@@ -172,6 +172,33 @@ TAP_TEST(a_bad_one_among_many_stops_all_and_is_named)
     gmsfs_close(store);
 }
 
+/* At the value's address is nothing, so a byte of it that is read would end this. */
+TAP_TEST(values_beyond_the_bound_leave_what_is_there)
+{
+    static const size_t beyond[] = {GMSFS_VALUE_MAX + 1, SIZE_MAX - 8, SIZE_MAX - 1, SIZE_MAX};
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entries[3] = {text_entry("a", "new", GMSFS_SLOT_NONE),
+                                        text_entry("k", "v", GMSFS_SLOT_NONE),
+                                        text_entry("z", "new", GMSFS_SLOT_NONE)};
+    size_t culprit, count = 0;
+    char **keys = NULL;
+
+    check_int(gmsfs_metadata_put(store, entries + 1), 0);
+    entries[1].value = (void *)1;
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        entries[1].value_bytes = beyond[i];
+        culprit = 77;
+        check_int(gmsfs_metadata_put(store, entries + 1), -EFBIG);
+        check_int(gmsfs_metadata_put_many(store, entries, 3, &culprit), -EFBIG);
+        check_int(culprit, 1);
+    }
+    check_int(gmsfs_metadata_list(store, NULL, &keys, &count), 0);
+    check_int(count, 1);
+    check_str(count ? keys[0] : NULL, "k");
+    free(keys);
+    gmsfs_close(store);
+}
+
 TAP_TEST(readers_may_not_change_entries)
 {
     struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);

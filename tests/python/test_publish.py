@@ -3,6 +3,7 @@
 
 import array
 import ctypes
+import errno
 import os
 import unittest
 
@@ -286,6 +287,9 @@ class Writing(StoreCase):
                     store.metadata[key] = b""
             with self.assertRaisesRegex(TypeError, "a key is a string"):
                 store.metadata[5] = b""
+            with self.assertRaisesRegex(gmsfs.Error, "at most 1 MiB") as caught:
+                store.metadata["key"] = bytes((1 << 20) + 1)
+            self.assertEqual(caught.exception.errno, errno.EFBIG)
             self.assertEqual(list(store.metadata), [])
 
     def test_a_worker_joins_the_writer_by_its_token(self):

@@ -455,3 +455,25 @@ TAP_TEST(calls_without_a_handle_are_refused)
     check_int(gmsfs_total_bytes(NULL), 0);
     gmsfs_close(NULL);
 }
+
+/* Without a handle there is nobody to be asked, and no byte at the value's address. */
+TAP_TEST(values_beyond_the_bound_are_refused_before_anything_is_looked_at)
+{
+    static const size_t beyond[] = {GMSFS_VALUE_MAX + 1, (size_t)1 << 31, SIZE_MAX / 2,
+                                    SIZE_MAX - 1, SIZE_MAX};
+    struct gmsfs_metadata entries[2] = {{.key = "small", .slot = GMSFS_SLOT_NONE},
+                                        {.key = "large", .value = (void *)1}};
+    size_t culprit;
+
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        entries[1].value_bytes = beyond[i];
+        culprit = 77;
+        check_int(gmsfs_metadata_put(NULL, entries + 1), -EFBIG);
+        check_int(gmsfs_metadata_put_many(NULL, entries, 2, &culprit), -EFBIG);
+        check_int(culprit, 1);
+    }
+    entries[1].key = "";
+    check_int(gmsfs_metadata_put(NULL, entries + 1), -EINVAL);
+    entries[1] = (struct gmsfs_metadata){.key = "none", .value_bytes = SIZE_MAX};
+    check_int(gmsfs_metadata_put(NULL, entries + 1), -EINVAL);
+}
