@@ -17,8 +17,8 @@
  * As strict as the driver where gmsfs could go wrong: granularity 2 MiB; a handle is mapped whole
  * and from its start (else NOT_SUPPORTED); an imported handle cannot be exported; an exported
  * descriptor can be neither read nor mapped, and is not close-on-exec; bytes move only with a
- * context, and only where the access set allows it; nothing works after fork(2); calls that a
- * capture forbids break it.
+ * context, and only where the access set for its device allows it; nothing works after fork(2);
+ * calls that a capture forbids break it.
  *
  * DIRECTORY/control, if there, is read anew at every call; a word and its numbers on each line:
  *   devices N              how many (1)
@@ -146,7 +146,8 @@ struct handle *handle_find(drv_memory id);
 
 /* ---- map.c --------------------------------------------------------------------------------- */
 
-/* May these bytes be read, or written? Over any number of mappings that touch. */
+/* May the device of the current context read these bytes, or write them? Over any number of
+ * mappings that touch. */
 bool map_allows(drv_pointer address, size_t bytes, bool to_write);
 /* Of the memory that is mapped there; 0: none is. */
 uint64_t map_get_memory_bytes(drv_pointer address);
@@ -193,6 +194,8 @@ EXPORTED enum drv_result cuCtxDestroy_v2(struct drv_context *context);
 EXPORTED enum drv_result cuStreamBeginCapture_v2(struct drv_stream *stream,
                                                  enum drv_capture_mode mode);
 EXPORTED enum drv_result cuStreamEndCapture(struct drv_stream *stream, void **graph);
+EXPORTED enum drv_result cuMemGetAccess(unsigned long long *flags,
+                                        const struct drv_location *location, drv_pointer address);
 
 /* Would the legacy stream wait for it? The special streams: yes. */
 bool stream_is_blocking(const struct drv_stream *stream);

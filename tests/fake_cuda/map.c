@@ -11,8 +11,8 @@
 struct range {
     drv_pointer address;
     uint64_t bytes;
-    struct account_memory memory; /* of a mapping */
-    enum drv_access access;
+    struct account_memory memory;      /* of a mapping */
+    uint8_t access[FAKE_MAX_DEVICES];  /* of each GPU: enum drv_access */
     bool is_allocation;                /* by cuMemAlloc */
     const struct drv_context *context; /* of an allocation */
     unsigned long long id;             /* of a mapping or an allocation */
@@ -244,6 +244,8 @@ enum drv_result cuMemUnmap(drv_pointer address, size_t bytes)
     return result;
 }
 
+/* ---- access: each GPU's own ---------------------------------------------------------------- */
+
 /* No device may be named twice. */
 static bool is_named_before(const struct drv_access_desc *access, size_t at)
 {
@@ -253,39 +255,95 @@ static bool is_named_before(const struct drv_access_desc *access, size_t at)
     return false;
 }
 
-enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
-                               const struct drv_access_desc *access, size_t count)
+static enum drv_result check_access(const struct drv_access_desc *access, size_t count,
+                                    unsigned gpus[FAKE_MAX_DEVICES])
 {
-    enum drv_result result = capture_check_unsafe();
-    enum drv_access wanted = DRV_ACCESS_NONE;
-    size_t first, ranges;
-    int prot;
+    enum drv_result result = count ? DRV_SUCCESS : DRV_INVALID_VALUE;
 
-    ENTER();
     for (size_t i = 0; result == DRV_SUCCESS && i < count; i++) {
-        unsigned gpu;
-
-        if (access[i].location.type != DRV_LOCATION_DEVICE ||
+        if (access[i].location.type != DRV_LOCATION_DEVICE || i == FAKE_MAX_DEVICES ||
             (access[i].flags & ~DRV_ACCESS_READWRITE) || access[i].flags == 2 ||
             is_named_before(access, i))
             result = DRV_INVALID_VALUE;
         else
-            result = device_find(access[i].location.id, &gpu);
-        wanted |= access[i].flags;
+            result = device_find(access[i].location.id, &gpus[i]);
     }
-    if (result != DRV_SUCCESS || !count)
-        return result == DRV_SUCCESS ? DRV_INVALID_VALUE : result;
-    prot = wanted == DRV_ACCESS_NONE   ? PROT_NONE
-           : wanted == DRV_ACCESS_READ ? PROT_READ
-                                       : PROT_READ | PROT_WRITE;
+    return result;
+}
+
+/* The host has no rights of its own: it may what any GPU may, for tests that look at the bytes. */
+static int protection_of(const struct range *range)
+{
+    unsigned any = DRV_ACCESS_NONE;
+
+    for (unsigned gpu = 0; gpu < FAKE_MAX_DEVICES; gpu++)
+        any |= range->access[gpu];
+    return any == DRV_ACCESS_NONE   ? PROT_NONE
+           : any == DRV_ACCESS_READ ? PROT_READ
+                                    : PROT_READ | PROT_WRITE;
+}
+
+/* By one call for neighbours that are alike. */
+static enum drv_result protect_mapped(size_t first, size_t count)
+{
+    const struct range *ranges = mapped.items + first;
+    size_t from = 0;
+
+    for (size_t i = 1; i <= count; i++) {
+        drv_pointer start = ranges[from].address;
+
+        if (i < count && protection_of(&ranges[i]) == protection_of(&ranges[from]))
+            continue;
+        if (mprotect((void *)(uintptr_t)start, ranges[i - 1].address + ranges[i - 1].bytes - start,
+                     protection_of(&ranges[from])) < 0)
+            return DRV_OPERATING_SYSTEM;
+        from = i;
+    }
+    return DRV_SUCCESS;
+}
+
+/* GPUs that are not named keep what they have. */
+enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
+                               const struct drv_access_desc *access, size_t count)
+{
+    enum drv_result result = capture_check_unsafe();
+    unsigned gpus[FAKE_MAX_DEVICES];
+    size_t first, ranges;
+
+    ENTER();
+    if (result == DRV_SUCCESS)
+        result = check_access(access, count, gpus);
+    if (result != DRV_SUCCESS)
+        return result;
     pthread_mutex_lock(&fake_mutex);
     ranges = count_mapped(address, bytes, &first);
-    if (!ranges)
+    for (size_t i = 0; i < ranges; i++)
+        for (size_t j = 0; j < count; j++)
+            mapped.items[first + i].access[gpus[j]] = (uint8_t)access[j].flags;
+    result = ranges ? protect_mapped(first, ranges) : DRV_INVALID_VALUE;
+    pthread_mutex_unlock(&fake_mutex);
+    return result;
+}
+
+enum drv_result cuMemGetAccess(unsigned long long *flags, const struct drv_location *location,
+                               drv_pointer address)
+{
+    enum drv_result result;
+    const struct range *range;
+    unsigned gpu;
+
+    ENTER();
+    if (location->type != DRV_LOCATION_DEVICE)
+        return DRV_INVALID_VALUE;
+    result = device_find(location->id, &gpu);
+    if (result != DRV_SUCCESS)
+        return result;
+    pthread_mutex_lock(&fake_mutex);
+    range = range_over(&mapped, address);
+    if (range)
+        *flags = range->access[gpu]; /* of an allocation: none */
+    else
         result = DRV_INVALID_VALUE;
-    else if (mprotect((void *)(uintptr_t)address, bytes, prot) < 0)
-        result = DRV_OPERATING_SYSTEM;
-    for (size_t i = 0; result == DRV_SUCCESS && i < ranges; i++)
-        mapped.items[first + i].access = wanted;
     pthread_mutex_unlock(&fake_mutex);
     return result;
 }
@@ -323,6 +381,7 @@ enum drv_result cuPointerGetAttribute(void *value, enum drv_pointer_attribute at
 
 bool map_allows(drv_pointer address, size_t bytes, bool to_write)
 {
+    unsigned gpu = context_current()->gpu;
     bool allowed = true;
 
     pthread_mutex_lock(&fake_mutex);
@@ -330,8 +389,9 @@ bool map_allows(drv_pointer address, size_t bytes, bool to_write)
         const struct range *range = range_over(&mapped, address);
         uint64_t part = range ? range->address + range->bytes - address : 0;
 
-        allowed = range && (to_write ? range->access == DRV_ACCESS_READWRITE
-                                     : range->access != DRV_ACCESS_NONE);
+        allowed =
+            range && (range->is_allocation || (to_write ? range->access[gpu] == DRV_ACCESS_READWRITE
+                                                        : range->access[gpu] != DRV_ACCESS_NONE));
         part = part < bytes ? part : bytes;
         address += part;
         bytes -= part;
@@ -358,7 +418,6 @@ int map_add_allocation(void *address, const struct account_memory *memory,
     struct range range = {.address = (uintptr_t)address,
                           .bytes = memory->bytes,
                           .memory = *memory,
-                          .access = DRV_ACCESS_READWRITE,
                           .is_allocation = true,
                           .context = context};
     bool done;

@@ -26,6 +26,8 @@ static enum drv_result (*reset_primary)(drv_device device);
 static enum drv_result (*create_context)(struct drv_context **context, unsigned flags,
                                          drv_device device);
 static enum drv_result (*destroy_context)(struct drv_context *context);
+static enum drv_result (*get_access)(unsigned long long *flags, const struct drv_location *location,
+                                     drv_pointer address);
 
 static const struct drv_memory_prop prop = {
     .type = DRV_ALLOCATION_PINNED,
@@ -46,6 +48,7 @@ __attribute__((unused)) static void begin(const char *control)
     *(void **)&reset_primary = dlsym(library, "cuDevicePrimaryCtxReset_v2");
     *(void **)&create_context = dlsym(library, "cuCtxCreate_v2");
     *(void **)&destroy_context = dlsym(library, "cuCtxDestroy_v2");
+    *(void **)&get_access = dlsym(library, "cuMemGetAccess");
     dlclose(library);
 }
 
@@ -101,17 +104,33 @@ __attribute__((unused)) static void fill_range(struct gfs_memory *memory, struct
     check_int(gfs_range_end(memory, range, access), 0);
 }
 
-__attribute__((unused)) static enum drv_result write_byte(uintptr_t va)
+/* What a device may do there: enum drv_access. */
+__attribute__((unused)) static unsigned long long rights_of(drv_device device, uintptr_t va)
+{
+    struct drv_location location = {.type = DRV_LOCATION_DEVICE, .id = device};
+    unsigned long long flags = 77;
+
+    check_int(get_access(&flags, &location, va), DRV_SUCCESS);
+    return flags;
+}
+
+/* By a device of this process; the byte becomes 7. */
+__attribute__((unused)) static enum drv_result write_byte_by(drv_device device, uintptr_t va)
 {
     struct drv_context *context;
     enum drv_result result;
 
-    require(cu->cuDevicePrimaryCtxRetain(&context, 0) == DRV_SUCCESS);
+    require(cu->cuDevicePrimaryCtxRetain(&context, device) == DRV_SUCCESS);
     cu->cuCtxPushCurrent_v2(context);
     result = cu->cuMemsetD8_v2(va, 7, 1);
     cu->cuCtxPopCurrent_v2(&context);
-    cu->cuDevicePrimaryCtxRelease_v2(0);
+    cu->cuDevicePrimaryCtxRelease_v2(device);
     return result;
+}
+
+__attribute__((unused)) static enum drv_result write_byte(uintptr_t va)
+{
+    return write_byte_by(0, va);
 }
 
 #endif
