@@ -63,7 +63,8 @@ void gfs_va_drop_all(struct gmsfs *handle)
 /* ---- one mapping -------------------------------------------------------------------------- */
 
 struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
-                                   const struct gmsfs_fds_item *item, enum gmsfs_access access)
+                                   const struct gmsfs_fds_item *item, enum gmsfs_access access,
+                                   uint64_t devices)
 {
     return (struct gfs_mapping){.va = va,
                                 .size_bytes = item->size_bytes,
@@ -72,6 +73,7 @@ struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
                                 .rank = item->rank,
                                 .ident = handle->ident,
                                 .access = access,
+                                .devices = devices,
                                 .live = 1};
 }
 
@@ -88,6 +90,7 @@ struct address_single {
     uintptr_t va; /* 0: reserve as much as the item needs */
     uint64_t reserved_bytes;
     enum gmsfs_access access;
+    uint64_t devices;
     struct gfs_mapping mapping; /* out */
 };
 
@@ -109,7 +112,7 @@ static int address_map(struct address_single *single, uint64_t aligned_bytes, in
 
     if (r)
         return r;
-    r = gfs_memory_settle(memory, single->va, aligned_bytes, single->access);
+    r = gfs_memory_settle(memory, single->va, aligned_bytes, single->access, single->devices);
     if (r)
         gfs_memory_unmap(memory, single->va, aligned_bytes);
     return r;
@@ -133,7 +136,8 @@ static int address_take(void *context, const struct gmsfs_fds_item *item, int *f
         single->reserved_bytes = 0;
     }
     if (!r)
-        single->mapping = gfs_va_describe(single->handle, single->va, item, single->access);
+        single->mapping =
+            gfs_va_describe(single->handle, single->va, item, single->access, single->devices);
     return r;
 }
 
@@ -143,6 +147,8 @@ int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank
     struct address_single single = {.handle = handle, .va = va, .access = access};
     int r = gfs_export_check(handle, access);
 
+    if (!r)
+        r = gfs_memory_find_devices(&handle->memory, &single.devices);
     if (!r)
         r = gfs_va_make_room(handle, 1, 1);
     if (!r)

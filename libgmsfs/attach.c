@@ -26,7 +26,7 @@ static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd
     if (r)
         return r == -ENOSPC ? -EPROTO : r;
     attach->mappings[attach->done++] =
-        gfs_va_describe(handle, (uintptr_t)offset, item, attach->access);
+        gfs_va_describe(handle, (uintptr_t)offset, item, attach->access, handle->range.devices);
     return 0;
 }
 

@@ -230,9 +230,16 @@ typedef int (*gmsfs_synchronise_fn)(void *context);
 GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise,
                                     void *context);
 
-/* Other devices of this process, by uuid, that may touch what is mapped from now on; replaces those
- * named before. One that is named twice, or the store's own, counts once. Host memory is for every
- * device alike. Errors, when something is mapped: -ENODEV. */
+/*
+ * gmsfs_set_devices - other devices of this process, by uuid, that may touch what is mapped from
+ * now on; replaces those named before
+ *
+ * One that is named twice, or the store's own, counts once. Host memory is for every device alike.
+ * Mappings that there are already stay with the devices that could touch them: a commit leaves all
+ * of these the right to read, and takes from all of them the right to write. What sleeps wakes for
+ * the devices that are named then.
+ * Errors, when something is mapped: -ENODEV; -EOPNOTSUPP: it is beyond the 64th of this process.
+ */
 GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count);
 
 /* What the driver complained of, e.g. "cuMemMap: CUDA_ERROR_...", in the last call on this handle
@@ -298,9 +305,10 @@ GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
  * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, nobody can write in between;
  *   GMSFS_COMMIT_GROUP: store `group` (16 bytes) with the layout. Without STAY the lock is
  * released. group: with GMSFS_COMMIT_GROUP; else NULL. The mappings of this handle stay; they
- * become read-only first, and writable again where the commit is refused. Errors: -ENOLCK (not the
- * writer); -EINVAL: an allocation has no memory, or an entry points outside of its allocation (the
- * store's `info` names it as last_error): nothing has changed.
+ * become read-only first, for every device that they were writable for, and are writable again
+ * where the commit is refused. Errors: -ENOLCK (not the writer); -EINVAL: an allocation has no
+ * memory, or an entry points outside of its allocation (the store's `info` names it as
+ * last_error): nothing has changed.
  */
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
@@ -506,8 +514,8 @@ GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
  * gmsfs_metadata_put - set an entry, replacing one of the same key
  *
  * An offset outside of the allocation is found by gmsfs_commit.
- * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot), -ENOSPC (bounds), -EFBIG: the value
- * has more than GMSFS_VALUE_MAX bytes; it is not looked at, and the mount is not asked.
+ * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot), -ENOSPC (bounds), -EFBIG: the
+ * value has more than GMSFS_VALUE_MAX bytes; it is not looked at, and the mount is not asked.
  */
 GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry);
 

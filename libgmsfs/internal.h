@@ -175,7 +175,8 @@ int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings)
 void gfs_va_drop_all(struct gmsfs *handle);
 int gfs_va_check_item(const struct gmsfs *handle, const struct gmsfs_fds_item *item);
 struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
-                                   const struct gmsfs_fds_item *item, enum gmsfs_access access);
+                                   const struct gmsfs_fds_item *item, enum gmsfs_access access,
+                                   uint64_t devices);
 /* Maps one allocation and enters it into the table. va: in a reservation, or 0: one of its own.
  * rank: as for gfs_export_slot. */
 int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank,

@@ -81,16 +81,22 @@ int gfs_memory_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
     return memory->kind->map(memory, va, size_bytes, access, fd);
 }
 
-int gfs_memory_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                      enum gmsfs_access access)
+int gfs_memory_find_devices(struct gfs_memory *memory, uint64_t *devices)
 {
-    return memory->kind->settle(memory, va, size_bytes, access);
+    *devices = 0;
+    return memory->kind->find_devices ? memory->kind->find_devices(memory, devices) : 0;
+}
+
+int gfs_memory_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                      enum gmsfs_access access, uint64_t devices)
+{
+    return memory->kind->settle(memory, va, size_bytes, access, devices);
 }
 
 int gfs_memory_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                       enum gmsfs_access access)
+                       enum gmsfs_access access, uint64_t devices)
 {
-    return memory->kind->protect(memory, va, size_bytes, access);
+    return memory->kind->protect(memory, va, size_bytes, access, devices);
 }
 
 int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
@@ -102,7 +108,9 @@ int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_byte
 
 int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes)
 {
-    return gfs_memory_reserve(memory, size_bytes, &range->base, &range->reserved_bytes);
+    int r = gfs_memory_find_devices(memory, &range->devices);
+
+    return r ? r : gfs_memory_reserve(memory, size_bytes, &range->base, &range->reserved_bytes);
 }
 
 int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
@@ -122,7 +130,7 @@ int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs
 {
     if (range->mapped_bytes != range->reserved_bytes)
         return -ENOSPC;
-    return gfs_memory_settle(memory, range->base, range->reserved_bytes, access);
+    return gfs_memory_settle(memory, range->base, range->reserved_bytes, access, range->devices);
 }
 
 void gfs_range_cancel(struct gfs_memory *memory, struct gfs_range *range)

@@ -53,6 +53,7 @@ struct gfs_range {
     uint64_t reserved_bytes;
     uint64_t mapped_bytes;
     uint64_t open_bytes; /* host: the first so many are no longer held by a reservation */
+    uint64_t devices;    /* which may touch it */
     int careful;         /* in: hold every address until memory is there */
 };
 
@@ -70,10 +71,11 @@ struct gfs_memory_kind {
                enum gmsfs_access access, int fd);
     int (*append)(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
                   enum gmsfs_access access, int fd);
+    int (*find_devices)(struct gfs_memory *memory, uint64_t *devices); /* NULL: of no use to it */
     int (*settle)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                  enum gmsfs_access access);
+                  enum gmsfs_access access, uint64_t devices);
     int (*protect)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                   enum gmsfs_access access);
+                   enum gmsfs_access access, uint64_t devices);
     int (*unmap)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
     void (*release)(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes);
     void (*cancel)(struct gfs_memory *memory, const struct gfs_range *range);
@@ -110,17 +112,22 @@ void gfs_memory_release(struct gfs_memory *memory, uintptr_t base, uint64_t size
  * was settled with the same access. */
 int gfs_memory_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                    enum gmsfs_access access, int fd);
-/* These three take whole mappings that lie side by side in one reservation. */
+/* Which devices may touch what is mapped now: the store's own, and those that the program named. A
+ * set of the kind's own making, for settle; and for protect, later, since the program may have
+ * named others by then, and who is not told keeps the rights that it has. */
+int gfs_memory_find_devices(struct gfs_memory *memory, uint64_t *devices);
+/* These three take whole mappings that lie side by side in one reservation, for the same devices.
+ */
 int gfs_memory_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                      enum gmsfs_access access);
+                      enum gmsfs_access access, uint64_t devices);
 int gfs_memory_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                       enum gmsfs_access access);
+                       enum gmsfs_access access, uint64_t devices);
 /* Back to reserved. */
 int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes);
 
 /* ---- a range of many mappings ---------------------------------------------------------------- */
 
-/* Reserves; `careful` was set by the caller, all else is zero. */
+/* Reserves, for the devices of now; `careful` was set by the caller, all else is zero. */
 int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes);
 /* As gfs_memory_map, behind what is mapped already. -EEXIST: another thread of the program took an
  * address meanwhile; begin again, carefully. -ENOSPC: it does not fit what was reserved. */

@@ -13,6 +13,7 @@
 #include "internal.h"
 
 #define CUDA_LEGACY_STREAM ((struct drv_stream *)1) /* CU_STREAM_LEGACY */
+#define CUDA_DEVICES_MAX   64                       /* bits of a set of devices */
 
 struct cuda_device {
     const struct drv *driver;
@@ -361,36 +362,51 @@ static int cuda_append(struct gfs_memory *memory, struct gfs_range *range, uint6
     return cuda_map(memory, range->base + range->mapped_bytes, size_bytes, access, fd);
 }
 
-/* No device may be named to the driver twice, and the program may name the store's own. */
-static void cuda_add_rights(struct drv_access_desc *rights, size_t *count, drv_device device,
-                            enum gmsfs_access access)
+/* ---- rights: each device's own -------------------------------------------------------------- */
+
+/* A set has a bit for each ordinal of this process. */
+static int cuda_add_device(struct gfs_memory *memory, drv_device device, uint64_t *devices)
 {
-    for (size_t i = 0; i < *count; i++)
-        if (rights[i].location.id == device)
-            return;
-    rights[(*count)++] = (struct drv_access_desc){
-        .location = {.type = DRV_LOCATION_DEVICE, .id = device},
-        .flags = access == GMSFS_ACCESS_WRITE ? DRV_ACCESS_READWRITE : DRV_ACCESS_READ,
-    };
+    if (device < 0 || device >= CUDA_DEVICES_MAX) {
+        snprintf(memory->error, sizeof memory->error,
+                 "device %d: gmsfs lets in the first %d devices of a process", device,
+                 CUDA_DEVICES_MAX);
+        return -EOPNOTSUPP;
+    }
+    *devices |= UINT64_C(1) << device;
+    return 0;
 }
 
-/* Set again it replaces what was set before. */
-static int cuda_set_access(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                           enum gmsfs_access access)
+static int cuda_find_devices(struct gfs_memory *memory, uint64_t *devices)
 {
-    struct drv_access_desc rights[1 + GMSFS_DEVICES_MAX];
     drv_device device = ((struct cuda_device *)memory->device)->device;
-    size_t count = 0;
-    int r = 0;
+    int r = cuda_add_device(memory, device, devices);
 
-    cuda_add_rights(rights, &count, device, access);
     for (size_t i = 0; i < memory->wishes.device_count && !r; i++) {
         r = cuda_find(memory, memory->wishes.devices[i], &device);
         if (!r)
-            cuda_add_rights(rights, &count, device, access);
+            r = cuda_add_device(memory, device, devices);
     }
-    return r ? r : CUDA_CALL(memory, cuMemSetAccess, (va, size_bytes, rights, count));
+    return r;
 }
+
+/* Replaces what these devices had; a device that is not named keeps what it has (measured). */
+static int cuda_set_access(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                           enum gmsfs_access access, uint64_t devices)
+{
+    struct drv_access_desc rights[CUDA_DEVICES_MAX];
+    size_t count = 0;
+
+    for (drv_device device = 0; device < CUDA_DEVICES_MAX; device++)
+        if (devices >> device & 1)
+            rights[count++] = (struct drv_access_desc){
+                .location = {.type = DRV_LOCATION_DEVICE, .id = device},
+                .flags = access == GMSFS_ACCESS_WRITE ? DRV_ACCESS_READWRITE : DRV_ACCESS_READ,
+            };
+    return CUDA_CALL(memory, cuMemSetAccess, (va, size_bytes, rights, count));
+}
+
+/* ---- the way back --------------------------------------------------------------------------- */
 
 static int cuda_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
 {
@@ -441,6 +457,7 @@ const struct gfs_memory_kind gfs_memory_cuda = {
     .reserve = cuda_reserve,
     .map = cuda_map,
     .append = cuda_append,
+    .find_devices = cuda_find_devices,
     .settle = cuda_set_access,
     .protect = cuda_set_access,
     .unmap = cuda_unmap,

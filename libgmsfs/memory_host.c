@@ -78,17 +78,19 @@ static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes
 }
 
 static int host_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                       enum gmsfs_access access)
+                       enum gmsfs_access access, uint64_t devices)
 {
     (void)memory;
     (void)access;
+    (void)devices;
     return madvise((void *)va, size_bytes, MADV_DONTFORK) < 0 ? -errno : 0;
 }
 
 static int host_protect(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
-                        enum gmsfs_access access)
+                        enum gmsfs_access access, uint64_t devices)
 {
     (void)memory;
+    (void)devices;
     return mprotect((void *)va, size_bytes, host_protection(access)) < 0 ? -errno : 0;
 }
 

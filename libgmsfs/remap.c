@@ -20,6 +20,7 @@ struct remap {
     struct gmsfs *handle;
     struct remap_item *items; /* sorted by (by_slot, key) */
     size_t count, mapped;
+    uint64_t devices; /* which may touch what comes back */
 };
 
 static int remap_compare(const void *left, const void *right)
@@ -71,6 +72,7 @@ static int remap_one(struct remap *remap, struct remap_item *item,
     item->slot = given->slot;
     item->rank = given->rank;
     mapping->waking = item->access;
+    mapping->devices = remap->devices;
     remap->mapped++;
     return 0;
 }
@@ -128,7 +130,7 @@ static int remap_settle(struct remap *remap)
         size_t at = 0;
         while (!r &&
                gfs_vmap_next_run(&handle->map, &at, remap_is_waking, &each[i], &va, &size_bytes))
-            r = gfs_memory_settle(&handle->memory, va, size_bytes, each[i]);
+            r = gfs_memory_settle(&handle->memory, va, size_bytes, each[i], remap->devices);
     }
     return r;
 }
@@ -150,8 +152,10 @@ static void remap_undo(struct remap *remap)
 static int remap_redeem(struct remap *remap, struct gfs_export *export)
 {
     struct gmsfs *handle = remap->handle;
-    int r;
+    int r = gfs_memory_find_devices(&handle->memory, &remap->devices);
 
+    if (r)
+        return r;
     gfs_gate_enter();
     handle->waking = 1;
     gfs_gate_leave();

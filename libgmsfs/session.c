@@ -277,6 +277,8 @@ static int session_is_writable(const struct gfs_mapping *mapping, const void *co
            mapping->ident.epoch == handle->ident.epoch;
 }
 
+/* For every device that was let in when a mapping was made: those that the program has named since
+ * are others, perhaps. So a change of rights is one of reading or writing, never of who. */
 static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
 {
     uint64_t size_bytes;
@@ -285,7 +287,8 @@ static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
     int r = 0, failed;
 
     while (gfs_vmap_next_run(&handle->map, &at, session_is_writable, handle, &va, &size_bytes)) {
-        failed = gfs_memory_protect(&handle->memory, va, size_bytes, access);
+        failed = gfs_memory_protect(&handle->memory, va, size_bytes, access,
+                                    gfs_vmap_find_mapping(&handle->map, va)->devices);
         r = r ? r : failed;
     }
     return r;

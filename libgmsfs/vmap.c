@@ -155,6 +155,7 @@ int gfs_vmap_next_run(const struct gfs_vmap *map, size_t *at, gfs_vmap_match_fn 
                       const void *context, uintptr_t *va, uint64_t *size_bytes)
 {
     const struct gfs_reservation *reservation = NULL;
+    uint64_t devices = 0;
     size_t i = *at;
 
     while (i < map->mapping_count && !match(map->mappings + i, context))
@@ -164,10 +165,11 @@ int gfs_vmap_next_run(const struct gfs_vmap *map, size_t *at, gfs_vmap_match_fn 
         const struct gfs_mapping *mapping = map->mappings + i;
         if (*size_bytes == 0) {
             *va = mapping->va;
+            devices = mapping->devices;
             reservation = gfs_vmap_find_reservation(map, mapping->va);
         }
         /* The end of a reservation may be the beginning of another, by chance. */
-        if (mapping->va != *va + *size_bytes ||
+        if (mapping->va != *va + *size_bytes || mapping->devices != devices ||
             (reservation && mapping->va - reservation->base >= reservation->size_bytes))
             break;
         *size_bytes += mapping->aligned_bytes;

@@ -39,10 +39,11 @@ struct gfs_mapping {
     struct gfs_ident ident;
     enum gmsfs_access access;
     enum gmsfs_access waking; /* not 0: memory is there, but the mapping is not live yet */
-    int live;                 /* 0: preserved, the addresses are reserved only */
-    int made;                 /* with its allocation, by gmsfs_create_mapping */
-    int freed;                /* this handle freed the allocation under it */
-    char *tag;                /* owned; NULL: not known */
+    uint64_t devices; /* which may touch it: of gfs_memory_find_devices when it was mapped */
+    int live;         /* 0: preserved, the addresses are reserved only */
+    int made;         /* with its allocation, by gmsfs_create_mapping */
+    int freed;        /* this handle freed the allocation under it */
+    char *tag;        /* owned; NULL: not known */
 };
 
 struct gfs_vmap {
@@ -77,8 +78,8 @@ int gfs_vmap_overlaps(const struct gfs_vmap *map, uintptr_t va, uint64_t size_by
 
 typedef int gfs_vmap_match_fn(const struct gfs_mapping *mapping, const void *context);
 
-/* The next run of mappings that match, side by side in one reservation, from index *at on. 0: no
- * more; else *at is behind it. */
+/* The next run of mappings that match, side by side in one reservation and for the same devices,
+ * from index *at on. 0: no more; else *at is behind it. */
 int gfs_vmap_next_run(const struct gfs_vmap *map, size_t *at, gfs_vmap_match_fn *match,
                       const void *context, uintptr_t *va, uint64_t *size_bytes);
 

@@ -294,6 +294,89 @@ TAP_TEST(device_that_is_named_twice_or_is_the_stores_own_counts_once)
     gmsfs_close(reader);
 }
 
+/* ---- rights of other devices ---------------------------------------------------------------- */
+
+/* What the device may do there: enum drv_access. */
+static unsigned long long rights_of(drv_device device, const void *ptr)
+{
+    enum drv_result (*get)(unsigned long long *, const struct drv_location *, drv_pointer);
+    struct drv_location location = {.type = DRV_LOCATION_DEVICE, .id = device};
+    unsigned long long flags = 77;
+
+    *(void **)&get = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuMemGetAccess");
+    check_int(get(&flags, &location, (uintptr_t)ptr), DRV_SUCCESS);
+    return flags;
+}
+
+/* The first GPU, which the store is not of; or nobody. */
+static void let_in_other(gmsfs_t *store, int let_in)
+{
+    struct drv_uuid uuid;
+
+    require(driver()->cuDeviceGetUuid_v2(&uuid, 0) == DRV_SUCCESS);
+    check_int(gmsfs_set_devices(store, (const uint8_t(*)[16])uuid.bytes, let_in), 0);
+}
+
+TAP_TEST(commit_takes_the_right_to_write_from_every_device_that_was_let_in)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *both = NULL, *own = NULL;
+
+    let_in_other(store, 1);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &both), 0);
+    let_in_other(store, 0);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &own), 0);
+    check_int(rights_of(0, both), DRV_ACCESS_READWRITE);
+    check_int(rights_of(0, own), DRV_ACCESS_NONE);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    check_int(rights_of(0, both), DRV_ACCESS_READ);
+    check_int(rights_of(1, both), DRV_ACCESS_READ);
+    check_int(rights_of(0, own), DRV_ACCESS_NONE);
+    check_int(rights_of(1, own), DRV_ACCESS_READ);
+    gmsfs_close(store);
+}
+
+TAP_TEST(refused_commit_gives_every_device_back_what_it_had)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata outside = {.key = "outside", .offset = UINT64_MAX / 2};
+    void *both = NULL, *own = NULL;
+
+    let_in_other(store, 1);
+    check_int(gmsfs_create_mapping(store, 100, "t", &outside.slot, &both), 0);
+    let_in_other(store, 0);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &own), 0);
+    check_int(gmsfs_metadata_put(store, &outside), 0);
+    check_int(gmsfs_commit(store, 0, NULL), -EINVAL);
+    check_int(rights_of(0, both), DRV_ACCESS_READWRITE);
+    check_int(rights_of(1, both), DRV_ACCESS_READWRITE);
+    check_int(rights_of(0, own), DRV_ACCESS_NONE);
+    check_int(rights_of(1, own), DRV_ACCESS_READWRITE);
+    gmsfs_close(store);
+}
+
+TAP_TEST(device_that_is_named_later_may_touch_what_is_mapped_from_then_on)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *before = NULL, *after = NULL;
+
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &before), 0);
+    let_in_other(store, 1);
+    check_int(gmsfs_create_mapping(store, 100, "t", NULL, &after), 0);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    check_int(rights_of(0, before), DRV_ACCESS_NONE);
+    check_int(rights_of(0, after), DRV_ACCESS_READ);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), 0);
+    check_int(rights_of(0, before), DRV_ACCESS_READ);
+    let_in_other(store, 0);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), 0);
+    check_int(rights_of(0, after), DRV_ACCESS_NONE);
+    check_int(rights_of(1, after), DRV_ACCESS_READ);
+    gmsfs_close(store);
+}
+
 /* ---- captures ------------------------------------------------------------------------------- */
 
 static enum drv_result begin_capture(struct drv_stream *stream)

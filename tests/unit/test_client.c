@@ -150,6 +150,28 @@ TAP_TEST(vmap_runs_end_at_gaps_reservations_and_strangers)
     check(!gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
 }
 
+TAP_TEST(vmap_run_ends_where_other_devices_have_rights)
+{
+    static const uint64_t devices[] = {1, 1, 3, 3, 1};
+    struct gfs_vmap map = {0};
+    uint64_t below = 10, size_bytes = 0;
+    uintptr_t va = 0;
+    size_t at = 0;
+
+    add_reservation(&map, 32 * MIB, 10 * MIB);
+    for (size_t i = 0; i < 5; i++) {
+        add_mapping(&map, (32 + 2 * i) * MIB, 2 * MIB, i);
+        gfs_vmap_find_mapping(&map, (32 + 2 * i) * MIB)->devices = devices[i];
+    }
+    for (size_t i = 0; i < 5; i += i == 4 ? 1 : 2) {
+        require(gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
+        check_int(va, (32 + 2 * i) * MIB);
+        check_int(size_bytes, (i == 4 ? 2 : 4) * MIB);
+    }
+    check(!gfs_vmap_next_run(&map, &at, is_slot_below, &below, &va, &size_bytes));
+    gfs_vmap_free(&map);
+}
+
 TAP_TEST(msgpack_numbers_take_their_shortest_form_and_come_back)
 {
     static const struct {

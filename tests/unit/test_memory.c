@@ -149,7 +149,7 @@ TAP_TEST(unmapped_memory_stays_reserved)
     check_int(gfs_memory_reserve(&memory, GRANULE + 1, &base, &reserved_bytes), 0);
     check_int(reserved_bytes, 2 * GRANULE);
     check_int(gfs_memory_map(&memory, base, GRANULE, GMSFS_ACCESS_WRITE, fd), 0);
-    check_int(gfs_memory_settle(&memory, base, GRANULE, GMSFS_ACCESS_WRITE), 0);
+    check_int(gfs_memory_settle(&memory, base, GRANULE, GMSFS_ACCESS_WRITE, 0), 0);
     *(char *)base = 8;
     check_int(gfs_memory_unmap(&memory, base, GRANULE), 0);
     check(mmap((void *)base, GRANULE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,

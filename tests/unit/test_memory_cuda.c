@@ -96,9 +96,9 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
     check_int(gfs_memory_enter(&memory, 0), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
     check_int(write_byte(range.base), DRV_SUCCESS);
-    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ), 0);
+    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
     check_int(write_byte(range.base), DRV_INVALID_VALUE);
-    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_WRITE), 0);
+    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_WRITE, range.devices), 0);
     check_int(write_byte(range.base), DRV_SUCCESS);
     gfs_range_cancel(&memory, &range);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_READ);
@@ -127,7 +127,7 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     check_int(gfs_memory_unmap(&memory, range.base, 2 * PIECE), 0);
     check_int(used_bytes(), PIECE);
     check_int(gfs_memory_map(&memory, range.base, PIECE, GMSFS_ACCESS_READ, fds[1]), 0);
-    check_int(gfs_memory_settle(&memory, range.base, PIECE, GMSFS_ACCESS_READ), 0);
+    check_int(gfs_memory_settle(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
     check_int(*(const unsigned char *)range.base, 7);
     check_int(gfs_memory_unmap(&memory, range.base, PIECE), 0);
     gfs_memory_release(&memory, range.base, range.reserved_bytes);
@@ -151,7 +151,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     check_int(gfs_memory_enter(&memory, 0), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
     check_int(write_byte(range.base + 100), DRV_SUCCESS);
-    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ), 0);
+    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
     check_int(gfs_memory_copy(&memory, range.base + 100, 10, &copy), 0);
     check_int(*(const unsigned char *)copy.va, 7);
     check_int(write_byte(copy.va + 9), DRV_SUCCESS);
@@ -189,7 +189,7 @@ static int use_everything(const int fds[2])
     if (!r)
         r = gfs_memory_synchronise(&memory);
     if (!r)
-        r = gfs_memory_protect(&memory, range.base, 2 * PIECE, GMSFS_ACCESS_READ);
+        r = gfs_memory_protect(&memory, range.base, 2 * PIECE, GMSFS_ACCESS_READ, range.devices);
     if (!r)
         r = gfs_memory_copy(&memory, range.base, PIECE, &copy);
     if (copy.va)

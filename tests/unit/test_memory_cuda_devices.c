@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's memory that other devices may touch: what the fake driver says of rights. */
+/* A GPU's memory that other devices may touch: the fake driver's rights, and who libgmsfs gives
+ * them to and takes them from. */
 #include "memory_cuda_fixture.h"
 
 static enum drv_result set_rights(uintptr_t va, drv_device device, enum drv_access access)
@@ -33,7 +34,7 @@ TAP_TEST(rights_are_each_devices_own_and_stay_until_they_are_set_again)
     drv_pointer va;
     int fd;
 
-    begin("devices 2\n");
+    begin("devices 3\n");
     fd = create_exported();
     require(cu->cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
                                                DRV_HANDLE_POSIX_FILE_DESCRIPTOR) == DRV_SUCCESS);
@@ -57,5 +58,47 @@ TAP_TEST(rights_are_each_devices_own_and_stay_until_they_are_set_again)
     check_int(cu->cuMemAddressFree(va, PIECE), DRV_SUCCESS);
     check_int(cu->cuMemRelease(imported), DRV_SUCCESS);
     close(fd);
+    fake_cuda_remove();
+}
+
+/* ---- libgmsfs ------------------------------------------------------------------------------- */
+
+/* From now on they may touch what is mapped, too. */
+static void name_devices(struct gfs_memory *memory, const drv_device *devices, size_t count)
+{
+    struct drv_uuid uuid;
+
+    for (size_t i = 0; i < count; i++) {
+        require(cu->cuDeviceGetUuid_v2(&uuid, devices[i]) == DRV_SUCCESS);
+        memcpy(memory->wishes.devices[i], uuid.bytes, sizeof memory->wishes.devices[i]);
+    }
+    memory->wishes.device_count = count;
+}
+
+TAP_TEST(rights_are_changed_for_those_who_were_let_in_whoever_is_named_since)
+{
+    struct gfs_range range = {0};
+    struct gfs_memory memory;
+    int fd;
+
+    begin("devices 3\n");
+    init_memory(&memory, 0);
+    name_devices(&memory, (const drv_device[]){1, 0, 1}, 3);
+    fd = create_exported();
+    check_int(gfs_memory_enter(&memory, 0), 0);
+    fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
+    close(fd);
+    check_int(write_byte_by(1, range.base), DRV_SUCCESS);
+    name_devices(&memory, (const drv_device[]){2}, 1);
+    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
+    check_int(rights_of(0, range.base), DRV_ACCESS_READ);
+    check_int(rights_of(1, range.base), DRV_ACCESS_READ);
+    check_int(rights_of(2, range.base), DRV_ACCESS_NONE);
+    check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_WRITE, range.devices), 0);
+    check_int(write_byte_by(1, range.base), DRV_SUCCESS);
+    check_int(rights_of(2, range.base), DRV_ACCESS_NONE);
+    gfs_range_cancel(&memory, &range);
+    gfs_memory_leave(&memory);
+    gfs_memory_close(&memory);
     fake_cuda_remove();
 }
