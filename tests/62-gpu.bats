@@ -292,23 +292,27 @@ no_context_of() { # PID...
     assert_match "$output" ok
 }
 
-# torch_tests CLASS: of tests/python/test_torch.py, on the GPU
+# torch_tests MODULE[.CLASS]: of tests/python, on the GPU
 torch_tests() {
     [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
     python3 -c 'import torch' 2>/dev/null || skip "no PyTorch here"
     start_gpu
     export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 GMSFS
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS_TEST_MOUNT=$M GMSFS_TEST_DEVICE=cuda
-    run_logged -0 timeout $((80 * SLOW)) python3 -m unittest -v "test_torch.$1"
+    run_logged -0 timeout $((80 * SLOW)) python3 -m unittest -v "$1"
     assert_match "$output" OK
 }
 
 @test "the Python package's tensors on the GPU are the file's, compute, live on, sleep and wake" {
-    torch_tests Reading
+    torch_tests test_torch.Reading
 }
 
 @test "the Python package publishes from the GPU and the host what another process reads" {
-    torch_tests Publishing
+    torch_tests test_torch.Publishing
+}
+
+@test "torch saves, copies and changes the GPU's tensors of a store one by one, as those of a file" {
+    torch_tests test_torch_storages
 }
 
 # ---- bytes by read and write -----------------------------------------------------------------

@@ -64,6 +64,10 @@ python_tests() { # FILE [MODULE]: all its tests pass
     python_tests test_torch torch
 }
 
+@test "torch saves, copies, sends and changes a store's tensors one by one, as those of a file" {
+    python_tests test_torch_storages torch
+}
+
 @test "Python maps GPU memory on the right device, and hands it on as CUDA libraries ask for it" {
     fake_gpus 'devices 2' 'memory 256'
     python_tests test_gpu numpy device=1

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host and GPU memory as torch tensors. Imported only where torch is wanted.
 
-torch holds a Python object for each allocation, and the tensors are views of that: so wrapping costs
-two calls of torch for a tensor.
+torch holds a Python object for each allocation. A tensor has a storage of its own, as each of
+load_file has, that covers just its bytes: a slice of the allocation's storage, which it keeps by torch's
+own counts. So what torch does with whole storages (save, pickle, deepcopy, send) it does with the one
+tensor.
 """
 
 import importlib
@@ -35,55 +37,74 @@ def _need_numpy():
         ) from error
 
 
-class Bases:
-    """An allocation's memory by type, each made once."""
+def _storage(tensor):
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    return tensor.storage().untyped()  # torch 1
+
+
+def _over(storage, dtype, shape, stride):
+    """A second check of the bounds, torch's own: no slice of a storage grows."""
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, shape, stride)
+
+
+class Maker:
+    """Tensors of one store, by what its metadata says of them."""
 
     def __init__(self, store, buffers):
         self.store = store
         self.buffers = buffers
-        self.made = {}
+        self.wholes = {}  # storages of allocations, by rank
+        self.dtypes = {}  # by name
+        self.first = {}  # of each place the tensor that was made first
 
-    def get(self, rank, dtype, key):
-        found = self.made.get((rank, dtype))
-        if found is None:
-            found = self.made[rank, dtype] = self._make(rank, dtype, key)
-        return found
+    def make(self, spec):
+        name, dtype, shape, stride, rank, offset, nbytes = spec
+        dtype = self.dtypes.get(dtype) or self._find_dtype(dtype, name)
+        place = (rank, offset, nbytes)
+        twin = self.first.get(place)
+        if twin is None:
+            whole = self.wholes.get(rank) or self._open(rank)
+            twin = _over(whole[offset : offset + nbytes], dtype, shape, stride)
+            self.first[place] = twin
+            return twin
+        if (twin.dtype, twin.shape, twin.stride()) == (dtype, shape, stride):
+            return twin.detach()  # one count of changes, too, which autograd looks at
+        return _over(_storage(twin), dtype, shape, stride)
 
-    def _make(self, rank, dtype, key):
-        if dtype == "uint8":
-            return base(self.buffers[rank])
-        torch_dtype = getattr(torch, dtype, None)
-        if not isinstance(torch_dtype, torch.dtype):
+    def _open(self, rank):
+        whole = self.wholes[rank] = _storage(base(self.buffers[rank]))
+        return whole
+
+    def _find_dtype(self, name, key):
+        dtype = getattr(torch, name, None)
+        if not isinstance(dtype, torch.dtype):
             raise BadMetadata(
                 self.store,
                 key,
-                f"torch {torch.__version__} has no torch.{dtype}; it needs a newer one",
+                f"torch {torch.__version__} has no torch.{name}; it needs a newer one",
             )
-        whole = self.get(rank, "uint8", key)
-        size = dtypes.item_bytes(dtype)
-        return whole[: whole.numel() // size * size].view(torch_dtype)
+        self.dtypes[name] = dtype
+        return dtype
 
 
 def tensors(store, buffers, specs):
-    bases = Bases(store, buffers)
+    maker = Maker(store, buffers)
     made = {}
-    as_strided = torch.as_strided
-    for name, dtype, shape, stride, rank, offset, _ in specs:
-        size = dtypes.item_bytes(dtype)
-        if offset % size:
+    for spec in specs:
+        size = dtypes.item_bytes(spec.dtype)
+        if spec.offset % size:
             raise BadMetadata(
                 store,
-                name,
-                f"it lies at offset {offset}, no multiple of the {size} bytes "
+                spec.name,
+                f"it lies at offset {spec.offset}, no multiple of the {size} bytes "
                 "of its elements, and torch takes none such; load it anew "
                 "with 'gmsfs load', or use NumPy",
             )
-        typed = bases.get(rank, dtype, name)
         try:
-            # A second check of the bounds, torch's own.
-            made[name] = as_strided(typed, shape, stride, offset // size)
+            made[spec.name] = maker.make(spec)
         except (RuntimeError, OverflowError, TypeError) as error:
-            raise BadMetadata(store, name, f"torch makes no tensor of it: {error}") from error
+            raise BadMetadata(store, spec.name, f"torch makes no tensor of it: {error}") from error
     return made
 
 
