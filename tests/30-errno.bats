@@ -161,7 +161,6 @@ setup() {
     expect EINVAL open "$W/ctl" rw acquire 9 0
     expect EINVAL open "$W/ctl" rw acquire none 0
     expect EINVAL open "$W/lock" rw open "$W/metadata/a%" wc
-    expect EINVAL open "$W/lock" rw open "$W/allocations/a" rwc pwrite 100 x # a gap
 }
 
 @test "EINVAL: a commit that is only checked says what it would, and publishes nothing" {

@@ -142,11 +142,45 @@ random_file() { # NAME BYTES
 
 # ---- spools ----------------------------------------------------------------------------------
 
-@test "a gap in a spool is EINVAL" {
-    expect EINVAL open "$W/lock" rw open "$W/allocations/a" rwc pwrite 1 x
-    expect EINVAL open "$W/lock" rw open "$W/allocations/a" rwc write abc pwrite 4 x
+@test "what is left out of a spool is zeros, in the middle and at its end" {
     ctl open "$W/lock" rw open "$W/allocations/a" rwc write abc pwrite 3 d pwrite 1 XY pread 0 10
     assert_eq "${lines[-1]}" aXYd
+    (
+        exec 5<>"$W/lock"
+        "$GMSCTL" open "$W/allocations/b" rwc pwrite 5 x
+        "$GMSCTL" open "$W/allocations/c" rwc write abc pwrite 3000000 y ftruncate 5000000
+        "$GMSCTL" open "$W/allocations/d" rwc ftruncate 7 # nothing was written: its size
+        echo 1 >"$W/commit"
+    )
+    assert_eq "$(od -An -c "$W/allocations/b" | tr -d ' ')" '\0\0\0\0\0x'
+    {
+        printf abc
+        head -c 2999997 /dev/zero
+        printf y
+        head -c 1999999 /dev/zero
+    } | cmp - "$W/allocations/c"
+    assert_eq "$(stat -c %s "$W/allocations/d")" 7
+    expect EBUSY open "$W/lock" rw open "$W/allocations/e" rwc write abc ftruncate 2
+}
+
+@test "cp, mv, tar and dd bring files with holes" {
+    local file
+    truncate -s 8M "$T/holes"
+    printf one | dd of="$T/holes" bs=1 seek=3000000 conv=notrunc status=none
+    printf two | dd of="$T/holes" bs=1 seek=5000000 conv=notrunc status=none
+    cp --sparse=always "$T/holes" "$T/moved"
+    (
+        cd "$W"
+        exec 5<>lock
+        cp --sparse=always "$T/holes" allocations/cp
+        mv "$T/moved" allocations/mv 2>"$T/said" || true # it cannot set the times of what it made
+        dd if="$T/holes" of=allocations/dd bs=64K conv=sparse status=none
+        tar -C "$T" -cSf - holes | tar -C allocations -xSmf - --no-same-owner --no-same-permissions
+        echo 1 >commit
+    )
+    for file in cp mv dd holes; do
+        cmp "$T/holes" "$W/allocations/$file"
+    done
 }
 
 @test "a spool goes on over the closes of duplicates" {

@@ -44,17 +44,28 @@ uint64_t share_get_taken(const struct share *share, uint32_t uid)
     return user ? user->taken : 0;
 }
 
+uint64_t share_get_room(const struct share *share, uint32_t uid, enum share_rank rank)
+{
+    uint64_t room = room_for(share, rank), own, half;
+
+    if (share->taken >= room)
+        return 0;
+    if (rank == SHARE_ADMIN)
+        return room - share->taken;
+    own = share_get_taken(share, uid);
+    half = (room - (share->taken - own) + 1) / 2;
+    if (half <= own)
+        return 0;
+    return half - own < room - share->taken ? half - own : room - share->taken;
+}
+
 int share_check(const struct share *share, uint32_t uid, enum share_rank rank, uint64_t more)
 {
-    uint64_t room = room_for(share, rank), own, others;
+    uint64_t room = room_for(share, rank);
 
     if (more > room || share->taken > room - more)
         return -ENOSPC;
-    if (rank == SHARE_ADMIN)
-        return 0;
-    own = share_get_taken(share, uid);
-    others = share->taken - own;
-    return own + more > (room - others + 1) / 2 ? -EDQUOT : 0;
+    return more > share_get_room(share, uid, rank) ? -EDQUOT : 0;
 }
 
 bool share_is_ample(const struct share *share)

@@ -34,6 +34,8 @@ void share_free(struct share *share);
 /* May this user take `more`? 0; -EDQUOT: beyond its share; -ENOSPC: beyond what there is for such
  * a user at all. */
 int share_check(const struct share *share, uint32_t uid, enum share_rank rank, uint64_t more);
+/* How much more this user may take. */
+uint64_t share_get_room(const struct share *share, uint32_t uid, enum share_rank rank);
 /* Whatever a single user takes more, share_check agrees. */
 bool share_is_ample(const struct share *share);
 

@@ -63,9 +63,13 @@ static void write_allocation(fuse_req_t req, const char *from, size_t size, uint
     struct fs_request *request = fs_request_new(req, reply_written, 0);
     if (!request)
         return;
-    const void *kept = fs_request_keep_bytes(request, from, size);
+    /* A part of it is a short write, after which the caller comes again: nothing else keeps the
+     * kernel from handing out more than there is room for. */
+    int error = service_admit_write(service, info->fh, size, &request->admitted);
+    size = (size_t)request->admitted.bytes;
+    const void *kept = error ? NULL : fs_request_keep_bytes(request, from, size);
     if (!kept)
-        fs_request_finish(request, -ENOMEM, NULL);
+        fs_request_finish(request, error ? error : -ENOMEM, NULL);
     else if (info->flags & O_APPEND)
         fs_request_submitted(request,
                              service_append(service, info->fh, kept, size, &request->service));

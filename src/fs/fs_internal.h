@@ -26,7 +26,7 @@
 /* Requests taken from the kernel before the loop looks at anything else. */
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
-#define FS_SPARE_BUFFERS     8u
+#define FS_SPARE_BUFFERS     4u
 /* Texts that are being read, of all files; beyond: ENOMEM */
 #define FS_MAX_TEXT_BYTES    (4ull << 30)
 #define FS_MAX_DIRS          65536u /* open directories; beyond: ENFILE */
@@ -141,10 +141,11 @@ struct fs_request {
     void *buffer;   /* write: the stolen buffer of the request */
     bool is_stolen; /* `buffer` is one of the session's size */
     char name[256];
-    struct fuse_file_info info;     /* open, create */
-    struct service_export export;   /* EXPORT, ACQUIRE */
-    struct fs_gathered document;    /* APPLY */
-    _Alignas(16) uint8_t payload[]; /* ioctl: the argument, zero-extended */
+    struct fuse_file_info info;       /* open, create */
+    struct service_export export;     /* EXPORT, ACQUIRE */
+    struct fs_gathered document;      /* APPLY */
+    struct service_admitted admitted; /* write: what counts of its bytes */
+    _Alignas(16) uint8_t payload[];   /* ioctl: the argument, zero-extended */
 };
 
 typedef void (*fs_reply)(struct fs_request *request, int error,

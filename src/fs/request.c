@@ -16,8 +16,8 @@
 
 #define MAX_GROUPS 64
 
-/* A write of less is copied: a buffer of a megabyte is not worth keeping for it. */
-#define STEAL_FROM_BYTES (64u << 10)
+/* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
+#define STEAL_FROM_BYTES (512u << 10)
 
 /* ---- the ledger -------------------------------------------------------------------------- */
 
@@ -65,6 +65,8 @@ static void free_request(struct fs_request *request)
     else
         free(request->buffer);
     fs_gather_discard(&request->document);
+    if (fs)
+        service_forget_write(fs->service, &request->admitted);
     free(request);
 }
 

@@ -24,8 +24,11 @@ static void on_init(void *userdata, struct fuse_conn_info *connection)
     struct fs *fs = userdata;
     connection->max_background = MAX_BACKGROUND;
     connection->max_write = MAX_WRITE_BYTES;
-    connection->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-                                    FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE);
+    /* Asynchronous direct I/O would hand out a gigabyte of one io_submit(2) at once: without it a
+     * thread has one megabyte under way, and waits as everybody does. */
+    connection->want &=
+        ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+                    FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_ASYNC_DIO);
     if (connection->capable & FUSE_CAP_IOCTL_DIR)
         connection->want |= FUSE_CAP_IOCTL_DIR;
     if (!(connection->want & FUSE_CAP_ATOMIC_O_TRUNC))

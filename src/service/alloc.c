@@ -486,7 +486,11 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
     else if (allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool &&
              allocation->size_bytes == size_bytes)
         ; /* it has that size */
-    else if (size_bytes == 0) {
+    else if (allocation->spool && size_bytes > allocation->size_bytes) {
+        error = service_extend(s, session, serial, size_bytes, request);
+        if (!error)
+            return 0;
+    } else if (size_bytes == 0) {
         struct record record = {.type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial};
         error = service_apply_record(s, &record, NULL);
         service_answer(request, error, NULL);

@@ -48,6 +48,17 @@ int service_touch(struct service *s, const struct service_actor *by);
 /* answer.data/bytes, then rest; short at the end, and of more than a megabyte. */
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request);
+/* How many of these bytes the front end may keep until they are written: all, or a part where this
+ * file's user has much under way; the rest is its caller's to write again. At least one. They
+ * count until service_forget_write. -EBADF, -ENOMEM */
+struct service_admitted {
+    uint64_t bytes;
+    uint32_t uid;
+};
+
+int service_admit_write(struct service *s, uint64_t file, size_t bytes,
+                        struct service_admitted *admitted);
+void service_forget_write(struct service *s, const struct service_admitted *admitted);
 /* `from` stays the caller's until done. answer.bytes */
 int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
                   struct service_request *request);

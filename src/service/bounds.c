@@ -27,6 +27,9 @@ static const struct {
     [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM},
     [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE},
     [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE},
+    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM},
+    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0},
+    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
@@ -42,6 +45,11 @@ void service_init_bounds(struct service *s)
         [SERVICE_BOUND_TEXTS] = SERVICE_MAX_TEXT_BYTES,
         [SERVICE_BOUND_CONNECTIONS] = at_most(options->max_connections, SERVICE_MAX_CONNECTIONS),
         [SERVICE_BOUND_WATCHES] = at_most(options->max_watches, SERVICE_MAX_WATCHES),
+        [SERVICE_BOUND_TRANSFERS] = SERVICE_MAX_TRANSFERS,
+        [SERVICE_BOUND_QUEUED] = SERVICE_MAX_QUEUED_BYTES,
+        [SERVICE_BOUND_SPOOLS] = options->spool_max_bytes > UINT64_MAX / SERVICE_SPOOLS
+                                     ? UINT64_MAX
+                                     : options->spool_max_bytes * SERVICE_SPOOLS,
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->shares[i], limits[i]);
@@ -105,6 +113,21 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
         return error;
     }
     return share_take(&s->shares[bound], uid, more);
+}
+
+int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                      uint64_t wanted, uint64_t least, uint64_t *taken)
+{
+    struct share *share = &s->shares[bound];
+    enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
+    uint64_t some = share_get_room(share, uid, rank) / 2;
+    if (some < least)
+        some = least;
+    *taken = wanted < some ? wanted : some;
+    int error = share_take(share, uid, *taken);
+    if (error)
+        *taken = 0;
+    return error;
 }
 
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)

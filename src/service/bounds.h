@@ -17,19 +17,31 @@ enum service_bound {
     SERVICE_BOUND_TEXTS,       /* bytes of texts that are being read; ENOMEM */
     SERVICE_BOUND_CONNECTIONS, /* ENFILE */
     SERVICE_BOUND_WATCHES,     /* processes whose exit ends sessions; ENFILE */
+    SERVICE_BOUND_TRANSFERS,   /* reads and writes that run or wait for their turn; ENOMEM */
+    SERVICE_BOUND_QUEUED,      /* bytes that clients have written and nobody has moved yet: what is
+                                  beyond is taken in small pieces, never refused */
+    SERVICE_BOUND_SPOOLS,      /* bytes of host memory of spools, where a GPU's is what they will
+                                  be; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
 
-#define SERVICE_MAX_DIRECTORIES 65536u
-#define SERVICE_MAX_TEXT_BYTES  (8ull << 20)
-#define SERVICE_MAX_CONNECTIONS 1024u
-#define SERVICE_MAX_WATCHES     16384u
+#define SERVICE_MAX_DIRECTORIES  65536u
+#define SERVICE_MAX_TEXT_BYTES   (8ull << 20)
+#define SERVICE_MAX_CONNECTIONS  1024u
+#define SERVICE_MAX_WATCHES      16384u
+#define SERVICE_MAX_TRANSFERS    8192u
+#define SERVICE_MAX_QUEUED_BYTES (20ull << 20)
+#define SERVICE_SPOOLS           4u /* times the bound of one */
 
 /* Takes `more` for this user of this store (0: none in particular). 0, -EDQUOT, what the bound
  * says, -ENOMEM */
 int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                  uint64_t more);
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less);
+/* How much of `wanted` this user may take now: all of it, or the less the nearer its share is, but
+ * at least `least`; takes it. -ENOMEM: no memory to note it */
+int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
+                      uint64_t wanted, uint64_t least, uint64_t *taken);
 /* Somebody met a bound that is kept elsewhere. */
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
                         int error);

@@ -41,8 +41,17 @@ void piece_end(struct service *s, struct piece *piece)
     }
 }
 
+void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes)
+{
+    if (bytes >= piece->spooled_bytes)
+        return;
+    service_give(s, SERVICE_BOUND_SPOOLS, piece->uid, piece->spooled_bytes - bytes);
+    piece->spooled_bytes = bytes;
+}
+
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
 {
+    piece_count_spooled(s, piece, reserved_bytes);
     uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
     if (piece->counted)
         s->numbers.freeing_bytes -= excess_bytes;
@@ -120,6 +129,7 @@ void piece_free_gathered(struct service *s)
 void piece_free(struct service *s, struct piece *piece)
 {
     struct free_job *freeing = s->gathered;
+    piece_count_spooled(s, piece, 0);
     count_freeing(s, piece);
     if (!freeing) {
         freeing = calloc(1, sizeof *freeing);

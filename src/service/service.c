@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it, applying records, effects, time, and who hears of what changed */
-#include "service/service_internal.h"
+#include "service/turns.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,6 +37,7 @@ int service_new(struct vmm *vmm, const struct service_options *options,
                                         .granularity_bytes = info.granularity_bytes,
                                         .admin_uid = options->admin_uid};
     service_init_bounds(s);
+    turns_init(s);
     int error = core_new(&core_options, &s->core);
     if (!error)
         error = create_first_store(s);
@@ -68,6 +69,7 @@ void service_free(struct service *s)
     idvec_free(&s->runs);
     idvec_free(&s->parked);
     service_free_watches(s);
+    turns_free(s);
     service_free_bounds(s);
     core_free(s->core);
     free(s);

@@ -25,6 +25,8 @@ struct piece {
     struct vmm_piece memory;
     uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
     uint64_t reserved_bytes; /* charged to the device for it */
+    uint64_t spooled_bytes;  /* charged to this user's share of the spools */
+    uint32_t uid;
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
@@ -86,6 +88,10 @@ struct service {
     struct idvec pieces, runs, parked;
     struct idvec watches; /* processes whose sessions end with them, by pid */
     struct share shares[SERVICE_BOUND_COUNT];
+    struct share slots; /* of transfers that run */
+    struct idvec turns; /* users whose transfers wait for a slot */
+    uint64_t next_user; /* whose turn it is */
+    bool starting_turns;
     struct bound_note *notes;       /* who met which bound of late */
     struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
@@ -202,6 +208,8 @@ void service_revoke_all(struct service *s, const struct ending *revocation);
 struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
 void piece_begin(struct piece *piece);
 void piece_end(struct service *s, struct piece *piece);
+/* So much of it counts as spooled from now on: no more than before. */
+void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
 /* Gives back what it is charged with beyond this. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 /* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
@@ -239,9 +247,16 @@ void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
                                  const struct layout_allocation **allocation,
                                  const struct core_store **store);
-/* Takes the session's use over. `from` NULL: it reads. */
-int service_start_transfer(struct service *s, struct piece *piece, uint64_t session,
-                           const void *from, const struct vmm_span *span,
+struct service_transfer {
+    struct piece *piece;
+    uint64_t session; /* in use, which the transfer takes over */
+    uint64_t store;
+    uint32_t uid;
+    const void *from; /* NULL: it reads */
+    struct vmm_span span;
+};
+
+int service_start_transfer(struct service *s, const struct service_transfer *what,
                            struct service_request *request);
 
 /* write.c */
@@ -249,6 +264,10 @@ int service_start_transfer(struct service *s, struct piece *piece, uint64_t sess
  * use while it ends. Returns how many were started, or a negative errno. */
 int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);
 void service_seal_file(struct service *s, const struct core_file *file);
+/* A spool ends in zeros up to this size, which is beyond its present one. 0, or why it was not even
+ * begun */
+int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request);
 void service_retry_spools(struct service *s);
 
 /* metadata.c, bulk.c */

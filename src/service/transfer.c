@@ -6,22 +6,19 @@
  */
 #include "service/allocations.h"
 
-#include "service/service_internal.h"
+#include "service/turns.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct transfer {
-    struct job job;
+    struct turn turn; /* first */
     struct service *service;
     struct service_request *request;
-    struct piece *piece;
+    struct service_transfer what;
     struct vmm_piece memory; /* as it is at the start: a spool's becomes another one at its end */
-    uint64_t session;
-    struct vmm_loan loan; /* a read's */
-    struct vmm_span span;
-    const void *from; /* NULL: it reads */
+    struct vmm_loan loan;    /* a read's */
     int error;
 };
 
@@ -30,10 +27,10 @@ static void run_transfer(struct job *job)
     struct transfer *t = (struct transfer *)job;
     struct vmm *vmm = t->service->vmm;
     struct vmm_piece *memory = &t->memory;
-    if (t->from)
-        t->error = vmm_write(vmm, memory, t->from, t->span.bytes, t->span.offset);
+    if (t->what.from)
+        t->error = vmm_write(vmm, memory, t->what.from, t->what.span.bytes, t->what.span.offset);
     else
-        t->error = vmm_lend(vmm, memory, &t->span, &t->loan);
+        t->error = vmm_lend(vmm, memory, &t->what.span, &t->loan);
 }
 
 static void answer_loan(struct service *s, struct service_request *request, struct vmm_loan *loan)
@@ -53,48 +50,48 @@ static void done_transfer(struct job *job)
 {
     struct transfer *t = (struct transfer *)job;
     struct service *s = t->service;
-    struct service_answer written = {.bytes = t->span.bytes};
-    uint64_t session = t->session;
-    s->numbers.jobs_in_flight--;
+    struct service_answer written = {.bytes = t->what.span.bytes};
+    uint64_t session = t->what.session;
+    int error = t->turn.error ? t->turn.error : t->error;
     s->numbers.transfers_in_flight--;
-    if (!t->error && !t->from) {
+    if (!error && !t->what.from) {
         answer_loan(s, t->request, &t->loan);
     } else {
         s->numbers.transfers_total++;
-        if (!t->error)
-            s->numbers.written_bytes += t->span.bytes;
-        service_answer(t->request, t->error, &written);
+        if (!error)
+            s->numbers.written_bytes += t->what.span.bytes;
+        service_answer(t->request, error, &written);
     }
-    piece_end(s, t->piece);
+    piece_end(s, t->what.piece);
+    turn_end(s, &t->turn);
     free(t);
     service_end_use(s, session);
 }
 
-int service_start_transfer(struct service *s, struct piece *piece, uint64_t session,
-                           const void *from, const struct vmm_span *span,
+int service_start_transfer(struct service *s, const struct service_transfer *what,
                            struct service_request *request)
 {
     struct transfer *t = calloc(1, sizeof *t);
     if (!t)
         return -ENOMEM;
     *t = (struct transfer){
-        .job = {.run = run_transfer, .done = done_transfer},
+        .turn = {.job = {.run = run_transfer, .done = done_transfer},
+                 .store = what->store,
+                 .uid = what->uid},
         .service = s,
         .request = request,
-        .piece = piece,
-        .memory = piece->memory,
-        .session = session,
-        .from = from,
-        .span = *span,
+        .what = *what,
+        .memory = what->piece->memory,
     };
-    int error = service_submit(s, SERVICE_POOL_TRANSFER, &t->job);
-    if (error) {
-        free(t);
-        return error;
-    }
-    piece_begin(piece);
+    piece_begin(what->piece);
     s->numbers.transfers_in_flight++;
-    return 0;
+    int error = turn_begin(s, &t->turn, false);
+    if (!error)
+        return 0;
+    s->numbers.transfers_in_flight--;
+    piece_end(s, what->piece);
+    free(t);
+    return error;
 }
 
 int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
@@ -139,8 +136,14 @@ static int start_read(struct service *s, const struct core_file *opened,
     if (error)
         return error;
     error = read_now(s, piece, span, session, request);
-    if (error)
-        error = service_start_transfer(s, piece, session, NULL, span, request);
+    if (error) {
+        struct service_transfer what = {.piece = piece,
+                                        .session = session,
+                                        .store = opened->store,
+                                        .uid = opened->uid,
+                                        .span = *span};
+        error = service_start_transfer(s, &what, request);
+    }
     if (error)
         service_end_use(s, session);
     return error;

@@ -2,14 +2,15 @@
 /*
  * write - what clients write, and spools
  *
- * An allocation without a size is written to a spool: memory that grows. Whatever changes a spool's
+ * An allocation without a size is written to a spool: memory that grows. What is left out in
+ * between is zeros. Whatever changes a spool's
  * size (a write, its end) has the piece for itself; later ones queue on it and start over, because
  * the first may have changed what they are about.
  */
 #include "base/log.h"
 #include "service/allocations.h"
 
-#include "service/service_internal.h"
+#include "service/turns.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ enum spool_kind {
 };
 
 struct spool_op {
-    struct job job;
+    struct turn turn; /* first */
     struct service *service;
     struct service_request *request; /* NULL: nobody waits */
     enum spool_kind kind;
@@ -31,6 +32,7 @@ struct spool_op {
     const void *from;
     size_t bytes;
     uint64_t offset;
+    uint64_t gap_bytes;      /* from here to the offset nobody has written */
     uint64_t size_bytes;     /* of the spool after this */
     uint64_t reserved_bytes; /* of the piece before this: what a failure falls back to */
     uint64_t drawn_bytes;    /* of what this charged: what was set aside for the session */
@@ -81,6 +83,19 @@ static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
     return error;
 }
 
+/* New memory is clear; what was there before may have bytes of a write that failed. */
+static int clear_gap(struct vmm *vmm, struct spool_op *op)
+{
+    static const uint8_t zeros[65536];
+    uint64_t end = op->offset < op->reserved_bytes ? op->offset : op->reserved_bytes;
+    int error = 0;
+    for (uint64_t at = op->gap_bytes; !error && at < end; at += sizeof zeros) {
+        size_t bytes = end - at < sizeof zeros ? (size_t)(end - at) : sizeof zeros;
+        error = vmm_write(vmm, &op->memory, zeros, bytes, at);
+    }
+    return error;
+}
+
 static void run_spool(struct job *job)
 {
     struct spool_op *op = (struct spool_op *)job;
@@ -106,6 +121,8 @@ static void run_spool(struct job *job)
     if (!op->error)
         op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);
     if (!op->error)
+        op->error = clear_gap(vmm, op);
+    if (!op->error && op->bytes > 0)
         op->error = vmm_write(vmm, memory, op->from, op->bytes, op->offset);
 }
 
@@ -143,21 +160,18 @@ static void undo_spool(struct service *s, struct spool_op *op)
 /* The end of a spool frees what was committed beyond its size. */
 static void give_back_excess(struct service *s, struct piece *piece)
 {
+    piece_count_spooled(s, piece, 0);
     if (piece->memory.aligned_bytes < piece->reserved_bytes)
         piece_shrink(s, piece, piece->memory.aligned_bytes);
 }
 
-static void done_spool(struct job *job)
+static void finish_spool(struct service *s, struct spool_op *op, int error)
 {
-    struct spool_op *op = (struct spool_op *)job;
-    struct service *s = op->service;
     struct piece *piece = op->piece;
     struct spool_op *queue = piece->queue;
     piece->memory = op->memory;
-    s->numbers.jobs_in_flight--;
     if (op->kind == SPOOL_WRITE)
         s->numbers.transfers_in_flight--;
-    int error = op->error;
     if (!error && op->kind == SPOOL_SEAL)
         give_back_excess(s, piece);
     /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
@@ -187,6 +201,14 @@ static void done_spool(struct job *job)
     }
 }
 
+static void done_spool(struct job *job)
+{
+    struct spool_op *op = (struct spool_op *)job;
+    struct service *s = op->service;
+    turn_end(s, &op->turn);
+    finish_spool(s, op, op->turn.error ? op->turn.error : op->error);
+}
+
 static struct piece *find_spool_piece(struct service *s, const struct layout_allocation *allocation)
 {
     if (allocation->memory != LAYOUT_NO_MEMORY)
@@ -207,6 +229,21 @@ static void spool_queue(struct piece *piece, struct spool_op *op)
     *last = op;
 }
 
+/* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. */
+static int take_spooled(struct service *s, struct piece *piece, const struct spool_op *op,
+                        uint64_t bytes)
+{
+    if (!vmm_can_settle(s->vmm) || bytes <= piece->spooled_bytes)
+        return 0;
+    int error = service_take(s, SERVICE_BOUND_SPOOLS, op->turn.store, op->turn.uid,
+                             bytes - piece->spooled_bytes);
+    if (!error) {
+        piece->uid = op->turn.uid;
+        piece->spooled_bytes = bytes;
+    }
+    return error;
+}
+
 /* Charges what a write needs; a full device shortens it to what there is room for. -EAGAIN: memory
  * is coming back just now. */
 static int spool_reserve(struct service *s, struct piece *piece, struct spool_op *op)
@@ -216,19 +253,22 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
     op->drawn_bytes = 0;
     if (end <= piece->reserved_bytes)
         return 0;
-    uint64_t need = vmm_align(s->vmm, end);
+    uint64_t need = vmm_align(s->vmm, end), before = piece->reserved_bytes;
     if (need == 0)
         return -ENOMEM;
-    int error = service_reserve(s, op->session, need - piece->reserved_bytes, &op->drawn_bytes);
+    int error = take_spooled(s, piece, op, need);
+    if (!error)
+        error = service_reserve(s, op->session, need - before, &op->drawn_bytes);
     if (!error) {
         piece->reserved_bytes = need;
         return 0;
     }
+    piece_count_spooled(s, piece, before);
     if (error == -EAGAIN)
         return error;
-    if (piece->reserved_bytes <= op->offset)
-        return -ENOMEM;
-    op->bytes = piece->reserved_bytes - op->offset;
+    if (before <= op->offset)
+        return error;
+    op->bytes = before - op->offset;
     return 0;
 }
 
@@ -247,9 +287,8 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
                                struct spool_op *op)
 {
     uint64_t size_bytes = allocation->memory == LAYOUT_NO_MEMORY ? 0 : allocation->size_bytes;
-    if (op->offset > size_bytes)
-        return -EINVAL; /* a gap: only sequential writes make a spool */
-    if (op->offset >= s->options.spool_max_bytes) {
+    if (op->offset >= s->options.spool_max_bytes &&
+        !(op->bytes == 0 && op->offset == s->options.spool_max_bytes)) {
         tell_spool_bound(s);
         return -EFBIG;
     }
@@ -268,6 +307,7 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
     }
     int error = spool_reserve(s, op->piece, op);
     uint64_t end = op->offset + op->bytes;
+    op->gap_bytes = size_bytes;
     op->size_bytes = end > size_bytes ? end : size_bytes;
     if (error && op->piece->new_serial && op->piece->running == 0) {
         free(idvec_remove(&s->pieces, op->piece->id));
@@ -280,16 +320,21 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
                        const struct layout_allocation *allocation)
 {
     struct piece *piece = idvec_find(&s->pieces, allocation->memory);
-    struct vmm_span span = {.offset = op->offset, .bytes = op->bytes};
+    struct service_transfer what = {.piece = piece,
+                                    .session = op->session,
+                                    .store = store->id,
+                                    .uid = op->turn.uid,
+                                    .from = op->from,
+                                    .span = {.offset = op->offset, .bytes = op->bytes}};
     if (op->offset >= allocation->size_bytes)
         return -ENOSPC; /* as at the end of a block device */
-    if (span.bytes > allocation->size_bytes - op->offset)
-        span.bytes = allocation->size_bytes - op->offset;
+    if (op->bytes > allocation->size_bytes - op->offset)
+        what.span.bytes = allocation->size_bytes - op->offset;
     if (!piece)
         return -EIO;
     int error = touch(s, store, op->session, allocation->memory);
     if (!error)
-        error = service_start_transfer(s, piece, op->session, op->from, &span, op->request);
+        error = service_start_transfer(s, &what, op->request);
     return error;
 }
 
@@ -359,19 +404,16 @@ static void spool_start(struct service *s, struct spool_op *op)
         spool_answer(s, op, error);
         return;
     }
-    op->job = (struct job){.run = run_spool, .done = done_spool};
+    op->turn.job = (struct job){.run = run_spool, .done = done_spool};
     op->error = 0;
     op->memory = op->piece->memory;
     op->piece->exclusive = true;
     piece_begin(op->piece);
     if (op->kind == SPOOL_WRITE)
         s->numbers.transfers_in_flight++;
-    error = service_submit(s, SERVICE_POOL_TRANSFER, &op->job);
-    if (error) { /* as if the job had failed */
-        op->error = error;
-        s->numbers.jobs_in_flight++;
-        done_spool(&op->job);
-    }
+    error = turn_begin(s, &op->turn, op->kind != SPOOL_WRITE);
+    if (error)
+        finish_spool(s, op, error);
 }
 
 static int spool_begin(struct service *s, const struct spool_op *what, bool closing)
@@ -407,6 +449,7 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
         error = -EFBIG;
     if (!error && bytes > 0) {
         struct spool_op op = {
+            .turn = {.store = opened->store, .uid = opened->uid},
             .kind = SPOOL_WRITE,
             .request = request,
             .session = opened->session,
@@ -423,6 +466,26 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     return 0;
 }
 
+/* In how small pieces it is taken where much is under way already. */
+#define LEAST_BYTES 4096u
+
+int service_admit_write(struct service *s, uint64_t file, size_t bytes,
+                        struct service_admitted *admitted)
+{
+    const struct core_file *opened = core_find_file(s->core, file);
+    *admitted = (struct service_admitted){0};
+    if (!opened)
+        return -EBADF;
+    admitted->uid = opened->uid;
+    return service_take_some(s, SERVICE_BOUND_QUEUED, opened->store, opened->uid, bytes,
+                             LEAST_BYTES, &admitted->bytes);
+}
+
+void service_forget_write(struct service *s, const struct service_admitted *admitted)
+{
+    service_give(s, SERVICE_BOUND_QUEUED, admitted->uid, admitted->bytes);
+}
+
 int service_append(struct service *s, uint64_t file, const void *from, size_t bytes,
                    struct service_request *request)
 {
@@ -435,6 +498,20 @@ int service_append(struct service *s, uint64_t file, const void *from, size_t by
     return service_write(s, file, from, bytes, end, request);
 }
 
+int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct spool_op op = {.turn = {.store = held->store, .uid = held->uid},
+                          .kind = SPOOL_WRITE,
+                          .request = request,
+                          .session = session,
+                          .serial = serial,
+                          .from = "",
+                          .offset = size_bytes};
+    return spool_begin(s, &op, false);
+}
+
 int service_settle(struct service *s, uint64_t file, struct service_request *request)
 {
     const struct core_file *opened;
@@ -444,6 +521,7 @@ int service_settle(struct service *s, uint64_t file, struct service_request *req
         service_find_open_allocation(s, file, &opened, &allocation, &store) == 0 &&
         allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
         struct spool_op op = {
+            .turn = {.store = opened->store, .uid = opened->uid},
             .kind = SPOOL_SETTLE,
             .request = request,
             .session = opened->session,
@@ -465,6 +543,7 @@ int service_sync(struct service *s, uint64_t file, struct service_request *reque
     /* A handle that cannot write does not end what others write. */
     if (!error && allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
         struct spool_op op = {
+            .turn = {.store = opened->store, .uid = opened->uid},
             .kind = SPOOL_SEAL,
             .request = request,
             .session = opened->session,
@@ -486,7 +565,10 @@ void service_seal_file(struct service *s, const struct core_file *file)
     allocation = core_find_allocation(s->core, file->serial, NULL);
     if (!allocation || !allocation->spool)
         return;
-    struct spool_op op = {.kind = SPOOL_SEAL, .session = file->session, .serial = file->serial};
+    struct spool_op op = {.turn = {.store = file->store, .uid = file->uid},
+                          .kind = SPOOL_SEAL,
+                          .session = file->session,
+                          .serial = file->serial};
     spool_begin(s, &op, true);
 }
 
@@ -505,7 +587,10 @@ int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uin
             layout_at_rank(core_get_layout(s->core, store), rank);
         if (!allocation->spool)
             continue;
-        struct spool_op op = {.kind = SPOOL_SEAL, .session = session, .serial = allocation->serial};
+        struct spool_op op = {.turn = {.store = store->id, .uid = held->uid},
+                              .kind = SPOOL_SEAL,
+                              .session = session,
+                              .serial = allocation->serial};
         int error = spool_begin(s, &op, true);
         if (error)
             return error;

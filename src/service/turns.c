@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/turns.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* At a time. A read's bytes, a megabyte at most, are in memory while it runs and is answered. */
+#define SLOTS 16u
+
+struct turn_queue {
+    uint64_t id; /* the user; first for idvec */
+    struct turn *first, **last;
+};
+
+void turns_init(struct service *s)
+{
+    share_init(&s->slots, SLOTS);
+}
+
+void turns_free(struct service *s)
+{
+    for (size_t i = 0; i < s->turns.count; i++)
+        free(s->turns.items[i]);
+    idvec_free(&s->turns);
+    share_free(&s->slots);
+}
+
+static enum share_rank rank_of(const struct service *s, const struct turn *turn)
+{
+    return core_get_rank(s->core, core_find_store(s->core, turn->store), turn->uid);
+}
+
+static bool may_run(const struct service *s, const struct turn *turn)
+{
+    return share_check(&s->slots, turn->uid, rank_of(s, turn), 1) == 0;
+}
+
+/* -ENOMEM: no thread, or no memory to note it */
+static int run(struct service *s, struct turn *turn)
+{
+    int error = share_take(&s->slots, turn->uid, 1);
+    if (error)
+        return error;
+    error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->job);
+    turn->has_slot = !error;
+    if (error)
+        share_give(&s->slots, turn->uid, 1);
+    return error;
+}
+
+static int enqueue(struct service *s, struct turn *turn)
+{
+    struct turn_queue *queue = idvec_find(&s->turns, turn->uid);
+    int error = 0;
+    if (!queue) {
+        queue = calloc(1, sizeof *queue);
+        if (!queue)
+            return -ENOMEM;
+        queue->id = turn->uid;
+        queue->last = &queue->first;
+        error = idvec_insert(&s->turns, queue);
+    }
+    if (error) {
+        free(queue);
+        return error;
+    }
+    turn->next = NULL;
+    *queue->last = turn;
+    queue->last = &turn->next;
+    return 0;
+}
+
+int turn_begin(struct service *s, struct turn *turn, bool must)
+{
+    turn->error = 0;
+    turn->has_slot = false;
+    int error = must ? share_take(&s->shares[SERVICE_BOUND_TRANSFERS], turn->uid, 1)
+                     : service_take(s, SERVICE_BOUND_TRANSFERS, turn->store, turn->uid, 1);
+    if (error)
+        return error;
+    /* Whoever has some in the queue already waits behind them. */
+    error = !idvec_find(&s->turns, turn->uid) && may_run(s, turn) ? run(s, turn) : enqueue(s, turn);
+    if (error)
+        service_give(s, SERVICE_BOUND_TRANSFERS, turn->uid, 1);
+    return error;
+}
+
+static void dequeue(struct service *s, struct turn_queue *queue)
+{
+    queue->first = queue->first->next;
+    if (queue->first)
+        return;
+    free(idvec_remove(&s->turns, queue->id));
+}
+
+static void start_first(struct service *s, struct turn_queue *queue)
+{
+    struct turn *turn = queue->first;
+    dequeue(s, queue);
+    turn->error = run(s, turn);
+    if (!turn->error)
+        return;
+    s->numbers.jobs_in_flight++;
+    turn->job.done(&turn->job);
+}
+
+/* Whoever may, each user once around. */
+static void start_waiting(struct service *s)
+{
+    size_t left = s->turns.count;
+    if (s->starting_turns) /* one that could not be started has ended */
+        return;
+    s->starting_turns = true;
+    while (left > 0 && s->turns.count > 0) {
+        struct turn_queue *queue = NULL;
+        for (size_t i = 0; !queue && i < s->turns.count; i++) {
+            struct turn_queue *at = s->turns.items[i];
+            if (at->id >= s->next_user)
+                queue = at;
+        }
+        if (!queue)
+            queue = s->turns.items[0];
+        s->next_user = queue->id + 1;
+        left--;
+        if (!may_run(s, queue->first))
+            continue;
+        start_first(s, queue);
+        left = s->turns.count;
+    }
+    s->starting_turns = false;
+}
+
+void turn_end(struct service *s, struct turn *turn)
+{
+    s->numbers.jobs_in_flight--;
+    if (turn->has_slot)
+        share_give(&s->slots, turn->uid, 1);
+    service_give(s, SERVICE_BOUND_TRANSFERS, turn->uid, 1);
+    start_waiting(s);
+}

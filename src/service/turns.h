@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * turns - transfers of bytes take turns, by user
+ *
+ * For the parts of the service that move bytes. A few run at a time, of one user at most half of
+ * what the others leave free; whoever has more waits, first come first served among its own, and
+ * users take turns. So what one has in the queue keeps nobody else waiting, and what runs has an
+ * end in memory: a read's bytes are there only while it runs.
+ */
+#ifndef GMSFS_SERVICE_TURNS_H
+#define GMSFS_SERVICE_TURNS_H
+
+#include "service/service_internal.h"
+
+struct turn {
+    struct job job; /* first: what runs when it is its turn */
+    uint64_t store;
+    uint32_t uid;
+    int error;     /* it was its turn, and no thread could be had: the job did not run */
+    bool has_slot; /* these two are turns.c's */
+    struct turn *next;
+};
+
+void turns_init(struct service *s);
+void turns_free(struct service *s);
+/* The job runs now or when it is its turn; then job->done has to call turn_end first. 0; -EDQUOT,
+ * -ENOMEM: too many of this user, or altogether, wait already. `must`: it ends something, and is
+ * never refused for that. */
+int turn_begin(struct service *s, struct turn *turn, bool must);
+void turn_end(struct service *s, struct turn *turn);
+
+#endif
