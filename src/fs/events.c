@@ -34,7 +34,7 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
     }
     if (error)
         return error;
-    error = fs_handle_set_text(fs, handle, (uint8_t *)text.data, text.size);
+    error = fs_shown_set(fs, handle, (uint8_t *)text.data, text.size);
     if (error)
         return error;
     handle->position = handle->position < oldest ? oldest : handle->position + 1;
@@ -46,17 +46,18 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
 static int fill(struct fs *fs, struct fs_handle *handle, char *out, size_t size, size_t *used)
 {
     while (*used < size) {
-        size_t left = handle->has_text ? handle->text_bytes - handle->text_at : 0;
+        size_t left = handle->shown.size - handle->shown.at;
         if (left == 0) {
             bool loaded;
+            fs_shown_drop(fs, handle);
             int error = load_line(fs, handle, &loaded);
             if (error || !loaded)
                 return error;
             continue;
         }
         size_t now = left < size - *used ? left : size - *used;
-        memcpy(out + *used, handle->text + handle->text_at, now);
-        handle->text_at += now;
+        memcpy(out + *used, handle->shown.bytes + handle->shown.at, now);
+        handle->shown.at += now;
         *used += now;
     }
     return 0;
@@ -80,6 +81,5 @@ bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle)
 {
     if (!handle || handle->position == 0)
         return fs->core->next_event > 1;
-    return (handle->has_text && handle->text_at < handle->text_bytes) ||
-           handle->position < fs->core->next_event;
+    return handle->shown.at < handle->shown.size || handle->position < fs->core->next_event;
 }

@@ -14,12 +14,11 @@
 #include "service/admin.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define UID_BUCKETS 256u
 
 struct connection {
     struct event_watch watch;
@@ -35,7 +34,7 @@ struct connection {
 
 struct fs_connections {
     size_t count;
-    struct connection *items[FS_MAX_CONNECTIONS];
+    struct connection *items[SERVICE_MAX_CONNECTIONS];
 };
 
 static struct service_peer peer_of(const struct connection *connection)
@@ -66,6 +65,7 @@ static void drop(struct connection *connection)
     }
     fs_unwatch(fs, &connection->watch);
     close(connection->watch.fd);
+    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
     if (fs->drainer == connection)
         end_drain(connection);
     free(connection);
@@ -298,6 +298,14 @@ static int receive(int fd, struct gmsfs_fds_request *request)
     return fds_request_decode(bytes, (size_t)size, request);
 }
 
+/* Whoever asked has closed the socket since: an order that was given up is not carried out later,
+ * when somebody else may hold what it was about. */
+static bool is_abandoned(int fd)
+{
+    struct pollfd peer = {.fd = fd};
+    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
+}
+
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
@@ -320,6 +328,10 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         return;
     }
     connection->active_ms = connection->fs->now_ms;
+    if (request.op != GMSFS_FDS_REDEEM && is_abandoned(watch->fd)) {
+        drop(connection);
+        return;
+    }
     if (request.op == GMSFS_FDS_UNMOUNT)
         unmount(connection);
     else if (request.op == GMSFS_FDS_CLEAR_SUSPECT) {
@@ -333,28 +345,29 @@ static void on_ready(struct event_watch *watch, uint32_t events)
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-/* All places are taken: the user with the most connections gives up the one idle for longest. */
-static void make_place(struct fs *fs)
+/* A user that is at its share gives up the connection that it has not used for longest. False: it
+ * has none that rests. */
+static bool make_place(struct fs *fs, uint32_t uid)
 {
     struct fs_connections *all = fs->connections;
-    size_t counts[UID_BUCKETS] = {0};
     struct connection *oldest = NULL;
-    uint32_t most = 0;
-    for (size_t i = 0; i < all->count; i++)
-        counts[all->items[i]->uid % UID_BUCKETS]++;
-    for (uint32_t bucket = 1; bucket < UID_BUCKETS; bucket++) {
-        if (counts[bucket] > counts[most])
-            most = bucket;
-    }
-    for (size_t i = 0; i < all->count; i++) {
+    for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
-        if (at->uid % UID_BUCKETS == most && (!oldest || at->active_ms < oldest->active_ms))
+        if (at->uid == uid && !at->sending && at != fs->drainer &&
+            (!oldest || at->active_ms < oldest->active_ms))
             oldest = at;
     }
-    if (oldest) {
-        warn(oldest, "has too many connections");
+    if (oldest)
         drop(oldest);
-    }
+    return oldest != NULL;
+}
+
+static int take_place(struct fs *fs, uint32_t uid)
+{
+    int error = service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
+    if ((error == -EDQUOT || error == -ENFILE) && make_place(fs, uid))
+        error = service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
+    return error;
 }
 
 static int add_connection(struct fs *fs, int fd)
@@ -367,18 +380,22 @@ static int add_connection(struct fs *fs, int fd)
         fs->connections = calloc(1, sizeof *fs->connections);
     if (!fs->connections)
         return -ENOMEM;
-    if (fs->connections->count == FS_MAX_CONNECTIONS)
-        make_place(fs);
+    int error = take_place(fs, peer.uid);
+    if (error)
+        return error;
     struct connection *connection = calloc(1, sizeof *connection);
-    if (!connection)
+    if (!connection) {
+        service_give(fs->service, SERVICE_BOUND_CONNECTIONS, peer.uid, 1);
         return -ENOMEM;
+    }
     connection->fs = fs;
     connection->uid = peer.uid;
     connection->pid = peer.pid;
     connection->active_ms = fs->now_ms;
     connection->watch = (struct event_watch){.fd = fd, .ready = on_ready};
-    int error = fs_watch(fs, &connection->watch, EVENT_READ);
+    error = fs_watch(fs, &connection->watch, EVENT_READ);
     if (error) {
+        service_give(fs->service, SERVICE_BOUND_CONNECTIONS, peer.uid, 1);
         free(connection);
         return error;
     }
@@ -386,14 +403,9 @@ static int add_connection(struct fs *fs, int fd)
     return 0;
 }
 
-/* Without a descriptor left the listener would go on being ready: either a connection gives way, or
- * it rests until the next tick. */
-static void rest_or_make_place(struct fs *fs)
+/* Without a descriptor left the listener would go on being ready: it rests until the next tick. */
+static void rest(struct fs *fs)
 {
-    if (fs->connections && fs->connections->count > 0) {
-        make_place(fs);
-        return;
-    }
     fs->listener_rests = fs_watch(fs, &fs->listener, 0) == 0;
 }
 
@@ -408,7 +420,7 @@ static void on_connect(struct event_watch *watch, uint32_t events)
             if (error != EAGAIN && error != EINTR && error != ECONNABORTED && fs_may_warn(fs))
                 log_warning("%s/.fds: cannot accept: %s", fs->options.mountpoint, strerror(error));
             if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
-                rest_or_make_place(fs);
+                rest(fs);
             return;
         }
         int error = add_connection(fs, fd);

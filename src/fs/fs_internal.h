@@ -13,6 +13,7 @@
 #include "fs/fs.h"
 #include "fs/gather.h"
 #include "fs/node.h"
+#include "fs/shown.h"
 #include "service/allocations.h"
 #include "service/bounds.h"
 #include "service/metadata.h"
@@ -27,11 +28,7 @@
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     4u
-/* Texts that are being read, of all files; beyond: ENOMEM */
-#define FS_MAX_TEXT_BYTES    (4ull << 30)
-#define FS_MAX_DIRS          65536u /* open directories; beyond: ENFILE */
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
-#define FS_MAX_CONNECTIONS   1024u
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
 #define FS_MESSAGES_PER_TURN 16u
 #define FS_ACCEPTS_PER_TURN  16u
@@ -41,12 +38,11 @@
 /* ---- handles (handle.c) ------------------------------------------------------------------ */
 
 struct fs_handle {
-    uint64_t id;         /* fh; first for idvec */
-    uint64_t node;       /* id */
-    uint8_t *text;       /* what is being read */
-    struct blob *shared; /* whose bytes the text is; NULL: it is the handle's own */
-    size_t text_bytes, text_at;
-    bool has_text;
+    uint64_t id;    /* fh; first for idvec */
+    uint64_t node;  /* id */
+    uint64_t store; /* these two: whose share it is of */
+    uint32_t uid;
+    struct fs_shown shown;
     uint64_t position; /* events: the next one */
     uint64_t version;  /* state: as last read */
     bool has_version;
@@ -88,7 +84,8 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
-    uint64_t text_bytes, gathered_heap_bytes;
+    struct idvec viewed; /* layouts that files show: shown.c's */
+    uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms;                /* of the last tick */
     struct fs_look looks[FS_LOOKS]; /* by thread */
@@ -114,10 +111,6 @@ struct fs_handle *fs_handle_find(struct fs *fs, uint64_t fh);
 struct fs_handle *fs_handle_get(struct fs *fs, uint64_t fh, uint64_t node);
 void fs_handle_drop(struct fs *fs, uint64_t fh); /* if there is one */
 void fs_handle_free(struct fs *fs, struct fs_handle *handle);
-/* Takes `text` (malloc'ed). -ENOMEM: the bound; then it is freed. */
-int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
-/* The text is these bytes, without a copy. -ENOMEM: the bound */
-int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *text);
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
 void fs_handles_free(struct fs *fs);
 

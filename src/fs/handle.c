@@ -21,26 +21,16 @@ struct fs_handle *fs_handle_get(struct fs *fs, uint64_t fh, uint64_t node)
         return NULL;
     handle->id = fh;
     handle->node = node;
+    const struct core_file *file = core_find_file(fs->core, fh);
+    if (file) {
+        handle->uid = file->uid;
+        handle->store = file->store;
+    }
     if (idvec_insert(&fs->files, handle)) {
         free(handle);
         return NULL;
     }
     return handle;
-}
-
-static void drop_text(struct fs *fs, struct fs_handle *handle)
-{
-    if (!handle->has_text)
-        return;
-    fs->text_bytes -= handle->text_bytes;
-    if (handle->shared)
-        blob_unref(handle->shared);
-    else
-        free(handle->text);
-    handle->text = NULL;
-    handle->shared = NULL;
-    handle->text_bytes = 0;
-    handle->has_text = false;
 }
 
 static void unlink_poll(struct fs_handle *handle)
@@ -56,7 +46,7 @@ static void unlink_poll(struct fs_handle *handle)
 
 void fs_handle_free(struct fs *fs, struct fs_handle *handle)
 {
-    drop_text(fs, handle);
+    fs_shown_drop(fs, handle);
     unlink_poll(handle);
     fs_gather_free(fs, handle, &handle->gathered);
     free(handle->last_name);
@@ -68,35 +58,6 @@ void fs_handle_drop(struct fs *fs, uint64_t fh)
     struct fs_handle *handle = idvec_remove(&fs->files, fh);
     if (handle)
         fs_handle_free(fs, handle);
-}
-
-int fs_handle_set_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes)
-{
-    drop_text(fs, handle);
-    if (bytes > FS_MAX_TEXT_BYTES - fs->text_bytes) {
-        free(text);
-        return -ENOMEM;
-    }
-    handle->text = text;
-    handle->text_bytes = bytes;
-    handle->text_at = 0;
-    handle->has_text = true;
-    fs->text_bytes += bytes;
-    return 0;
-}
-
-int fs_handle_share_text(struct fs *fs, struct fs_handle *handle, struct blob *text)
-{
-    drop_text(fs, handle);
-    if (text->size > FS_MAX_TEXT_BYTES - fs->text_bytes)
-        return -ENOMEM;
-    handle->shared = blob_ref(text);
-    handle->text = text->bytes;
-    handle->text_bytes = text->size;
-    handle->text_at = 0;
-    handle->has_text = true;
-    fs->text_bytes += text->size;
-    return 0;
 }
 
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll)
@@ -123,4 +84,5 @@ void fs_handles_free(struct fs *fs)
 {
     free_all(fs, &fs->files);
     free_all(fs, &fs->dirs);
+    idvec_free(&fs->viewed);
 }

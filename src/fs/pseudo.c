@@ -87,7 +87,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     struct blob *layout =
         node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
     if (layout)
-        return fs_handle_share_text(fs, handle, layout);
+        return fs_shown_share(fs, handle, layout);
     int error = render(fs, &node, handle->id, &text);
     if (error)
         return error;
@@ -95,7 +95,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
         handle->version = node.store->version;
         handle->has_version = true;
     }
-    return fs_handle_set_text(fs, handle, (uint8_t *)text.data, text.size);
+    return fs_shown_set(fs, handle, (uint8_t *)text.data, text.size);
 }
 
 void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset)
@@ -106,15 +106,18 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
     int error = handle ? 0 : -ENOMEM;
     if (!error && (kind == NODE_LOCK || kind == NODE_AUTO) && !find_held(fs, fh))
         error = -ESTALE;
-    if (!error && (offset == 0 || !handle->has_text))
+    const struct fs_shown *shown = handle ? &handle->shown : NULL;
+    if (!error && (offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size)))
         error = refresh(fs, handle);
     if (error) {
         fs_reply_error(req, error);
         return;
     }
-    if (offset >= handle->text_bytes)
+    if (offset >= shown->size)
         size = 0;
-    else if (size > handle->text_bytes - offset)
-        size = handle->text_bytes - (size_t)offset;
-    fuse_reply_buf(req, size ? (const char *)handle->text + offset : NULL, size);
+    else if (size > shown->size - offset)
+        size = shown->size - (size_t)offset;
+    fuse_reply_buf(req, size ? (const char *)shown->bytes + offset : NULL, size);
+    if (size == 0 && offset > 0)
+        fs_shown_finish(fs, handle);
 }

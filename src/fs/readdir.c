@@ -151,6 +151,36 @@ static int list_entries(struct listing *list, const struct node *node, struct fs
     return last ? remember(dir, last, offset) : 0;
 }
 
+static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store, uint32_t uid,
+                   struct fs_handle **out)
+{
+    uint64_t of = store ? store->id : 0;
+    int error = service_take(fs->service, SERVICE_BOUND_DIRECTORIES, of, uid, 1);
+    if (error)
+        return error;
+    struct fs_handle *dir = calloc(1, sizeof *dir);
+    error = dir ? 0 : -ENOMEM;
+    if (!error) {
+        *dir = (struct fs_handle){.id = fs->next_dir++, .node = node, .store = of, .uid = uid};
+        error = idvec_append(&fs->dirs, dir);
+    }
+    if (error) {
+        free(dir);
+        service_give(fs->service, SERVICE_BOUND_DIRECTORIES, uid, 1);
+    }
+    *out = dir;
+    return error;
+}
+
+static void drop_dir(struct fs *fs, uint64_t id)
+{
+    struct fs_handle *dir = idvec_remove(&fs->dirs, id);
+    if (!dir)
+        return;
+    service_give(fs->service, SERVICE_BOUND_DIRECTORIES, dir->uid, 1);
+    fs_handle_free(fs, dir);
+}
+
 void fs_op_opendir(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 {
     struct fs *fs = fs_of(req);
@@ -159,25 +189,15 @@ void fs_op_opendir(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     int error = node_find(fs->core, id, &node);
     if (!error)
         error = fs_check_right(req, &node, SERVICE_READ);
-    if (!error && fs->dirs.count >= FS_MAX_DIRS)
-        error = -ENFILE;
-    if (!error) {
-        dir = calloc(1, sizeof *dir);
-        error = dir ? 0 : -ENOMEM;
-    }
-    if (!error) {
-        dir->id = fs->next_dir++;
-        dir->node = id;
-        error = idvec_append(&fs->dirs, dir);
-    }
+    if (!error)
+        error = new_dir(fs, id, node.store, fuse_req_ctx(req)->uid, &dir);
     if (error) {
-        free(dir);
         fs_reply_error(req, error);
         return;
     }
     info->fh = dir->id;
     if (fuse_reply_open(req, info) == -ENOENT)
-        fs_handle_free(fs, idvec_remove(&fs->dirs, dir->id));
+        drop_dir(fs, dir->id);
 }
 
 void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
@@ -209,11 +229,8 @@ out:
 
 void fs_op_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
-    struct fs *fs = fs_of(req);
-    struct fs_handle *dir = idvec_remove(&fs->dirs, info->fh);
     (void)node;
-    if (dir)
-        fs_handle_free(fs, dir);
+    drop_dir(fs_of(req), info->fh);
     fs_reply_error(req, 0);
 }
 

@@ -25,6 +25,7 @@ static const struct {
 } bounds[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE},
     [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM},
+    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM},
     [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE},
     [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE},
     [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM},
@@ -43,6 +44,7 @@ void service_init_bounds(struct service *s)
     const uint64_t limits[SERVICE_BOUND_COUNT] = {
         [SERVICE_BOUND_DIRECTORIES] = SERVICE_MAX_DIRECTORIES,
         [SERVICE_BOUND_TEXTS] = SERVICE_MAX_TEXT_BYTES,
+        [SERVICE_BOUND_LAYOUTS] = SERVICE_MAX_LAYOUT_BYTES,
         [SERVICE_BOUND_CONNECTIONS] = at_most(options->max_connections, SERVICE_MAX_CONNECTIONS),
         [SERVICE_BOUND_WATCHES] = at_most(options->max_watches, SERVICE_MAX_WATCHES),
         [SERVICE_BOUND_TRANSFERS] = SERVICE_MAX_TRANSFERS,

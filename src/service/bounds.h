@@ -15,6 +15,7 @@
 enum service_bound {
     SERVICE_BOUND_DIRECTORIES, /* open ones; ENFILE */
     SERVICE_BOUND_TEXTS,       /* bytes of texts that are being read; ENOMEM */
+    SERVICE_BOUND_LAYOUTS,     /* bytes of layouts that are being read, each once; ENOMEM */
     SERVICE_BOUND_CONNECTIONS, /* ENFILE */
     SERVICE_BOUND_WATCHES,     /* processes whose exit ends sessions; ENFILE */
     SERVICE_BOUND_TRANSFERS,   /* reads and writes that run or wait for their turn; ENOMEM */
@@ -27,6 +28,7 @@ enum service_bound {
 
 #define SERVICE_MAX_DIRECTORIES  65536u
 #define SERVICE_MAX_TEXT_BYTES   (8ull << 20)
+#define SERVICE_MAX_LAYOUT_BYTES (4ull << 30)
 #define SERVICE_MAX_CONNECTIONS  1024u
 #define SERVICE_MAX_WATCHES      16384u
 #define SERVICE_MAX_TRANSFERS    8192u
