@@ -107,7 +107,7 @@ store_with_mode() {
     wait_until 10 said "$SPAWNED" open
     chmod 0700 "$W"
     touch "$T/changed"
-    wait_exit "$SPAWNED" 0
+    wait_exit "$SPAWNED"
 }
 
 @test "stores are made, renamed and removed by administrators alone" {
@@ -148,7 +148,7 @@ revoked() { # FILTER: of the last revocation in events
     hold open "$W/lock" rw
     local writer=$HOLDER id
     spawn "$GMSCTL" open "$W/lock" rw
-    wait_until 10 waiters_are 1
+    wait_until 10 waiters_are weights 1
     id=$(waiter_id "$SPAWNED")
     echo "revoke $id" >"$W/abort"
     wait_exit "$SPAWNED"

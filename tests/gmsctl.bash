@@ -74,11 +74,11 @@ wait_for_waiters() {
 }
 
 waiters_are() {
-    [[ $(grep -c ' waiting ' "$(store_path "$1")/sessions") -eq $2 ]]
+    [[ $(grep -c ' waiting ' "$(store_path "$1")/sessions") -eq ${2:?} ]]
 }
 
 sessions_are() { # STORE MODE COUNT
-    [[ $(grep -c "^[0-9]* $2 held " "$(store_path "$1")/sessions") -eq $3 ]]
+    [[ $(grep -c "^[0-9]* $2 held " "$(store_path "$1")/sessions") -eq ${3:?} ]]
 }
 
 field() { # NAME: of the last line that has NAME=VALUE, in $output

@@ -198,6 +198,7 @@ enum core_event_type {
     CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
     CORE_EVENT_LOST,
     CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
+    CORE_EVENT_TYPE_COUNT,
 };
 
 struct core_event {

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "daemon/attach.h"
 #include "daemon/refuse.h"
+#include "daemon/signals.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
@@ -44,12 +45,13 @@ static int open_signals(struct keeper *keeper)
 {
     sigset_t signals;
 
-    signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* ignored by a parent, it would take the worker's status away */
+    signals_block_others();
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     keeper->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -80,6 +82,7 @@ static int start_worker(struct keeper *keeper)
         close(keep[0]);
         keeper_close(&keeper->signal_fd);
         keeper_close(&keeper->mounts_fd);
+        keeper_close(&keeper->audit_fd);
         relay_close(keeper->setup->relay);
         if (keeper->setup->ready_fd >= 0)
             close(keeper->setup->ready_fd);
@@ -98,6 +101,22 @@ static int start_worker(struct keeper *keeper)
     return error;
 }
 
+/* Before anything is mounted: an audit that was asked for and cannot be is no mount. */
+static int open_audit(struct keeper *keeper)
+{
+    const char *path = keeper->setup->options->audit;
+
+    if (!*path)
+        return 0;
+    keeper->audit_fd = keeper_open_audit(path);
+    if (keeper->audit_fd >= 0)
+        return 0;
+    log_error("%s: not mounted: option audit=%s: cannot open it: %s", keeper_path(keeper), path,
+              strerror(-keeper->audit_fd));
+    return -ECANCELED;
+}
+
+/* -ECANCELED: it has said why. */
 static int begin(struct keeper *keeper)
 {
     raise_limits();
@@ -111,7 +130,10 @@ static int begin(struct keeper *keeper)
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
-    return start_worker(keeper);
+    error = open_audit(keeper);
+    if (!error)
+        error = start_worker(keeper);
+    return error;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
@@ -250,6 +272,7 @@ static void end(struct keeper *keeper)
     keeper_close(&keeper->keep_fd);
     keeper_close(&keeper->mounts_fd);
     keeper_close(&keeper->signal_fd);
+    keeper_close(&keeper->audit_fd);
 }
 
 int keeper_main(const struct keeper_setup *setup)
@@ -266,11 +289,13 @@ int keeper_main(const struct keeper_setup *setup)
         .binder_fd = -1,
         .listen_fd = -1,
         .fuse_fd = -1,
+        .audit_fd = -1,
     };
     int error = begin(&keeper);
 
-    if (error) {
+    if (error && error != -ECANCELED)
         log_error("%s: not mounted: cannot start: %s", setup->mountpoint, strerror(-error));
+    if (error) {
         relay_drain(setup->relay);
         return 1;
     }

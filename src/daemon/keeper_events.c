@@ -7,6 +7,7 @@
 #include "daemon/wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,6 +133,44 @@ void keeper_on_bound(struct keeper *keeper)
         announce(keeper);
 }
 
+int keeper_open_audit(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    int error = fd < 0 ? -errno : 0;
+
+    /* A FIFO without a reader is refused by that; a file is to be waited for. */
+    if (!error && fcntl(fd, F_SETFL, O_APPEND) != 0)
+        error = -errno;
+    if (!error)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+static void pass_audit(struct keeper *keeper)
+{
+    if (keeper->audit_fd < 0)
+        return;
+    tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
+    keeper_close(&keeper->audit_fd);
+}
+
+/* After the file was renamed away; where it cannot be opened the old one goes on. */
+static void reopen_audit(struct keeper *keeper)
+{
+    const char *path = keeper->setup->options->audit;
+
+    if (!*path || keeper->end_ms)
+        return;
+    keeper_close(&keeper->audit_fd);
+    keeper->audit_fd = keeper_open_audit(path);
+    if (keeper->audit_fd < 0)
+        log_error("%s: the audit %s cannot be opened again: %s; it goes on where it was",
+                  keeper_path(keeper), path, strerror(-keeper->audit_fd));
+    pass_audit(keeper);
+}
+
 static void on_prepared(struct keeper *keeper)
 {
     const struct keeper_setup *setup = keeper->setup;
@@ -145,6 +184,7 @@ static void on_prepared(struct keeper *keeper)
         return;
     }
     keeper->is_mounted = true;
+    pass_audit(keeper);
     tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
 }
 
@@ -292,6 +332,8 @@ void keeper_on_signal(struct keeper *keeper)
         return;
     if (info.ssi_signo == SIGCHLD) {
         on_children(keeper);
+    } else if (info.ssi_signo == SIGHUP) {
+        reopen_audit(keeper);
     } else if (!keeper->end_ms) {
         log_info("%s: %s from process %u, ending", keeper_path(keeper),
                  info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", info.ssi_pid);

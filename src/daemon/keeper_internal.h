@@ -22,6 +22,7 @@ struct keeper {
     pid_t worker, binder, unmounter;                          /* -1: none */
     int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1: none */
     int fuse_fd, listen_fd;
+    int audit_fd; /* for the worker, which has it after that */
     struct mountinfo mount;
     struct holdings holdings;
     struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */
@@ -41,6 +42,8 @@ void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 
 void keeper_close(int *fd);
+/* For appending. A descriptor, or a negative errno */
+int keeper_open_audit(const char *path);
 /* Takes the mount out of the tree if it is on top of its directory. */
 bool keeper_detach(struct keeper *keeper);
 uint64_t keeper_now_ms(void);

@@ -243,6 +243,15 @@ static int parse_device(const struct parser *parser, const struct option *option
     return 0;
 }
 
+/* The daemon's directory is not the caller's. */
+static int parse_audit(const struct parser *parser, const struct option *option)
+{
+    if (option->value[0] != '/' || strlen(option->value) >= sizeof parser->options->audit)
+        return refuse(parser, option, "expected an absolute path");
+    strcpy(parser->options->audit, option->value);
+    return 0;
+}
+
 static int parse_valued(struct parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
@@ -269,6 +278,8 @@ static int parse_valued(struct parser *parser, const struct option *option)
     if (strcmp(name, "spool_max") == 0)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
                           &o->spool_max_bytes);
+    if (strcmp(name, "audit") == 0)
+        return parse_audit(parser, option);
     if (strcmp(name, "uid") == 0)
         return parse_id(parser, option, &o->uid);
     if (strcmp(name, "gid") == 0)

@@ -17,6 +17,7 @@
 
 #define OPTIONS_ERROR_BYTES     512u
 #define OPTIONS_NO_ID           UINT32_MAX
+#define OPTIONS_PATH_BYTES      256u
 #define OPTIONS_ALLOC_TIMEOUT_S 60u
 #define OPTIONS_PATIENCE_S      30u
 #define OPTIONS_MAX_SECONDS     (30u * 24 * 3600)
@@ -38,8 +39,9 @@ struct daemon_options {
     struct vmm_options vmm;
     enum options_choice allow_other;
     uint64_t alloc_timeout_ms, patience_ms;
-    uint64_t spool_max_bytes; /* never 0 */
-    uint32_t uid, gid;        /* OPTIONS_NO_ID: those of who mounts */
+    uint64_t spool_max_bytes;       /* never 0 */
+    char audit[OPTIONS_PATH_BYTES]; /* absolute; "": none */
+    uint32_t uid, gid;              /* OPTIONS_NO_ID: those of who mounts */
     enum log_level log_level;
     bool foreground, debug, help, version;
 };

@@ -24,6 +24,7 @@ enum wire_type {
     WIRE_LISTENER, /* descriptor: `.fds`, listening */
     WIRE_DETACHED, /* the mount is not in the tree any more */
     WIRE_END,      /* end in order */
+    WIRE_AUDIT,    /* descriptor: the audit's file, opened (again) */
     /* keep */
     WIRE_KEEP, /* batch: a descriptor for each memory. All of them are kept, or none */
     WIRE_DROP, /* batch: no descriptors */

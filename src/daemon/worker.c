@@ -2,12 +2,14 @@
 #include "daemon/worker.h"
 
 #include "base/log.h"
+#include "daemon/audit.h"
 #include "daemon/descriptors.h"
 #include "daemon/exits.h"
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
 #include "daemon/loop.h"
 #include "daemon/process.h"
+#include "daemon/signals.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
 #include "fs/fs.h"
@@ -47,6 +49,7 @@ struct worker {
     struct vmm *vmm;
     struct service *service;
     struct fs *fs;
+    struct audit *audit; /* NULL: none was asked for */
     struct event_watch control;
     struct event_timeout timeout; /* the service's */
     struct job health;            /* posted when there is news, and not again before it is done */
@@ -177,6 +180,18 @@ static void host_request_unmount(void *context)
     tell_keeper(worker, &message);
 }
 
+static bool host_get_audit(void *context, uint64_t *written, uint64_t *dropped)
+{
+    struct worker *worker = context;
+
+    if (!worker->audit)
+        return false;
+    struct audit_numbers numbers = audit_get_numbers(worker->audit);
+    *written = numbers.written;
+    *dropped = numbers.dropped;
+    return true;
+}
+
 static void host_session_over(void *context, int error)
 {
     struct worker *worker = context;
@@ -259,6 +274,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .loop = loop_get_calls(worker->loop),
         .resolve = host_resolve,
         .request_unmount = host_request_unmount,
+        .get_audit = host_get_audit,
         .session_over = host_session_over,
         .session_ready = host_session_ready,
     };
@@ -286,6 +302,10 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
 
     if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
         error = serve_fuse(worker, fd);
+    } else if (message->type == WIRE_AUDIT && fd >= 0 && !worker->audit) {
+        error = audit_new(worker->service, fd, &worker->audit);
+    } else if (message->type == WIRE_AUDIT && fd >= 0) {
+        audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
         fs_set_listener(worker->fs, fd);
     } else {
@@ -322,19 +342,13 @@ static void on_control(struct event_watch *watch, uint32_t events)
 
 static void begin_process(const struct worker_setup *setup)
 {
-    sigset_t none;
-
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
     if (getppid() != setup->keeper)
         _exit(1);
     /* A service manager or a terminal signals both processes: the keeper decides. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    signals_block_others();
 }
 
 /* Before there is a thread. It fails where the limit is lower: then the table grows as needed. */
@@ -478,6 +492,7 @@ static void end(struct worker *worker)
     helpers_free(worker->helpers);
     fs_free(worker->fs);
     worker->fs = NULL;
+    audit_free(worker->audit);
     service_free(worker->service);
     exits_free(&worker->exits);
     if (worker->vmm)

@@ -2,6 +2,8 @@
 /* events - a stream of JSON lines: each open file has its own position in the ring */
 #include "fs/fs_internal.h"
 
+#include "service/event_line.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
         text.size = size < 0 ? 0 : (size_t)size;
     } else {
         const struct core_event *event = core_find_event(fs->core, handle->position);
-        error = event ? fs_text_event(event, &text) : -EIO;
+        error = event ? event_line_render(event, &text.data, &text.size) : -EIO;
     }
     if (error)
         return error;

@@ -26,6 +26,8 @@ struct fs_host {
     int (*resolve)(void *context, uint32_t tid, size_t max, struct service_caller *caller);
     /* A client may ask for an unmount (`.fds`, op UNMOUNT): tells the keeper. */
     void (*request_unmount)(void *context);
+    /* Lines of the audit; false: there is none. */
+    bool (*get_audit)(void *context, uint64_t *written, uint64_t *dropped);
     /* The FUSE session is over: the mount is gone (or was aborted). */
     void (*session_over)(void *context, int error);
     /* FUSE_INIT was answered: the mount serves. */

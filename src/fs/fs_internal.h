@@ -277,7 +277,6 @@ struct fs_text {
 };
 int fs_text_device(const struct fs *fs, struct fs_text *text);
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text);
-int fs_text_event(const struct core_event *event, struct fs_text *text);
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);

@@ -167,6 +167,16 @@ static void write_health(FILE *out, const struct core *core)
                 core_get_health(core) == (enum core_health)health);
 }
 
+static void write_audit(FILE *out, const struct fs *fs)
+{
+    uint64_t written, dropped;
+    if (!fs->host.get_audit(fs->host.context, &written, &dropped))
+        return;
+    single(out, "gmsfs_audit_lines_total", "counter", "Lines of the audit.", written);
+    single(out, "gmsfs_audit_dropped_total", "counter",
+           "Lines of the audit that could not be written.", dropped);
+}
+
 static void write_device(FILE *out, const struct fs *fs)
 {
     struct vmm_info info;
@@ -203,6 +213,7 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
     single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
            numbers.tickets_redeemed);
+    write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.", 0);
 }
 

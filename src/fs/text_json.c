@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_json - `device`, `info` and the lines of `events` */
+/* text_json - `device` and `info` */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -158,84 +158,4 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);
-}
-
-static const char *event_name(enum core_event_type type)
-{
-    switch (type) {
-    case CORE_EVENT_STORE_CREATED:
-        return "store_created";
-    case CORE_EVENT_STORE_REMOVED:
-        return "store_removed";
-    case CORE_EVENT_STORE_RENAMED:
-        return "store_renamed";
-    case CORE_EVENT_RW_CONNECTED:
-        return "rw_connected";
-    case CORE_EVENT_RO_CONNECTED:
-        return "ro_connected";
-    case CORE_EVENT_RO_DISCONNECTED:
-        return "ro_disconnected";
-    case CORE_EVENT_COMMITTED:
-        return "committed";
-    case CORE_EVENT_ROLLED_BACK:
-        return "rolled_back";
-    case CORE_EVENT_ABORTED:
-        return "aborted";
-    case CORE_EVENT_REVOKED:
-        return "revoked";
-    case CORE_EVENT_OUT_OF_MEMORY:
-        return "out_of_memory";
-    case CORE_EVENT_DRAINING:
-        return "draining";
-    case CORE_EVENT_SERVING:
-        return "serving";
-    case CORE_EVENT_DROPPED:
-        return "dropped";
-    case CORE_EVENT_SUSPECT:
-        return "suspect";
-    case CORE_EVENT_TRUSTED:
-        return "trusted";
-    case CORE_EVENT_HEALTHY:
-        return "healthy";
-    case CORE_EVENT_LOST:
-        return "lost";
-    case CORE_EVENT_BOUND:
-        return "bound";
-    }
-    return "unknown";
-}
-
-/* What only some events have. */
-static bool add_details(json_t *object, const struct core_event *event)
-{
-    bool failed = false;
-    if (event->waiter)
-        failed |= json_object_set_new(object, "waiter", make_number(event->waiter)) != 0;
-    if (event->type == CORE_EVENT_REVOKED) {
-        failed |= json_object_set_new(object, "by_pid", make_number(event->by.pid)) != 0;
-        failed |= json_object_set_new(object, "by_uid", make_number(event->by_uid)) != 0;
-    }
-    if (event->type == CORE_EVENT_BOUND) {
-        failed |= json_object_set_new(object, "bound", json_string(event->bound)) != 0;
-        failed |= json_object_set_new(object, "share", json_boolean(event->is_share)) != 0;
-    }
-    return failed;
-}
-
-int fs_text_event(const struct core_event *event, struct fs_text *text)
-{
-    json_t *object = json_object();
-    bool failed = false;
-    failed |= json_object_set_new(object, "seq", make_number(event->seq)) != 0;
-    failed |= json_object_set_new(object, "time_ms", make_number(event->wall_ms)) != 0;
-    failed |= json_object_set_new(object, "event", json_string(event_name(event->type))) != 0;
-    failed |= json_object_set_new(object, "store", make_string(event->store)) != 0;
-    failed |= json_object_set_new(object, "session", make_number(event->session)) != 0;
-    failed |= json_object_set_new(object, "pid", make_number(event->process.pid)) != 0;
-    failed |= json_object_set_new(object, "uid", make_number(event->uid)) != 0;
-    failed |= json_object_set_new(object, "allocations", make_number(event->allocations)) != 0;
-    failed |= json_object_set_new(object, "bytes", make_number(event->bytes)) != 0;
-    failed |= json_object_set_new(object, "generation", make_number(event->generation)) != 0;
-    failed |= add_details(object, event);
-    return finish(object, failed, JSON_COMPACT, text);
 }

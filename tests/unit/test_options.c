@@ -232,6 +232,8 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("allow_other=1", "no such option");
     refused("sizes=4G", "no such option");
     refused("rw=1", "no such option");
+    refused("audit", "expected an absolute path");
+    refused("audit=gmsfs.audit", "expected an absolute path");
 }
 
 TAP_TEST(long_words_and_wrong_flags_are_refused)

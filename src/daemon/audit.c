@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/audit.h"
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "service/event_line.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUEUE_BYTES (1u << 20) /* of lines that nobody has written yet */
+#define STACK_BYTES (256u * 1024)
+#define ENDING_S    1
+
+struct line {
+    struct line *next;
+    size_t size;
+    char *text;
+};
+
+struct audit {
+    struct service *service;
+    struct service_observer observer;
+    uint64_t seq;          /* of the next event */
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t work, idle;
+    struct line *first, **last;
+    size_t queued_bytes;
+    int next_fd; /* to be taken over; -1: none */
+    bool ending, ended;
+    struct audit_numbers numbers;
+    uint64_t untold; /* dropped since the last line */
+    /* the thread's */
+    int fd;
+    bool is_torn, complained;
+};
+
+static void free_line(struct line *line)
+{
+    free(line->text);
+    free(line);
+}
+
+static void drop(struct audit *audit)
+{
+    pthread_mutex_lock(&audit->mutex);
+    audit->numbers.dropped++;
+    audit->untold++;
+    pthread_mutex_unlock(&audit->mutex);
+}
+
+/* ---- the thread that writes ----------------------------------------------------------------- */
+
+/* A part of a line is taken back, or else ended by the next one's newline. */
+static void mend(struct audit *audit, const struct stat *before)
+{
+    audit->is_torn = !S_ISREG(before->st_mode) || ftruncate(audit->fd, before->st_size) != 0;
+}
+
+/* Whole, or -errno. */
+static int write_text(struct audit *audit, const char *text, size_t size)
+{
+    struct stat before = {0};
+    size_t whole = size;
+
+    if (audit->is_torn && write(audit->fd, "\n", 1) == 1)
+        audit->is_torn = false;
+    if (audit->is_torn)
+        return -errno;
+    if (fstat(audit->fd, &before) != 0)
+        return -errno;
+    while (size > 0) {
+        ssize_t put = write(audit->fd, text, size);
+        int error = put < 0 ? -errno : -EIO;
+        if (error == -EINTR)
+            continue;
+        if (put <= 0) {
+            if (size < whole)
+                mend(audit, &before);
+            return error;
+        }
+        text += put;
+        size -= (size_t)put;
+    }
+    return 0;
+}
+
+static int tell_dropped(struct audit *audit)
+{
+    char text[64];
+    pthread_mutex_lock(&audit->mutex);
+    uint64_t untold = audit->untold;
+    pthread_mutex_unlock(&audit->mutex);
+    if (untold == 0)
+        return 0;
+    int size = snprintf(text, sizeof text, "{\"lost\":%llu}\n", (unsigned long long)untold);
+    int error = write_text(audit, text, (size_t)size);
+    if (error)
+        return error;
+    pthread_mutex_lock(&audit->mutex);
+    audit->untold -= untold;
+    pthread_mutex_unlock(&audit->mutex);
+    return 0;
+}
+
+static void write_line(struct audit *audit, const struct line *line)
+{
+    int error = tell_dropped(audit);
+    if (!error)
+        error = write_text(audit, line->text, line->size);
+    if (error) {
+        drop(audit);
+        if (!audit->complained)
+            log_warning("the audit cannot be written: %s; its lines are dropped and counted "
+                        "(gmsfs_audit_dropped_total) until it can",
+                        strerror(-error));
+        audit->complained = true;
+        return;
+    }
+    if (audit->complained)
+        log_info("the audit is written again");
+    audit->complained = false;
+    pthread_mutex_lock(&audit->mutex);
+    audit->numbers.written++;
+    pthread_mutex_unlock(&audit->mutex);
+}
+
+static void take_descriptor(struct audit *audit)
+{
+    if (audit->next_fd < 0)
+        return;
+    if (audit->fd >= 0)
+        close(audit->fd);
+    audit->fd = audit->next_fd;
+    audit->next_fd = -1;
+    audit->is_torn = false;
+}
+
+static void *run(void *argument)
+{
+    struct audit *audit = argument;
+
+    pthread_mutex_lock(&audit->mutex);
+    for (;;) {
+        while (!audit->first && audit->next_fd < 0 && !audit->ending)
+            pthread_cond_wait(&audit->work, &audit->mutex);
+        take_descriptor(audit);
+        struct line *line = audit->first;
+        if (!line && audit->ending)
+            break;
+        if (!line)
+            continue;
+        audit->first = line->next;
+        if (!audit->first)
+            audit->last = &audit->first;
+        audit->queued_bytes -= line->size;
+        pthread_mutex_unlock(&audit->mutex);
+        write_line(audit, line);
+        free_line(line);
+        pthread_mutex_lock(&audit->mutex);
+    }
+    audit->ended = true;
+    pthread_cond_signal(&audit->idle);
+    pthread_mutex_unlock(&audit->mutex);
+    return NULL;
+}
+
+/* ---- the loop's thread ---------------------------------------------------------------------- */
+
+static void enqueue(struct audit *audit, char *text, size_t size)
+{
+    struct line *line = malloc(sizeof *line);
+    bool fits;
+
+    if (line)
+        *line = (struct line){.size = size, .text = text};
+    pthread_mutex_lock(&audit->mutex);
+    fits = line && size <= QUEUE_BYTES - audit->queued_bytes;
+    if (fits) {
+        *audit->last = line;
+        audit->last = &line->next;
+        audit->queued_bytes += size;
+        pthread_cond_signal(&audit->work);
+    }
+    pthread_mutex_unlock(&audit->mutex);
+    if (fits)
+        return;
+    free(line);
+    free(text);
+    drop(audit);
+}
+
+static void on_event(void *context)
+{
+    struct audit *audit = context;
+    const struct core *core = service_get_core(audit->service);
+
+    for (; audit->seq < core->next_event; audit->seq++) {
+        const struct core_event *event = core_find_event(core, audit->seq);
+        char *text;
+        size_t size;
+        if (event && event_line_render(event, &text, &size) == 0)
+            enqueue(audit, text, size);
+        else
+            drop(audit);
+    }
+}
+
+int audit_new(struct service *service, int fd, struct audit **audit)
+{
+    struct audit *made = calloc(1, sizeof *made);
+    pthread_condattr_t clock;
+    int error;
+
+    if (!made) {
+        close(fd);
+        return -ENOMEM;
+    }
+    made->service = service;
+    made->seq = service_get_core(service)->next_event;
+    made->fd = fd;
+    made->next_fd = -1;
+    made->last = &made->first;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->work, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->idle, &clock);
+    pthread_condattr_destroy(&clock);
+    error = thread_start(NULL, STACK_BYTES, run, made);
+    if (error) {
+        close(fd);
+        free(made);
+        return error;
+    }
+    made->observer = (struct service_observer){.context = made, .on_event = on_event};
+    service_observe(service, &made->observer);
+    *audit = made;
+    return 0;
+}
+
+void audit_reopen(struct audit *audit, int fd)
+{
+    pthread_mutex_lock(&audit->mutex);
+    if (audit->next_fd >= 0)
+        close(audit->next_fd);
+    audit->next_fd = fd;
+    pthread_cond_signal(&audit->work);
+    pthread_mutex_unlock(&audit->mutex);
+}
+
+struct audit_numbers audit_get_numbers(struct audit *audit)
+{
+    pthread_mutex_lock(&audit->mutex);
+    struct audit_numbers numbers = audit->numbers;
+    pthread_mutex_unlock(&audit->mutex);
+    return numbers;
+}
+
+/* A disk that hangs keeps its thread, and what it needs, until the process ends. */
+void audit_free(struct audit *audit)
+{
+    struct timespec until;
+    bool ended;
+
+    if (!audit)
+        return;
+    service_unobserve(audit->service, &audit->observer);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ENDING_S;
+    pthread_mutex_lock(&audit->mutex);
+    audit->ending = true;
+    pthread_cond_signal(&audit->work);
+    while (!audit->ended && pthread_cond_timedwait(&audit->idle, &audit->mutex, &until) == 0)
+        continue;
+    ended = audit->ended;
+    pthread_mutex_unlock(&audit->mutex);
+    if (!ended) {
+        log_warning("the audit's disk does not answer; its last lines may be missing");
+        return;
+    }
+    if (audit->fd >= 0)
+        close(audit->fd);
+    pthread_cond_destroy(&audit->work);
+    pthread_cond_destroy(&audit->idle);
+    pthread_mutex_destroy(&audit->mutex);
+    free(audit);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * audit - every event as a line of a file, for those who have to know later who did what
+ *
+ * The loop's thread hands over lines; a thread of its own writes them, so a disk that is slow or
+ * full holds nothing up. What does not fit into the queue, or cannot be written, is dropped and
+ * counted, and a line says how many were when one can be written again. The file is the keeper's
+ * to open: the worker may not be allowed to.
+ */
+#ifndef GMSFS_DAEMON_AUDIT_H
+#define GMSFS_DAEMON_AUDIT_H
+
+#include "service/service.h"
+
+#include <stdint.h>
+
+struct audit;
+
+/* Lines go to `fd`, which becomes its own, from now on; those from before are not written. -ENOMEM,
+ * -EAGAIN */
+int audit_new(struct service *service, int fd, struct audit **audit);
+/* The file was renamed away, or is another one: takes the descriptor. */
+void audit_reopen(struct audit *audit, int fd);
+/* Writes what is there, in a second at most. NULL is fine. */
+void audit_free(struct audit *audit);
+
+struct audit_numbers {
+    uint64_t written, dropped; /* lines */
+};
+
+struct audit_numbers audit_get_numbers(struct audit *audit);
+
+#endif

@@ -1,0 +1,109 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The audit: a file with a line for every event, whatever becomes of its disk. And signals that mean
+# nothing to a mount.
+
+load helpers
+load gmsctl
+
+audit_has() { # FILE FILTER: some line for which this is true
+    jq -e -s "any(.[]; $2)" "$1" >/dev/null
+}
+
+audit_counts() { # FILE EVENT COUNT
+    [[ $(grep -c "\"$2\"" "$1") -eq $3 ]]
+}
+
+@test "grants, ends and revocations are lines, with who asked" {
+    start_mount size=16M,audit="$T/audit"
+    W=$M/weights
+    commit_store
+    hold open "$W/lock" r
+    echo "revoke $(waiter_id "$HOLDER")" >"$W/abort"
+    assert_state weights COMMITTED
+    wait_until 5 audit_has "$T/audit" '.event == "revoked"'
+    audit_has "$T/audit" '.event == "rw_connected" and .uid == 0 and .comm == "gmsctl" and .pid > 1'
+    audit_has "$T/audit" '.event == "committed" and .generation == 1'
+    audit_has "$T/audit" ".event == \"ro_connected\" and .pid == $HOLDER and .session > 0"
+    audit_has "$T/audit" ".event == \"revoked\" and .pid == $HOLDER and .by_pid == $$ and .by_uid == 0"
+    audit_has "$T/audit" ".event == \"ro_disconnected\" and .pid == $HOLDER"
+    assert_eq "$(stat -c %a "$T/audit")" 600
+}
+
+@test "many grants by one release all have their line" {
+    local readers=600
+    start_mount size=16M,audit="$T/audit"
+    W=$M/weights
+    commit_store
+    hold open "$W/lock" rw
+    spawn "$BUILD/tests/tools/many_waiters" "$W/lock" "$readers"
+    wait_until 20 waiters_are weights "$readers"
+    kill "$HOLDER"
+    wait_exit "$SPAWNED" 20
+    wait_until 10 audit_counts "$T/audit" ro_connected "$readers"
+    assert_eq "$(grep -c '"lost"' "$T/audit" || true)" 0
+}
+
+@test "SIGHUP to the keeper opens the file again" {
+    start_mount size=16M,audit="$T/audit"
+    mkdir "$M/before"
+    wait_until 5 audit_has "$T/audit" '.store == "before"'
+    mv "$T/audit" "$T/audit.1"
+    kill -HUP "$(keeper_of "$M")"
+    wait_until 5 test -e "$T/audit"
+    mkdir "$M/after"
+    wait_until 5 audit_has "$T/audit" '.store == "after"'
+    assert_eq "$(grep -c after "$T/audit.1" || true)" 0
+    rm -rf "$T/audit"
+    mkdir "$T/audit" # cannot be opened: the one before goes on
+    kill -HUP "$(keeper_of "$M")"
+    wait_until 5 grep -q 'cannot be opened again: Is a directory' "$LOG"
+    rmdir "$M/after"
+    mount_answers "$M"
+}
+
+@test "on a full disk lines are dropped and counted, and the mount goes on" {
+    requires root
+    mkdir "$T/disk"
+    mount -t tmpfs -o size=16k gmsfs-test "$T/disk"
+    start_mount size=16M,audit="$T/disk/audit"
+    W=$M/weights
+    for ((i = 0; i < 200; i++)); do
+        mkdir "$M/store$i" && rmdir "$M/store$i"
+    done
+    commit_store
+    wait_until 5 eval '[[ $(awk "/^gmsfs_audit_dropped_total/ { print \$2 }" "$M/metrics") -gt 0 ]]'
+    grep -q 'the audit cannot be written: No space left on device' "$LOG"
+    mount -o remount,size=1M "$T/disk"
+    mkdir "$M/last"
+    wait_until 5 audit_has "$T/disk/audit" '.store == "last"'
+    audit_has "$T/disk/audit" '.lost > 0'
+    stop_mount
+    umount "$T/disk"
+}
+
+@test "an audit that cannot be opened is no mount" {
+    mkdir "$T/m"
+    run_logged -1 "$GMSFS" mount -f -o backend=host,size=16M,audit="$T/none/audit" "$T/m"
+    assert_match "$output" "not mounted: option audit=$T/none/audit: cannot open it: No such file"
+    run_logged -2 "$GMSFS" mount -o backend=host,audit=relative "$T/m"
+    assert_match "$output" 'option audit=relative: expected an absolute path'
+    not_mounted "$T/m"
+}
+
+@test "signals other than TERM and INT do not end a mount" {
+    local signal keeper worker
+    start_mount size=16M
+    keeper=$(keeper_of "$M")
+    worker=$(worker_of "$keeper")
+    for signal in HUP QUIT USR1 USR2 PIPE ALRM VTALRM PROF IO PWR XCPU XFSZ RTMIN RTMAX; do
+        kill -s "$signal" "$keeper" "$worker"
+    done
+    kill -s TERM "$worker"
+    kill -s INT "$worker"
+    mount_answers "$M"
+    mkdir "$M/store"
+    process_lives "$keeper"
+    process_lives "$worker"
+}
