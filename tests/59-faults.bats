@@ -113,6 +113,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }
 
+@test "layouts and their clones: what lacks memory changes nothing" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/layout"
+}
+
 @test "library" {
     start_mount size=8M,granularity=64K
     mkdir "$M/second"

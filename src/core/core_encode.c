@@ -93,6 +93,9 @@ static void put_entry(struct output *output, const struct layout_entry *entry)
 
 static void put_layout(struct output *output, const struct layout *layout)
 {
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+
     put_number(output, layout != NULL);
     if (!layout)
         return;
@@ -101,8 +104,9 @@ static void put_layout(struct output *output, const struct layout *layout)
     for (size_t i = 0; i < layout_count_allocations(layout); i++)
         put_allocation(output, layout_at_rank(layout, i));
     put_number(output, layout_count_entries(layout));
-    for (size_t i = 0; i < layout_count_entries(layout); i++)
-        put_entry(output, layout_entry_at(layout, i));
+    layout_cursor_first(&cursor, layout);
+    while ((entry = layout_cursor_next(&cursor)))
+        put_entry(output, entry);
 }
 
 static void put_lock(struct output *output, const struct lock *lock)

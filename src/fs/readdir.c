@@ -103,19 +103,15 @@ static void list_allocations(struct listing *list, const struct node *node, uint
 }
 
 /* Where to go on: behind the remembered key, or (seekdir) as many on as the offset counts. */
-static size_t find_index(const struct layout *layout, const struct fs_handle *dir, uint64_t offset)
+static void find_entry(struct layout_cursor *cursor, const struct layout *layout,
+                       const struct fs_handle *dir, uint64_t offset)
 {
-    if (offset <= OFFSET_DYNAMIC)
-        return 0;
-    if (!dir->last_name || dir->last_offset != offset)
-        return (size_t)(offset - OFFSET_DYNAMIC);
-    size_t index = layout_entry_lower_bound(layout, dir->last_name, dir->last_bytes);
-    const struct layout_entry *entry =
-        index < layout_count_entries(layout) ? layout_entry_at(layout, index) : NULL;
-    if (entry && entry->key_bytes == dir->last_bytes &&
-        memcmp(entry->key, dir->last_name, dir->last_bytes) == 0)
-        index++;
-    return index;
+    if (offset > OFFSET_DYNAMIC && dir->last_name && dir->last_offset == offset) {
+        layout_cursor_seek_behind(cursor, layout, dir->last_name, dir->last_bytes);
+        return;
+    }
+    layout_cursor_first(cursor, layout);
+    layout_cursor_skip(cursor, (size_t)(offset - OFFSET_DYNAMIC));
 }
 
 static int remember(struct fs_handle *dir, const struct layout_entry *entry, uint64_t offset)
@@ -134,12 +130,12 @@ static int list_entries(struct listing *list, const struct node *node, struct fs
                         uint64_t offset)
 {
     const struct layout *layout = core_get_layout(list->fs->core, node->store);
-    const struct layout_entry *last = NULL;
-    size_t count = layout_count_entries(layout);
+    const struct layout_entry *entry, *last = NULL;
+    struct layout_cursor cursor;
     if (offset < OFFSET_DYNAMIC)
         offset = OFFSET_DYNAMIC;
-    for (size_t index = find_index(layout, dir, offset); index < count; index++) {
-        const struct layout_entry *entry = layout_entry_at(layout, index);
+    find_entry(&cursor, layout, dir, offset);
+    while ((entry = layout_cursor_next(&cursor))) {
         char name[NAME_MAX_BYTES + 1];
         if (name_encode_key(entry->key, entry->key_bytes, name) < 0)
             continue;

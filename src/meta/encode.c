@@ -80,14 +80,17 @@ static int pack_entry(msgpack_packer *packer, const struct layout *layout,
 static int pack_layout(msgpack_packer *packer, const struct layout *layout)
 {
     int failed = msgpack_pack_map(packer, 3);
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
 
     failed |= pack_text(packer, "v", 1);
     failed |= msgpack_pack_uint64(packer, 1);
     failed |= pack_allocations(packer, layout);
     failed |= pack_text(packer, "metadata", strlen("metadata"));
     failed |= msgpack_pack_array(packer, layout->entry_count);
-    for (size_t i = 0; i < layout->entry_count && !failed; i++)
-        failed |= pack_entry(packer, layout, layout->by_key[i]);
+    layout_cursor_first(&cursor, layout);
+    while (!failed && (entry = layout_cursor_next(&cursor)))
+        failed |= pack_entry(packer, layout, entry);
     return failed;
 }
 

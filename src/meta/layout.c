@@ -32,28 +32,52 @@ static struct layout_allocation *allocation_copy(const struct layout_allocation 
 
 struct layout *layout_new(void)
 {
-    return calloc(1, sizeof(struct layout));
+    struct layout *layout = calloc(1, sizeof *layout);
+
+    if (!layout)
+        return NULL;
+    atomic_init(&layout->holders, 1);
+    layout->by_serial.by_serial = true;
+    return layout;
 }
 
-void layout_clear(struct layout *layout)
+static void drop_all(struct layout *layout)
 {
     layout_clear_entries(layout);
     for (size_t i = 0; i < layout->allocation_count; i++)
         free(layout->by_slot[i]);
     layout->allocation_count = 0;
     layout->total_bytes = 0;
+}
+
+void layout_clear(struct layout *layout)
+{
+    layout_assert_unshared(layout);
+    drop_all(layout);
     layout->changes++;
+}
+
+struct layout *layout_ref(struct layout *layout)
+{
+    atomic_fetch_add_explicit(&layout->holders, 1, memory_order_relaxed);
+    return layout;
+}
+
+bool layout_is_shared(const struct layout *layout)
+{
+    return atomic_load_explicit(&layout->holders, memory_order_acquire) != 1;
 }
 
 void layout_free(struct layout *layout)
 {
-    if (!layout)
+    if (!layout || (layout_is_shared(layout) &&
+                    atomic_fetch_sub_explicit(&layout->holders, 1, memory_order_acq_rel) != 1))
         return;
-    layout_clear(layout);
+    drop_all(layout);
     free(layout->by_slot);
     free(layout->by_name);
-    free(layout->by_key);
-    free(layout->by_serial);
+    free(layout->by_key.chunks);
+    free(layout->by_serial.chunks);
     free(layout);
 }
 
@@ -125,10 +149,14 @@ struct layout *layout_clone(const struct layout *layout)
 
     if (!copy)
         return NULL;
-    if (clone_allocations(copy, layout) < 0 || layout_clone_entries(copy, layout) < 0) {
+    if (clone_allocations(copy, layout) < 0 ||
+        layout_index_clone(&copy->by_key, &layout->by_key) < 0 ||
+        layout_index_clone(&copy->by_serial, &layout->by_serial) < 0) {
         layout_free(copy);
         return NULL;
     }
+    copy->entry_count = layout->entry_count;
+    copy->entry_bytes = layout->entry_bytes;
     copy->next_slot = layout->next_slot;
     copy->changes = layout->changes;
     copy->total_bytes = layout->total_bytes;
@@ -227,7 +255,7 @@ const struct layout_allocation *layout_find_name(const struct layout *layout, co
     return layout->by_name[at];
 }
 
-static int check_name(const char *name)
+int layout_check_name(const char *name)
 {
     char key[NAME_MAX_BYTES + 1];
     int length = name_decode_key(name, key);
@@ -235,7 +263,7 @@ static int check_name(const char *name)
     return length < 0 ? length : 0;
 }
 
-static int check_tag(const char *tag)
+int layout_check_tag(const char *tag)
 {
     size_t tag_bytes = strnlen(tag, LAYOUT_MAX_TAG_BYTES + 1);
 
@@ -254,9 +282,9 @@ static int check_addition(const struct layout *layout, uint64_t serial, const ch
         return -ENOSPC;
     if (count > 0 && layout->by_slot[count - 1]->serial >= serial)
         return -EINVAL;
-    rc = check_tag(tag);
+    rc = layout_check_tag(tag);
     if (rc == 0 && name)
-        rc = check_name(name);
+        rc = layout_check_name(name);
     if (rc == 0 && name && layout_find_name(layout, name))
         rc = -EEXIST;
     return rc;
@@ -285,14 +313,30 @@ static void insert_name(struct layout *layout, struct layout_allocation *allocat
     layout->by_name[at] = allocation;
 }
 
+int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,
+                             const char *name, const char *tag)
+{
+    struct layout_allocation *allocation;
+    int rc = reserve_allocation(layout);
+
+    if (rc < 0)
+        return rc;
+    allocation = allocation_copy(from, name, tag);
+    if (!allocation)
+        return -ENOMEM;
+    insert_name(layout, allocation, layout->allocation_count);
+    layout->by_slot[layout->allocation_count++] = allocation;
+    return 0;
+}
+
 int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
                uint64_t *slot)
 {
     struct layout_allocation fresh = {.serial = serial, .slot = layout->next_slot};
-    struct layout_allocation *allocation;
     char automatic[AUTOMATIC_NAME_BYTES];
     int rc;
 
+    layout_assert_unshared(layout);
     tag = tag ? tag : "";
     rc = check_addition(layout, serial, name, tag);
     if (rc < 0)
@@ -301,17 +345,12 @@ int layout_add(struct layout *layout, uint64_t serial, const char *name, const c
         fresh.slot = choose_name(layout, automatic);
         name = automatic;
     }
-    rc = reserve_allocation(layout);
+    rc = layout_append_allocation(layout, &fresh, name, tag);
     if (rc < 0)
         return rc;
-    allocation = allocation_copy(&fresh, name, tag);
-    if (!allocation)
-        return -ENOMEM;
-    insert_name(layout, allocation, layout->allocation_count);
-    layout->by_slot[layout->allocation_count++] = allocation;
-    layout->next_slot = allocation->slot + 1;
+    layout->next_slot = fresh.slot + 1;
     if (slot)
-        *slot = allocation->slot;
+        *slot = fresh.slot;
     return 0;
 }
 
@@ -326,13 +365,17 @@ static void forget_name(struct layout *layout, const char *name)
 int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
 {
     struct layout_allocation *allocation;
-    size_t removed = 0, rank;
+    size_t removed, rank;
+    int rc;
 
+    layout_assert_unshared(layout);
     allocation = layout_slot(layout, slot, &rank);
     if (!allocation)
         return -ENOENT;
-    if (allocation->bound_entries > 0)
-        removed = layout_remove_bound(layout, slot);
+    removed = (size_t)allocation->bound_entries;
+    rc = layout_remove_bound(layout, allocation);
+    if (rc < 0)
+        return rc;
     assert(allocation->bound_entries == 0);
     forget_name(layout, allocation->name);
     layout->allocation_count--;
@@ -353,10 +396,11 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     size_t rank;
     int rc;
 
+    layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    rc = check_name(name);
+    rc = layout_check_name(name);
     if (rc < 0)
         return rc;
     holder = layout_find_name(layout, name);
@@ -381,10 +425,11 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     size_t rank;
     int rc;
 
+    layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    rc = check_tag(tag);
+    rc = layout_check_tag(tag);
     if (rc < 0)
         return rc;
     tagged = allocation_copy(old, old->name, tag);
@@ -403,10 +448,13 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
     struct layout_allocation *allocation = layout_slot(layout, slot, NULL);
     uint64_t others;
 
+    layout_assert_unshared(layout);
     if (!allocation)
         return -ENOENT;
-    if (memory == LAYOUT_NO_MEMORY)
+    if (memory == LAYOUT_NO_MEMORY) {
         size_bytes = aligned_bytes = 0;
+        spool = false;
+    }
     others = layout->total_bytes - allocation->aligned_bytes;
     if (aligned_bytes < size_bytes || aligned_bytes > UINT64_MAX - others)
         return -EINVAL;
@@ -440,6 +488,9 @@ static int check_entry(const struct layout *layout, const struct layout_entry *e
 
 int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes)
 {
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+
     for (size_t i = 0; i < layout->allocation_count; i++) {
         const struct layout_allocation *allocation = layout->by_slot[i];
         if (allocation->memory == LAYOUT_NO_MEMORY) {
@@ -455,8 +506,9 @@ int layout_check(const struct layout *layout, bool spools, char *message, size_t
             return -EINVAL;
         }
     }
-    for (size_t i = 0; i < layout->entry_count; i++) {
-        int rc = check_entry(layout, layout->by_key[i], message, message_bytes);
+    layout_cursor_first(&cursor, layout);
+    while ((entry = layout_cursor_next(&cursor))) {
+        int rc = check_entry(layout, entry, message, message_bytes);
         if (rc < 0)
             return rc;
     }

@@ -6,8 +6,14 @@
  * Serials are the caller's increasing numbers for files, never used twice. Slots are the layout's
  * own: next_slot counts up, a freed slot leaves a gap, rank is the index in slot order.
  * Entries are immutable, shared between clones by reference count, and bound to a slot or to
- * LAYOUT_UNBOUND. Single-threaded. All functions return 0 (or a count) or a negative errno and
- * change nothing when they fail.
+ * LAYOUT_UNBOUND. All functions return 0 (or a count) or a negative errno and change nothing when
+ * they fail.
+ *
+ * Threads: a layout is read by any number of them at a time, or changed by one; all functions that
+ * take it const only read, layout_clone among them. A layout and its clones are independent of each
+ * other, whatever they share: each may be read, changed and freed on a thread of its own meanwhile.
+ * A layout has as many holders as layout_ref has made it, on any threads; while they are more than
+ * one nobody may change it (that is asserted), and it goes with the last one's layout_free.
  */
 #ifndef GMSFS_META_LAYOUT_H
 #define GMSFS_META_LAYOUT_H
@@ -40,21 +46,27 @@ struct layout_entry_block;
 
 struct layout_entry {
     struct layout_entry_block *block; /* that it lies in, with others that were put with it */
-    uint32_t refs;
-    uint32_t value_bytes;
     uint64_t serial;
     uint64_t slot; /* LAYOUT_UNBOUND or an existing allocation's slot */
     uint64_t offset;
-    uint16_t key_bytes;
     char *key; /* not terminated by contract; may hold NUL */
     uint8_t *value;
+    uint32_t value_bytes;
+    uint16_t key_bytes;
 };
 
 struct layout; /* opaque */
 
 struct layout *layout_new(void);
+/* One holder less; the last one frees it, on any thread: 1,048,576 entries take some 20 ms. */
 void layout_free(struct layout *layout);
-struct layout *layout_clone(const struct layout *layout); /* cost: pointers, not values */
+/* Another layout, which shares the entries: costs the allocations, and a count for some hundred
+ * entries. NULL: no memory. */
+struct layout *layout_clone(const struct layout *layout);
+/* The same layout, with one holder more: for a job that reads it while its owner may drop it. Who
+ * holds a layout that is shared and wants to change it takes a clone. */
+struct layout *layout_ref(struct layout *layout);
+bool layout_is_shared(const struct layout *layout);
 
 size_t layout_count_allocations(const struct layout *layout);
 size_t layout_count_entries(const struct layout *layout);
@@ -77,23 +89,44 @@ const struct layout_allocation *layout_find_name(const struct layout *layout, co
  * must be above those of all allocations here. -EEXIST -ENOSPC -ENAMETOOLONG -EINVAL -ENOMEM */
 int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
                uint64_t *slot);
-int layout_remove(struct layout *layout, uint64_t slot,
-                  size_t *entries_removed);                                /* and bound entries */
+/* And the entries bound to it, which are looked for among all. -ENOENT; with such entries -ENOMEM
+ */
+int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed);
 int layout_rename(struct layout *layout, uint64_t slot, const char *name); /* -EEXIST if taken */
 int layout_set_tag(struct layout *layout, uint64_t slot,
                    const char *tag); /* -EINVAL not UTF-8/long */
-/* Gives, changes or (LAYOUT_NO_MEMORY: sizes become 0) takes away memory; entries stay. -EINVAL if
- * aligned_bytes is below size_bytes or the sum of all would overflow. */
+/* Gives, changes or (LAYOUT_NO_MEMORY: sizes become 0, and it is no spool) takes away memory;
+ * entries stay. -EINVAL if aligned_bytes is below size_bytes or the sum of all would overflow. */
 int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
                       uint64_t aligned_bytes, bool spool);
 void layout_clear(struct layout *layout); /* everything goes; next_slot stays */
 
 /* Entries, sorted bytewise by key. */
-const struct layout_entry *layout_entry_at(const struct layout *layout, size_t index);
 const struct layout_entry *layout_find_entry(const struct layout *layout, const void *key,
                                              size_t key_bytes);
 const struct layout_entry *layout_find_entry_serial(const struct layout *layout, uint64_t serial);
-size_t layout_entry_lower_bound(const struct layout *layout, const void *key, size_t key_bytes);
+
+/* Goes through the entries in order. Valid until the next change of the layout. */
+struct layout_cursor {
+    struct layout_entry *const *next, *const *end; /* in this chunk */
+    const struct layout *layout;
+    size_t chunk;
+};
+
+void layout_cursor_first(struct layout_cursor *cursor, const struct layout *layout);
+/* To the first entry whose key is not below this one; behind: whose key is above it. */
+void layout_cursor_seek(struct layout_cursor *cursor, const struct layout *layout, const void *key,
+                        size_t key_bytes);
+void layout_cursor_seek_behind(struct layout_cursor *cursor, const struct layout *layout,
+                               const void *key, size_t key_bytes);
+/* As `count` times layout_cursor_next, some hundred entries at a step. */
+void layout_cursor_skip(struct layout_cursor *cursor, size_t count);
+const struct layout_entry *layout_cursor_cross(struct layout_cursor *cursor);
+/* The entry that it stands at, and it moves on. NULL: there is none any more. */
+static inline const struct layout_entry *layout_cursor_next(struct layout_cursor *cursor)
+{
+    return cursor->next != cursor->end ? *cursor->next++ : layout_cursor_cross(cursor);
+}
 
 struct layout_put {
     const void *key;
@@ -107,17 +140,19 @@ struct layout_put {
 
 /* Checks key (name.h rules), value size and slot; offset is checked by layout_check only. */
 int layout_put(struct layout *layout, const struct layout_put *put);
-/* Many at once, cost O(n + k log k): all or nothing; *culprit is the index at fault, or `count`
- * where no single put is (a bound of the whole, -ENOMEM). Within `puts`, of a repeated key the last
- * counts. Puts whose slot does not exist are skipped if skip_unknown_slots. -EINVAL -ENAMETOOLONG
- * -ENOSPC -ENOMEM; a new key's serial that an entry has already is -EINVAL. */
+/* Many at once: all or nothing; *culprit is the index at fault, or `count` where no single put is
+ * (a bound of the whole, -ENOMEM). Costs their sorting, but for what is in order, and the chunks
+ * of a few hundred entries that they fall into. Within `puts`, of a repeated key the last counts.
+ * Puts whose slot does not exist are skipped if skip_unknown_slots. -EINVAL -ENAMETOOLONG -ENOSPC
+ * -ENOMEM; a new key's serial that an entry has already is -EINVAL. */
 int layout_put_many(struct layout *layout, const struct layout_put *puts, size_t count,
                     bool skip_unknown_slots, size_t *culprit);
 /* The same for puts that are the rows of a document: their serials count up from first_serial (>
  * 0), whatever they say themselves, and unknown slots are skipped: *known is how many are not. */
 int layout_put_rows(struct layout *layout, const struct layout_put *puts, size_t count,
                     uint64_t first_serial, size_t *known, size_t *culprit);
-int layout_delete(struct layout *layout, const void *key, size_t key_bytes); /* -ENOENT */
+/* -ENOENT; -ENOMEM, but only where a clone shares the entry */
+int layout_delete(struct layout *layout, const void *key, size_t key_bytes);
 
 /* What commit demands: every allocation has final memory, every bound entry's offset lies inside
  * [0, size_bytes). spools: memory that is still being written will do. -EINVAL and a message naming

@@ -3,30 +3,28 @@
  * layout_internal - what a layout is made of
  *
  * For the files of src/meta alone. Allocations are owned by one layout; entries are shared between
- * clones and freed with the last reference. Each of the two is kept in two orders, both vectors of
- * a pair having the same length and capacity.
+ * clones, as are the chunks of the two indexes that they are found by (index.h).
  */
 #ifndef GMSFS_META_LAYOUT_INTERNAL_H
 #define GMSFS_META_LAYOUT_INTERNAL_H
 
+#include "index.h"
 #include "layout.h"
 
-/* Serials stand beside the pointers so that a search stays within the vector. */
-struct layout_entry_ref {
-    uint64_t serial;
-    struct layout_entry *entry;
-};
+#include <assert.h>
+#include <stdatomic.h>
 
 struct layout {
+    atomic_size_t holders; /* layout_ref */
+
     struct layout_allocation **by_slot; /* slots and serials both rise: this is also by serial */
     struct layout_allocation **by_name;
     size_t allocation_count;
     size_t allocation_capacity;
 
-    struct layout_entry **by_key;
-    struct layout_entry_ref *by_serial;
+    struct layout_index by_key;
+    struct layout_index by_serial; /* has the references */
     size_t entry_count;
-    size_t entry_capacity;
 
     uint64_t next_slot;
     uint64_t changes; /* layout_count_changes */
@@ -36,6 +34,17 @@ struct layout {
 
 /* As layout_find_slot, for changing it; rank may be NULL. */
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank);
+/* Puts it behind all others, whose slots and serials are lower and whose names are others. -ENOMEM
+ */
+int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,
+                             const char *name, const char *tag);
+int layout_check_tag(const char *tag);   /* -EINVAL */
+int layout_check_name(const char *name); /* -EINVAL -ENAMETOOLONG */
+/* Nobody but the caller holds it, or nothing may change it. */
+static inline void layout_assert_unshared(const struct layout *layout)
+{
+    assert(atomic_load_explicit(&layout->holders, memory_order_acquire) == 1);
+}
 
 int layout_compare_keys(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 /* Where entries that are put together are made, one behind the other. A block is freed with the
@@ -48,16 +57,28 @@ struct layout_entry_maker {
 };
 
 /* What an entry takes in a block. */
-size_t layout_entry_cost(const struct layout_put *put);
+static inline size_t layout_entry_cost(const struct layout_put *put)
+{
+    const size_t mask = _Alignof(struct layout_entry) - 1;
+
+    return (sizeof(struct layout_entry) + put->key_bytes + put->value_bytes + mask) & ~mask;
+}
 /* A copy of `put` under this serial with one reference, or NULL. */
 struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
                                       const struct layout_put *put, uint64_t serial);
-void layout_entry_release(struct layout_entry *entry);
-/* Index of the first reference at or above this serial. */
-size_t layout_serial_lower_bound(const struct layout *layout, uint64_t serial);
-int layout_reserve_entries(struct layout *layout, size_t count);
-int layout_clone_entries(struct layout *copy, const struct layout *layout);
-size_t layout_remove_bound(struct layout *layout, uint64_t slot);
+/* One reference more, or less, to each of them. */
+void layout_entries_ref(struct layout_entry *const *entries, size_t count);
+void layout_entries_release(struct layout_entry *const *entries, size_t count);
+
+/* Edits of the two indexes, which have the same entries; and what the layout counts, but for what
+ * its allocations have of the new ones. Old entries may be gone afterwards. -ENOMEM */
+int layout_edit_entries(struct layout *layout, const struct index_edit *by_key,
+                        const struct index_edit *by_serial, size_t count, bool only_inserts);
+/* Orders them by the serials of their entries, and finds their places in that index. Returns the
+ * index of one whose new entry has a serial that another one has, or `count`. */
+size_t layout_place_by_serial(const struct layout *layout, struct index_edit *edits, size_t count);
+/* Takes out all entries that are bound to it. -ENOMEM */
+int layout_remove_bound(struct layout *layout, const struct layout_allocation *allocation);
 void layout_clear_entries(struct layout *layout);
 
 #endif

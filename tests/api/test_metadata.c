@@ -114,6 +114,54 @@ TAP_TEST(many_are_put_at_once_and_listed_in_order)
     gmsfs_close(store);
 }
 
+/* The keys in order, each read twice: first all of them, then from places in between. */
+static void check_listing(DIR *directory)
+{
+    static const int stops[] = {2999, 0, 700, 1, 2998, 1500};
+    static long places[MANY];
+    char expected[24];
+
+    for (int i = 0; i < MANY;) {
+        long place = telldir(directory);
+        const struct dirent *found = readdir(directory);
+        require(found != NULL);
+        if (found->d_name[0] == '.')
+            continue;
+        places[i] = place;
+        snprintf(expected, sizeof expected, "layer.%05d", i++);
+        check_str(found->d_name, expected);
+    }
+    check(readdir(directory) == NULL);
+    for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
+        const struct dirent *found;
+        seekdir(directory, places[stops[i]]);
+        found = readdir(directory);
+        snprintf(expected, sizeof expected, "layer.%05d", stops[i]);
+        check_str(found ? found->d_name : NULL, expected);
+    }
+}
+
+TAP_TEST(a_long_directory_is_listed_in_order_and_from_any_place)
+{
+    static char names[MANY][24], path[PATH_MAX];
+    static struct gmsfs_metadata entries[MANY];
+    gmsfs_t *store = open_fresh_writer();
+    DIR *directory;
+
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "layer.%05d", (i * 7) % MANY);
+        entries[i] = text_entry(names[i], "value", GMSFS_SLOT_NONE);
+    }
+    check_int(gmsfs_metadata_put_many(store, entries, MANY, NULL), 0);
+    check_int(gmsfs_commit(store, 0, NULL), 0);
+    snprintf(path, sizeof path, "%s/metadata", store_path());
+    directory = opendir(path);
+    require(directory != NULL);
+    check_listing(directory);
+    closedir(directory);
+    gmsfs_close(store);
+}
+
 TAP_TEST(a_layout_of_many_megabytes_is_read_whole)
 {
     static char names[LARGE_VALUES][16];

@@ -66,6 +66,7 @@ static struct layout *build(const struct layout_document *document)
 static void check_for_clients(const struct layout *layout, const uint8_t *bytes, size_t size)
 {
     struct gmsfs_layout *seen = decode_for_clients(bytes, size);
+    struct layout_cursor cursor;
 
     must(seen && seen->allocation_count == layout_count_allocations(layout));
     must(seen->entry_count == layout_count_entries(layout));
@@ -75,8 +76,9 @@ static void check_for_clients(const struct layout *layout, const uint8_t *bytes,
         must(seen->allocations[i].aligned_bytes == allocation->aligned_bytes);
         must(strcmp(seen->allocations[i].tag, allocation->tag) == 0);
     }
+    layout_cursor_first(&cursor, layout);
     for (size_t i = 0; i < seen->entry_count; i++) {
-        const struct layout_entry *entry = layout_entry_at(layout, i);
+        const struct layout_entry *entry = layout_cursor_next(&cursor);
         const struct gmsfs_layout_entry *other = &seen->entries[i];
         must(fuzz_same(other->key, other->key_bytes, entry->key, entry->key_bytes));
         must(fuzz_same(other->value, other->value_bytes, entry->value, entry->value_bytes));

@@ -189,10 +189,15 @@ static void check_waiters(void)
 /* Serials are handed out once: none that exists is still to come. */
 static void check_serials(const struct layout *layout)
 {
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+
     for (size_t i = 0; layout && i < layout_count_allocations(layout); i++)
         require(layout_at_rank(layout, i)->serial < core->next_id);
-    for (size_t i = 0; layout && i < layout_count_entries(layout); i++)
-        require(layout_entry_at(layout, i)->serial < core->next_id);
+    if (layout)
+        layout_cursor_first(&cursor, layout);
+    while (layout && (entry = layout_cursor_next(&cursor)))
+        require(entry->serial < core->next_id);
 }
 
 static void check_stores(void)

@@ -343,6 +343,7 @@ static int step_entry(void)
                             .value_bytes = below(6)};
     const struct core_store *store = core_find_store(core, store_of(record.session));
     const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
+    struct layout_cursor cursor;
 
     if (one_in(3))
         return step_put_many(record.session);
@@ -350,7 +351,9 @@ static int step_entry(void)
         record.type = RECORD_ENTRY_DELETE;
     if (one_in(4) && layout_count_entries(layout) > 0) {
         record.type = RECORD_ENTRY_RENAME;
-        record.serial = layout_entry_at(layout, below(layout_count_entries(layout)))->serial;
+        layout_cursor_first(&cursor, layout);
+        layout_cursor_skip(&cursor, below(layout_count_entries(layout)));
+        record.serial = layout_cursor_next(&cursor)->serial;
     }
     return apply(with_name(record, random_name()));
 }

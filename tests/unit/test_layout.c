@@ -54,6 +54,25 @@ static const struct layout_entry *find(const struct layout *layout, const char *
     return layout_find_entry(layout, key, strlen(key));
 }
 
+/* By skipping all before it. */
+static const struct layout_entry *entry_at(const struct layout *layout, size_t index)
+{
+    struct layout_cursor cursor;
+
+    layout_cursor_first(&cursor, layout);
+    layout_cursor_skip(&cursor, index);
+    return layout_cursor_next(&cursor);
+}
+
+static const struct layout_entry *entry_from(const struct layout *layout, const char *key,
+                                             size_t key_bytes)
+{
+    struct layout_cursor cursor;
+
+    layout_cursor_seek(&cursor, layout, key, key_bytes);
+    return layout_cursor_next(&cursor);
+}
+
 static void check_value(const struct layout_entry *entry, const char *value)
 {
     if (check(entry != NULL))
@@ -72,7 +91,7 @@ TAP_TEST(a_new_layout_is_empty)
     check(layout_find_slot(layout, LAYOUT_UNBOUND, NULL) == NULL);
     check(layout_find_serial(layout, 0) == NULL);
     check(layout_find_name(layout, "a000000") == NULL);
-    check(layout_entry_at(layout, 0) == NULL);
+    check(entry_at(layout, 0) == NULL);
     check(find(layout, "k") == NULL);
     check(layout_find_entry_serial(layout, 0) == NULL);
     layout_free(layout);
@@ -264,10 +283,10 @@ TAP_TEST(an_entry_put_is_found_by_key_serial_and_index)
     check_int(entry->slot, 0);
     check_int(entry->serial, 1000);
     check(layout_find_entry_serial(layout, 1000) == entry);
-    check(layout_entry_at(layout, 0) == find(layout, "aa"));
-    check(layout_entry_at(layout, 1) == entry);
-    check(layout_entry_at(layout, 2) == find(layout, "zz"));
-    check(layout_entry_at(layout, 3) == NULL);
+    check(entry_at(layout, 0) == find(layout, "aa"));
+    check(entry_at(layout, 1) == entry);
+    check(entry_at(layout, 2) == find(layout, "zz"));
+    check(entry_at(layout, 3) == NULL);
     check(layout_find_entry_serial(layout, 1003) == NULL);
     check_int(layout_at_rank(layout, 0)->bound_entries, 1);
     check_int(layout_entry_bytes(layout), 6 + 6);
@@ -282,12 +301,13 @@ TAP_TEST(keys_are_ordered_as_unsigned_bytes_shorter_first)
     for (size_t i = 5; i > 0; i--)
         check_int(put(layout, sorted[i - 1], LAYOUT_UNBOUND, "", i), 0);
     for (size_t i = 0; i < 5; i++)
-        check(layout_entry_at(layout, i) == find(layout, sorted[i]));
-    check_int(layout_entry_lower_bound(layout, "", 0), 0);
-    check_int(layout_entry_lower_bound(layout, "a", 1), 0);
-    check_int(layout_entry_lower_bound(layout, "a\0", 2), 1);
-    check_int(layout_entry_lower_bound(layout, "c", 1), 4);
-    check_int(layout_entry_lower_bound(layout, "\xff", 1), 5);
+        check(entry_at(layout, i) == find(layout, sorted[i]));
+    check(entry_at(layout, 5) == NULL);
+    check(entry_from(layout, "", 0) == find(layout, "a"));
+    check(entry_from(layout, "a", 1) == find(layout, "a"));
+    check(entry_from(layout, "a\0", 2) == find(layout, "a!"));
+    check(entry_from(layout, "c", 1) == find(layout, "\xc3\xa4"));
+    check(entry_from(layout, "\xff", 1) == NULL);
     layout_free(layout);
 }
 
@@ -399,7 +419,7 @@ TAP_TEST(put_many_merges_new_and_replaced_entries)
     check_int(layout_put_many(layout, puts, 5, false, &culprit), 0);
     require(layout_count_entries(layout) == 6);
     for (size_t i = 0; i < 6; i++)
-        check_int(layout_entry_at(layout, i)->key[0], "abdefz"[i]);
+        check_int(entry_at(layout, i)->key[0], "abdefz"[i]);
     check_int(find(layout, "d")->serial, 1000);
     check_int(find(layout, "b")->serial, 1001);
     check_value(find(layout, "b"), "2");

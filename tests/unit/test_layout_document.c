@@ -191,6 +191,7 @@ TAP_TEST(keys_and_values_at_each_length_survive_encoding_and_decoding)
     static char key[256], value[LAYOUT_MAX_VALUE_BYTES];
     struct layout *layout = layout_new();
     struct layout_document *document = NULL;
+    struct layout_cursor cursor;
     struct layout_row row;
     uint8_t *bytes = NULL;
     uint64_t culprit;
@@ -206,8 +207,9 @@ TAP_TEST(keys_and_values_at_each_length_survive_encoding_and_decoding)
     require(layout_encode(layout, &bytes, &size) == 0);
     require(layout_document_decode(bytes, size, &document, &culprit) == 0);
     require(layout_document_count_rows(document) == 7);
+    layout_cursor_first(&cursor, layout);
     for (size_t i = 0; i < 7; i++) {
-        const struct layout_entry *entry = layout_entry_at(layout, i);
+        const struct layout_entry *entry = layout_cursor_next(&cursor);
         layout_document_row(document, i, &row);
         check_bytes(row.key, row.key_bytes, entry->key, entry->key_bytes);
         check_bytes(row.value, row.value_bytes, entry->value, entry->value_bytes);

@@ -1,184 +1,155 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout under random changes, held against a model that is too plain to be wrong. */
-#include "tap.h"
+/* Layouts under random changes; tests/fault/layout.c does the same where memory fails. */
+#include "layout_model.h"
 
-#include "meta/layout.h"
+#include <pthread.h>
 
-#include <errno.h>
-#include <stdlib.h>
+#define ROUNDS 12000
 
-#define KEYS   97
-#define SLOTS  4000
-#define BATCH  24
-#define ROUNDS 6000
-
-struct model {
-    bool present[KEYS];
-    uint64_t serial[KEYS];
-    uint64_t slot[KEYS];
-    uint64_t value[KEYS];
-    bool slot_live[SLOTS];
-    uint64_t next_slot;
-};
-
-static char key_text[KEYS][8];
-
-static size_t pick(size_t below)
+TAP_TEST(random_changes_of_clones_agree_with_a_plain_model)
 {
-    return (size_t)rand() % below;
-}
+    static struct deed deed;
 
-static uint64_t pick_slot(const struct model *model)
-{
-    for (int tries = 0; tries < 8 && model->next_slot > 0; tries++) {
-        uint64_t slot = pick(model->next_slot);
-        if (model->slot_live[slot])
-            return slot;
-    }
-    return LAYOUT_UNBOUND;
-}
-
-static void change_allocations(struct layout *layout, struct model *model, uint64_t *serial)
-{
-    uint64_t slot = pick_slot(model);
-    size_t bound = 0, removed = 0;
-
-    if (layout_count_allocations(layout) < 12) {
-        require(layout_add(layout, (*serial)++, NULL, "", &slot) == 0);
-        require(slot == model->next_slot);
-        model->slot_live[model->next_slot++] = true;
-        return;
-    }
-    if (slot == LAYOUT_UNBOUND)
-        return;
-    require(layout_remove(layout, slot, &removed) == 0);
-    model->slot_live[slot] = false;
-    for (size_t key = 0; key < KEYS; key++) {
-        if (model->present[key] && model->slot[key] == slot) {
-            model->present[key] = false;
-            bound++;
-        }
-    }
-    require(removed == bound);
-}
-
-static void change_entries(struct layout *layout, struct model *model, uint64_t *serial)
-{
-    struct layout_put puts[BATCH];
-    uint64_t values[BATCH];
-    size_t keys[BATCH], count = pick(BATCH + 1), culprit;
-    bool fresh[KEYS] = {false};
-
-    for (size_t i = 0; i < count; i++) {
-        keys[i] = pick(KEYS);
-        values[i] = (uint64_t)rand();
-        puts[i] =
-            (struct layout_put){key_text[keys[i]], strlen(key_text[keys[i]]), pick_slot(model), 0,
-                                &values[i],        sizeof values[i],          (*serial)++};
-    }
-    require(layout_put_many(layout, puts, count, false, &culprit) == 0);
-    for (size_t i = 0; i < count; i++) {
-        size_t key = keys[i];
-        if (!model->present[key] || fresh[key])
-            model->serial[key] = puts[i].serial;
-        fresh[key] |= !model->present[key];
-        model->present[key] = true;
-        model->slot[key] = puts[i].slot;
-        model->value[key] = values[i];
-    }
-}
-
-static void delete_entry(struct layout *layout, struct model *model)
-{
-    size_t key = pick(KEYS);
-    int rc = layout_delete(layout, key_text[key], strlen(key_text[key]));
-
-    require(rc == (model->present[key] ? 0 : -ENOENT));
-    model->present[key] = false;
-}
-
-static void compare_allocations(const struct layout *layout, const struct model *model)
-{
-    size_t rank = 0, found;
-
-    for (uint64_t slot = 0; slot < model->next_slot; slot++) {
-        const struct layout_allocation *allocation = layout_find_slot(layout, slot, &found);
-        uint64_t bound = 0;
-
-        require((allocation != NULL) == model->slot_live[slot]);
-        if (!allocation)
-            continue;
-        require(found == rank && layout_at_rank(layout, rank) == allocation);
-        require(layout_find_serial(layout, allocation->serial) == allocation);
-        require(layout_find_name(layout, allocation->name) == allocation);
-        for (size_t key = 0; key < KEYS; key++)
-            bound += model->present[key] && model->slot[key] == slot;
-        require(allocation->bound_entries == bound);
-        rank++;
-    }
-    require(layout_count_allocations(layout) == rank);
-}
-
-static void compare_entries(const struct layout *layout, const struct model *model)
-{
-    uint64_t bytes = 0;
-    size_t index = 0;
-
-    for (size_t key = 0; key < KEYS; key++) {
-        const char *text = key_text[key];
-        const struct layout_entry *entry = layout_find_entry(layout, text, strlen(text));
-
-        require(layout_entry_lower_bound(layout, text, strlen(text)) == index);
-        require((entry != NULL) == model->present[key]);
-        if (!entry)
-            continue;
-        require(layout_entry_at(layout, index) == entry);
-        require(entry->slot == model->slot[key] && entry->serial == model->serial[key]);
-        require(memcmp(entry->value, &model->value[key], sizeof model->value[key]) == 0);
-        require(layout_find_entry_serial(layout, entry->serial) == entry);
-        bytes += strlen(text) + sizeof model->value[key];
-        index++;
-    }
-    require(layout_count_entries(layout) == index);
-    require(layout_entry_bytes(layout) == bytes);
-}
-
-TAP_TEST(random_changes_and_clones_agree_with_a_plain_model)
-{
-    static struct model model, kept_model;
-    struct layout *layout = layout_new(), *kept;
-    uint64_t serial = 1;
-
-    srand(20240607);
-    for (size_t i = 0; i < KEYS; i++)
-        snprintf(key_text[i], sizeof key_text[i], "k%03u", (unsigned)i);
-    require(layout != NULL);
-    kept = layout_clone(layout);
+    models_start(20240607);
     for (int round = 0; round < ROUNDS; round++) {
-        switch (pick(4)) {
-        case 0:
-            change_allocations(layout, &model, &serial);
-            break;
-        case 1:
-        case 2:
-            delete_entry(layout, &model);
-            break;
-        default:
-            change_entries(layout, &model, &serial);
-        }
-        compare_entries(layout, &model);
-        if (round % 50 == 0) {
-            compare_allocations(layout, &model);
-            compare_entries(kept, &kept_model);
-            compare_allocations(kept, &kept_model);
-            layout_free(kept);
-            kept = layout_clone(layout);
-            require(kept != NULL);
-            kept_model = model;
-        }
+        if (!deed_choose(&deed))
+            continue;
+        require(deed_try(&deed) == 0);
+        deed_note(&deed);
+        if (round % 20 == 0)
+            model_compare(deed.kind == DEED_FREE ? pick_model(true) : deed.model);
+        if (deed_makes_one(&deed))
+            model_compare(deed.clone);
     }
-    layout_free(layout);
-    layout_free(kept);
+    models_end();
+}
+
+/* ---- two threads --------------------------------------------------------------------------- */
+
+/* Layouts on their way to the thread that reads and frees them, with what they must encode to. */
+#define MAILBOX 8
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct letter {
+        struct layout *layout;
+        uint8_t hash[16];
+    } letters[MAILBOX];
+    size_t count;
+    bool over;
+    size_t wrong, read;
+} mailbox = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static bool hash_layout(const struct layout *layout, uint8_t hash[16])
+{
+    uint8_t *bytes;
+    size_t size;
+
+    if (layout_encode(layout, &bytes, &size) < 0)
+        return false;
+    layout_hash(bytes, size, hash);
+    free(bytes);
+    return true;
+}
+
+static bool take_letter(struct letter *letter)
+{
+    bool taken = false;
+
+    pthread_mutex_lock(&mailbox.mutex);
+    while (mailbox.count == 0 && !mailbox.over)
+        pthread_cond_wait(&mailbox.changed, &mailbox.mutex);
+    if (mailbox.count > 0) {
+        *letter = mailbox.letters[--mailbox.count];
+        taken = true;
+        pthread_cond_broadcast(&mailbox.changed);
+    }
+    pthread_mutex_unlock(&mailbox.mutex);
+    return taken;
+}
+
+static void *read_and_free(void *unused)
+{
+    struct letter letter;
+    uint8_t hash[16];
+    char message[256];
+
+    (void)unused;
+    while (take_letter(&letter)) {
+        struct layout *clone = layout_clone(letter.layout);
+        size_t culprit;
+
+        mailbox.read++;
+        layout_check(letter.layout, false, message, sizeof message);
+        if (!hash_layout(letter.layout, hash) || memcmp(hash, letter.hash, sizeof hash) != 0)
+            mailbox.wrong++;
+        layout_free(letter.layout);
+        /* One of its own is changed here, while the others go on. */
+        for (size_t key = 0; clone && key < MODEL_KEYS; key += 90) {
+            struct layout_put put = {.key = model_keys[key],
+                                     .key_bytes = strlen(model_keys[key]),
+                                     .slot = LAYOUT_UNBOUND,
+                                     .serial = (1ull << 50) + key};
+            mailbox.wrong += layout_put_many(clone, &put, 1, false, &culprit) != 0;
+            mailbox.wrong += layout_delete(clone, put.key, put.key_bytes) != 0;
+        }
+        layout_free(clone);
+    }
+    return NULL;
+}
+
+/* A clone, or a holder more: both live on when their owner drops them. */
+static void send_letter(struct layout *layout)
+{
+    struct letter letter = {.layout = layout};
+
+    require(letter.layout && hash_layout(letter.layout, letter.hash));
+    pthread_mutex_lock(&mailbox.mutex);
+    while (mailbox.count == MAILBOX)
+        pthread_cond_wait(&mailbox.changed, &mailbox.mutex);
+    mailbox.letters[mailbox.count++] = letter;
+    pthread_cond_broadcast(&mailbox.changed);
+    pthread_mutex_unlock(&mailbox.mutex);
+}
+
+static void change_and_send(int rounds)
+{
+    static struct deed deed;
+
+    for (int round = 0; round < rounds; round++) {
+        struct model *model = pick_model(true);
+
+        if (model && pick(12) == 0) {
+            send_letter(layout_clone(model->layout));
+        } else if (model && count_live() > 1 && pick(30) == 0) {
+            send_letter(layout_ref(model->layout));
+            layout_free(model->layout);
+            model->layout = NULL;
+        }
+        if (!deed_choose(&deed))
+            continue;
+        require(deed_try(&deed) == 0);
+        deed_note(&deed);
+    }
+}
+
+TAP_TEST(clones_are_read_changed_and_freed_by_another_thread_meanwhile)
+{
+    pthread_t thread;
+
+    models_start(7);
+    mailbox.over = false;
+    require(pthread_create(&thread, NULL, read_and_free, NULL) == 0);
+    change_and_send(4000);
+    pthread_mutex_lock(&mailbox.mutex);
+    mailbox.over = true;
+    pthread_cond_broadcast(&mailbox.changed);
+    pthread_mutex_unlock(&mailbox.mutex);
+    pthread_join(thread, NULL);
+    check_int(mailbox.wrong, 0);
+    check(mailbox.read > 100);
+    models_end();
 }
 
 TAP_TEST(serials_that_do_not_rise_with_the_order_of_puts_are_kept_sorted)

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking into an index, and an index as a whole; index_edit.c changes it. */
+#include "index_chunk.h"
+
+#include "layout_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFETCHED 8u
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+static int compare_serials(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_entry(const struct layout_index *index, const struct layout_entry *entry,
+                         const struct index_target *target)
+{
+    if (index->by_serial)
+        return compare_serials(entry->serial, target->serial);
+    return layout_compare_keys(entry->key, entry->key_bytes, target->key, target->key_bytes);
+}
+
+/* The first entry of a chunk; its serial is at hand. */
+static int compare_chunk(const struct layout_index *index, size_t chunk,
+                         const struct index_target *target)
+{
+    const struct index_chunk_ref *ref = &index->chunks[chunk];
+
+    return index->by_serial ? compare_serials(ref->first_serial, target->serial)
+                            : compare_entry(index, ref->first, target);
+}
+
+/* How many chunks begin at or below the target, if the first `low` do and none from `high` on. */
+static size_t bisect_chunks(const struct layout_index *index, const struct index_target *target,
+                            size_t low, size_t high)
+{
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_chunk(index, middle, target) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* In a chunk, whose entries below `low` are below the target and from `high` on above it. */
+static struct layout_entry *bisect_entries(const struct layout_index *index,
+                                           const struct index_target *target,
+                                           struct index_place *place, size_t low, size_t high)
+{
+    struct layout_entry *const *entries = index->chunks[place->chunk].chunk->entries;
+    struct layout_entry *found = NULL;
+
+    while (low < high && !found) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_entry(index, entries[middle], target);
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+        if (order == 0)
+            found = entries[middle];
+    }
+    place->offset = (uint32_t)high;
+    return found;
+}
+
+static struct layout_entry *find_in_chunk(const struct layout_index *index,
+                                          const struct index_target *target,
+                                          struct index_place *place)
+{
+    const struct index_chunk_ref *ref = &index->chunks[place->chunk];
+    uint64_t distance = target->serial - ref->first_serial;
+    struct layout_entry *guess;
+
+    if (!index->by_serial || distance >= ref->count)
+        return bisect_entries(index, target, place, 0, ref->count);
+    /* Serials from the first to this one number at most their distance; exactly that where none is
+     * missing between. */
+    guess = ref->chunk->entries[distance];
+    place->offset = (uint32_t)distance;
+    if (guess->serial == target->serial)
+        return guess;
+    return bisect_entries(index, target, place, 0, (size_t)distance);
+}
+
+struct layout_entry *layout_index_find(const struct layout_index *index,
+                                       const struct index_target *target, struct index_place *place)
+{
+    size_t chunks = bisect_chunks(index, target, 0, index->chunk_count);
+
+    *place = (struct index_place){0, 0};
+    if (chunks == 0)
+        return NULL;
+    place->chunk = (uint32_t)chunks - 1;
+    return find_in_chunk(index, target, place);
+}
+
+/* In the chunk of the place, whose entry is below the target; the chunk's last is not. */
+static struct layout_entry *find_near(const struct layout_index *index,
+                                      const struct index_target *target, struct index_place *place)
+{
+    struct layout_entry *const *entries = index->chunks[place->chunk].chunk->entries;
+    size_t low = place->offset + 1, high = index->chunks[place->chunk].count, stride = 1;
+
+    while (low + stride < high && compare_entry(index, entries[low + stride - 1], target) < 0) {
+        low += stride;
+        stride *= 2;
+    }
+    if (low + stride < high)
+        high = low + stride;
+    return bisect_entries(index, target, place, low, high);
+}
+
+/* From the chunk of the place on, whose entries are all below the target. */
+static struct layout_entry *find_further(const struct layout_index *index,
+                                         const struct index_target *target,
+                                         struct index_place *place)
+{
+    size_t low = place->chunk + 1, high = index->chunk_count, stride = 1;
+
+    while (low + stride <= high && compare_chunk(index, low + stride - 1, target) <= 0) {
+        low += stride;
+        stride *= 2;
+    }
+    if (low + stride <= high)
+        high = low + stride - 1;
+    low = bisect_chunks(index, target, low, high) - 1;
+    if (low == place->chunk) {
+        place->offset = (uint32_t)index->chunks[low].count;
+        return NULL;
+    }
+    place->chunk = (uint32_t)low;
+    return find_in_chunk(index, target, place);
+}
+
+struct layout_entry *layout_index_search(const struct layout_index *index,
+                                         const struct index_target *target,
+                                         struct index_place *place)
+{
+    struct layout_entry *here = layout_index_at(index, *place);
+    const struct index_chunk_ref *ref;
+    int order;
+
+    if (index->chunk_count == 0)
+        return NULL;
+    if (!here)
+        return find_further(index, target, place);
+    order = compare_entry(index, here, target);
+    if (order >= 0)
+        return order == 0 ? here : NULL;
+    ref = &index->chunks[place->chunk];
+    if (compare_entry(index, ref->chunk->entries[ref->count - 1], target) >= 0)
+        return find_near(index, target, place);
+    return find_further(index, target, place);
+}
+
+struct layout_entry *layout_index_at(const struct layout_index *index, struct index_place place)
+{
+    if (place.chunk >= index->chunk_count || place.offset >= index->chunks[place.chunk].count)
+        return NULL;
+    return index->chunks[place.chunk].chunk->entries[place.offset];
+}
+
+struct layout_entry *const *layout_index_entries(const struct layout_index *index, size_t chunk)
+{
+    return index->chunks[chunk].chunk->entries;
+}
+
+/* ---- as a whole ---------------------------------------------------------------------------- */
+
+int layout_index_reserve(struct layout_index *index, size_t count)
+{
+    size_t capacity = index->chunk_capacity + index->chunk_capacity / 2;
+    struct index_chunk_ref *chunks;
+
+    if (count <= index->chunk_capacity)
+        return 0;
+    if (capacity < count)
+        capacity = count;
+    chunks = realloc(index->chunks, capacity * sizeof *chunks);
+    if (!chunks)
+        return -ENOMEM;
+    index->chunks = chunks;
+    index->chunk_capacity = capacity;
+    return 0;
+}
+
+int layout_index_clone(struct layout_index *copy, const struct layout_index *index)
+{
+    size_t count = index->chunk_count;
+
+    if (layout_index_reserve(copy, count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        if (i + PREFETCHED < count)
+            __builtin_prefetch(index->chunks[i + PREFETCHED].chunk, 1);
+        atomic_fetch_add_explicit(&index->chunks[i].chunk->refs, 1, memory_order_relaxed);
+        copy->chunks[i] = index->chunks[i];
+    }
+    copy->chunk_count = count;
+    return 0;
+}
+
+void layout_index_clear(struct layout_index *index)
+{
+    for (size_t i = 0; i < index->chunk_count; i++) {
+        if (i + PREFETCHED < index->chunk_count)
+            __builtin_prefetch(index->chunks[i + PREFETCHED].chunk, 1);
+        index_chunk_release(index, &index->chunks[i]);
+    }
+    index->chunk_count = 0;
+}
