@@ -154,6 +154,30 @@ int layout_put_rows(struct layout *layout, const struct layout_put *puts, size_t
 /* -ENOENT; -ENOMEM, but only where a clone shares the entry */
 int layout_delete(struct layout *layout, const void *key, size_t key_bytes);
 
+/*
+ * A layout exactly as it was, from what may be damaged: next_slot and the count of changes, its
+ * allocations by rank, then its entries, all at once. What no layout could have is -EINVAL, and
+ * what lacks memory -ENOMEM; the caller frees the layout then.
+ */
+struct layout_restored {
+    uint64_t serial;
+    uint64_t slot;
+    uint64_t memory;
+    uint64_t size_bytes;
+    uint64_t aligned_bytes;
+    bool spool;
+    const char *name, *tag; /* not terminated */
+    size_t name_bytes, tag_bytes;
+};
+
+int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout);
+/* Each above the one before it, by slot and by serial; before any entries. */
+int layout_restore_allocation(struct layout *layout, const struct layout_restored *allocation);
+/* In order of their keys, under the serials that they say, each once. *culprit: the index of the
+ * entry at fault, or `count`. */
+int layout_restore_entries(struct layout *layout, const struct layout_put *puts, size_t count,
+                           size_t *culprit);
+
 /* What commit demands: every allocation has final memory, every bound entry's offset lies inside
  * [0, size_bytes). spools: memory that is still being written will do. -EINVAL and a message naming
  * the culprit. */

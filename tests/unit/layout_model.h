@@ -49,6 +49,7 @@ enum deed_kind {
     DEED_PUT,
     DEED_DELETE,
     DEED_CLONE,
+    DEED_REBUILD, /* as DEED_CLONE, but from what the layout consists of */
     DEED_FREE,
     DEED_CLEAR,
 };
@@ -157,6 +158,8 @@ static bool deed_choose(struct deed *deed)
         return false;
     if (pick(2000) == 0)
         deed->kind = DEED_CLEAR;
+    if (deed->kind == DEED_CLONE && pick(4) == 0)
+        deed->kind = DEED_REBUILD;
     if (pick(300) == 0)
         model_shrinks = !model_shrinks;
     if (model_shrinks && deed->kind == DEED_PUT && pick(3))
@@ -177,6 +180,7 @@ static bool deed_choose(struct deed *deed)
         deed->count = 1 + pick(deed->count);
         return true;
     case DEED_CLONE:
+    case DEED_REBUILD:
         deed->clone = pick_model(false);
         return deed->clone != NULL;
     case DEED_FREE:
@@ -215,6 +219,46 @@ static int try_delete(struct deed *deed)
     return 0;
 }
 
+static int rebuild_entries(struct layout *copy, const struct layout *layout)
+{
+    static struct layout_put puts[MODEL_KEYS];
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+    size_t count = 0, culprit;
+
+    layout_cursor_first(&cursor, layout);
+    while ((entry = layout_cursor_next(&cursor)))
+        puts[count++] =
+            (struct layout_put){entry->key,   entry->key_bytes,   entry->slot,  entry->offset,
+                                entry->value, entry->value_bytes, entry->serial};
+    return layout_restore_entries(copy, puts, count, &culprit);
+}
+
+static int try_rebuild(const struct layout *layout, struct layout **rebuilt)
+{
+    struct layout *copy = NULL;
+    int error = layout_restore(layout_next_slot(layout), layout_count_changes(layout), &copy);
+
+    for (size_t rank = 0; error == 0 && rank < layout_count_allocations(layout); rank++) {
+        const struct layout_allocation *from = layout_at_rank(layout, rank);
+        error = layout_restore_allocation(
+            copy, &(struct layout_restored){.serial = from->serial,
+                                            .slot = from->slot,
+                                            .name = from->name,
+                                            .name_bytes = strlen(from->name),
+                                            .tag = from->tag,
+                                            .tag_bytes = strlen(from->tag)});
+    }
+    if (error == 0)
+        error = rebuild_entries(copy, layout);
+    if (error < 0) {
+        layout_free(copy);
+        copy = NULL;
+    }
+    *rebuilt = copy;
+    return error;
+}
+
 /* 0 or -ENOMEM */
 static int deed_try(struct deed *deed)
 {
@@ -233,6 +277,8 @@ static int deed_try(struct deed *deed)
     case DEED_CLONE:
         deed->clone->layout = layout_clone(layout);
         return deed->clone->layout ? 0 : -ENOMEM;
+    case DEED_REBUILD:
+        return try_rebuild(layout, &deed->clone->layout);
     case DEED_FREE:
         layout_free(layout);
         return 0;
@@ -262,7 +308,7 @@ static void note_puts(const struct deed *deed)
 
 static bool deed_makes_one(const struct deed *deed)
 {
-    return deed->kind == DEED_CLONE;
+    return deed->kind == DEED_CLONE || deed->kind == DEED_REBUILD;
 }
 
 /* What a deed that succeeded has made of the model. */
@@ -289,6 +335,7 @@ static void deed_note(const struct deed *deed)
     case DEED_DELETE:
         break;
     case DEED_CLONE:
+    case DEED_REBUILD:
         *deed->clone = *model;
         deed->clone->layout = cloned;
         require(layout_count_changes(cloned) == layout_count_changes(model->layout));

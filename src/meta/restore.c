@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A layout from what it consisted of, which may be damaged. */
+#include "layout_internal.h"
+
+#include "name.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* No layout counts so far; from here on none comes to LAYOUT_UNBOUND. */
+#define MOST_SLOTS (UINT64_MAX / 2)
+
+int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout)
+{
+    struct layout *made;
+
+    if (next_slot > MOST_SLOTS)
+        return -EINVAL;
+    made = layout_new();
+    if (!made)
+        return -ENOMEM;
+    made->next_slot = next_slot;
+    made->changes = changes;
+    *layout = made;
+    return 0;
+}
+
+/* With a NUL behind it, and none inside. */
+static int copy_text(const char *text, size_t bytes, char copy[NAME_MAX_BYTES + 1])
+{
+    if (bytes > NAME_MAX_BYTES || (bytes > 0 && memchr(text, '\0', bytes)))
+        return -EINVAL;
+    memset(copy, 0, NAME_MAX_BYTES + 1);
+    if (bytes > 0)
+        memcpy(copy, text, bytes);
+    return 0;
+}
+
+static int check_place(const struct layout *layout, const struct layout_restored *allocation)
+{
+    const struct layout_allocation *last;
+
+    if (layout->entry_count > 0 || layout->allocation_count >= LAYOUT_MAX_ALLOCATIONS ||
+        allocation->slot >= layout->next_slot)
+        return -EINVAL;
+    if (layout->allocation_count == 0)
+        return 0;
+    last = layout->by_slot[layout->allocation_count - 1];
+    return last->slot < allocation->slot && last->serial < allocation->serial ? 0 : -EINVAL;
+}
+
+static int check_memory(const struct layout *layout, const struct layout_restored *allocation)
+{
+    bool none = allocation->memory == LAYOUT_NO_MEMORY;
+
+    if (none && (allocation->size_bytes > 0 || allocation->aligned_bytes > 0 || allocation->spool))
+        return -EINVAL;
+    if (allocation->aligned_bytes < allocation->size_bytes ||
+        allocation->aligned_bytes > UINT64_MAX - layout->total_bytes)
+        return -EINVAL;
+    return 0;
+}
+
+_Static_assert(LAYOUT_MAX_TAG_BYTES == NAME_MAX_BYTES, "copy_text takes both");
+
+int layout_restore_allocation(struct layout *layout, const struct layout_restored *allocation)
+{
+    const struct layout_allocation from = {
+        .serial = allocation->serial,
+        .slot = allocation->slot,
+        .memory = allocation->memory,
+        .size_bytes = allocation->size_bytes,
+        .aligned_bytes = allocation->aligned_bytes,
+        .spool = allocation->spool,
+    };
+    char name[NAME_MAX_BYTES + 1], tag[NAME_MAX_BYTES + 1];
+    int error;
+
+    layout_assert_unshared(layout);
+    if (check_place(layout, allocation) < 0 || check_memory(layout, allocation) < 0 ||
+        copy_text(allocation->name, allocation->name_bytes, name) < 0 ||
+        copy_text(allocation->tag, allocation->tag_bytes, tag) < 0 || layout_check_name(name) < 0 ||
+        layout_check_tag(tag) < 0 || layout_find_name(layout, name))
+        return -EINVAL;
+    error = layout_append_allocation(layout, &from, name, tag);
+    if (error == 0)
+        layout->total_bytes += allocation->aligned_bytes;
+    return error;
+}
+
+int layout_restore_entries(struct layout *layout, const struct layout_put *puts, size_t count,
+                           size_t *culprit)
+{
+    int error;
+
+    *culprit = count;
+    if (layout->entry_count > 0 || count > LAYOUT_MAX_ENTRIES)
+        return -EINVAL;
+    for (size_t i = 1; i < count; i++) {
+        if (layout_compare_keys(puts[i - 1].key, puts[i - 1].key_bytes, puts[i].key,
+                                puts[i].key_bytes) >= 0) {
+            *culprit = i;
+            return -EINVAL;
+        }
+    }
+    error = layout_put_many(layout, puts, count, false, culprit);
+    return error == 0 || error == -ENOMEM ? error : -EINVAL;
+}
