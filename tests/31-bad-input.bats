@@ -95,6 +95,18 @@ apply() { # HEX OP...: on a fresh session with two allocations
     assert_state weights EMPTY
 }
 
+@test "rows may come in any order: the last of a key counts, and the first bad one is named" {
+    run_logged -1 apply "$(document "$(row zz 0 0 x)" "$(row bb 3 0 x)" "$(row cc nil 0 x)" \
+        "$(row aa 2 0 x)")"
+    assert_match "$output" $'applied=0 culprit=1\nEINVAL$'
+    run_logged -0 apply "$(document "$(row zz 1 5 one)" "$(row key 0 0 first)" "$(row aa nil 0 two)" \
+        "$(row key 1 0 last)" "$(row mm nil 0 three)")" get zz get key get aa commit
+    assert_match "$output" 'applied=5'
+    assert_match "$output" 'slot=1 rank=1 offset=5 value=one'
+    assert_match "$output" 'slot=1 rank=1 offset=0 value=last'
+    assert_eq "$(names "$W/metadata")" 'aa key mm zz'
+}
+
 @test "malformed documents are EINVAL and change nothing" {
     ok=$(document "$(row one 0 5 first)")
     for bytes in 00 80 c0 90 ff "${ok:0:-2}" "${ok}00" "81$(str v)01" "82$(str v)02${ok:8}" \

@@ -3,7 +3,7 @@
  * Decoding what clients send and what `layout` says. The shape is fixed, so nothing recurses; each
  * vector is allocated only once the bytes that are left could really hold that many.
  */
-#include "layout.h"
+#include "layout_internal.h"
 
 #include "name.h"
 #include "unpack.h"
@@ -28,8 +28,9 @@ struct layout_document {
     bool has_rows;
     struct document_allocation *allocations;
     size_t allocation_count;
-    struct layout_put *rows; /* their slots are ranks */
+    struct layout_put *rows; /* their slots are ranks, their serials count them */
     size_t row_count;
+    bool unsorted;
 };
 
 /* An array of at most `most` things that take `least` bytes each. */
@@ -114,6 +115,11 @@ static int decode_allocations(struct layout_document *document, struct unpack *u
     return rc;
 }
 
+static int compare_keys(const struct layout_put *a, const struct layout_put *b)
+{
+    return layout_compare_keys(a->key, a->key_bytes, b->key, b->key_bytes);
+}
+
 static int decode_row(struct layout_put *row, struct unpack *unpack)
 {
     const uint8_t *value;
@@ -164,7 +170,7 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
     for (uint32_t i = 0; i < count; i++) {
         struct layout_put *row = &document->rows[i];
 
-        *row = (struct layout_put){0};
+        *row = (struct layout_put){.serial = i};
         rc = decode_row(row, unpack);
         entry_bytes += row->key_bytes + row->value_bytes;
         if (rc == 0 && entry_bytes > LAYOUT_MAX_ENTRY_BYTES)
@@ -173,6 +179,7 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
             *culprit = i;
             return rc;
         }
+        document->unsorted |= i > 0 && compare_keys(row - 1, row) > 0;
     }
     return 0;
 }
@@ -297,10 +304,21 @@ void layout_document_row(const struct layout_document *document, size_t index,
     };
 }
 
+/* Of one key, as they stand in the document. */
+static int compare_rows(const void *left, const void *right)
+{
+    const struct layout_put *a = left, *b = right;
+    int order = compare_keys(a, b);
+
+    return order != 0 ? order : (a->serial > b->serial) - (a->serial < b->serial);
+}
+
 struct layout_put *layout_document_take_puts(struct layout_document *document, size_t *count)
 {
     struct layout_put *puts = document->rows;
 
+    if (document->unsorted)
+        qsort(puts, document->row_count, sizeof *puts, compare_rows);
     *count = document->row_count;
     document->rows = NULL;
     document->row_count = 0;

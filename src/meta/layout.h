@@ -216,8 +216,10 @@ void layout_document_allocation(const struct layout_document *document, size_t r
 size_t layout_document_count_rows(const struct layout_document *document);
 void layout_document_row(const struct layout_document *document, size_t index,
                          struct layout_row *row);
-/* The rows as puts, but for their slots, which are ranks still, and their serials, which are 0.
- * They become the caller's, who frees them; the document has none then. */
+/* The rows as puts in order of their keys, whatever order they have in the document; those of one
+ * key stay as they are, so of all that are put one after the other the last counts. Their slots are
+ * ranks still, and their serials say where they stand in the document, from 0 on. They become the
+ * caller's, who frees them; the document has none then. */
 struct layout_put *layout_document_take_puts(struct layout_document *document, size_t *count);
 
 #endif

@@ -27,8 +27,12 @@ struct bulk_op {
     uint64_t session;
     const uint8_t *bytes; /* the caller's */
     size_t size;
-    struct layout_put *puts; /* of the document; in slots once it was checked, in ranks before */
+    struct layout_put *puts; /* of the document, by key; a serial is the index as it was written */
     size_t rows, next_row;
+    size_t named_rows; /* so many have slots, the others ranks */
+    uint64_t rank_end; /* above all ranks */
+    uint64_t *slots;   /* by rank, as they were when the document was checked */
+    uint64_t total_bytes;
     uint64_t not_before_ms, until_ms; /* a slice lacked memory; 0: none has so far */
     uint64_t culprit;
     int error;
@@ -40,6 +44,7 @@ static void bulk_answer(struct bulk_op *op, int error)
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
     free(op->puts);
+    free(op->slots);
     free(op);
     service_answer(request, error, &answer);
 }
@@ -60,6 +65,16 @@ void service_drop_bulks(struct service *s)
     }
 }
 
+static void measure(struct bulk_op *op)
+{
+    for (size_t i = 0; i < op->rows; i++) {
+        const struct layout_put *put = &op->puts[i];
+        op->total_bytes += put->key_bytes + put->value_bytes;
+        if (put->slot != LAYOUT_UNBOUND && put->slot >= op->rank_end)
+            op->rank_end = put->slot + 1;
+    }
+}
+
 static void run_decode(struct job *job)
 {
     struct bulk_op *op = (struct bulk_op *)job;
@@ -72,34 +87,37 @@ static void run_decode(struct job *job)
     else
         op->puts = layout_document_take_puts(document, &op->rows);
     layout_document_free(document);
+    measure(op);
 }
 
-static int check_bounds(const struct layout *layout, struct bulk_op *op, uint64_t bytes)
+/* Of the rows whose rank is not there, the first one as they were written. */
+static void find_culprit(struct bulk_op *op, size_t ranks)
 {
     op->culprit = UINT64_MAX;
-    if (op->rows > LAYOUT_MAX_ENTRIES - layout_count_entries(layout) ||
-        bytes > LAYOUT_MAX_ENTRY_BYTES - layout_entry_bytes(layout))
-        return -ENOSPC;
-    return 0;
+    for (size_t i = 0; i < op->rows; i++) {
+        const struct layout_put *put = &op->puts[i];
+        if (put->slot != LAYOUT_UNBOUND && put->slot >= ranks && put->serial < op->culprit)
+            op->culprit = put->serial;
+    }
 }
 
-/* From ranks to the slots that they are now. */
+/* What costs rows was done by the helper: here it is the allocations that they name. */
 static int check_rows(const struct layout *layout, struct bulk_op *op)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < op->rows; i++) {
-        struct layout_put *put = &op->puts[i];
-        bytes += put->key_bytes + put->value_bytes;
-        if (put->slot == LAYOUT_UNBOUND)
-            continue;
-        const struct layout_allocation *allocation = layout_at_rank(layout, (size_t)put->slot);
-        if (!allocation) {
-            op->culprit = i;
-            return -EINVAL;
-        }
-        put->slot = allocation->slot;
+    size_t ranks = layout_count_allocations(layout);
+    if (op->rank_end > ranks) {
+        find_culprit(op, ranks);
+        return -EINVAL;
     }
-    return check_bounds(layout, op, bytes);
+    if (op->rows > LAYOUT_MAX_ENTRIES - layout_count_entries(layout) ||
+        op->total_bytes > LAYOUT_MAX_ENTRY_BYTES - layout_entry_bytes(layout))
+        return -ENOSPC;
+    op->slots = malloc((size_t)(op->rank_end + 1) * sizeof *op->slots);
+    if (!op->slots)
+        return -ENOMEM;
+    for (size_t rank = 0; rank < op->rank_end; rank++)
+        op->slots[rank] = layout_at_rank(layout, rank)->slot;
+    return 0;
 }
 
 static int bulk_check(struct service *s, struct bulk_op *op)
@@ -141,9 +159,14 @@ static int apply_slice(struct service *s, struct bulk_op *op)
     size_t bytes = 0, at = op->next_row;
     while (at < op->rows && record.put_count < SERVICE_APPLY_SLICE &&
            bytes < SERVICE_APPLY_SLICE_BYTES) {
-        const struct layout_put *put = &op->puts[at++];
+        struct layout_put *put = &op->puts[at++];
         bytes += put->key_bytes + put->value_bytes;
         record.put_count++;
+        if (op->named_rows < at) {
+            op->named_rows = at;
+            if (put->slot != LAYOUT_UNBOUND)
+                put->slot = op->slots[put->slot];
+        }
     }
     int error = service_apply_record(s, &record, NULL);
     if (!error)

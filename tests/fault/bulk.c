@@ -2,8 +2,9 @@
 /*
  * bulk - a document of several slices, where each call for memory fails once, or all of them
  *
- * Applied is the whole document or nothing of it. A service on host memory, with a host that does
- * jobs at once and a clock that stands still but for its timer.
+ * Applied is the whole document or nothing of it. Its rows come in no order, and are applied in
+ * that of their keys. A service on host memory, with a host that does jobs at once and a clock that
+ * stands still but for its timer.
  */
 #include "../unit/service_fixture.h"
 #include "fault.h"
@@ -16,6 +17,7 @@
 static struct fault_control *control;
 static uint64_t store, session;
 static struct service_actor writer;
+static unsigned slices; /* that were applied */
 
 static void start(void)
 {
@@ -52,7 +54,7 @@ static uint8_t *make_document(size_t *bytes)
     *at++ = ROWS >> 8;
     *at++ = ROWS & 255;
     for (unsigned i = 0; i < ROWS; i++) {
-        snprintf(key, sizeof key, "k%04u", i);
+        snprintf(key, sizeof key, "k%04u", (i * 7 + 3) % ROWS);
         memcpy(at, "\x94\xa5", 2);
         memcpy(at + 2, key, 5);
         memcpy(at + 7, "\xc0\x00\xc4\x01x", 5);
@@ -63,9 +65,28 @@ static uint8_t *make_document(size_t *bytes)
 }
 
 enum failing {
+    NONE,
     ONE_CALL,
     ALL_AFTER_A_SLICE, /* each call that comes when the first slice is in */
 };
+
+/* What is there so far are the first keys of all, if anything is there. */
+static bool check_slice(void)
+{
+    const struct core *core = service_get_core(service);
+    const struct layout *layout = core_get_layout(core, core_find_store(core, store));
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+    unsigned expected = 0;
+    char key[8];
+
+    layout_cursor_first(&cursor, layout);
+    while ((entry = layout_cursor_next(&cursor))) {
+        snprintf(key, sizeof key, "k%04u", expected++);
+        require(entry->key_bytes == 5 && memcmp(entry->key, key, 5) == 0);
+    }
+    return expected > 0;
+}
 
 /* What the loop does, until the document is answered. */
 static void run(struct client *client, int32_t after, enum failing failing)
@@ -86,6 +107,7 @@ static void run(struct client *client, int32_t after, enum failing failing)
         if (fixture_idle) {
             fixture_idle = false;
             service_on_idle(service);
+            slices += check_slice();
         } else if (fixture_timer_ms != UINT64_MAX) {
             fixture_now_ms =
                 fixture_timer_ms > fixture_now_ms ? fixture_timer_ms : fixture_now_ms + 1;
@@ -115,6 +137,20 @@ static void clear(void)
 }
 
 /* ---- tests --------------------------------------------------------------------------------- */
+
+TAP_TEST(slices_are_runs_of_keys_whatever_order_the_rows_have)
+{
+    struct client client;
+
+    start();
+    slices = 0;
+    run(&client, 0, NONE);
+    check_int(client.error, 0);
+    check_int(client.answer.applied, ROWS);
+    check_int(slices, 3);
+    check_int(count_entries(), ROWS);
+    service_end();
+}
 
 static void fail_each(enum fault_point point)
 {

@@ -263,6 +263,54 @@ TAP_TEST(a_bulk_document_needs_no_allocations)
     layout_document_free(document);
 }
 
+/* {"v":1, "metadata": [[key, nil, index, b""]...]} with keys of one byte. */
+static struct layout_put *take_puts(const char *keys, size_t *count)
+{
+    static struct text text; /* that the puts point into */
+    struct layout_document *document = NULL;
+    struct layout_put *puts;
+    uint64_t culprit;
+    char head[] = "\x82\xa1v\x01\xa8metadata\x90";
+
+    text.size = 0;
+    head[13] = (char)(0x90 + strlen(keys));
+    append(&text, head, 14);
+    for (char i = 0; keys[(int)i]; i++) {
+        const char row[] = {'\x94', '\xa1', keys[(int)i], '\xc0', i, '\xc4', 0};
+        append(&text, row, sizeof row);
+    }
+    require(layout_document_decode(text.bytes, text.size, &document, &culprit) == 0);
+    puts = layout_document_take_puts(document, count);
+    check_int(layout_document_count_rows(document), 0);
+    layout_document_free(document);
+    return puts;
+}
+
+static void check_puts(const char *keys, const char *sorted, const char *order)
+{
+    size_t count = 0;
+    struct layout_put *puts = take_puts(keys, &count);
+
+    require(count == strlen(sorted));
+    for (size_t i = 0; i < count; i++) {
+        size_t index = (size_t)(order[i] - '0');
+        check_bytes(puts[i].key, puts[i].key_bytes, sorted + i, 1);
+        check_int(puts[i].serial, index);
+        check_int(puts[i].offset, index);
+    }
+    free(puts);
+}
+
+TAP_TEST(rows_become_puts_in_order_of_their_keys_and_say_where_they_stood)
+{
+    check_puts("", "", "");
+    check_puts("abc", "abc", "012");
+    check_puts("cba", "abc", "210");
+    check_puts("bdacb", "abbcd", "20431"); /* the last `b` comes behind the first */
+    check_puts("aab", "aab", "012");
+    check_puts("zaaaaaaaa", "aaaaaaaaz", "123456780");
+}
+
 TAP_TEST(forms_that_are_not_the_shortest_are_accepted)
 {
     static const char loose[] = "\xdf\0\0\0\2" /* map 32 */
