@@ -52,6 +52,18 @@ complete_words() {
     assert_eq "$output" ''
 }
 
+@test "completion goes on where a mount is dead or hangs" {
+    local frozen
+    cd "$ROOT"
+    start_mount
+    frozen=$(worker_of "$(keeper_of "$M")")
+    kill -STOP "$frozen"
+    start_mount
+    complete_words gmsfs ls "$M/w"
+    kill -CONT "$frozen"
+    assert_eq "$output" "$M/weights"
+}
+
 @test "completion offers a name with a command or a quote in it as it is to be typed, and runs nothing" {
     cd "$ROOT"
     start_mount
