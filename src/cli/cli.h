@@ -16,9 +16,10 @@
 /* Exit statuses of every command; `gmsfs run` has more, those of its COMMAND. */
 enum cli_status {
     CLI_OK = 0,
-    CLI_FAILURE = 1, /* could not be done, or (verify) differs */
-    CLI_USAGE = 2,   /* the command line makes no sense */
-    CLI_TIMEOUT = 3, /* the lock was not free, or the state did not come, in the time given */
+    CLI_FAILURE = 1,    /* could not be done, or (verify) differs */
+    CLI_USAGE = 2,      /* the command line makes no sense */
+    CLI_TIMEOUT = 3,    /* the lock was not free, or the state did not come, in the time given */
+    CLI_UNREPORTED = 4, /* done for good, but that could not be said; output_end() alone says so */
 };
 
 #define CLI_SIGNALED 128 /* and the number of the signal that ended it, as shells say it */

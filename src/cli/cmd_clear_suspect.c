@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mounts.h"
+#include "cli/output.h"
 #include "cli/store_path.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ static const char usage[] =
     "  -q, --quiet   print errors only\n"
     "      --help    this text\n"
     "\n"
-    "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage.\n";
+    "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage; 4 done, but\n"
+    "that could not be reported.\n";
 
 static int clear_explain(const char *path, int error)
 {
@@ -117,6 +119,8 @@ static int clear_run(int argc, char **argv)
             status = CLI_FAILURE;
     }
     mounts_free(&mounts);
+    if (status == CLI_OK)
+        output_set_done();
     return status;
 }
 

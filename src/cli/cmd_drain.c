@@ -10,6 +10,7 @@
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ static const char usage[] =
     "\n"
     "Exit status: 0 the device holds nothing; 1 failure; 2 usage; 3 sessions were left in the "
     "time\n"
-    "given; 128 + N stopped by signal N.\n";
+    "given; 4 the device holds nothing, but that could not be reported; 128 + N stopped by signal "
+    "N.\n";
 
 struct drain {
     const char *path;
@@ -153,6 +155,8 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
     else
         status = drain_wait(drain, mount, fd);
     close(fd);
+    if (status == CLI_OK)
+        output_set_done();
     if (status == CLI_OK && !drain->quiet)
         printf(drain->undo ? "%s serves\n" : "%s is drained: the device holds nothing\n",
                mount->path);

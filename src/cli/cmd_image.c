@@ -46,7 +46,7 @@ static const char usage[] =
     "      --help             this text\n"
     "\n"
     "Exit status: 0 done; 1 failure, or (ls) unfinished or damaged; 2 usage; 3 the lock was not\n"
-    "free in time; 128 + N stopped by signal N.\n";
+    "free in time; 4 done, but that could not be reported; 128 + N stopped by signal N.\n";
 
 /* Options, each for some of the verbs. */
 enum {

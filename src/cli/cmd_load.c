@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "base/size.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_path.h"
@@ -49,7 +50,7 @@ static const char usage[] =
     "      --help           this text\n"
     "\n"
     "Exit status: 0 committed; 1 failure; 2 usage; 3 lock or memory were not free in time;\n"
-    "128 + N stopped by signal N.\n";
+    "4 committed, but that could not be reported; 128 + N stopped by signal N.\n";
 
 struct load_choice {
     bool is_group, force;
@@ -194,6 +195,8 @@ static int load_commit(struct load *load)
     r = gmsfs_commit(load->handle, 0, NULL);
     if (r)
         load_explain_commit(load, r);
+    else
+        output_set_done();
     load->generation = gmsfs_generation(load->handle);
     return r ? CLI_FAILURE : CLI_OK;
 }

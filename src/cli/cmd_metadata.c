@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 #include "cli/metadata.h"
+#include "cli/output.h"
 #include "cli/store_path.h"
 
 #include <errno.h>
@@ -119,6 +120,8 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
         r = metadata_change(metadata->store, handle, &entry);
         if (r)
             status = metadata_explain(metadata->store, metadata->key, "put", r);
+        else
+            output_set_done();
     }
     free(input);
     return status;
@@ -131,7 +134,10 @@ static int metadata_remove(const struct metadata *metadata, gmsfs_t *handle)
     const struct metadata_entry entry = {.data = {.key = metadata->key}, .remove = true};
     int r = metadata_change(metadata->store, handle, &entry);
 
-    return r ? metadata_explain(metadata->store, metadata->key, "remove", r) : CLI_OK;
+    if (r)
+        return metadata_explain(metadata->store, metadata->key, "remove", r);
+    output_set_done();
+    return CLI_OK;
 }
 
 static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)

@@ -7,6 +7,7 @@
  * the daemon cannot trace to this process.
  */
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/run.h"
 #include "cli/store_path.h"
 
@@ -44,8 +45,9 @@ static const char usage[] =
     "commits.\n"
     "\n"
     "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit that\n"
-    "was refused; 2 usage; 3 the lock was not free in time; 126 COMMAND cannot be run; 127 there\n"
-    "is no such COMMAND.\n";
+    "was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND went well, and what is to "
+    "be\n"
+    "said of it could not be; 126 COMMAND cannot be run; 127 there is no such COMMAND.\n";
 
 struct run {
     char *store;      /* absolute */
@@ -186,8 +188,10 @@ static int run_explain_over(const struct run *run)
         committed = run_has_commit(events, run->info.session);
     free(events);
     free(path);
-    if (committed)
+    if (committed) {
+        output_set_done();
         return CLI_OK;
+    }
     cli_error("%s: the writer's session was over before COMMAND was: it aborted, or was revoked "
               "('events' in the mount says which); nothing of it is committed",
               run->store);
@@ -203,8 +207,10 @@ static int run_commit(const struct run *run)
     do
         r = ioctl(run->fd, GMSFS_IOC_COMMIT, &commit) < 0 ? -errno : 0;
     while (r == -EINTR);
-    if (r == 0)
+    if (r == 0) {
+        output_set_done();
         return CLI_OK;
+    }
     if (r == -ESTALE || r == -ENOLCK)
         return run_explain_over(run);
     store_last_error(run->store, why, sizeof(why));
@@ -236,9 +242,11 @@ static int run_finish(const struct run *run, int status)
     struct gmsfs_ioc_info info;
 
     if (run->joined) {
-        if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR)
+        if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR) {
+            output_set_done(); /* as far as it is ours */
             fprintf(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits\n",
                     (uint64_t)run->info.session, run->store);
+        }
         return status;
     }
     if (run->info.mode == GMSFS_MODE_RW)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs save - the tensors of a store into safetensors files */
 #include "base/size.h"
+#include "cli/output.h"
 #include "cli/safetensors_write.h"
 #include "cli/save.h"
 #include "cli/signals.h"
@@ -31,8 +32,8 @@ static const char usage[] =
     "  -q, --quiet             print errors only\n"
     "      --help              this text\n"
     "\n"
-    "Exit status: 0 saved; 1 failure; 2 usage; 3 the lock was not free in time; 128 + N stopped\n"
-    "by signal N.\n";
+    "Exit status: 0 saved; 1 failure; 2 usage; 3 the lock was not free in time; 4 saved, but\n"
+    "that could not be reported; 128 + N stopped by signal N.\n";
 
 static void save_print_result(const struct save *save, uint64_t start_ms)
 {
@@ -68,8 +69,10 @@ static int save_tensors(struct save *save)
     status = save_plan(save);
     if (status == CLI_OK)
         status = save_write(save);
-    if (status == CLI_OK)
+    if (status == CLI_OK) {
+        output_set_done();
         save_print_result(save, start_ms);
+    }
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s); nothing was saved", strsignal(status - CLI_SIGNALED));
     return status;

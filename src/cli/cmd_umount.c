@@ -9,6 +9,7 @@
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/output.h"
 #include "cli/store_path.h"
 #include "gmsfs.h"
 
@@ -52,6 +53,7 @@ static int umount_by_fusermount(const struct mount *mount, bool lazy)
     if (child < 0)
         return -errno;
     if (child == 0) {
+        output_restore_signals();
         execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", mount->path, NULL);
         _exit(FUSERMOUNT_FAILS);
     }
@@ -169,7 +171,10 @@ static int umount_run(int argc, char **argv)
     }
     if (optind == argc)
         return cli_usage_error("a MOUNT is needed");
-    return umount_all(argv + optind, argc - optind, lazy);
+    if (umount_all(argv + optind, argc - optind, lazy) != CLI_OK)
+        return CLI_FAILURE;
+    output_set_done();
+    return CLI_OK;
 }
 
 const struct cli_command cmd_umount = {

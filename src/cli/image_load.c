@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "cli/image_entries.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
@@ -288,6 +289,7 @@ static int load_commit(struct image_load *load)
         staging_explain_call(load->handle, load->request->store, "commit", r);
         return CLI_FAILURE;
     }
+    output_set_done();
     load->generation = gmsfs_generation(load->handle);
     r = gmsfs_get_memory_layout_hash(load->handle, hash);
     gmsfs_disconnect(load->handle);

@@ -3,10 +3,10 @@
 #include "cli/image_save.h"
 
 #include "base/size.h"
+#include "cli/output.h"
 #include "cli/signals.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,17 +51,18 @@ static int save_store(struct image_save *save)
     int status = image_save_plan(save);
 
     signals_defer(true);
-    signal(SIGXFSZ, SIG_IGN); /* a limit is an error like others */
     if (status == CLI_OK)
         status = image_save_prepare(save);
     if (status == CLI_OK) {
         save->began = true;
         status = image_save_write(save);
     }
-    if (status == CLI_OK)
+    if (status == CLI_OK) {
+        output_set_done();
         save_print_result(save, start_ms);
-    else
+    } else {
         save_print_failure(save, status);
+    }
     return status;
 }
 

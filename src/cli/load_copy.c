@@ -92,7 +92,7 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
 
 /* ---- one allocation ------------------------------------------------------------------------ */
 
-/* Huge pages have no write(2), and beyond RLIMIT_FSIZE the kernel would send SIGXFSZ. */
+/* Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
 static bool target_is_written(int fd, size_t size_bytes)
 {
     struct rlimit limit;

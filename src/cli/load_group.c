@@ -2,6 +2,7 @@
 /* gmsfs load --group: the ranks of one model into their stores, all of them or none. */
 #include "cli/load.h"
 
+#include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
@@ -328,6 +329,8 @@ static int group_commit(struct load_group *group, uint8_t id[16])
     r = gmsfs_commit_group(group->handles, group->count, 0, id);
     if (r)
         group_explain_commit(group, id, r);
+    else
+        output_set_done();
     for (size_t i = 0; i < group->count; i++)
         group->ranks[i].generation = gmsfs_generation(group->handles[i]);
     return r ? CLI_FAILURE : CLI_OK;
@@ -387,6 +390,7 @@ static void group_print_result(const struct load_group *group, const uint8_t id[
 /* RO was granted: somebody has loaded all of them, perhaps while we waited. */
 static int group_leave_as_is(const struct load_group *group)
 {
+    output_set_done();
     if (!group->quiet)
         printf("left as it is: one load is committed in %s; --force loads anew\n",
                group->count == 1 ? "the store" : "all of the stores, as one group");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gmsfs command: finds the command that was named, and runs it. */
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "copier/copier.h"
 #include "daemon/daemon.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,15 +98,8 @@ static int main_dispatch(int argc, char **argv)
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
 }
 
-/* Output that could not be written is a failure, whatever else went well. */
 int main(int argc, char **argv)
 {
-    int status = main_dispatch(argc, argv);
-
-    errno = 0;
-    if (fflush(stdout) == EOF || ferror(stdout)) {
-        cli_error("cannot write the output: %s", strerror(errno ? errno : EIO));
-        return status ? status : CLI_FAILURE;
-    }
-    return status;
+    output_begin();
+    return output_end(main_dispatch(argc, argv));
 }

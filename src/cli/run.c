@@ -2,6 +2,7 @@
 #include "cli/run.h"
 
 #include "cli/cli.h"
+#include "cli/output.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -31,6 +32,7 @@ static void run_exec(char **command, const sigset_t *mask)
     int error;
 
     sigprocmask(SIG_SETMASK, mask, NULL);
+    output_restore_signals();
     execvp(command[0], command);
     error = errno;
     cli_error("cannot run '%s': %s", command[0], strerror(error));

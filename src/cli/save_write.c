@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -418,7 +417,6 @@ int save_write(struct save *save)
     int status;
 
     signals_defer(true);
-    signal(SIGXFSZ, SIG_IGN); /* a limit is an error like others */
     status = save_make_all(save);
     if (status == CLI_OK)
         status = save_fill_all(save);

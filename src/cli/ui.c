@@ -95,7 +95,7 @@ int ui_json_print(json_t *json)
     int r = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
 
     json_decref(json);
-    if (r < 0)
+    if (r < 0 && !ferror(stdout))
         return -ENOMEM;
     putchar('\n');
     return 0;

@@ -35,7 +35,8 @@ unsigned ui_percent(uint64_t part, uint64_t whole);
 /* A string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
 json_t *ui_json_text(const char *text);
 
-/* Prints to stdout, indented, and frees it. 0 or -ENOMEM (also when json is NULL). */
+/* Prints to stdout, indented, and frees it. 0, also where that cannot be written, which
+ * output_end() tells; or -ENOMEM (also when json is NULL). */
 int ui_json_print(json_t *json);
 
 /* Rows of text in aligned columns. Two spaces stand between columns; nothing after the last. */

@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Commands whose words nobody hears: a closed pipe, a full disk, descriptors that are not open.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+# A shell that starts others may have chosen otherwise.
+GMSFS_AS_STARTED=(env "--default-signal=PIPE,XFSZ" timeout $((60 * SLOW)) "$GMSFS")
+
+# open_broken_pipe: descriptor 9 is the end of a pipe that nobody reads any more.
+open_broken_pipe() {
+    mkfifo "$T/pipe"
+    exec 8<>"$T/pipe"
+    exec 9>"$T/pipe"
+    exec 8>&-
+}
+
+# unheard STATUS WHY ARGUMENT...: to a full disk, with the reason on standard error.
+unheard() {
+    local want=$1 why=$2
+    shift 2
+    status=0
+    "${GMSFS_AS_STARTED[@]}" "$@" >/dev/full 2>"$T/said" || status=$?
+    printf '$ gmsfs %s >/dev/full: %s\n%s\n' "$*" "$status" "$(<"$T/said")"
+    assert_eq "$status" "$want" "exit status of $*"
+    assert_match "$(<"$T/said")" "$why"
+}
+
+# broken STATUS ARGUMENT...: to a pipe that nobody reads.
+broken() {
+    local want=$1
+    shift
+    status=0
+    "${GMSFS_AS_STARTED[@]}" "$@" >&9 2>"$T/said" || status=$?
+    printf '$ gmsfs %s | true: %s\n%s\n' "$*" "$status" "$(<"$T/said")"
+    assert_eq "$status" "$want" "exit status of $*"
+    assert_match "$(<"$T/said")" 'cannot write the output: Broken pipe'
+}
+
+make_model() { # sets MODEL
+    requires python3 || return 1
+    MODEL=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 | tail -n 1)
+    [[ -e $MODEL ]]
+}
+
+generation() {
+    jq -r .generation "$M/weights/info"
+}
+
+# ---- what is done ----------------------------------------------------------------------------
+
+DONE='done, but cannot write the output: No space left on device'
+
+@test "a load that is committed but cannot say so exits with 4" {
+    requires jq
+    start_mount
+    make_model
+    open_broken_pipe
+    unheard 4 "$DONE" load "$M/weights" "$MODEL"
+    assert_eq "$(generation)" 1 generation
+    broken 4 load "$M/weights" "$MODEL"
+    assert_eq "$(generation)" 2 generation
+    broken 4 load --group --force "$M/weights=$MODEL"
+    assert_eq "$(generation)" 3 generation
+    unheard 4 "$DONE" load --group "$M/weights=$MODEL" # as it is
+    assert_eq "$(generation)" 3 generation
+    "$GMSFS" verify "$M/weights" "$MODEL"
+}
+
+@test "a load that has nothing to say is not asked whether it could" {
+    start_mount
+    make_model
+    open_broken_pipe
+    "${GMSFS_AS_STARTED[@]}" load -q "$M/weights" "$MODEL" >&9 2>&9
+    assert_state weights COMMITTED
+}
+
+@test "what is saved but cannot be said exits with 4, and is whole" {
+    start_mount
+    make_model
+    open_broken_pipe
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    unheard 4 "$DONE" save "$M/weights" "$T/saved.safetensors"
+    "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
+    rm "$T/saved.safetensors"
+    broken 4 save "$M/weights" "$T/saved.safetensors"
+    "$GMSFS" verify "$M/weights" "$T/saved.safetensors"
+}
+
+@test "an image that is saved, or loaded, but cannot be said exits with 4" {
+    requires jq
+    start_mount
+    make_model
+    open_broken_pipe
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    unheard 4 "$DONE" image save "$M/weights" "$T/image"
+    "$GMSFS" image ls --check "$T/image"
+    broken 4 image save --force "$M/weights" "$T/image"
+    "$GMSFS" image ls --check "$T/image"
+    unheard 4 "$DONE" image load "$M/weights" "$T/image"
+    assert_eq "$(generation)" 2 generation
+    broken 4 image load "$M/weights" "$T/image"
+    assert_eq "$(generation)" 3 generation
+}
+
+@test "a drain and a clearing that cannot be said exit with 4" {
+    start_mount
+    open_broken_pipe
+    unheard 4 "$DONE" clear-suspect "$M/weights"
+    broken 4 clear-suspect "$M"
+    broken 4 drain "$M"
+    unheard 4 "$DONE" drain --undo "$M"
+    "$GMSFS" run -w "$M/weights" -- true # it serves
+}
+
+@test "a load that cannot say what it waits for goes on, commits, and exits with 4" {
+    requires jq
+    start_mount
+    make_model
+    open_broken_pipe
+    exec 5<>"$M/weights/lock"
+    spawn bash -c 'exec 2>&9 5>&-; exec "$@"' _ "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL"
+    wait_until 10 grep -q ' waiting ' "$M/weights/sessions"
+    exec 5>&-
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 4 status
+    assert_eq "$(generation)" 1 generation
+}
+
+@test "a limit on files under the output is an error, not an end in the midst" {
+    requires jq
+    start_mount
+    make_model
+    head -c 64K /dev/zero >"$T/out"
+    status=0
+    (ulimit -f 64 && exec "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$MODEL" >>"$T/out" 2>"$T/said") ||
+        status=$?
+    cat "$T/said"
+    assert_eq "$status" 4 status
+    assert_match "$(<"$T/said")" 'File too large'
+    assert_eq "$(generation)" 1 generation
+}
+
+@test "what run commits is not undone by a pipe, and its COMMAND gets the signal as ever" {
+    start_mount
+    open_broken_pipe
+    "${GMSFS_AS_STARTED[@]}" run -w "$M/weights" -- true >&9 2>&9
+    assert_state weights COMMITTED
+    status=0
+    # The inner one says on standard error that it has joined.
+    "${GMSFS_AS_STARTED[@]}" run -w "$M/weights" -- "$GMSFS" run -w "$M/weights" -- true 2>&9 || status=$?
+    assert_eq "$status" 4 'status of the inner'
+    run_logged -141 "${GMSFS_AS_STARTED[@]}" run -w "$M/weights" -- bash -c 'echo hello >&9'
+    assert_match "$output" 'COMMAND failed with status 141, so nothing was committed'
+}
+
+@test "a failure stays one, whether it can be said or not" {
+    start_mount
+    open_broken_pipe
+    printf short >"$T/bad.safetensors"
+    status=0
+    "${GMSFS_AS_STARTED[@]}" load "$M/weights" "$T/bad.safetensors" 2>&9 || status=$?
+    assert_eq "$status" 1 status
+    status=0
+    "${GMSFS_AS_STARTED[@]}" load "$M/weights" 2>&9 || status=$?
+    assert_eq "$status" 2 status
+    assert_state weights EMPTY
+}
+
+# ---- what only looks -------------------------------------------------------------------------
+
+@test "what only looks fails where its answer cannot be written, with the reason" {
+    start_mount
+    make_model
+    open_broken_pipe
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    "$GMSFS" image save -q "$M/weights" "$T/image"
+    local words why='cannot write the output: No space left on device'
+    for words in "ls $M/weights" "status $M" "status --watch $M" "sum $M/weights" "verify $M/weights $MODEL" \
+        "image ls $T/image" "metadata ls $M/weights" "version" "help" "load --help" "mount --help"; do
+        # shellcheck disable=SC2086 # words
+        unheard 1 ": $why" $words
+        # shellcheck disable=SC2086
+        broken 1 $words
+    done
+}
+
+@test "JSON that cannot be written names the reason, however much there is of it" {
+    start_mount
+    make_model
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/metadata"
+        for i in {1..200}; do echo value >key-of-an-entry-that-fills-the-output-$i; done'
+    "$GMSFS" image save -q "$M/weights" "$T/image"
+    local words
+    for words in "ls --json $M/weights" "status --json $M" "status --json --watch $M" \
+        "sum --json $M/weights" "image ls --json $T/image" "metadata ls $M/weights"; do
+        # shellcheck disable=SC2086 # words
+        unheard 1 'cannot write the output: No space left on device' $words
+        [[ $(<"$T/said") != *memory* && $(<"$T/said") != *Input/output* ]] || fail "wrong reason: $words"
+    done
+}
