@@ -419,6 +419,68 @@ watched() {
     cli -2 status --watch=soon
 }
 
+# has_lasting_zombie PID: one of its children has ended, and for two seconds nobody waited for it.
+has_lasting_zombie() {
+    local child children=() now
+    now=$(now_ms)
+    read -ra children < <(cat "/proc/$1/task/$1/children") || true
+    for child in "${children[@]}"; do
+        [[ $(awk '$1 == "State:" { print $2 }' "/proc/$child/status") == Z ]] || continue
+        ZOMBIE_SINCE[child]=${ZOMBIE_SINCE[child]-$now}
+        ((now - ZOMBIE_SINCE[child] < 2000)) || return 0
+    done
+    return 1
+}
+
+# One that stays, and not one of those that only look.
+has_watcher() { # PID
+    WATCHER=$(cat "/proc/$1/task/$1/children")
+    [[ $WATCHER =~ ^[0-9]+\ $ ]] && process_lives "${WATCHER% }"
+}
+
+@test "status --watch leaves no zombies" {
+    local mounts=() i
+    declare -ga ZOMBIE_SINCE=()
+    for i in 1 2 3 4; do # each look is a child for each
+        start_mount size=16M
+        mounts+=("$M")
+    done
+    spawn "$GMSFS" status --watch=0.1 "${mounts[@]}"
+    WATCH=$SPAWNED
+    wait_until 5 watched EMPTY
+    never_within 8 has_lasting_zombie "$WATCH"
+}
+
+@test "status --watch ends no stranger that has the number of a child which is gone" {
+    requires root pidns
+    start_mount
+    local inner pid
+    # In a namespace of their own the next number can be chosen.
+    spawn unshare --pid --fork bash -c '
+        "$1" status --watch=3600 "$2" &
+        until [[ -s $3/number ]]; do sleep 0.05; done
+        echo $(($(<"$3/number") - 1)) >/proc/sys/kernel/ns_last_pid
+        sleep 600 &
+        echo $! >"$3/stranger"
+        wait -n %1
+        kill -0 %2 && echo "the stranger lives"
+        kill %2' _ "$GMSFS" "$M" "$T"
+    WATCH=$SPAWNED
+    wait_until 5 watched EMPTY
+    pid=$(pgrep -xf "$GMSFS status --watch=3600 $M" --oldest)
+    wait_until 5 has_watcher "$pid"
+    WATCHER=${WATCHER% }
+    inner=$(awk '$1 == "NSpid:" { print $NF }' "/proc/$WATCHER/status")
+    kill -KILL "$WATCHER"
+    wait_until 5 [ ! -e "/proc/$WATCHER" ]
+    echo "$inner" >"$T/number"
+    wait_until 5 [ -s "$T/stranger" ]
+    assert_eq "$(<"$T/stranger")" "$inner" 'number of the stranger'
+    kill -TERM "$pid"
+    wait_exit "$WATCH"
+    assert_match "$(output_of "$WATCH")" 'the stranger lives'
+}
+
 @test "status --watch paints a terminal anew, outlives a daemon, and ends with its mount" {
     requires script
     start_mount

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mount_look.h"
 
+#include "base/child.h"
 #include "cli/cli.h"
 #include "cli/store_path.h"
 #include "cli/ui.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define FIELD_BYTES 96
@@ -112,7 +110,7 @@ static json_t *look_now(const char *path)
     return look;
 }
 
-static void look_child(const char *path, int fd)
+static void look_child(const void *path, int fd)
 {
     json_t *look = look_now(path);
     char *text = look ? json_dumps(look, JSON_COMPACT) : NULL;
@@ -124,33 +122,16 @@ static void look_child(const char *path, int fd)
             break;
         done += wrote > 0 ? (size_t)wrote : 0;
     }
-    _exit(text && done == length ? 0 : 1);
 }
 
 /* ---- in the parent ------------------------------------------------------------------------- */
 
 struct look {
-    pid_t child;
-    int fd;
+    struct child *child;
+    int fd; /* -1: there is none */
     char *text;
     size_t used;
 };
-
-static int look_start(struct look *look, const char *path)
-{
-    int ends[2];
-
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    look->child = fork();
-    if (look->child == 0) {
-        close(ends[0]);
-        look_child(path, ends[1]);
-    }
-    close(ends[1]);
-    look->fd = ends[0];
-    return look->child < 0 ? -errno : 0;
-}
 
 /* Gathers what came. True when the child has said all. */
 static bool look_gather(struct look *look)
@@ -172,15 +153,11 @@ static bool look_gather(struct look *look)
     return false;
 }
 
-/* A child that hangs in the mount cannot always be killed: it is not waited for. */
 static void look_end(struct look *look)
 {
     if (look->fd >= 0)
         close(look->fd);
-    if (look->child > 0) {
-        kill(look->child, SIGKILL);
-        waitpid(look->child, NULL, WNOHANG);
-    }
+    child_end(look->child);
     free(look->text);
 }
 
@@ -215,10 +192,9 @@ int mount_look(const struct mounts *mounts, json_t ***results)
         free(list);
         return -ENOMEM;
     }
-    fflush(stdout);
     for (size_t i = 0; i < mounts->count; i++) {
         looks[i].fd = -1;
-        look_start(&looks[i], mounts->list[i].path);
+        child_start(&looks[i].child, look_child, mounts->list[i].path, &looks[i].fd);
     }
     for (size_t i = 0; i < mounts->count; i++) {
         list[i] = look_result(&looks[i], start_ms);

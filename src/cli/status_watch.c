@@ -5,6 +5,7 @@
 #include "cli/store_path.h"
 #include "cli/ui.h"
 
+#include "base/child.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -16,9 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,8 +31,8 @@
 /* A child waits for the events of a mount: waiting in one that is stuck cannot be left. */
 struct watcher {
     uint64_t mount;
-    pid_t child;
-    int fd; /* a byte for each event; -1: it has ended, for the daemon has */
+    struct child *child; /* NULL: it has ended, for the daemon has */
+    int fd;              /* a byte for each event; -1: none come any more */
     bool seen;
 };
 
@@ -51,13 +50,12 @@ struct watch {
 
 /* ---- in the child -------------------------------------------------------------------------- */
 
-static void watch_child(const char *mount, int to)
+static void watch_child(const void *mount, int to)
 {
     char *file = store_file_path(mount, "events"), bytes[EVENTS_BYTES];
     struct pollfd events = {.events = POLLIN};
     ssize_t got = -1;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     events.fd = file ? open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     while (events.fd >= 0) {
         do
@@ -68,7 +66,6 @@ static void watch_child(const char *mount, int to)
         if (poll(&events, 1, -1) < 0 || events.revents & (POLLERR | POLLNVAL))
             break;
     }
-    _exit(0);
 }
 
 /* ---- watchers ------------------------------------------------------------------------------ */
@@ -78,35 +75,25 @@ static void watch_start(struct watch *watch, const struct mount *mount)
     struct watcher *grown =
         realloc(watch->watchers, (watch->watcher_count + 1) * sizeof(*watch->watchers));
     struct watcher *next;
-    int ends[2];
 
     if (!grown)
         return;
     watch->watchers = grown;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return;
     next = &grown[watch->watcher_count];
-    *next = (struct watcher){.mount = mount->id, .fd = ends[0], .seen = true};
-    fflush(stdout);
-    next->child = fork();
-    if (next->child == 0) {
-        close(ends[0]);
-        watch_child(mount->path, ends[1]);
-    }
-    close(ends[1]);
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    *next = (struct watcher){.mount = mount->id, .seen = true};
+    if (child_start(&next->child, watch_child, mount->path, &next->fd) != 0)
+        return;
+    fcntl(next->fd, F_SETFL, O_NONBLOCK);
     watch->watcher_count++;
 }
 
-/* One that hangs in its mount cannot always be killed: it is not waited for. */
 static void watch_end(struct watcher *watcher)
 {
     if (watcher->fd >= 0)
         close(watcher->fd);
-    if (watcher->child > 0) {
-        kill(watcher->child, SIGKILL);
-        waitpid(watcher->child, NULL, WNOHANG);
-    }
+    child_end(watcher->child);
+    watcher->fd = -1;
+    watcher->child = NULL;
 }
 
 /* A watcher for each mount that is looked at, and none for others. Without one (no memory, no
@@ -143,11 +130,8 @@ static void watch_drain(struct watcher *watcher)
     do
         got = read(watcher->fd, bytes, sizeof(bytes));
     while (got > 0 || (got < 0 && errno == EINTR));
-    if (got == 0) {
-        close(watcher->fd);
-        watcher->fd = -1;
-        waitpid(watcher->child, NULL, WNOHANG);
-    }
+    if (got == 0)
+        watch_end(watcher);
 }
 
 /* ---- output -------------------------------------------------------------------------------- */

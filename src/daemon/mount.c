@@ -2,6 +2,7 @@
 /* `gmsfs mount`: arguments, the mount point, the way into the background. */
 #include "daemon/daemon.h"
 
+#include "base/child.h"
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/keeper.h"
@@ -94,31 +95,32 @@ static int resolve_path(const char *path, char resolved[PATH_MAX])
     return written >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
+static void read_device(const void *path, int to)
+{
+    char file[PATH_MAX + 16], c;
+
+    snprintf(file, sizeof file, "%s/device", (const char *)path);
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 || read(fd, &c, 1) < 0 ? -errno : 0;
+    ssize_t put = write(to, &error, sizeof error);
+    (void)put;
+}
+
 /* In a child, for a mount that hangs would hang us: the error of reading its `device`. */
 static int probe_mount(const char *path)
 {
-    int status = 0;
-    int ends[2];
-    char c;
+    struct child *child;
+    int fd, answer, error = child_start(&child, read_device, path, &fd);
 
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -errno;
-    pid_t child = fork();
-    if (child == 0) {
-        char file[PATH_MAX + 16];
-        snprintf(file, sizeof file, "%s/device", path);
-        int fd = open(file, O_RDONLY | O_CLOEXEC);
-        _exit(fd < 0 || read(fd, &c, 1) < 0 ? errno : 0);
-    }
-    close(ends[1]);
-    struct pollfd over = {.fd = ends[0], .events = POLLIN};
-    bool answers = child > 0 && poll(&over, 1, MOUNT_PROBE_MS) > 0;
-    close(ends[0]);
-    if (!answers && child > 0)
-        kill(child, SIGKILL);
-    if (child < 0 || waitpid(child, &status, answers ? 0 : WNOHANG) <= 0)
-        return -ETIMEDOUT;
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ETIMEDOUT;
+    if (error)
+        return error;
+    struct pollfd said = {.fd = fd, .events = POLLIN};
+    if (poll(&said, 1, MOUNT_PROBE_MS) <= 0 ||
+        read(fd, &answer, sizeof answer) != (ssize_t)sizeof answer)
+        answer = -ETIMEDOUT;
+    close(fd);
+    child_end(child);
+    return answer;
 }
 
 static bool is_dead(int error)

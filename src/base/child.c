@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define END_MS 200 /* that one which was killed may take */
+
+struct child {
+    pid_t pid;
+    int pidfd;          /* -1: there was none to be had */
+    struct child *next; /* of those left behind */
+};
+
+static struct child *left_behind;
+
+/* Is it over? Then nothing of it is left. */
+static bool child_reap(struct child *child)
+{
+    pid_t got;
+
+    do
+        got = waitpid(child->pid, NULL, WNOHANG);
+    while (got < 0 && errno == EINTR);
+    if (got == 0)
+        return false;
+    if (child->pidfd >= 0)
+        close(child->pidfd);
+    free(child);
+    return true;
+}
+
+static void child_reap_left(void)
+{
+    struct child **at = &left_behind, *next;
+
+    while (*at) {
+        next = (*at)->next;
+        if (child_reap(*at))
+            *at = next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+/* As long as it has not been waited for its number is its own; ignored, SIGCHLD would take that
+ * away. */
+static int child_fork(struct child *child)
+{
+    struct sigaction known;
+
+    if (sigaction(SIGCHLD, NULL, &known) == 0 && known.sa_handler == SIG_IGN)
+        signal(SIGCHLD, SIG_DFL);
+    child->pid = fork();
+    if (child->pid < 0)
+        return -errno;
+    if (child->pid > 0)
+        child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    return 0;
+}
+
+int child_start(struct child **child, child_run *run, const void *context, int *from)
+{
+    struct child *started = calloc(1, sizeof(*started));
+    int ends[2], error;
+
+    child_reap_left();
+    if (!started)
+        return -ENOMEM;
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        error = -errno;
+        free(started);
+        return error;
+    }
+    error = child_fork(started);
+    if (!error && started->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ends[0]);
+        run(context, ends[1]);
+        _exit(0);
+    }
+    close(ends[1]);
+    if (error) {
+        close(ends[0]);
+        free(started);
+        return error;
+    }
+    *child = started;
+    *from = ends[0];
+    return 0;
+}
+
+static void child_wait(const struct child *child)
+{
+    struct pollfd over = {.fd = child->pidfd, .events = POLLIN};
+
+    if (child->pidfd >= 0)
+        poll(&over, 1, END_MS);
+}
+
+void child_end(struct child *child)
+{
+    child_reap_left();
+    if (!child || child_reap(child))
+        return;
+    kill(child->pid, SIGKILL);
+    child_wait(child);
+    if (child_reap(child))
+        return;
+    child->next = left_behind;
+    left_behind = child;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * child - a process of our own that looks at what may hang, and is left behind when it does
+ *
+ * For whoever must not hang: a system call on a file system that does not answer cannot always be
+ * ended, but a process can be given up. A child is its starter's until it has been waited for, so
+ * no signal goes to a stranger that has its number by now, and no zombie stays: one that cannot be
+ * ended yet is waited for when others are started or ended. For one thread; the child ends with it.
+ */
+#ifndef GMSFS_BASE_CHILD_H
+#define GMSFS_BASE_CHILD_H
+
+struct child;
+
+/* What the child does. It says what it has to say on `to`, and its end is that of the process. */
+typedef void child_run(const void *context, int to);
+
+/* `from`: where its words come out; the caller closes it. 0 or a negative errno. */
+int child_start(struct child **child, child_run *run, const void *context, int *from);
+
+/* Ends it, if it has not ended; never waits for long. NULL is allowed. */
+void child_end(struct child *child);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that look at what may hang. */
+#include "base/child.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MANY 50
+
+static void say_hello(const void *context, int to)
+{
+    check_int(write(to, context, 5), 5);
+}
+
+static void hang(const void *context, int to)
+{
+    (void)context;
+    check_int(write(to, "h", 1), 1);
+    for (;;)
+        pause();
+}
+
+static size_t read_all(int fd, char *text, size_t room)
+{
+    size_t used = 0;
+    ssize_t got;
+
+    while ((got = read(fd, text + used, room - 1 - used)) > 0)
+        used += (size_t)got;
+    text[used] = '\0';
+    close(fd);
+    return used;
+}
+
+/* Neither running nor a zombie. */
+static void check_no_children(void)
+{
+    check_int(waitpid(-1, NULL, WNOHANG), -1);
+    check_int(errno, ECHILD);
+}
+
+TAP_TEST(what_a_child_says_comes_out_and_nothing_of_it_stays)
+{
+    struct child *child;
+    char text[16];
+    int fd;
+
+    for (int i = 0; i < MANY; i++) {
+        require(child_start(&child, say_hello, "hello", &fd) == 0);
+        read_all(fd, text, sizeof text);
+        check(strcmp(text, "hello") == 0);
+        child_end(child);
+        check_no_children();
+    }
+}
+
+TAP_TEST(a_child_that_hangs_is_ended)
+{
+    struct child *child;
+    char byte;
+    int fd;
+
+    require(child_start(&child, hang, NULL, &fd) == 0);
+    check_int(read(fd, &byte, 1), 1);
+    child_end(child);
+    check_int(read(fd, &byte, 1), 0);
+    close(fd);
+    check_no_children();
+}
+
+TAP_TEST(a_child_is_waited_for_where_its_starter_was_told_to_ignore_children)
+{
+    struct child *child;
+    char text[16];
+    int fd;
+
+    signal(SIGCHLD, SIG_IGN);
+    require(child_start(&child, say_hello, "hello", &fd) == 0);
+    check_int(read_all(fd, text, sizeof text), 5);
+    child_end(child);
+    check_no_children();
+    signal(SIGCHLD, SIG_DFL);
+}
+
+TAP_TEST(several_children_live_side_by_side)
+{
+    struct child *children[MANY];
+    int fds[MANY];
+    char byte;
+
+    for (int i = 0; i < MANY; i++)
+        require(child_start(&children[i], i % 2 ? hang : say_hello, "hello", &fds[i]) == 0);
+    for (int i = 0; i < MANY; i++) {
+        check_int(read(fds[i], &byte, 1), 1);
+        child_end(children[i]);
+        close(fds[i]);
+    }
+    check_no_children();
+}
+
+TAP_TEST(no_child_is_no_child)
+{
+    child_end(NULL);
+    check_no_children();
+}
