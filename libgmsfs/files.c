@@ -76,6 +76,19 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     return 0;
 }
 
+int gfs_fd_above(int fd)
+{
+    int above, error;
+
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    error = errno;
+    close(fd);
+    errno = error;
+    return above;
+}
+
 int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
 {
@@ -83,7 +96,7 @@ int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_byte
 
     gfs_gate_enter();
     do
-        fd = openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC);
+        fd = gfs_fd_above(openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC));
     while (fd < 0 && errno == EINTR);
     r = fd < 0 ? -errno : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
     if (fd >= 0)
@@ -99,7 +112,7 @@ int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each,
     int fd, r = 0;
 
     gfs_gate_enter();
-    fd = openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = gfs_fd_above(openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0) {
         r = errno == ENOENT ? -ESTALE : -errno; /* every store has its directories */
         goto out;

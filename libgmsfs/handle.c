@@ -129,7 +129,7 @@ static int handle_open_ctl(int dir_fd, int flags)
     int fd;
 
     do
-        fd = openat(dir_fd, "ctl", flags | O_CLOEXEC);
+        fd = gfs_fd_above(openat(dir_fd, "ctl", flags | O_CLOEXEC));
     while (fd < 0 && errno == EINTR);
     return fd < 0 ? -errno : fd;
 }
@@ -188,7 +188,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
     int r = 0;
 
     *files = (struct handle_files){.dir_fd = -1, .ctl_fd = -1};
-    files->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    files->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (files->dir_fd < 0 || fstatfs(files->dir_fd, &fs) < 0) {
         r = -errno;
         goto out;

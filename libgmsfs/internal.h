@@ -137,6 +137,9 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from);
 
 /* ---- files.c: pseudo-files and directories of the store ------------------------------------ */
 
+/* An open of any kind, or its error: what landed in the place of a standard stream that is closed
+ * goes above it, or the program would write its messages there. Keeps errno, or sets it. */
+int gfs_fd_above(int fd);
 /* `expected_bytes`: what is probably there, read in one go then; 0: nobody knows. */
 int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes);

@@ -40,10 +40,10 @@ static int ticket_connect_once(struct gmsfs *handle)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int root, fd, r = 0;
 
-    root = openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    root = gfs_fd_above(openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (root < 0)
         return -errno;
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = gfs_fd_above(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
         r = -errno;
         goto out;
@@ -180,6 +180,7 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
                               .msg_control = control.bytes,
                               .msg_controllen = sizeof control.bytes};
     struct cmsghdr *item;
+    int lost = 0;
     ssize_t got;
 
     *fd_count = 0;
@@ -196,7 +197,11 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
         *fd_count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(fds, CMSG_DATA(item), *fd_count * sizeof(int));
     }
-    if (envelope.msg_flags & MSG_CTRUNC) { /* no room in the descriptor table: the rest is lost */
+    for (size_t i = 0; i < *fd_count; i++) {
+        fds[i] = gfs_fd_above(fds[i]);
+        lost |= fds[i] < 0;
+    }
+    if (lost || envelope.msg_flags & MSG_CTRUNC) { /* no room in the descriptor table */
         transfer->broken = 1;
         return -EMFILE;
     }

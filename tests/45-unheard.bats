@@ -203,3 +203,84 @@ DONE='done, but cannot write the output: No space left on device'
         [[ $(<"$T/said") != *memory* && $(<"$T/said") != *Input/output* ]] || fail "wrong reason: $words"
     done
 }
+
+# ---- descriptors that are not open -----------------------------------------------------------
+
+# As a program is started whose caller has closed its standard streams.
+WITHOUT_STREAMS=(bash -c 'exec "$@" 0<&- 1>&- 2>&-' _)
+
+# has_null_streams PID [REGEX]: what is in the place of its standard streams; that of the last.
+has_null_streams() {
+    local fd
+    for fd in 0 1; do
+        assert_eq "$(readlink "/proc/$1/fd/$fd")" /dev/null "descriptor $fd of $1" || return 1
+    done
+    assert_match "$(readlink "/proc/$1/fd/2")" "^${2-/dev/null}\$"
+}
+
+# daemon_has_null_streams [REGEX]: keeper and worker of $M, however they were started
+daemon_has_null_streams() {
+    local pid pids=()
+    wait_until 5 grep -q uuid "$M/device"
+    mapfile -t pids < <(pgrep -f "^$GMSFS .*$M( |\$)")
+    assert_eq "${#pids[@]}" 2 'number of processes'
+    for pid in "${pids[@]}"; do
+        has_null_streams "$pid" "$@" || return 1
+    done
+}
+
+# In the background it sends its messages to itself, to pass them on.
+RELAY='pipe:.*'
+
+@test "a command without standard streams puts no file of a store in their place" {
+    requires jq
+    start_mount
+    make_model
+    exec 5<>"$M/weights/lock"
+    spawn "${WITHOUT_STREAMS[@]}" bash -c 'exec 5>&-; exec "$@"' _ "$GMSFS" load "$M/weights" "$MODEL"
+    wait_until 10 grep -q ' waiting ' "$M/weights/sessions"
+    has_null_streams "$SPAWNED"
+    exec 5>&-
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 0 status
+    assert_eq "$(generation)" 1 generation
+}
+
+@test "one stream that is closed is replaced, and the others are as they were" {
+    start_mount
+    run_logged -0 bash -c 'exec "$@" 2>&-' _ "$GMSFS" run -w "$M/weights" -- readlink /proc/self/fd/2
+    assert_eq "$output" /dev/null 'standard error of COMMAND'
+}
+
+@test "a daemon without standard streams has nothing of its own in their place" {
+    requires fuse
+    M=$T/m
+    mkdir "$M"
+    "${WITHOUT_STREAMS[@]}" "$GMSFS" mount -o backend=host,size=16M "$M" 3>&- 4>&-
+    daemon_has_null_streams "$RELAY"
+    run_logged -0 "$GMSFS" umount "$M"
+    "${WITHOUT_STREAMS[@]}" "$GMSFS" host "$M" -o rw,size=16M 3>&- 4>&- # as mount(8) calls it
+    daemon_has_null_streams "$RELAY"
+    run_logged -0 "$GMSFS" umount "$M"
+    spawn "${WITHOUT_STREAMS[@]}" "$GMSFS" mount -f -o backend=host,size=16M "$M"
+    wait_until 10 grep -q uuid "$M/device"
+    daemon_has_null_streams
+    run_logged -0 "$GMSFS" umount "$M"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 status
+}
+
+@test "a copier of a daemon without standard streams has none of its files in their place" {
+    requires fuse
+    local copier
+    fake_gpus 'devices 1'
+    M=$T/m
+    mkdir "$M"
+    "${WITHOUT_STREAMS[@]}" "$GMSFS" mount -o backend=cuda,size=64M "$M" 3>&- 4>&-
+    wait_until 5 grep -q uuid "$M/device"
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/allocations"
+        truncate -s 2M a && echo hello | dd of=a conv=notrunc status=none'
+    copier=$(pgrep -P "$(worker_of "$(keeper_of "$M")")")
+    has_null_streams "$copier" "$RELAY"
+    run_logged -0 "$GMSFS" umount "$M"
+}

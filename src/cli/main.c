@@ -5,8 +5,12 @@
 #include "copier/copier.h"
 #include "daemon/daemon.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* `gmsfs mount` has its own options, help and messages. */
 static const struct cli_command cmd_mount = {
@@ -98,8 +102,23 @@ static int main_dispatch(int argc, char **argv)
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
 }
 
+/* A standard stream that is closed would be the next file that is opened, as a store's `ctl`, and
+ * messages would go there. */
+static bool main_open_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!main_open_streams()) {
+        cli_error("cannot open /dev/null in the place of a standard stream that is closed: %s",
+                  strerror(errno));
+        return CLI_FAILURE;
+    }
     output_begin();
     return output_end(main_dispatch(argc, argv));
 }

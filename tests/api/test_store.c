@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A handle follows its store over renames, to its removal, and by reopen to another. */
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "api.h"
 
@@ -112,5 +114,52 @@ TAP_TEST(long_paths_reach_the_socket)
     check_int(gmsfs_create_mapping(store, 10, NULL, NULL, &ptr), 0);
     gmsfs_close(store);
     unlink(link);
+    remove_stores();
+}
+
+#define STREAMS 3
+
+/* How many of the standard streams' numbers are in use. */
+static int count_streams(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < STREAMS; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* What a program without standard streams prints would go into the file in their place. */
+TAP_TEST(no_file_of_a_store_is_in_the_place_of_a_standard_stream)
+{
+    int kept[STREAMS], opened = -1, connected = -1, exported = -1, reopened = -1, fd = -1;
+    gmsfs_t *store = NULL;
+    uint64_t slot = 0;
+
+    make_stores();
+    for (int i = 0; i < STREAMS; i++)
+        require((kept[i] = fcntl(i, F_DUPFD_CLOEXEC, STREAMS)) >= 0);
+    for (int i = 0; i < STREAMS; i++)
+        close(i);
+    if (gmsfs_open(here, &store) == 0)
+        opened = count_streams();
+    if (gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS) == 0)
+        connected = count_streams();
+    if (gmsfs_allocate_handle(store, 64, "t", NULL, &slot) == 0 &&
+        gmsfs_export_handle(store, slot, GMSFS_ACCESS_WRITE, &fd) == 0)
+        exported = count_streams();
+    if (gmsfs_commit(store, 0, NULL) == 0 && gmsfs_reopen(store) == 0)
+        reopened = count_streams();
+    for (int i = 0; i < STREAMS; i++) {
+        dup2(kept[i], i);
+        close(kept[i]);
+    }
+    check_int(opened, 0);
+    check_int(connected, 0);
+    check_int(exported, 0);
+    check_int(reopened, 0);
+    check(fd >= STREAMS);
+    close(fd);
+    gmsfs_close(store);
     remove_stores();
 }
