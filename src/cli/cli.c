@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
 
@@ -60,6 +61,12 @@ int cli_help(void)
 {
     fputs(current->usage, stdout);
     return CLI_OK;
+}
+
+int cli_failure(const struct failure *failure)
+{
+    cli_error("%s", failure->text);
+    return CLI_FAILURE;
 }
 
 int cli_out_of_memory(void)
@@ -122,6 +129,13 @@ int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms
     if (errno || *end || text[0] < '0' || text[0] > '9' || !(seconds <= INT_MAX))
         return cli_usage_error("%s '%s': seconds are needed, as 10 or 0.5", option, text);
     *timeout_ms = (uint64_t)(seconds * MS_PER_S);
+    return CLI_OK;
+}
+
+int cli_parse_direct(const char *text, enum direct_use *use)
+{
+    if (direct_parse(text, use) != 0)
+        return cli_usage_error("--direct: '%s': one of auto, always and never is needed", text);
     return CLI_OK;
 }
 

@@ -9,6 +9,8 @@
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
 
+#include "cli/direct.h"
+
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,6 +68,11 @@ int cli_help(void);
  */
 int cli_getopt(int argc, char **argv, const char *options, const struct option *long_options);
 
+struct failure;
+
+/* Prints what a part that prints nothing has said; returns CLI_FAILURE. */
+int cli_failure(const struct failure *failure);
+
 /* malloc has failed; returns CLI_FAILURE. */
 int cli_out_of_memory(void);
 
@@ -75,6 +82,9 @@ int cli_parse_count(const char *option, const char *text, uint64_t min, uint64_t
 int cli_parse_size(const char *option, const char *text, uint64_t *bytes);
 /* Seconds, perhaps with a fraction; 0 means not to wait at all. */
 int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms);
+
+/* Of --direct. */
+int cli_parse_direct(const char *text, enum direct_use *use);
 
 /* Milliseconds of a clock that is never set; and how much of a timeout is left. */
 uint64_t cli_now_ms(void);

@@ -126,7 +126,7 @@ static int image_set_value(struct image_request *request, int option)
     } else if (option == 'w') {
         status = cli_parse_timeout("--timeout", optarg, &request->timeout_ms);
     } else if (option == 'd') {
-        status = direct_parse(optarg, &request->direct);
+        status = cli_parse_direct(optarg, &request->direct);
     } else if (option == 'l') {
         status = cli_parse_count("--limit", optarg, 1, INT64_MAX, &request->most);
     } else if (option == 'a') {

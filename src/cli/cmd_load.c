@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
 #include "cli/work.h"
@@ -97,7 +98,7 @@ int load_explain_allocation(const struct load *load, int error)
 {
     struct store_space space;
 
-    if (error == -ENOMEM && !staging_has_complaint(load->handle)) {
+    if (error == -ENOMEM && !store_has_complaint(load->handle)) {
         store_get_space(load->store, load->handle, &space);
         if (space.is_known)
             return store_say_full(load->store, &space, load->needed_bytes);
@@ -107,7 +108,7 @@ int load_explain_allocation(const struct load *load, int error)
                   "has %" PRIu32 "; choose a larger --chunk",
                   load->store, load->plan.allocation_count);
     else
-        staging_explain_call(load->handle, load->store, "allocate memory", error);
+        store_explain_call(load->handle, load->store, "allocate memory", error);
     return CLI_FAILURE;
 }
 
@@ -116,7 +117,7 @@ int load_clear(struct load *load)
     uint32_t count = load->plan.allocation_count;
     int r;
 
-    if (staging_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
+    if (store_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
         return CLI_FAILURE;
     load->slots = calloc(count ? count : 1, sizeof(*load->slots));
     if (!load->slots)
@@ -179,7 +180,7 @@ void load_explain_commit(const struct load *load, int error)
     char why[LAST_ERROR_BYTES];
 
     if (error != -EINVAL) {
-        staging_explain_call(load->handle, load->store, "commit", error);
+        store_explain_call(load->handle, load->store, "commit", error);
         return;
     }
     store_last_error(load->store, why, sizeof(why));
@@ -325,7 +326,7 @@ static int load_parse(int argc, char **argv, struct load *load, struct load_choi
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
         else if (option == 'd')
-            status = direct_parse(optarg, &load->direct);
+            status = cli_parse_direct(optarg, &load->direct);
         else if (option == 'q')
             load->quiet = true;
         else if (option == 'g')

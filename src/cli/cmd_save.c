@@ -122,7 +122,7 @@ static int save_run(int argc, char **argv)
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &save.timeout_ms);
         else if (option == 'd')
-            status = direct_parse(optarg, &save.way.direct);
+            status = cli_parse_direct(optarg, &save.way.direct);
         else if (option == 'q')
             save.quiet = true;
         else

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/ui.h"
 #include "cli/work.h"
@@ -202,7 +203,7 @@ static int sum_bytes(struct sum *sum)
     progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
     r = work_run(&work);
     progress_end(&sum->progress);
-    if (r && !staging_explain(sum->reader.staging))
+    if (r && !store_explain_staging(sum->reader.staging))
         cli_error("%s: cannot sum: %s", sum->store, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "cli/safetensors.h"
+#include "cli/store_memory.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -218,7 +219,7 @@ static int verify_explain_work(const struct verify *verify, int error)
     size_t index = atomic_load(&verify->read_error_tensor);
     const struct model_tensor *tensor = &verify->model->tensors[index];
 
-    if (staging_explain(verify->reader.staging))
+    if (store_explain_staging(verify->reader.staging))
         return CLI_FAILURE;
     if (!atomic_load(&verify->read_error))
         cli_error("cannot compare: %s", strerror(-error));
@@ -383,7 +384,7 @@ static int verify_run(int argc, char **argv)
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &verify.timeout_ms);
         else if (option == 'd')
-            status = direct_parse(optarg, &verify.direct);
+            status = cli_parse_direct(optarg, &verify.direct);
         else if (option == 'q')
             verify.quiet = true;
         else

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/direct.h"
 
-#include "cli/cli.h"
 #include "cli/file_io.h"
 #include "cli/work.h"
 #include "vmm/headroom.h"
@@ -32,10 +31,10 @@ int direct_parse(const char *text, enum direct_use *use)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strcmp(text, words[i]) == 0) {
             *use = (enum direct_use)i;
-            return CLI_OK;
+            return 0;
         }
     }
-    return cli_usage_error("--direct: '%s': one of auto, always and never is needed", text);
+    return -EINVAL;
 }
 
 enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes,

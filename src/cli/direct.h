@@ -40,7 +40,7 @@ struct direct_file {
     atomic_bool gave_up; /* the file system refused a read, or a write */
 };
 
-/* Of --direct. CLI_OK, or CLI_USAGE and the error is printed. */
+/* "auto", "always", "never". 0 or -EINVAL. */
 int direct_parse(const char *text, enum direct_use *use);
 
 /*

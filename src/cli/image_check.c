@@ -4,6 +4,7 @@
 
 #include "cli/signals.h"
 #include "cli/staging_file.h"
+#include "cli/store_memory.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
     if (!run->has_said) {
         run->has_said = true;
         progress_end(&run->progress);
-        if (run->check->staging && staging_explain(run->check->staging))
+        if (run->check->staging && store_explain_staging(run->check->staging))
             ;
         else if (error == -EBADMSG)
             cli_error("%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
@@ -190,7 +191,7 @@ int image_check(struct image_check *check)
     free(run.sizes);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    if (r && !run.has_said && !(check->staging && staging_explain(check->staging)))
+    if (r && !run.has_said && !(check->staging && store_explain_staging(check->staging)))
         cli_error("%s: cannot read the image: %s; check the disk", check->image->dir.path,
                   strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;

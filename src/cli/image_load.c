@@ -6,6 +6,7 @@
 #include "cli/image_entries.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
 
@@ -210,7 +211,7 @@ static int load_allocate(struct image_load *load)
     if (!r && load->mapping_count != count)
         r = -ESTALE;
     if (r) {
-        staging_explain_call(load->handle, load->request->store, "map the memory", r);
+        store_explain_call(load->handle, load->request->store, "map the memory", r);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
@@ -286,7 +287,7 @@ static int load_commit(struct image_load *load)
         return CLI_FAILURE;
     }
     if (r) {
-        staging_explain_call(load->handle, load->request->store, "commit", r);
+        store_explain_call(load->handle, load->request->store, "commit", r);
         return CLI_FAILURE;
     }
     output_set_done();
@@ -303,7 +304,7 @@ static int load_commit(struct image_load *load)
 static int load_fill(struct image_load *load)
 {
     int status =
-        staging_open_memory(load->staging, load->handle, load->request->store, &load->memory);
+        store_open_memory(load->staging, load->handle, load->request->store, &load->memory);
 
     if (status == CLI_OK)
         status = load_allocate(load);

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/sink.h"
+#include "cli/store_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
 {
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
-    if (staging_explain(save->reader.staging))
+    if (store_explain_staging(save->reader.staging))
         return CLI_FAILURE;
     if (error == -EFBIG) {
         cli_error("%s/%s: larger than a file may be here ('ulimit -f', or the file system); "
@@ -151,8 +152,12 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
     int fd = signals_get()
                  ? -EINTR
                  : image_dir_open_file(&save->dir, image_data_name(file, name), O_WRONLY | O_CREAT);
-    int r =
-        fd < 0 ? fd : sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
+    int r = fd < 0 ? fd : 0;
+
+    if (fd >= 0)
+        do
+            r = sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
+        while (r == -EINTR && !signals_get());
 
     if (fd >= 0 && close(fd) < 0 && !r)
         r = -errno;

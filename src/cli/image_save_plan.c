@@ -2,6 +2,7 @@
 /* What an image of the store consists of. */
 #include "cli/image_save.h"
 
+#include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/work.h"
 
@@ -79,7 +80,7 @@ static int plan_behind(struct image_save *save)
     if (!r)
         r = work_run(&work);
     free(sizes);
-    if (r && !staging_explain(save->reader.staging))
+    if (r && !store_explain_staging(save->reader.staging))
         cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

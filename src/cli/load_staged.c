@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/staging_file.h"
+#include "cli/store_memory.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ static int staged_fail(struct staged *copy, const struct staged_range *range, ui
     if (!copy->has_said) {
         copy->has_said = true;
         progress_end_lines(copy->lines, copy->crew_count);
-        if (staging_explain(range->load->staging))
+        if (store_explain_staging(range->load->staging))
             ;
         else if (error == -ENODATA)
             cli_error("%s: tensor '%s': the file became shorter while it was read", path, name);
@@ -325,7 +326,7 @@ int load_fill_staged(struct load *loads, size_t count)
     staged_free(&copy);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    if (r && !copy.has_said && !staging_explain(loads->staging))
+    if (r && !copy.has_said && !store_explain_staging(loads->staging))
         cli_error("cannot copy: %s", strerror(-r));
     return r ? CLI_FAILURE : CLI_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/safetensors_write.h"
+#include "cli/store_memory.h"
 #include "cli/store_path.h"
 
 #include <errno.h>
@@ -18,13 +19,13 @@ static int reader_attach(struct reader *reader)
         store_explain(reader->store, "read the layout", r);
         return CLI_FAILURE;
     }
-    status = staging_open_memory(reader->staging, reader->handle, reader->store, &reader->memory);
+    status = store_open_memory(reader->staging, reader->handle, reader->store, &reader->memory);
     if (status != CLI_OK)
         return status;
     r = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
                          &reader->mapping_count);
     if (r) {
-        staging_explain_call(reader->handle, reader->store, "map the memory", r);
+        store_explain_call(reader->handle, reader->store, "map the memory", r);
         return CLI_FAILURE;
     }
     return CLI_OK;

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/sink.h"
+#include "cli/store_memory.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -97,7 +98,7 @@ static int save_fail(struct save *save, const char *path, int error)
     save_clear_away(save);
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
-    if (staging_explain(save->reader.staging))
+    if (store_explain_staging(save->reader.staging))
         return CLI_FAILURE;
     if (error == -ENOSPC || error == -EDQUOT)
         save_say_full(save, path);
@@ -195,7 +196,9 @@ static int save_make(const struct save *save, struct save_file *file, const char
     fd = file->fd >= 0 ? file->fd : save_open_named(directory, -1, &file->temporary);
     if (fd < 0)
         return fd;
-    r = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
+    do
+        r = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
+    while (r == -EINTR && !signals_get());
     if (file->fd < 0 && close(fd) < 0 && !r)
         r = -errno;
     return r;

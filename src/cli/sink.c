@@ -2,7 +2,6 @@
 #include "cli/sink.h"
 
 #include "cli/file_io.h"
-#include "cli/signals.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -64,11 +63,8 @@ int sink_reserve(int fd, uint64_t size_bytes, const struct sink_way *way, uint64
         return 0;
     if (is_mapped(fd, way, &system))
         return reserve_on_tmpfs(fd, &system, size_bytes, promised_bytes);
-    while (fallocate(fd, 0, 0, (off_t)size_bytes) < 0) {
-        if (errno == EINTR && !signals_get())
-            continue;
-        return errno == EOPNOTSUPP ? 0 : -errno;
-    }
+    if (fallocate(fd, 0, 0, (off_t)size_bytes) < 0 && errno != EOPNOTSUPP)
+        return -errno;
     return 0;
 }
 

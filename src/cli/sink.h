@@ -51,7 +51,7 @@ struct sink_stream {
  * Gives a file its size, and its blocks where that is quick, so that a full disk is known before
  * anything is copied: -ENOSPC. On a tmpfs to allocate is half of the work: where several threads
  * are to do it, this only counts what is free, and *promised_bytes adds up what was counted for all
- * files. -EINTR: by a signal.
+ * files. -EINTR: by a signal; to be called again, unless that ends it.
  */
 int sink_reserve(int fd, uint64_t size_bytes, const struct sink_way *way, uint64_t *promised_bytes);
 

@@ -2,10 +2,9 @@
 /* The lanes of the threads, host memory, and what is said of a device that failed. */
 #include "cli/staging_parts.h"
 
-#include "cli/cli.h"
+#include "base/failure.h"
 #include "cli/near.h"
 #include "cli/populate.h"
-#include "cli/store_path.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -37,10 +36,11 @@ static const char *staging_way_out(const char *text, int error)
            "says of it";
 }
 
-/* "cannot DOING: STORE: TEXT; way out". */
-static void staging_say(const char *store, const char *doing, const char *text, int error)
+int staging_explain(const char *store, const char *doing, const char *text, int error,
+                    struct failure *failure)
 {
-    cli_error("cannot %s: %s: %s; %s", doing, store, text, staging_way_out(text, error));
+    return failure_set(failure, error, "cannot %s: %s: %s; %s", doing, store, text,
+                       staging_way_out(text, error));
 }
 
 int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
@@ -57,36 +57,19 @@ int staging_fail(struct staging *staging, const char *store, const char *doing, 
     return error;
 }
 
-bool staging_explain(struct staging *staging)
+bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told)
 {
-    bool is_failed, is_new;
+    bool is_failed;
 
     pthread_mutex_lock(&staging->lock);
     is_failed = staging->failed_store != NULL;
-    is_new = is_failed && !staging->is_explained;
-    staging->is_explained = is_failed;
+    *is_told = staging->is_told;
+    staging->is_told = is_failed;
     pthread_mutex_unlock(&staging->lock);
-    if (is_new)
-        staging_say(staging->failed_store, staging->failed_doing, staging->failed_text,
-                    staging->failed_error);
+    if (is_failed)
+        staging_explain(staging->failed_store, staging->failed_doing, staging->failed_text,
+                        staging->failed_error, failure);
     return is_failed;
-}
-
-bool staging_has_complaint(gmsfs_t *handle)
-{
-    char text[GMSFS_DEVICE_ERROR_BYTES];
-
-    return gmsfs_device_error(handle, text) == 0 && *text;
-}
-
-int staging_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error)
-{
-    char text[GMSFS_DEVICE_ERROR_BYTES];
-
-    if (gmsfs_device_error(handle, text) != 0 || !*text)
-        return store_explain(store, doing, error);
-    staging_say(store, doing, text, error);
-    return error;
 }
 
 /* ---- stores -------------------------------------------------------------------------------- */
@@ -122,57 +105,41 @@ void staging_free(struct staging *staging)
 }
 
 static int staging_add_device(struct staging *staging, const uint8_t uuid[16], const char *store,
-                              struct staging_device **added)
+                              struct staging_device **added, struct failure *failure)
 {
     char text[STAGING_ERROR_BYTES] = "";
     struct staging_device *device;
-    int r;
+    int error;
 
-    if (staging->device_count == STAGING_MAX_DEVICES) {
-        cli_error("%s: one command works on at most %u GPUs", store, STAGING_MAX_DEVICES);
-        return CLI_FAILURE;
-    }
+    if (staging->device_count == STAGING_MAX_DEVICES)
+        return failure_set(failure, -E2BIG, "%s: one command works on at most %u GPUs", store,
+                           STAGING_MAX_DEVICES);
     device = calloc(1, sizeof(*device));
     if (!device)
-        return cli_out_of_memory();
+        return failure_no_memory(failure);
     device->staging = staging;
     device->store = store;
     memcpy(device->uuid, uuid, sizeof(device->uuid));
-    r = staging_device_open(device, text);
-    if (r) {
+    error = staging_device_open(device, text);
+    if (error) {
         free(device);
-        staging_say(store, "open the GPU", text, r);
-        return CLI_FAILURE;
+        return staging_explain(store, "open the GPU", text, error, failure);
     }
     staging->devices[staging->device_count++] = device;
     *added = device;
-    return CLI_OK;
+    return 0;
 }
 
-int staging_open_device(struct staging *staging, const uint8_t uuid[16], const char *store,
-                        struct staging_memory *memory)
+int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const uint8_t uuid[16],
+                        const char *store, struct staging_memory *memory, struct failure *failure)
 {
     *memory = (struct staging_memory){.store = store};
+    if (kind == GMSFS_MEMORY_HOST)
+        return 0;
     for (size_t i = 0; i < staging->device_count && !memory->device; i++)
         if (memcmp(staging->devices[i]->uuid, uuid, sizeof(staging->devices[i]->uuid)) == 0)
             memory->device = staging->devices[i];
-    return memory->device ? CLI_OK : staging_add_device(staging, uuid, store, &memory->device);
-}
-
-int staging_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
-                        struct staging_memory *memory)
-{
-    struct gmsfs_info info;
-    int r = gmsfs_get_info(handle, &info);
-
-    *memory = (struct staging_memory){.store = store};
-    if (r) {
-        store_explain(store, "look at it", r);
-        return CLI_FAILURE;
-    }
-    return info.memory == GMSFS_MEMORY_HOST
-               ? CLI_OK
-               : staging_open_device(staging, info.device_uuid, store, memory);
+    return memory->device ? 0 : staging_add_device(staging, uuid, store, &memory->device, failure);
 }
 
 bool staging_is_copied(const struct staging_memory *memory)

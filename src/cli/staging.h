@@ -33,6 +33,7 @@ struct staging;
 struct staging_device;
 struct staging_lane; /* what one thread works with */
 struct work;
+struct failure;
 
 /* Of which kind the memory of a store is. */
 struct staging_memory {
@@ -46,11 +47,11 @@ struct staging *staging_new(void);
 void staging_free(struct staging *staging);
 
 /*
- * Learns what memory `store` has. On a GPU it takes the device's primary context, once for all of
- * its stores. Errors are printed. CLI_OK or CLI_FAILURE.
+ * Gets ready for a store whose memory is of that kind, and on that device. On a GPU it takes the
+ * device's primary context, once for all of its stores.
  */
-int staging_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
-                        struct staging_memory *memory);
+int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const uint8_t uuid[16],
+                        const char *store, struct staging_memory *memory, struct failure *failure);
 
 /*
  * Gives each thread of `work` a lane, which its piece() gets as `own`. memory: what all items of
@@ -60,13 +61,13 @@ int staging_open_memory(struct staging *staging, gmsfs_t *handle, const char *st
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
                    uint64_t threads);
 
-/* When a device has failed, prints the first failure, once; true: it was that, and is printed. */
-bool staging_explain(struct staging *staging);
+/* True where a device has failed: the first failure. *is_told: it was asked for before. */
+bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told);
 
-/* The same for a failure of libgmsfs: with the driver's words and the way out if it was the driver,
- * else as store_explain does. Returns `error`. */
-int staging_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error);
-bool staging_has_complaint(gmsfs_t *handle);
+/* What the driver said (`text`) while `doing` something to a store, with the way out. Returns
+ * `error`. */
+int staging_explain(const char *store, const char *doing, const char *text, int error,
+                    struct failure *failure);
 
 /* ---- on a lane ------------------------------------------------------------------------------ */
 

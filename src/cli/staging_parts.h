@@ -67,13 +67,9 @@ struct staging {
     const char *failed_store; /* the first failure of a device; NULL: none */
     const char *failed_doing;
     int failed_error;
-    bool is_explained;
+    bool is_told;
     char failed_text[STAGING_ERROR_BYTES];
 };
-
-/* As staging_open_memory, of a GPU. */
-int staging_open_device(struct staging *staging, const uint8_t uuid[16], const char *store,
-                        struct staging_memory *memory);
 
 /* The first failure stays. Returns `error`. */
 int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes to and from store memory: as they are on host memory, through the ring over the fake
  * driver, which does its copies as late as it may (`lazy`). */
-#include "cli/cli.h"
+#include "base/failure.h"
 #include "cli/staging_parts.h"
 #include "cli/work.h"
 
@@ -33,14 +33,15 @@ struct job {
 static struct staging *begin(const char *control, struct staging_memory memory[2])
 {
     struct staging *staging = staging_new();
+    struct failure failure;
     struct drv_uuid uuid;
 
     require(staging && fake_cuda_make(control));
     require(drv_open(&cu, NULL, 0) == 0);
     for (int i = 0; i < 2; i++) {
         require(cu->cuDeviceGetUuid_v2(&uuid, i) == DRV_SUCCESS);
-        require(staging_open_device(staging, (const uint8_t *)uuid.bytes, "here", &memory[i]) ==
-                CLI_OK);
+        require(staging_open_memory(staging, GMSFS_MEMORY_CUDA, (const uint8_t *)uuid.bytes, "here",
+                                    &memory[i], &failure) == 0);
     }
     return staging;
 }
@@ -373,7 +374,9 @@ TAP_TEST(each_call_that_fails_is_told_once_and_leaks_nothing)
         uint8_t *to[] = {gpu_new(memory, sizes[0])};
         uint64_t start = 0;
         struct job job = {.memory = memory, .to = to, .starts = &start};
+        struct failure failure;
         char control[200];
+        bool is_told = true;
         int r;
 
         job.source = bytes_new(sizes[0], 1);
@@ -384,10 +387,13 @@ TAP_TEST(each_call_that_fails_is_told_once_and_leaks_nothing)
         if (!r)
             r = job_run(staging, &job, sizes, 1, 1, job_fetch);
         check_int(r, -ENOMEM);
-        check(strstr(staging->failed_text, calls[i]) == staging->failed_text);
-        check(strstr(staging->failed_text, "CUDA_ERROR_OUT_OF_MEMORY") != NULL);
-        check(staging_explain(staging));
-        check(staging->is_explained);
+        check(staging_get_failure(staging, &failure, &is_told));
+        check(!is_told);
+        check(strstr(failure.text, calls[i]) != NULL);
+        check(strstr(failure.text, ": here: ") != NULL);
+        check(strstr(failure.text, "CUDA_ERROR_OUT_OF_MEMORY") != NULL);
+        check(staging_get_failure(staging, &failure, &is_told));
+        check(is_told);
         check(fake_cuda_control(LAZY));
         gpu_free(memory, to[0]);
         free((void *)job.source);
@@ -401,9 +407,14 @@ TAP_TEST(a_device_without_room_for_a_context_is_not_opened)
     struct staging_memory memory[2], more;
     struct staging *staging = begin(LAZY "fail cuDevicePrimaryCtxRetain 2 3\n", memory);
     struct staging *other = staging_new();
+    struct failure failure;
 
     require(other != NULL);
-    check_int(staging_open_device(other, memory[0].device->uuid, "there", &more), CLI_FAILURE);
+    check_int(staging_open_memory(other, GMSFS_MEMORY_CUDA, memory[0].device->uuid, "there", &more,
+                                  &failure),
+              -ENOMEM);
+    check(strstr(failure.text, "cannot open the GPU: there: ") == failure.text);
+    check(strstr(failure.text, "half a gigabyte") != NULL);
     check(more.device == NULL);
     staging_free(other);
     end(staging);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_memory.h"
+
+#include "base/failure.h"
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
+                      struct staging_memory *memory)
+{
+    struct gmsfs_info info;
+    struct failure failure;
+    int error = gmsfs_get_info(handle, &info);
+
+    if (error) {
+        store_explain(store, "look at it", error);
+        return CLI_FAILURE;
+    }
+    error = staging_open_memory(staging, info.memory, info.device_uuid, store, memory, &failure);
+    return error ? cli_failure(&failure) : CLI_OK;
+}
+
+bool store_explain_staging(struct staging *staging)
+{
+    struct failure failure;
+    bool is_told = false;
+
+    if (!staging_get_failure(staging, &failure, &is_told))
+        return false;
+    if (!is_told)
+        cli_failure(&failure);
+    return true;
+}
+
+bool store_has_complaint(gmsfs_t *handle)
+{
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+
+    return gmsfs_device_error(handle, text) == 0 && *text;
+}
+
+int store_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error)
+{
+    char text[GMSFS_DEVICE_ERROR_BYTES];
+    struct failure failure;
+
+    if (gmsfs_device_error(handle, text) != 0 || !*text)
+        return store_explain(store, doing, error);
+    staging_explain(store, doing, text, error, &failure);
+    cli_failure(&failure);
+    return error;
+}

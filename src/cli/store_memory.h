@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_memory - the memory of a store for the commands that move its bytes, and words for what
+ * fails of it
+ *
+ * For the commands that stage. Errors are printed here, once; the caller only passes the failure
+ * on.
+ */
+#ifndef GMSFS_CLI_STORE_MEMORY_H
+#define GMSFS_CLI_STORE_MEMORY_H
+
+#include "cli/staging.h"
+#include "gmsfs.h"
+
+#include <stdbool.h>
+
+/* staging_open_memory() for an open store. CLI_OK or CLI_FAILURE. */
+int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
+                      struct staging_memory *memory);
+
+/* When a device has failed, prints the first failure, once; true: it was that, and is printed. */
+bool store_explain_staging(struct staging *staging);
+
+/* The same for a failure of libgmsfs: with the driver's words and the way out if it was the driver,
+ * else as store_explain does. Returns `error`. */
+int store_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error);
+bool store_has_complaint(gmsfs_t *handle);
+
+#endif
