@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs image - a store whole, whatever its metadata means: save, load, ls */
-#include "cli/image.h"
+#include "cli/image_commands.h"
 
 #include "cli/work.h"
 

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image - the parts of `gmsfs image`
+ * image - an image of a store, as it lies in its directory
  *
- * For cmd_image.c and image_*.c. A save goes: lock and map - plan - an unfinished manifest - data,
- * noted piece by piece - the finished manifest. A load goes: manifest and layout - check - lock -
- * (where nothing could be rolled back to: check all bytes) - clear and allocate - copy and check -
- * entries - commit. Each step prints its error and returns an exit status.
+ * For the commands that save, load and list images, and for tests. The format is that of
+ * gmsfs-image(5); everything of it that is read is taken as foreign. Nothing is printed: functions
+ * return 0 or a negative errno, and a `struct failure` says why.
  */
 #ifndef GMSFS_CLI_IMAGE_H
 #define GMSFS_CLI_IMAGE_H
 
-#include "cli/cli.h"
 #include "cli/direct.h"
 #include "cli/image_dir.h"
 #include "cli/image_layout.h"
 #include "cli/image_manifest.h"
-#include "cli/progress.h"
-#include "cli/staging.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,21 +21,9 @@
 #define IMAGE_DEFAULT_FILE_BYTES (4ull << 30)
 #define IMAGE_STEP_BYTES         (1u << 20) /* read, summed and written at a time */
 
-/* As asked for. */
-struct image_request {
-    const char *store;
-    const char *path; /* DIR */
-    uint64_t timeout_ms;
-    uint64_t threads;    /* 0: as many as are best */
-    uint64_t file_bytes; /* 0: not said */
-    enum direct_use direct;
-    bool quiet;
-    bool force, resume; /* save */
-    bool realign;       /* load */
-    bool as_json, entries, check;
-    uint64_t first; /* ls: ranks or entries from here on */
-    uint64_t most;  /* ls: so many of them */
-};
+struct failure;
+struct staging;
+struct staging_memory;
 
 /* An image that was opened for reading. */
 struct image {
@@ -51,34 +34,30 @@ struct image {
 };
 
 /*
- * image_open.c: the manifest, `layout` against its hash, both against each other, and that the data
- * files are there in their sizes. CLI_OK or CLI_FAILURE; image_close() in any case.
+ * The manifest, `layout` against its hash, both against each other, and that the data files are
+ * there in their sizes. image_close() in any case.
  */
-int image_open(struct image *image, const char *path);
-/* The same, but an unfinished image will do, and files may be missing: the first error about them
- * is printed, and *status becomes CLI_FAILURE. */
-int image_open_any(struct image *image, const char *path, int *status);
+int image_open(struct image *image, const char *path, struct failure *failure);
+/* The same, but an unfinished image will do, and files may be missing: then *damage is the error
+ * about the first of them, which `failure` tells. */
+int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
 void image_close(struct image *image);
 
-/* image_check.c: reads all pieces and compares their sums; into[rank], where not NULL, gets the
- * bytes. CLI_OK, CLI_FAILURE, or 128 + the signal noted. */
+/* Reads all pieces and compares their sums. */
 struct image_check {
     const struct image *image;
-    const char *verb; /* "checking" */
-    void *const *into;
+    void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
     struct staging *staging;             /* NULL where `into` is */
     const struct staging_memory *memory; /* of `into` */
     uint64_t threads;                    /* 0: as many as are best */
     enum direct_use direct;
     uint64_t taken_bytes; /* of memory that `into` is about to take from the page cache */
-    bool quiet;
-    uint64_t passed_ms; /* out */
+    /* On the calling thread, several times a second; may be NULL. A negative errno stops all, and
+     * is what image_check returns. */
+    int (*tick)(void *context, uint64_t read_bytes);
+    void *context;
 };
 
-int image_check(struct image_check *check);
-
-int image_save(const struct image_request *request);
-int image_load(const struct image_request *request);
-int image_ls(const struct image_request *request);
+int image_check(const struct image_check *check, struct failure *failure);
 
 #endif

@@ -2,9 +2,8 @@
 /* All bytes of an image through several threads: summed, and put where they are wanted. */
 #include "cli/image.h"
 
-#include "cli/signals.h"
+#include "base/failure.h"
 #include "cli/staging_file.h"
-#include "cli/store_memory.h"
 #include "cli/work.h"
 
 #include <errno.h>
@@ -20,35 +19,41 @@
 struct check_run {
     const struct image_check *check;
     enum direct_use use;
-    struct progress progress;
     uint64_t *sizes; /* of the pieces that are done */
     atomic_ullong read_bytes;
-    pthread_mutex_t said; /* one error is printed, the first */
-    bool has_said;
+    pthread_mutex_t lock; /* of what follows */
+    bool has_failed;
+    struct failure *failure; /* the first */
 };
 
-static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
+/* What a device says comes before what that made of a piece. */
+static int check_explain(const struct check_run *run, const struct image_piece *piece, int error)
 {
     const struct image *image = run->check->image;
     char name[IMAGE_NAME_BYTES];
+    bool is_told;
 
-    pthread_mutex_lock(&run->said);
-    if (!run->has_said) {
-        run->has_said = true;
-        progress_end(&run->progress);
-        if (run->check->staging && store_explain_staging(run->check->staging))
-            ;
-        else if (error == -EBADMSG)
-            cli_error("%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
-                      ", '%s') are not those that were saved: the image "
-                      "is damaged",
-                      image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
-                      piece->file_offset_bytes, piece->rank,
-                      image->manifest.allocations[piece->rank].name);
-        else
-            image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", error);
-    }
-    pthread_mutex_unlock(&run->said);
+    if (run->check->staging && staging_get_failure(run->check->staging, run->failure, &is_told))
+        return error;
+    if (error == -EBADMSG)
+        return failure_set(run->failure, error,
+                           "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
+                           ", '%s') are not those that were saved: the image "
+                           "is damaged",
+                           image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
+                           piece->file_offset_bytes, piece->rank,
+                           image->manifest.allocations[piece->rank].name);
+    return image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", error,
+                             run->failure);
+}
+
+static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
+{
+    pthread_mutex_lock(&run->lock);
+    if (!run->has_failed)
+        check_explain(run, piece, error);
+    run->has_failed = true;
+    pthread_mutex_unlock(&run->lock);
     return error;
 }
 
@@ -140,13 +145,15 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
 static int check_tick(void *context, uint64_t done_bytes)
 {
     struct check_run *run = context;
+    bool has_failed;
 
     (void)done_bytes; /* counts whole pieces only */
-    pthread_mutex_lock(&run->said);
-    if (!run->has_said)
-        progress_show(&run->progress, atomic_load(&run->read_bytes));
-    pthread_mutex_unlock(&run->said);
-    return signals_get() ? -ECANCELED : 0;
+    pthread_mutex_lock(&run->lock);
+    has_failed = run->has_failed;
+    pthread_mutex_unlock(&run->lock);
+    if (has_failed || !run->check->tick)
+        return 0;
+    return run->check->tick(run->check->context, atomic_load(&run->read_bytes));
 }
 
 static int check_work(struct check_run *run, struct work *work)
@@ -165,34 +172,33 @@ static int check_work(struct check_run *run, struct work *work)
     return r;
 }
 
-int image_check(struct image_check *check)
+int image_check(const struct image_check *check, struct failure *failure)
 {
     const struct image_manifest *manifest = &check->image->manifest;
-    struct check_run run = {.check = check, .said = PTHREAD_MUTEX_INITIALIZER};
+    struct check_run run = {.check = check, .lock = PTHREAD_MUTEX_INITIALIZER, .failure = failure};
     struct work work = {.item_count = manifest->piece_count,
                         .whole = true,
                         .context = &run,
                         .piece = check_piece,
                         .tick = check_tick};
     uint64_t whole_bytes;
+    bool is_told;
     int r;
 
+    *failure->text = '\0';
     run.sizes = calloc(manifest->piece_count + 1, sizeof(*run.sizes));
     if (!run.sizes)
-        return cli_out_of_memory();
+        return failure_no_memory(failure);
     for (size_t i = 0; i < manifest->piece_count; i++)
         run.sizes[i] = manifest->pieces[i].done ? manifest->pieces[i].size_bytes : 0;
     work.item_bytes = run.sizes;
     image_manifest_count_done(manifest, &whole_bytes);
     run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
-    progress_begin(&run.progress, check->verb, whole_bytes, check->quiet);
     r = check_work(&run, &work);
-    check->passed_ms = progress_end(&run.progress);
     free(run.sizes);
-    if (signals_get())
-        return CLI_SIGNALED + signals_get();
-    if (r && !run.has_said && !(check->staging && store_explain_staging(check->staging)))
-        cli_error("%s: cannot read the image: %s; check the disk", check->image->dir.path,
-                  strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    if (!r || run.has_failed ||
+        (check->staging && staging_get_failure(check->staging, failure, &is_told)))
+        return r;
+    return failure_set(failure, r, "%s: cannot read the image: %s; check the disk",
+                       check->image->dir.path, strerror(-r));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/image_dir.h"
 
-#include "cli/cli.h"
+#include "base/failure.h"
 #include "cli/file_io.h"
 
 #include <dirent.h>
@@ -49,7 +49,8 @@ static bool is_name_of_image(const char *name)
            strcmp(name, IMAGE_LAYOUT IMAGE_NEW) == 0 || strcmp(name, IMAGE_MANIFEST IMAGE_NEW) == 0;
 }
 
-int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error)
+int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error,
+                      struct failure *failure)
 {
     const char *why = strerror(-error);
 
@@ -61,43 +62,40 @@ int image_dir_explain(const struct image_dir *dir, const char *name, const char 
         why = "the file is shorter than it was written";
     else if (error == -EFBIG)
         why = "the file is larger than it may be";
-    cli_error("%s/%s: cannot %s: %s", dir->path, name, doing, why);
-    return CLI_FAILURE;
+    return failure_set(failure, error, "%s/%s: cannot %s: %s", dir->path, name, doing, why);
 }
 
 /* ---- the directory ------------------------------------------------------------------------- */
 
 /* File systems without flock(2) are not refused for that. */
-static int dir_lock(const struct image_dir *dir, enum image_dir_use use)
+static int dir_lock(const struct image_dir *dir, enum image_dir_use use, struct failure *failure)
 {
     int kind = use == IMAGE_DIR_WRITE ? LOCK_EX : LOCK_SH;
 
     if (use == IMAGE_DIR_LOOK || flock(dir->fd, kind | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return CLI_OK;
-    cli_error("%s: another 'gmsfs image' %s it; let that end first", dir->path,
-              use == IMAGE_DIR_WRITE ? "reads or writes" : "writes");
-    return CLI_FAILURE;
+        return 0;
+    return failure_set(failure, -EWOULDBLOCK, "%s: another 'gmsfs image' %s it; let that end first",
+                       dir->path, use == IMAGE_DIR_WRITE ? "reads or writes" : "writes");
 }
 
-int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use)
+int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use,
+                   struct failure *failure)
 {
     *dir = (struct image_dir){.path = path, .fd = -1};
     if (use == IMAGE_DIR_WRITE) {
         dir->created = mkdir(path, DIR_MODE) == 0;
-        if (!dir->created && errno != EEXIST) {
-            cli_error("%s: cannot make the directory: %s%s", path, strerror(errno),
-                      errno == ENOENT ? "; make the one above it first" : "");
-            return CLI_FAILURE;
-        }
+        if (!dir->created && errno != EEXIST)
+            return failure_set(failure, -errno, "%s: cannot make the directory: %s%s", path,
+                               strerror(errno),
+                               errno == ENOENT ? "; make the one above it first" : "");
     }
     dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir->fd < 0) {
-        cli_error("%s: cannot open the directory of the image: %s; check the path and its "
-                  "permissions",
-                  path, strerror(errno));
-        return CLI_FAILURE;
-    }
-    return dir_lock(dir, use);
+    if (dir->fd < 0)
+        return failure_set(failure, -errno,
+                           "%s: cannot open the directory of the image: %s; check the path and its "
+                           "permissions",
+                           path, strerror(errno));
+    return dir_lock(dir, use, failure);
 }
 
 void image_dir_close(struct image_dir *dir)
@@ -285,7 +283,7 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
 /* ---- the manifest -------------------------------------------------------------------------- */
 
 int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
-                            struct image_manifest *manifest)
+                            struct image_manifest *manifest, struct failure *failure)
 {
     const char *name = unfinished ? IMAGE_UNFINISHED : IMAGE_MANIFEST;
     struct image_error error;
@@ -297,17 +295,18 @@ int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
     if (r == -ENOENT)
         return r;
     if (r) {
-        image_dir_explain(dir, name, "read", r);
+        image_dir_explain(dir, name, "read", r, failure);
         return -EINVAL;
     }
     r = image_manifest_decode((const char *)text, text_bytes, unfinished, manifest, &error);
     free(text);
     if (r == -ENOMEM)
-        cli_out_of_memory();
+        failure_no_memory(failure);
     else if (r == -EPROTONOSUPPORT)
-        cli_error("%s/%s: %s; a newer one may", dir->path, name, error.text);
+        failure_set(failure, r, "%s/%s: %s; a newer one may", dir->path, name, error.text);
     else if (r)
-        cli_error("%s/%s: line %zu: %s: the image is damaged, and nothing of it is used", dir->path,
-                  name, error.line, error.text);
+        failure_set(failure, r,
+                    "%s/%s: line %zu: %s: the image is damaged, and nothing of it is used",
+                    dir->path, name, error.line, error.text);
     return r ? -EINVAL : 0;
 }

@@ -5,7 +5,7 @@
  * For image_*.c. Never follows a symbolic link inside of the directory, never opens what is not a
  * regular file, and touches no name but those of an image. The calls return a negative errno,
  * beside the usual ones -ELOOP (a symbolic link) and -ENOTSUP (no regular file);
- * image_dir_explain() prints it.
+ * image_dir_explain() puts it into words. Nothing is printed.
  */
 #ifndef GMSFS_CLI_IMAGE_DIR_H
 #define GMSFS_CLI_IMAGE_DIR_H
@@ -21,6 +21,8 @@
 #define IMAGE_LAYOUT     "layout"
 #define IMAGE_NEW        ".new" /* behind the name of one that is being written */
 #define IMAGE_NAME_BYTES 32u
+
+struct failure;
 
 enum image_dir_use {
     IMAGE_DIR_LOOK, /* while others write, too */
@@ -42,10 +44,11 @@ struct image_dir_content {
 };
 
 /*
- * Opens, and locks against other uses. WRITE makes the directory where there is none. Errors are
- * printed. CLI_OK or CLI_FAILURE; image_dir_close() in any case.
+ * Opens, and locks against other uses; -EWOULDBLOCK: there are some. WRITE makes the directory
+ * where there is none. image_dir_close() in any case.
  */
-int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use);
+int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use use,
+                   struct failure *failure);
 void image_dir_close(struct image_dir *dir);
 
 int image_dir_look(const struct image_dir *dir, struct image_dir_content *content);
@@ -71,14 +74,15 @@ int image_dir_remove(const struct image_dir *dir, const char *name); /* none is 
 /* Its names, onto the disk; and its own where it was created. */
 int image_dir_sync(const struct image_dir *dir);
 
-/* "DIR/NAME: cannot DOING: why"; returns CLI_FAILURE. */
-int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error);
+/* "DIR/NAME: cannot DOING: why"; returns `error`. */
+int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error,
+                      struct failure *failure);
 
 /*
- * Reads the manifest, or the unfinished one. -ENOENT: there is none; nothing is printed then. Other
- * errors are printed, and returned as -EINVAL. image_manifest_free() in any case.
+ * Reads the manifest, or the unfinished one. -ENOENT: there is none, and nothing to say. Other
+ * errors are in `failure`, and returned as -EINVAL. image_manifest_free() in any case.
  */
 int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
-                            struct image_manifest *manifest);
+                            struct image_manifest *manifest, struct failure *failure);
 
 #endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/image_entries.h"
 
-#include "cli/signals.h"
-#include "cli/store_path.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,12 +13,16 @@
 
 int image_entries_open(const char *store)
 {
-    char *path = store_file_path(store, "ctl");
-    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    int r = !path ? -ENOMEM : fd < 0 ? -errno : fd;
+    char *path;
+    int fd;
 
+    if (asprintf(&path, "%s/ctl", store) < 0)
+        return -ENOMEM;
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        fd = -errno;
     free(path);
-    return r;
+    return fd;
 }
 
 void image_entries_close(int ctl_fd)
@@ -48,14 +50,15 @@ static int entries_write(int ctl_fd, const uint8_t *bytes, size_t size_bytes)
 }
 
 /* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
-static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes, size_t *culprit)
+static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
+                        int (*is_stopped)(void), size_t *culprit)
 {
     int written = entries_write(ctl_fd, bytes, size_bytes), r;
     struct gmsfs_ioc_apply apply = {0};
 
     do
         r = ioctl(ctl_fd, GMSFS_IOC_APPLY, &apply) < 0 ? -errno : 0;
-    while (r == -EINTR && !signals_get());
+    while (r == -EINTR && !is_stopped());
     if (written)
         return written;
     if (!r && apply.error) {
@@ -78,7 +81,7 @@ static int entries_join(int ctl_fd, gmsfs_t *handle)
 }
 
 int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *layout,
-                      size_t *culprit)
+                      int (*is_stopped)(void), size_t *culprit)
 {
     size_t done = 0, count, document_bytes;
     uint8_t *document;
@@ -86,12 +89,12 @@ int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *la
 
     *culprit = SIZE_MAX;
     while (!r && done < layout->entry_count) {
-        r = signals_get() ? -EINTR : 0;
+        r = is_stopped() ? -EINTR : 0;
         if (!r)
             r = image_layout_bulk(layout, done, DOCUMENT_BYTES, &document, &document_bytes, &count);
         if (r)
             break;
-        r = entries_send(ctl_fd, document, document_bytes, culprit);
+        r = entries_send(ctl_fd, document, document_bytes, is_stopped, culprit);
         free(document);
         if (r && *culprit < count)
             *culprit += done;

@@ -17,11 +17,12 @@ void image_entries_close(int ctl_fd); /* of -1: nothing */
 
 /*
  * Joins the writer's session of `handle`, whose allocations by rank are those of the layout, and
- * puts all entries. -EINTR: a signal was noted; other errors are the store's, then *culprit is the
- * index of the entry at fault, or SIZE_MAX. The session ends with `handle` and `ctl_fd` alike: what
- * ends it must be called on `handle`.
+ * puts all entries. -EINTR: is_stopped() said something else than 0, which is asked between two
+ * system calls; other errors are the store's, then *culprit is the index of the entry at fault, or
+ * SIZE_MAX. The session ends with `handle` and `ctl_fd` alike: what ends it must be called on
+ * `handle`.
  */
 int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *layout,
-                      size_t *culprit);
+                      int (*is_stopped)(void), size_t *culprit);
 
 #endif

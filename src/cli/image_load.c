@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs image load - an image into a store, committed whole or not at all */
-#include "cli/image.h"
+#include "cli/image_commands.h"
 
+#include "base/failure.h"
 #include "base/size.h"
 #include "cli/image_entries.h"
 #include "cli/output.h"
@@ -127,12 +128,10 @@ static uint64_t load_committed_bytes(const struct image_load *load)
 
 static int load_check_sums(struct image_load *load)
 {
-    struct image_check check = {.image = &load->image,
-                                .verb = "checking",
-                                .threads = load->request->threads,
-                                .direct = load->request->direct,
-                                .quiet = load->request->quiet};
-    int status = image_check(&check);
+    struct image_check check = {
+        .image = &load->image, .threads = load->request->threads, .direct = load->request->direct};
+    uint64_t passed_ms;
+    int status = image_check_shown(&check, "checking", load->request->quiet, &passed_ms);
 
     load->is_checked = status == CLI_OK;
     return status;
@@ -223,11 +222,8 @@ static int load_allocate(struct image_load *load)
 
 static int load_copy(struct image_load *load)
 {
-    struct image_check check = {.image = &load->image,
-                                .verb = "loading",
-                                .threads = load->request->threads,
-                                .direct = load->request->direct,
-                                .quiet = load->request->quiet};
+    struct image_check check = {
+        .image = &load->image, .threads = load->request->threads, .direct = load->request->direct};
     void **into = calloc(load->mapping_count + 1, sizeof(*into));
     int status;
 
@@ -239,8 +235,7 @@ static int load_copy(struct image_load *load)
     check.staging = load->staging;
     check.memory = &load->memory;
     check.taken_bytes = load->memory.device ? 0 : load->needed_bytes;
-    status = image_check(&check);
-    load->copied_ms = check.passed_ms;
+    status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
     free(into);
     return status;
 }
@@ -248,7 +243,8 @@ static int load_copy(struct image_load *load)
 static int load_put_entries(struct image_load *load)
 {
     size_t culprit = SIZE_MAX;
-    int r = image_entries_put(load->ctl_fd, load->handle, &load->image.layout, &culprit);
+    int r =
+        image_entries_put(load->ctl_fd, load->handle, &load->image.layout, signals_get, &culprit);
     struct image_layout_entry entry;
 
     /* Or it would keep the session alive behind the commit. */
@@ -397,13 +393,14 @@ static int load_into_store(struct image_load *load)
 int image_load(const struct image_request *request)
 {
     struct image_load load = {.request = request, .ctl_fd = -1};
+    struct failure failure;
     int status;
 
     signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
     load.staging = staging_new();
     if (!load.staging)
         return cli_out_of_memory();
-    status = image_open(&load.image, request->path);
+    status = image_open(&load.image, request->path, &failure) ? cli_failure(&failure) : CLI_OK;
     if (status == CLI_OK)
         status = load_prepare(&load);
     if (status == CLI_OK)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs image ls - what an image holds, also one that is not finished */
-#include "cli/image.h"
+#include "cli/image_commands.h"
 
+#include "base/failure.h"
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/ui.h"
@@ -249,22 +250,32 @@ static void ls_choose_rows(struct ls *ls)
 
 static int ls_check(const struct ls *ls)
 {
-    struct image_check check = {.image = &ls->image,
-                                .verb = "checking",
-                                .direct = ls->request->direct,
-                                .threads = ls->request->threads,
-                                .quiet = ls->request->quiet};
-    int status = image_check(&check);
+    struct image_check check = {
+        .image = &ls->image, .direct = ls->request->direct, .threads = ls->request->threads};
+    uint64_t passed_ms;
+    int status = image_check_shown(&check, "checking", ls->request->quiet, &passed_ms);
 
     if (status == CLI_OK && !ls->request->quiet)
         fprintf(stderr, "all %" PRIu64 " bytes are as they were saved\n", ls->done_bytes);
     return status;
 }
 
+static int ls_open(struct ls *ls)
+{
+    struct failure failure;
+    int damage;
+
+    if (image_open_any(&ls->image, ls->request->path, &damage, &failure) != 0)
+        return cli_failure(&failure);
+    if (damage)
+        ls->status = cli_failure(&failure);
+    return CLI_OK;
+}
+
 int image_ls(const struct image_request *request)
 {
     struct ls ls = {.request = request};
-    int status = image_open_any(&ls.image, request->path, &ls.status), r;
+    int status = ls_open(&ls), r;
 
     if (status == CLI_OK) {
         ls_choose_rows(&ls);

@@ -8,7 +8,7 @@
 #ifndef GMSFS_CLI_IMAGE_SAVE_H
 #define GMSFS_CLI_IMAGE_SAVE_H
 
-#include "cli/image.h"
+#include "cli/image_commands.h"
 #include "cli/reader.h"
 #include "cli/sink.h"
 

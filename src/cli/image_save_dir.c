@@ -2,6 +2,7 @@
 /* Whether and how the directory is written to. What is not an image's stays as it is. */
 #include "cli/image_save.h"
 
+#include "base/failure.h"
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/sink.h"
@@ -30,6 +31,8 @@ static void prepare_say_full(const struct image_save *save, const char *name)
 
 int image_save_fail(const struct image_save *save, const char *name, int error)
 {
+    struct failure failure;
+
     if (error == -EINTR && signals_get())
         return CLI_SIGNALED + signals_get();
     if (store_explain_staging(save->reader.staging))
@@ -41,7 +44,8 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
     } else if (error == -ENOSPC || error == -EDQUOT) {
         prepare_say_full(save, name);
     } else {
-        return image_dir_explain(&save->dir, name, "write", error);
+        image_dir_explain(&save->dir, name, "write", error, &failure);
+        return cli_failure(&failure);
     }
     return CLI_FAILURE;
 }
@@ -135,11 +139,14 @@ static int prepare_take_over(struct image_save *save, const struct image_manifes
 static int prepare_resume(struct image_save *save)
 {
     struct image_manifest before;
-    int r = image_dir_read_manifest(&save->dir, true, &before);
+    struct failure failure;
+    int r = image_dir_read_manifest(&save->dir, true, &before, &failure);
     int status = r ? CLI_FAILURE : prepare_take_over(save, &before);
 
     if (r == -ENOENT)
         cli_error("%s/" IMAGE_UNFINISHED ": is gone", save->dir.path);
+    else if (r)
+        cli_failure(&failure);
     image_manifest_free(&before);
     return status;
 }
@@ -214,10 +221,11 @@ static void prepare_undo(const struct image_save *save, const struct image_dir_c
 int image_save_prepare(struct image_save *save)
 {
     struct image_dir_content content;
-    int status = image_dir_open(&save->dir, save->request->path, IMAGE_DIR_WRITE), r;
+    struct failure failure;
+    int status, r = image_dir_open(&save->dir, save->request->path, IMAGE_DIR_WRITE, &failure);
 
-    if (status != CLI_OK)
-        return status;
+    if (r)
+        return cli_failure(&failure);
     r = image_dir_look(&save->dir, &content);
     if (r) {
         cli_error("%s: cannot list it: %s", save->dir.path, strerror(-r));
