@@ -6,7 +6,7 @@
 load helpers
 
 tree() {
-    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,fs,daemon,cli} "$T"/{libgmsfs,examples}
+    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
     local header
     for header in src/base/{text,log}.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h \
         src/vmm/vmm.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
@@ -50,7 +50,8 @@ refused() { # REASON PATH INCLUDE...
     allowed src/service/service.c '"core/core.h"' '"vmm/vmm.h"' '<time.h>'
     allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/loop.c '"fs/fs.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
-    allowed src/cli/main.c '"daemon/daemon.h"' '"meta/layout.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
+    allowed src/image/image.c '"meta/layout.h"' '"gmsfs.h"' '<xxhash.h>'
+    allowed src/cli/main.c '"daemon/daemon.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
     allowed examples/reader.c '<gmsfs.h>' '<stdio.h>'
 }

@@ -9,7 +9,7 @@
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
 
-#include "cli/direct.h"
+#include "mover/direct.h"
 
 #include <getopt.h>
 #include <stdbool.h>

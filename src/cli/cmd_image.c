@@ -2,7 +2,7 @@
 /* gmsfs image - a store whole, whatever its metadata means: save, load, ls */
 #include "cli/image_commands.h"
 
-#include "cli/work.h"
+#include "mover/work.h"
 
 #include <stddef.h>
 #include <string.h>

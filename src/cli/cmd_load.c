@@ -9,7 +9,7 @@
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
-#include "cli/work.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 /* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
 #include "cli/cli.h"
 #include "cli/store_path.h"
-#include "cli/tensor_value.h"
 #include "cli/ui.h"
+#include "model/tensor_value.h"
 
 #include <errno.h>
 #include <inttypes.h>

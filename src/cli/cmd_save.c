@@ -2,10 +2,10 @@
 /* gmsfs save - the tensors of a store into safetensors files */
 #include "base/size.h"
 #include "cli/output.h"
-#include "cli/safetensors_write.h"
 #include "cli/save.h"
 #include "cli/signals.h"
-#include "cli/work.h"
+#include "model/safetensors_write.h"
+#include "mover/work.h"
 
 #include <inttypes.h>
 #include <stdio.h>

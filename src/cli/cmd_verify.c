@@ -2,12 +2,12 @@
 /* gmsfs verify - the bytes in a store against the files that they came from */
 #include "base/size.h"
 #include "cli/cli.h"
-#include "cli/direct.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
-#include "cli/safetensors.h"
 #include "cli/store_memory.h"
-#include "cli/work.h"
+#include "model/safetensors.h"
+#include "mover/direct.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <inttypes.h>

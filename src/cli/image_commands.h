@@ -12,9 +12,9 @@
 #define GMSFS_CLI_IMAGE_COMMANDS_H
 
 #include "cli/cli.h"
-#include "cli/image.h"
 #include "cli/progress.h"
-#include "cli/staging.h"
+#include "image/image.h"
+#include "mover/staging.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,12 +4,12 @@
 
 #include "base/failure.h"
 #include "base/size.h"
-#include "cli/image_entries.h"
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
+#include "image/image_entries.h"
 
 #include <errno.h>
 #include <inttypes.h>

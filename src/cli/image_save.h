@@ -10,7 +10,7 @@
 
 #include "cli/image_commands.h"
 #include "cli/reader.h"
-#include "cli/sink.h"
+#include "mover/sink.h"
 
 struct image_save {
     const struct image_request *request;

@@ -2,10 +2,10 @@
 /* From the mapped memory into the data files, piece by piece; and the manifest at the end. */
 #include "cli/image_save.h"
 
-#include "cli/file_io.h"
+#include "base/file_io.h"
 #include "cli/signals.h"
-#include "cli/sink.h"
-#include "cli/work.h"
+#include "mover/sink.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <fcntl.h>

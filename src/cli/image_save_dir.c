@@ -5,8 +5,8 @@
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/signals.h"
-#include "cli/sink.h"
 #include "cli/store_memory.h"
+#include "mover/sink.h"
 
 #include <errno.h>
 #include <fcntl.h>

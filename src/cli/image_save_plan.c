@@ -4,7 +4,7 @@
 
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
-#include "cli/work.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <stdlib.h>

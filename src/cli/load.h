@@ -11,11 +11,11 @@
 #define GMSFS_CLI_LOAD_H
 
 #include "cli/cli.h"
-#include "cli/direct.h"
-#include "cli/pack.h"
-#include "cli/safetensors.h"
-#include "cli/staging.h"
 #include "gmsfs.h"
+#include "model/pack.h"
+#include "model/safetensors.h"
+#include "mover/direct.h"
+#include "mover/staging.h"
 
 #include <stdbool.h>
 #include <stddef.h>

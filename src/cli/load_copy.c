@@ -8,12 +8,12 @@
  */
 #include "cli/load.h"
 
+#include "base/file_io.h"
 #include "base/thread.h"
-#include "cli/file_io.h"
-#include "cli/populate.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/work.h"
+#include "mover/populate.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <fcntl.h>

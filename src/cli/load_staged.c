@@ -8,9 +8,9 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/staging_file.h"
 #include "cli/store_memory.h"
-#include "cli/work.h"
+#include "mover/staging_file.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <inttypes.h>

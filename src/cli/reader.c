@@ -2,9 +2,9 @@
 #include "cli/reader.h"
 
 #include "cli/cli.h"
-#include "cli/safetensors_write.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
+#include "model/safetensors_write.h"
 
 #include <errno.h>
 #include <stdlib.h>

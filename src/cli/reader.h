@@ -8,9 +8,9 @@
 #ifndef GMSFS_CLI_READER_H
 #define GMSFS_CLI_READER_H
 
-#include "cli/safetensors.h"
-#include "cli/staging.h"
 #include "gmsfs.h"
+#include "model/safetensors.h"
+#include "mover/staging.h"
 
 #include <stdbool.h>
 #include <stddef.h>

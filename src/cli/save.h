@@ -12,7 +12,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
-#include "cli/sink.h"
+#include "mover/sink.h"
 
 #include <stdbool.h>
 #include <stddef.h>

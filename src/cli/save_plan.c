@@ -2,7 +2,7 @@
 /* What the files will be called and say, before the first of them is made. */
 #include "cli/save.h"
 
-#include "cli/safetensors_write.h"
+#include "model/safetensors_write.h"
 
 #include <errno.h>
 #include <inttypes.h>

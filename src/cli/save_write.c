@@ -4,9 +4,9 @@
 
 #include "base/size.h"
 #include "cli/signals.h"
-#include "cli/sink.h"
 #include "cli/store_memory.h"
-#include "cli/work.h"
+#include "mover/sink.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@
 #ifndef GMSFS_CLI_STORE_MEMORY_H
 #define GMSFS_CLI_STORE_MEMORY_H
 
-#include "cli/staging.h"
 #include "gmsfs.h"
+#include "mover/staging.h"
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "cli/image_layout.h"
+#include "image/image_layout.h"
 #include "meta/layout.h"
 
 #include <errno.h>

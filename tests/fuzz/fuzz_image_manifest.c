@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "cli/image_manifest.h"
+#include "image/image_manifest.h"
 
 #include <errno.h>
 

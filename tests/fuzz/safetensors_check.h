@@ -8,7 +8,7 @@
 #ifndef GMSFS_TESTS_FUZZ_SAFETENSORS_CHECK_H
 #define GMSFS_TESTS_FUZZ_SAFETENSORS_CHECK_H
 
-#include "cli/safetensors.h"
+#include "model/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>

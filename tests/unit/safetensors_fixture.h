@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/safetensors.h"
+#include "model/safetensors.h"
 #include "tap.h"
 
 #define TENSOR(name, dtype, shape, offsets) \

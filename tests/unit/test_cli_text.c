@@ -9,9 +9,9 @@
 #include "cli/progress.h"
 #include "cli/run.h"
 #include "cli/store_path.h"
-#include "cli/tensor_value.h"
 #include "cli/ui.h"
-#include "cli/work.h"
+#include "model/tensor_value.h"
+#include "mover/work.h"
 #include "tap.h"
 
 #define MIB (1ull << 20)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads past the page cache: the bytes are the same as through it, wherever they begin and end. */
-#include "cli/direct.h"
+#include "mover/direct.h"
 
 #include "tap.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/image_layout.h"
+#include "image/image_layout.h"
 #include "meta/layout.h"
 #include "tap.h"
 

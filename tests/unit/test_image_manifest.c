@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/image_manifest.h"
+#include "image/image_manifest.h"
 #include "tap.h"
 
 #define PIECE_BYTES 100u

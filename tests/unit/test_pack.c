@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/pack.h"
+#include "model/pack.h"
 #include "tap.h"
 
 #define MIB (1ull << 20)

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/safetensors.h"
+#include "model/safetensors.h"
 #include "safetensors_fixture.h"
 #include "tap.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/safetensors.h"
+#include "model/safetensors.h"
 #include "safetensors_fixture.h"
 #include "tap.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/safetensors_write.h"
+#include "model/safetensors_write.h"
 #include "tap.h"
 
 static int parse(const char *value, struct model_tensor *tensor)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file filled by streams that meet anywhere, on a disk and on a tmpfs, by every way there is. */
-#include "cli/sink.h"
+#include "mover/sink.h"
 
 #include "tap.h"
 

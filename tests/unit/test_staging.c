@@ -2,8 +2,8 @@
 /* Bytes to and from store memory: as they are on host memory, through the ring over the fake
  * driver, which does its copies as late as it may (`lazy`). */
 #include "base/failure.h"
-#include "cli/staging_parts.h"
-#include "cli/work.h"
+#include "mover/staging_parts.h"
+#include "mover/work.h"
 
 #include "fake_cuda.h"
 #include "tap.h"

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file_io.h"
+
+#include <errno.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes)
+{
+    char *to = bytes;
+    size_t done = 0;
+
+    while (done < size_bytes) {
+        ssize_t got = pread(fd, to + done, size_bytes - done, (off_t)(offset_bytes + done));
+        if (got == 0)
+            return -ENODATA;
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 0;
+}
+
+int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes)
+{
+    const char *from = bytes;
+    size_t done = 0;
+
+    while (done < size_bytes) {
+        ssize_t wrote = pwrite(fd, from + done, size_bytes - done, (off_t)(offset_bytes + done));
+        if (wrote == 0) /* would be so for ever */
+            return -EIO;
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file_io - bytes of a file at an offset, all of them or an error
+ *
+ * For the commands that read and write models and images. What a signal interrupts goes on. From
+ * any thread. 0 or a negative errno.
+ */
+#ifndef GMSFS_BASE_FILE_IO_H
+#define GMSFS_BASE_FILE_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* -ENODATA: the file ends before. */
+int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes);
+int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * image - an image of a store, as it lies in its directory
+ *
+ * For the commands that save, load and list images, and for tests. The format is that of
+ * gmsfs-image(5); everything of it that is read is taken as foreign. Nothing is printed: functions
+ * return 0 or a negative errno, and a `struct failure` says why.
+ */
+#ifndef GMSFS_IMAGE_IMAGE_H
+#define GMSFS_IMAGE_IMAGE_H
+
+#include "image/image_dir.h"
+#include "image/image_layout.h"
+#include "image/image_manifest.h"
+#include "mover/direct.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define IMAGE_PIECE_BYTES        (64u << 20)
+#define IMAGE_DEFAULT_FILE_BYTES (4ull << 30)
+#define IMAGE_STEP_BYTES         (1u << 20) /* read, summed and written at a time */
+
+struct failure;
+struct staging;
+struct staging_memory;
+
+/* An image that was opened for reading. */
+struct image {
+    struct image_dir dir;
+    struct image_manifest manifest;
+    struct image_layout layout;
+    bool unfinished;
+};
+
+/*
+ * The manifest, `layout` against its hash, both against each other, and that the data files are
+ * there in their sizes. image_close() in any case.
+ */
+int image_open(struct image *image, const char *path, struct failure *failure);
+/* The same, but an unfinished image will do, and files may be missing: then *damage is the error
+ * about the first of them, which `failure` tells. */
+int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
+void image_close(struct image *image);
+
+/* Reads all pieces and compares their sums. */
+struct image_check {
+    const struct image *image;
+    void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
+    struct staging *staging;             /* NULL where `into` is */
+    const struct staging_memory *memory; /* of `into` */
+    uint64_t threads;                    /* 0: as many as are best */
+    enum direct_use direct;
+    uint64_t taken_bytes; /* of memory that `into` is about to take from the page cache */
+    /* On the calling thread, several times a second; may be NULL. A negative errno stops all, and
+     * is what image_check returns. */
+    int (*tick)(void *context, uint64_t read_bytes);
+    void *context;
+};
+
+int image_check(const struct image_check *check, struct failure *failure);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All bytes of an image through several threads: summed, and put where they are wanted. */
+#include "image/image.h"
+
+#include "base/failure.h"
+#include "mover/staging_file.h"
+#include "mover/work.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+struct check_run {
+    const struct image_check *check;
+    enum direct_use use;
+    uint64_t *sizes; /* of the pieces that are done */
+    atomic_ullong read_bytes;
+    pthread_mutex_t lock; /* of what follows */
+    bool has_failed;
+    struct failure *failure; /* the first */
+};
+
+/* What a device says comes before what that made of a piece. */
+static int check_explain(const struct check_run *run, const struct image_piece *piece, int error)
+{
+    const struct image *image = run->check->image;
+    char name[IMAGE_NAME_BYTES];
+    bool is_told;
+
+    if (run->check->staging && staging_get_failure(run->check->staging, run->failure, &is_told))
+        return error;
+    if (error == -EBADMSG)
+        return failure_set(run->failure, error,
+                           "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
+                           ", '%s') are not those that were saved: the image "
+                           "is damaged",
+                           image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
+                           piece->file_offset_bytes, piece->rank,
+                           image->manifest.allocations[piece->rank].name);
+    return image_dir_explain(&image->dir, image_data_name(piece->file, name), "read", error,
+                             run->failure);
+}
+
+static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
+{
+    pthread_mutex_lock(&run->lock);
+    if (!run->has_failed)
+        check_explain(run, piece, error);
+    run->has_failed = true;
+    pthread_mutex_unlock(&run->lock);
+    return error;
+}
+
+/* Reads into a buffer that is forgotten. */
+static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from,
+                      size_t *size_bytes, XXH3_state_t *state)
+{
+    uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
+    int r = -ENOMEM;
+
+    *size_bytes = direct_fit(file, from, *size_bytes, STAGING_FILE_BYTES);
+    if (room)
+        r = direct_read(file, room, from, *size_bytes, &bytes);
+    if (!r)
+        XXH3_128bits_update(state, bytes, *size_bytes);
+    return r;
+}
+
+/* What is summed is what lies in its place, or goes there. */
+static int check_step_into(const struct check_run *run, struct direct_file *file,
+                           struct staging_lane *lane, uint8_t *to, uint64_t from,
+                           size_t *size_bytes, XXH3_state_t *state)
+{
+    const struct staging_memory *memory = run->check->memory;
+    const uint8_t *bytes;
+    int r = staging_read(lane, memory, to, file, from, *size_bytes, &bytes, size_bytes);
+
+    if (r)
+        return r;
+    XXH3_128bits_update(state, bytes, *size_bytes);
+    return staging_send(lane, memory, to, bytes, *size_bytes);
+}
+
+static int check_steps(struct check_run *run, const struct image_piece *piece,
+                       struct direct_file *file, struct staging_lane *lane, XXH3_state_t *state)
+{
+    uint8_t *base = run->check->into ? run->check->into[piece->rank] : NULL;
+    size_t most = direct_is_on(file) ? STAGING_FILE_BYTES : IMAGE_STEP_BYTES, step;
+    int r = 0;
+
+    for (uint64_t at = 0; !r && at < piece->size_bytes; at += step) {
+        uint64_t left = piece->size_bytes - at, from = piece->file_offset_bytes + at;
+        step = left < most ? (size_t)left : most;
+        r = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from, &step,
+                                   state)
+                 : check_step(file, lane, from, &step, state);
+        atomic_fetch_add(&run->read_bytes, step);
+    }
+    return r;
+}
+
+static int check_read(struct check_run *run, const struct image_piece *piece,
+                      struct staging_lane *lane, XXH3_state_t *state)
+{
+    char name[IMAGE_NAME_BYTES];
+    struct direct_file file;
+    int fd =
+        image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
+    int r;
+
+    if (fd < 0)
+        return fd;
+    direct_open(&file, fd, run->use);
+    r = check_steps(run, piece, &file, lane, state);
+    direct_close(&file);
+    close(fd);
+    return r;
+}
+
+static int check_piece(void *context, const struct work_piece *work_piece, void *own)
+{
+    struct check_run *run = context;
+    const struct image_piece *piece = &run->check->image->manifest.pieces[work_piece->item];
+    XXH3_state_t *state = XXH3_createState();
+    XXH128_canonical_t sum;
+    int r;
+
+    if (!state)
+        return -ENOMEM;
+    XXH3_128bits_reset(state);
+    r = check_read(run, piece, own, state);
+    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
+    XXH3_freeState(state);
+    if (!r && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
+        r = -EBADMSG;
+    return r ? check_fail(run, piece, r) : 0;
+}
+
+static int check_tick(void *context, uint64_t done_bytes)
+{
+    struct check_run *run = context;
+    bool has_failed;
+
+    (void)done_bytes; /* counts whole pieces only */
+    pthread_mutex_lock(&run->lock);
+    has_failed = run->has_failed;
+    pthread_mutex_unlock(&run->lock);
+    if (has_failed || !run->check->tick)
+        return 0;
+    return run->check->tick(run->check->context, atomic_load(&run->read_bytes));
+}
+
+static int check_work(struct check_run *run, struct work *work)
+{
+    struct staging *own = NULL, *staging = run->check->staging;
+    int r = -ENOMEM;
+
+    if (!staging)
+        staging = own = staging_new();
+    if (staging) {
+        staging_equip(staging, work, run->check->memory,
+                      direct_threads(run->check->threads, run->use != DIRECT_NEVER));
+        r = work_run(work);
+    }
+    staging_free(own);
+    return r;
+}
+
+int image_check(const struct image_check *check, struct failure *failure)
+{
+    const struct image_manifest *manifest = &check->image->manifest;
+    struct check_run run = {.check = check, .lock = PTHREAD_MUTEX_INITIALIZER, .failure = failure};
+    struct work work = {.item_count = manifest->piece_count,
+                        .whole = true,
+                        .context = &run,
+                        .piece = check_piece,
+                        .tick = check_tick};
+    uint64_t whole_bytes;
+    bool is_told;
+    int r;
+
+    *failure->text = '\0';
+    run.sizes = calloc(manifest->piece_count + 1, sizeof(*run.sizes));
+    if (!run.sizes)
+        return failure_no_memory(failure);
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        run.sizes[i] = manifest->pieces[i].done ? manifest->pieces[i].size_bytes : 0;
+    work.item_bytes = run.sizes;
+    image_manifest_count_done(manifest, &whole_bytes);
+    run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
+    r = check_work(&run, &work);
+    free(run.sizes);
+    if (!r || run.has_failed ||
+        (check->staging && staging_get_failure(check->staging, failure, &is_told)))
+        return r;
+    return failure_set(failure, r, "%s: cannot read the image: %s; check the disk",
+                       check->image->dir.path, strerror(-r));
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "image/image_entries.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define DOCUMENT_BYTES (16u << 20) /* of entries at a time: others are served in between */
+
+int image_entries_open(const char *store)
+{
+    char *path;
+    int fd;
+
+    if (asprintf(&path, "%s/ctl", store) < 0)
+        return -ENOMEM;
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        fd = -errno;
+    free(path);
+    return fd;
+}
+
+void image_entries_close(int ctl_fd)
+{
+    if (ctl_fd >= 0)
+        close(ctl_fd);
+}
+
+/* ---- one document -------------------------------------------------------------------------- */
+
+static int entries_write(int ctl_fd, const uint8_t *bytes, size_t size_bytes)
+{
+    while (size_bytes > 0) {
+        ssize_t wrote = write(ctl_fd, bytes, size_bytes);
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        if (wrote == 0)
+            return -EIO;
+        if (wrote > 0) {
+            bytes += wrote;
+            size_bytes -= (size_t)wrote;
+        }
+    }
+    return 0;
+}
+
+/* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
+static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
+                        int (*is_stopped)(void), size_t *culprit)
+{
+    int written = entries_write(ctl_fd, bytes, size_bytes), r;
+    struct gmsfs_ioc_apply apply = {0};
+
+    do
+        r = ioctl(ctl_fd, GMSFS_IOC_APPLY, &apply) < 0 ? -errno : 0;
+    while (r == -EINTR && !is_stopped());
+    if (written)
+        return written;
+    if (!r && apply.error) {
+        r = apply.error;
+        *culprit = apply.culprit < SIZE_MAX ? (size_t)apply.culprit : SIZE_MAX;
+    }
+    return r;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static int entries_join(int ctl_fd, gmsfs_t *handle)
+{
+    struct gmsfs_ioc_join join = {0};
+    int r = gmsfs_session_token(handle, join.token);
+
+    if (!r && ioctl(ctl_fd, GMSFS_IOC_JOIN, &join) < 0)
+        r = -errno;
+    return r;
+}
+
+int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *layout,
+                      int (*is_stopped)(void), size_t *culprit)
+{
+    size_t done = 0, count, document_bytes;
+    uint8_t *document;
+    int r = layout->entry_count ? entries_join(ctl_fd, handle) : 0;
+
+    *culprit = SIZE_MAX;
+    while (!r && done < layout->entry_count) {
+        r = is_stopped() ? -EINTR : 0;
+        if (!r)
+            r = image_layout_bulk(layout, done, DOCUMENT_BYTES, &document, &document_bytes, &count);
+        if (r)
+            break;
+        r = entries_send(ctl_fd, document, document_bytes, is_stopped, culprit);
+        free(document);
+        if (r && *culprit < count)
+            *culprit += done;
+        else if (r)
+            *culprit = SIZE_MAX;
+        done += count;
+    }
+    return r;
+}

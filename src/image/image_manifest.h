@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * image_manifest - what an image of a store consists of, and the text that says so
+ *
+ * Pure: no I/O, no clock. For image_*.c and tests. The format is that of gmsfs-image(5): lines of
+ * words, in one order and one spelling, so that decoding and encoding give the same bytes. Where a
+ * piece lies follows from the sizes alone (image_manifest_plan); the lines must agree with it, so a
+ * manifest cannot name a place outside of the files that are its own. A manifest is finished, and
+ * then ends with a sum of itself, or unfinished: pieces in any order, perhaps a torn last line.
+ */
+#ifndef GMSFS_IMAGE_IMAGE_MANIFEST_H
+#define GMSFS_IMAGE_IMAGE_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define IMAGE_MANIFEST_MAX_BYTES (256u << 20)
+#define IMAGE_MAX_ALLOCATIONS    65536u     /* as a store has */
+#define IMAGE_MAX_PIECES         1048576u   /* and files, which have one or more */
+#define IMAGE_MAX_PIECE_BYTES    (1u << 30) /* a reader may hold a piece in memory */
+#define IMAGE_MAX_NAME_BYTES     255u
+#define IMAGE_MAX_STORE_BYTES    4096u
+#define IMAGE_MAX_LAYOUT_BYTES   (2ull << 30)
+#define IMAGE_DIGEST_BYTES       16u
+#define IMAGE_DIGEST_TEXT_BYTES  33u
+#define IMAGE_ERROR_BYTES        160u
+#define IMAGE_PIECE_LINE_BYTES   160u /* the longest line of a piece */
+
+struct image_allocation {
+    uint64_t size_bytes;
+    uint64_t stored_bytes; /* size_bytes, or more: what the client wrote behind it */
+    char *name;            /* its file in `allocations/` */
+    size_t first_piece, piece_count;
+};
+
+struct image_piece {
+    uint64_t rank, offset_bytes; /* in its allocation */
+    uint64_t file, file_offset_bytes;
+    uint64_t size_bytes;
+    uint8_t sum[IMAGE_DIGEST_BYTES];
+    bool done; /* the sum is known */
+};
+
+struct image_manifest {
+    uint8_t layout_hash[IMAGE_DIGEST_BYTES];
+    uint64_t layout_bytes;
+    uint64_t granularity_bytes;
+    uint64_t piece_bytes, file_bytes; /* the most that a piece and a file have */
+    uint64_t generation;
+    uint8_t group[IMAGE_DIGEST_BYTES]; /* zeros: none */
+    uint8_t store_id[IMAGE_DIGEST_BYTES];
+    char *store; /* as it was called */
+    uint64_t saved_s;
+    struct image_allocation *allocations; /* by rank */
+    size_t allocation_count;
+
+    /* Planned from the above. */
+    struct image_piece *pieces; /* by rank and offset, and so by file and place in it */
+    size_t piece_count;
+    uint64_t *file_sizes;
+    size_t file_count;
+    uint64_t stored_bytes;
+};
+
+struct image_error {
+    size_t line;                  /* 0: none */
+    char text[IMAGE_ERROR_BYTES]; /* one printable line */
+};
+
+/*
+ * Cuts the allocations into pieces, and puts them side by side into files: a piece that does not
+ * fit any more begins the next file. Sets the planned fields, which must be empty. -EINVAL: a size
+ * is 0 or overflows; -E2BIG: more than IMAGE_MAX_PIECES; -ENOMEM.
+ */
+int image_manifest_plan(struct image_manifest *manifest);
+
+/*
+ * From text. unfinished: what is wanted; the other kind is an error. The result is to be freed,
+ * also after a failure. -EINVAL with `error`; -EPROTONOSUPPORT with it: another version; -ENOMEM.
+ */
+int image_manifest_decode(const char *text, size_t text_bytes, bool unfinished,
+                          struct image_manifest *manifest, struct image_error *error);
+void image_manifest_free(struct image_manifest *manifest);
+
+/* To text, free(3); unfinished: with the pieces that are done. -ENOMEM. */
+int image_manifest_encode(const struct image_manifest *manifest, bool unfinished, char **text,
+                          size_t *text_bytes);
+
+/* One line of an unfinished manifest; its length. */
+size_t image_manifest_piece_line(const struct image_piece *piece,
+                                 char line[IMAGE_PIECE_LINE_BYTES]);
+
+/* The number of pieces that are done, and their bytes. */
+size_t image_manifest_count_done(const struct image_manifest *manifest, uint64_t *bytes);
+
+/* XXH3-128, as big-endian bytes; and as 32 hex digits. */
+void image_digest(const void *bytes, size_t size_bytes, uint8_t digest[IMAGE_DIGEST_BYTES]);
+const char *image_digest_text(const uint8_t digest[IMAGE_DIGEST_BYTES],
+                              char text[IMAGE_DIGEST_TEXT_BYTES]);
+
+#endif

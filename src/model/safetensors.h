@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * safetensors - model files on disk: what tensors they hold and where
+ *
+ * Opens one model, given as safetensors files or as one index.json that names its shards, and
+ * validates it wholly before anything is returned: who holds a `struct model` may copy every tensor
+ * from its file descriptor without another check. Strictly as the reference implementation: the
+ * tensors of a file cover its data without gap or overlap. Used by `gmsfs load` and `gmsfs verify`.
+ * Reads headers only, never a tensor's bytes; never writes, prints or exits. A model is immutable
+ * once open and may then be read by many threads.
+ *
+ * Functions return 0 or a negative errno: -EINVAL for a malformed file, else the system's own
+ * (-ENOENT, -EACCES, -EIO, -ENOMEM ...); `error` then holds one line that names the file, the
+ * tensor, the cause and the way out.
+ */
+#ifndef GMSFS_MODEL_SAFETENSORS_H
+#define GMSFS_MODEL_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The reference implementation's bound for a header; index.json is held to the same. */
+#define SAFETENSORS_MAX_HEADER_BYTES 100000000u
+#define SAFETENSORS_MAX_FILES        65536u
+#define SAFETENSORS_MAX_DIMENSIONS   64u
+#define SAFETENSORS_METADATA_KEY     "__metadata__"
+#define SAFETENSORS_ERROR_BYTES      1024u
+
+struct safetensors_error {
+    char text[SAFETENSORS_ERROR_BYTES];
+};
+
+enum safetensors_dtype {
+    SAFETENSORS_BOOL,
+    SAFETENSORS_U8,
+    SAFETENSORS_I8,
+    SAFETENSORS_U16,
+    SAFETENSORS_I16,
+    SAFETENSORS_U32,
+    SAFETENSORS_I32,
+    SAFETENSORS_U64,
+    SAFETENSORS_I64,
+    SAFETENSORS_F16,
+    SAFETENSORS_BF16,
+    SAFETENSORS_F32,
+    SAFETENSORS_F64,
+    SAFETENSORS_C64,
+    SAFETENSORS_F8_E4M3,
+    SAFETENSORS_F8_E5M2,
+    SAFETENSORS_F8_E8M0,
+    SAFETENSORS_F8_E4M3FNUZ,
+    SAFETENSORS_F8_E5M2FNUZ,
+    SAFETENSORS_F4,
+    SAFETENSORS_F6_E2M3,
+    SAFETENSORS_F6_E3M2,
+    SAFETENSORS_DTYPES,
+};
+
+struct model_file {
+    char *path;
+    int fd; /* open for reading as long as the model is: what was validated is what is copied */
+    uint64_t size_bytes;
+    uint64_t data_offset_bytes; /* where the header ends */
+};
+
+struct model_tensor {
+    char *name;
+    enum safetensors_dtype dtype;
+    uint32_t file;         /* index into model.files */
+    uint32_t ndim;         /* 0 for a scalar */
+    uint64_t *shape;       /* as the file says it, in elements */
+    uint64_t offset_bytes; /* from the start of the file */
+    uint64_t size_bytes;   /* 0 where a dimension is 0 */
+};
+
+/* One pair of a file's __metadata__. */
+struct model_pair {
+    char *key;
+    char *value;
+    uint32_t file;
+};
+
+struct model {
+    struct model_file *files; /* in the order given; shards of an index by name */
+    size_t file_count;
+    struct model_tensor *tensors; /* sorted bytewise by name, no name twice */
+    size_t tensor_count;
+    struct model_pair *pairs; /* by file, then key */
+    size_t pair_count;
+    uint64_t tensor_bytes; /* of all tensors together */
+};
+
+/*
+ * Opens the files at `paths`, or the shards that one index names: a path that ends in .json is an
+ * index and must be the only one. On success the caller closes *model.
+ */
+int safetensors_open(const char *const *paths, size_t count, struct model **model,
+                     struct safetensors_error *error);
+
+/* Closes the files and frees the model; NULL is fine. */
+void safetensors_close(struct model *model);
+
+/* The tensor of that name, or NULL. */
+const struct model_tensor *safetensors_find(const struct model *model, const char *name);
+
+/* The name in the file ("BF16") and torch's ("torch.bfloat16"); constant strings. */
+const char *safetensors_dtype_name(enum safetensors_dtype dtype);
+const char *safetensors_torch_name(enum safetensors_dtype dtype);
+
+/* The dtype of that name in a file, or -EINVAL. */
+int safetensors_dtype_parse(const char *name, enum safetensors_dtype *dtype);
+
+/*
+ * The size of a tensor. -EOVERFLOW when it does not fit in 63 bits (nor its strides would), -EDOM
+ * when a sub-byte dtype leaves a part of a byte over.
+ */
+int safetensors_size(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t ndim,
+                     uint64_t *size_bytes);
+
+/* Row-major strides in elements, as torch counts them: a dimension of 0 counts as 1. */
+void safetensors_stride(const uint64_t *shape, uint32_t ndim, uint64_t *stride);
+
+/*
+ * The shape as torch has it. It differs for the sub-byte dtypes alone: torch counts those in whole
+ * bytes (float4_e2m1fn_x2 is a pair; 6-bit floats have no dtype of their own and are uint8), so the
+ * last dimension becomes bytes, or all of them one where a row is no whole number of bytes.
+ * `shape` has room for max(ndim, 1). Returns the number of dimensions.
+ */
+uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *shape);
+
+/*
+ * The metadata value of a tensor, NUL-terminated, free(3) by the caller; NULL when out of memory:
+ * {"dtype":"torch.bfloat16","shape":[2,3],"stride":[3,1],"tensor_type":"parameter"}
+ */
+char *safetensors_value_json(const struct model_tensor *tensor);
+
+/*
+ * The __metadata__ of all files as one JSON object with sorted keys, free(3) by the caller. Where
+ * files differ about a key, the first file's value has the key and that of file N (from 1) `key@N`;
+ * where a file has that very key with another value, `key@N@N`, and so on.
+ * 0 with *json NULL when no file has any; -ENOMEM.
+ */
+int safetensors_metadata_json(const struct model *model, char **json);
+
+#endif

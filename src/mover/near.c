@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mover/near.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define NEAR_PATH_BYTES 256
+#define NEAR_LIST_BYTES 4096 /* sysfs gives a page at most */
+
+/* One line, without its end. */
+static int near_read(const char *path, char *text, int room)
+{
+    FILE *file = fopen(path, "re");
+    int r = 0;
+
+    if (!file)
+        return -errno;
+    if (!fgets(text, room, file))
+        r = -ENODATA;
+    else
+        text[strcspn(text, "\n")] = '\0';
+    fclose(file);
+    return r;
+}
+
+/* "0-3,8,10-11". */
+static int near_parse(const char *list, cpu_set_t *cpus)
+{
+    char *end;
+
+    CPU_ZERO(cpus);
+    while (isdigit((unsigned char)*list)) {
+        unsigned long first = strtoul(list, &end, 10), last = first;
+
+        if (*end == '-')
+            last = strtoul(end + 1, &end, 10);
+        for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
+            CPU_SET(cpu, cpus);
+        list = *end == ',' ? end + 1 : end;
+    }
+    return *list || CPU_COUNT(cpus) == 0 ? -ENODATA : 0;
+}
+
+/* sysfs writes ids in lower case, and a domain of four digits, which some drivers write as eight.
+ */
+static void near_spell(const char *pci_id, char *name, size_t room)
+{
+    size_t skip =
+        strlen(pci_id) > strlen("0000:00:00.0") && strncmp(pci_id, "0000", 4) == 0 ? 4 : 0;
+
+    snprintf(name, room, "%s", pci_id + skip);
+    for (char *at = name; *at; at++)
+        *at = (char)tolower((unsigned char)*at);
+}
+
+int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
+{
+    char path[NEAR_PATH_BYTES], name[32], text[NEAR_LIST_BYTES];
+    int r;
+
+    near_spell(pci_id, name, sizeof(name));
+    snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/numa_node", sysfs, name);
+    r = near_read(path, text, sizeof(text));
+    if (r)
+        return r;
+    if (!isdigit((unsigned char)*text)) /* -1: the firmware does not say */
+        return -ENODATA;
+    snprintf(path, sizeof(path), "%s/devices/system/node/node%.8s/cpulist", sysfs, text);
+    r = near_read(path, text, sizeof(text));
+    return r ? r : near_parse(text, cpus);
+}
+
+void near_stay(const cpu_set_t *cpus)
+{
+    cpu_set_t allowed, both;
+
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return;
+    CPU_AND(&both, &allowed, cpus);
+    if (CPU_COUNT(&both) > 0)
+        sched_setaffinity(0, sizeof(both), &both);
+}

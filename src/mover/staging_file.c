@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mover/staging_file.h"
+
+#include "base/file_io.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Through a buffer. */
+static int read_direct_to_host(struct staging_lane *lane, uint8_t *to, struct direct_file *file,
+                               uint64_t offset_bytes, size_t most_bytes, size_t *size_bytes)
+{
+    uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
+    int r = -ENOMEM;
+
+    *size_bytes = direct_fit(file, offset_bytes, most_bytes, STAGING_FILE_BYTES);
+    if (room)
+        r = direct_read(file, room, offset_bytes, *size_bytes, &bytes);
+    if (!r)
+        memcpy(to, bytes, *size_bytes);
+    return r;
+}
+
+static int read_to_host(struct staging_lane *lane, const struct staging_memory *memory, void *to,
+                        struct direct_file *file, uint64_t offset_bytes, size_t most_bytes,
+                        const uint8_t **bytes, size_t *size_bytes)
+{
+    uint8_t *room;
+    int r;
+
+    if (direct_is_on(file)) {
+        *bytes = to;
+        return read_direct_to_host(lane, to, file, offset_bytes, most_bytes, size_bytes);
+    }
+    r = staging_room(lane, memory, to, most_bytes, &room, size_bytes);
+    *bytes = room;
+    return r ? r : file_read_at(file->fd, room, *size_bytes, offset_bytes);
+}
+
+int staging_read(struct staging_lane *lane, const struct staging_memory *memory, void *to,
+                 struct direct_file *file, uint64_t offset_bytes, size_t most_bytes,
+                 const uint8_t **bytes, size_t *size_bytes)
+{
+    size_t room_bytes, wide = most_bytes;
+    uint8_t *room, *at;
+    int r;
+
+    if (!memory->device)
+        return read_to_host(lane, memory, to, file, offset_bytes, most_bytes, bytes, size_bytes);
+    if (direct_is_on(file))
+        wide = direct_room_bytes(most_bytes);
+    r = staging_room(lane, memory, to, wide, &room, &room_bytes);
+    if (r)
+        return r;
+    *size_bytes = direct_fit(file, offset_bytes, most_bytes, room_bytes);
+    r = direct_read(file, room, offset_bytes, *size_bytes, &at);
+    *bytes = at;
+    return r;
+}

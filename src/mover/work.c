@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mover/work.h"
+
+#include "base/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MAX_DEFAULT_THREADS 16u
+#define NS_PER_MS           1000000L
+#define NS_PER_S            1000000000L
+
+unsigned work_cpus(void)
+{
+    cpu_set_t cpus;
+
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
+        return (unsigned)CPU_COUNT(&cpus);
+    return 1;
+}
+
+unsigned work_default_threads(void)
+{
+    unsigned count = work_cpus();
+
+    return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
+}
+
+static size_t work_count(const struct work *work, uint64_t size_bytes)
+{
+    if (work->whole)
+        return size_bytes > 0;
+    return (size_t)((size_bytes + WORK_PIECE_BYTES - 1) / WORK_PIECE_BYTES);
+}
+
+static int work_split(struct work *work)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < work->item_count; i++)
+        count += work_count(work, work->item_bytes[i]);
+    work->pieces = calloc(count ? count : 1, sizeof(*work->pieces));
+    if (!work->pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < work->item_count; i++) {
+        size_t item = work->order ? work->order[i] : i;
+        uint64_t offset = 0, left = work->item_bytes[item];
+        while (left > 0) {
+            size_t size = work->whole || left < WORK_PIECE_BYTES ? (size_t)left : WORK_PIECE_BYTES;
+            work->pieces[work->piece_count++] = (struct work_piece){item, offset, size};
+            offset += size;
+            left -= size;
+        }
+    }
+    return 0;
+}
+
+/* The first error stays. */
+static void work_stop(struct work *work, int error)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&work->error, &none, error);
+}
+
+static int work_loop(struct work *work)
+{
+    void *own = NULL;
+    int ended, r = work->begin ? work->begin(work->shared, &own) : 0;
+
+    if (r)
+        return r;
+    while (!r && !atomic_load(&work->error)) {
+        size_t index = atomic_fetch_add(&work->next, 1);
+        if (index >= work->piece_count)
+            break;
+        r = work->piece(work->context, &work->pieces[index], own);
+        if (!r)
+            atomic_fetch_add(&work->done_bytes, work->pieces[index].size_bytes);
+    }
+    ended = work->end ? work->end(work->shared, own) : 0;
+    return r ? r : ended;
+}
+
+static void *work_thread(void *argument)
+{
+    struct work *work = argument;
+    int r = work_loop(work);
+
+    if (r)
+        work_stop(work, r);
+    sem_post(&work->ended);
+    return NULL;
+}
+
+static unsigned work_start(struct work *work, pthread_t *threads)
+{
+    unsigned started = 0;
+    int error = 0;
+
+    while (started < work->threads && started < work->piece_count && !error) {
+        error = thread_start(&threads[started], 0, work_thread, work);
+        started += error == 0;
+    }
+    if (!started && work->piece_count)
+        work_stop(work, error);
+    return started;
+}
+
+static void work_tick(struct work *work)
+{
+    int r = work->tick ? work->tick(work->context, atomic_load(&work->done_bytes)) : 0;
+
+    if (r)
+        work_stop(work, r);
+}
+
+/* Until all threads have ended; an interrupting signal ticks at once. */
+static void work_wait(struct work *work, unsigned started)
+{
+    struct timespec until;
+
+    while (started > 0) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += WORK_TICK_MS * NS_PER_MS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        if (sem_clockwait(&work->ended, CLOCK_MONOTONIC, &until) == 0)
+            started--;
+        else
+            work_tick(work);
+    }
+}
+
+int work_run(struct work *work)
+{
+    pthread_t threads[WORK_MAX_THREADS];
+    unsigned started;
+    int r;
+
+    work->piece_count = 0;
+    atomic_store(&work->next, 0);
+    atomic_store(&work->done_bytes, 0);
+    atomic_store(&work->error, 0);
+    if (work->threads == 0 || work->threads > WORK_MAX_THREADS)
+        return -EINVAL;
+    r = work_split(work);
+    if (r)
+        return r;
+    sem_init(&work->ended, 0, 0);
+    started = work_start(work, threads);
+    work_wait(work, started);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    sem_destroy(&work->ended);
+    work_tick(work);
+    free(work->pieces);
+    work->pieces = NULL;
+    return atomic_load(&work->error);
+}
