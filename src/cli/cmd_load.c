@@ -108,7 +108,7 @@ int load_explain_allocation(const struct load *load, int error)
                   "has %" PRIu32 "; choose a larger --chunk",
                   load->store, load->plan.allocation_count);
     else
-        store_explain_call(load->handle, load->store, "allocate memory", error);
+        store_explain_call(load->handle, &load->memory, "allocate memory", error);
     return CLI_FAILURE;
 }
 
@@ -180,7 +180,7 @@ void load_explain_commit(const struct load *load, int error)
     char why[LAST_ERROR_BYTES];
 
     if (error != -EINVAL) {
-        store_explain_call(load->handle, load->store, "commit", error);
+        store_explain_call(load->handle, &load->memory, "commit", error);
         return;
     }
     store_last_error(load->store, why, sizeof(why));

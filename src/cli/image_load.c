@@ -210,7 +210,7 @@ static int load_allocate(struct image_load *load)
     if (!r && load->mapping_count != count)
         r = -ESTALE;
     if (r) {
-        store_explain_call(load->handle, load->request->store, "map the memory", r);
+        store_explain_call(load->handle, &load->memory, "map the memory", r);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
@@ -234,7 +234,7 @@ static int load_copy(struct image_load *load)
     check.into = into;
     check.staging = load->staging;
     check.memory = &load->memory;
-    check.taken_bytes = load->memory.device ? 0 : load->needed_bytes;
+    check.taken_bytes = staging_is_file(&load->memory) ? load->needed_bytes : 0;
     status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
     free(into);
     return status;
@@ -283,7 +283,7 @@ static int load_commit(struct image_load *load)
         return CLI_FAILURE;
     }
     if (r) {
-        store_explain_call(load->handle, load->request->store, "commit", r);
+        store_explain_call(load->handle, &load->memory, "commit", r);
         return CLI_FAILURE;
     }
     output_set_done();

@@ -55,8 +55,8 @@ struct load {
 
 /* load_plan.c: reads and validates the files, and what the store would refuse. */
 int load_plan(struct load *load);
-/* Then, with the kind of the store's memory: places the tensors in allocations. On a GPU few large
- * ones, for their number decides what attaching costs; on the host so many that each thread has one
+/* Then, with the kind of the store's memory: places the tensors in allocations. Few large ones
+ * where their number decides what attaching costs, on a GPU; else so many that each thread has one
  * to fill. */
 int load_pack(struct load *load, enum gmsfs_memory memory);
 void load_plan_free(struct load *load);

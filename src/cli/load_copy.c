@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Into host memory. It is asked for in order, by the thread that was called, and filled meanwhile
- * by several others, each an allocation of its own: the kernel lets one at a time write to a memfd.
+ * Into memory that is files: the host's. It is asked for in order, by the thread that was called,
+ * and filled meanwhile by several others, each an allocation of its own: the kernel lets one at a
+ * time write to a memfd.
  *
  * Bytes go by write(2) through a buffer that stays in the cache: a page that is written whole is
  * never cleared, while one that is touched through a mapping is cleared first, after a fault.
@@ -12,7 +13,6 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "mover/populate.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -429,11 +429,11 @@ static int load_copy_host(struct load *loads, size_t count)
 
 int load_copy(struct load *loads, size_t count)
 {
-    bool is_host = true;
+    bool are_files = true;
 
     if (load_open_inputs(loads, count) != 0)
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++)
-        is_host = is_host && !loads[i].memory.device;
-    return is_host ? load_copy_host(loads, count) : load_copy_staged(loads, count);
+        are_files = are_files && staging_is_file(&loads[i].memory);
+    return are_files ? load_copy_host(loads, count) : load_copy_staged(loads, count);
 }

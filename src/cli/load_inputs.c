@@ -13,7 +13,7 @@ static enum direct_use inputs_choose(const struct load *loads, size_t count)
 
     for (size_t i = 0; i < count; i++) {
         files_bytes += loads[i].model->tensor_bytes;
-        if (!loads[i].memory.device)
+        if (staging_is_file(&loads[i].memory))
             taken_bytes += loads[i].needed_bytes;
     }
     return direct_choose(loads->direct, files_bytes, taken_bytes);

@@ -90,9 +90,9 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
         items[i] = (struct pack_item){tensor->file, tensor->offset_bytes, tensor->size_bytes};
     }
     if (load->chunk_bytes == 0)
-        load->chunk_bytes = memory == GMSFS_MEMORY_HOST
-                                ? pack_choose_chunk(load->model->tensor_bytes)
-                                : PACK_MOST_CHUNK_BYTES;
+        load->chunk_bytes = staging_wants_few(memory)
+                                ? PACK_MOST_CHUNK_BYTES
+                                : pack_choose_chunk(load->model->tensor_bytes);
     r = pack_plan(items, count, load->chunk_bytes, &load->plan);
     free(items);
     if (r == -ENOMEM)

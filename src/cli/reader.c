@@ -25,7 +25,7 @@ static int reader_attach(struct reader *reader)
     r = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
                          &reader->mapping_count);
     if (r) {
-        store_explain_call(reader->handle, reader->store, "map the memory", r);
+        store_explain_call(reader->handle, &reader->memory, "map the memory", r);
         return CLI_FAILURE;
     }
     return CLI_OK;

@@ -39,14 +39,15 @@ bool store_has_complaint(gmsfs_t *handle)
     return gmsfs_device_error(handle, text) == 0 && *text;
 }
 
-int store_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error)
+int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, const char *doing,
+                       int error)
 {
     char text[GMSFS_DEVICE_ERROR_BYTES];
     struct failure failure;
 
     if (gmsfs_device_error(handle, text) != 0 || !*text)
-        return store_explain(store, doing, error);
-    staging_explain(store, doing, text, error, &failure);
+        return store_explain(memory->store, doing, error);
+    staging_explain(memory, doing, text, error, &failure);
     cli_failure(&failure);
     return error;
 }

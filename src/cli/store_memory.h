@@ -23,7 +23,8 @@ bool store_explain_staging(struct staging *staging);
 
 /* The same for a failure of libgmsfs: with the driver's words and the way out if it was the driver,
  * else as store_explain does. Returns `error`. */
-int store_explain_call(gmsfs_t *handle, const char *store, const char *doing, int error);
+int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, const char *doing,
+                       int error);
 bool store_has_complaint(gmsfs_t *handle);
 
 #endif

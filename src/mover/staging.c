@@ -1,85 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lanes of the threads, host memory, and what is said of a device that failed. */
+/* The kinds of memory, the devices that a command works on, and the lanes of its threads. */
 #include "mover/staging_parts.h"
 
 #include "base/failure.h"
 #include "mover/near.h"
-#include "mover/populate.h"
 #include "mover/work.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- errors -------------------------------------------------------------------------------- */
-
-static const char *staging_way_out(const char *text, int error)
-{
-    if (error == -ENOMEM && strncmp(text, "cuDevicePrimaryCtxRetain", 24) == 0)
-        return "a CUDA context takes about half a gigabyte of the GPU, and so much is not free "
-               "there: stop other programs on it, or mount with a smaller size=";
-    if (error == -ENOMEM &&
-        (strncmp(text, "cuMemHostRegister", 17) == 0 || strncmp(text, "mmap", 4) == 0))
-        return "the machine has too little memory that can be pinned: free some, or give "
-               "--threads 1, which needs the least";
-    if (error == -ENOMEM)
-        return "the GPU has too little free memory: stop other programs on it, or mount with a "
-               "smaller size=";
-    if (error == -ENODEV)
-        return "'device' in the mount tells the GPU's health; CUDA_VISIBLE_DEVICES must not hide "
-               "it from this command";
-    if (error == -ELIBBAD)
-        return "install a current NVIDIA driver";
-    return "'device' in the mount tells the GPU's health, the kernel's log (dmesg) what the driver "
-           "says of it";
-}
-
-int staging_explain(const char *store, const char *doing, const char *text, int error,
-                    struct failure *failure)
-{
-    return failure_set(failure, error, "cannot %s: %s: %s; %s", doing, store, text,
-                       staging_way_out(text, error));
-}
-
-int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
-                 int error)
-{
-    pthread_mutex_lock(&staging->lock);
-    if (!staging->failed_store) {
-        staging->failed_store = store;
-        staging->failed_doing = doing;
-        staging->failed_error = error;
-        snprintf(staging->failed_text, STAGING_ERROR_BYTES, "%s", text);
-    }
-    pthread_mutex_unlock(&staging->lock);
-    return error;
-}
-
-bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told)
-{
-    bool is_failed;
-
-    pthread_mutex_lock(&staging->lock);
-    is_failed = staging->failed_store != NULL;
-    *is_told = staging->is_told;
-    staging->is_told = is_failed;
-    pthread_mutex_unlock(&staging->lock);
-    if (is_failed)
-        staging_explain(staging->failed_store, staging->failed_doing, staging->failed_text,
-                        staging->failed_error, failure);
-    return is_failed;
-}
+/* A row for each kind of memory. */
+static const struct staging_kind *const kinds[] = {
+    [GMSFS_MEMORY_HOST] = &staging_host,
+    [GMSFS_MEMORY_CUDA] = &staging_cuda,
+};
 
 /* ---- stores -------------------------------------------------------------------------------- */
 
+static struct staging_device *
+staging_make_device(struct staging *staging, const struct staging_kind *kind, const char *store)
+{
+    struct staging_device *device = calloc(1, sizeof(*device) + kind->device_bytes);
+
+    if (device) {
+        device->kind = kind;
+        device->staging = staging;
+        device->store = store;
+    }
+    return device;
+}
+
+/* What belongs to no store is the machine's. */
 struct staging *staging_new(void)
 {
     struct staging *staging = calloc(1, sizeof(*staging));
 
-    if (staging)
-        pthread_mutex_init(&staging->lock, NULL);
+    if (!staging)
+        return NULL;
+    staging->devices[0] = staging_make_device(staging, &staging_host, "");
+    if (!staging->devices[0]) {
+        free(staging);
+        return NULL;
+    }
+    staging->device_count = 1;
+    pthread_mutex_init(&staging->lock, NULL);
     return staging;
 }
 
@@ -91,39 +57,40 @@ void staging_free(struct staging *staging)
         return;
     while ((lane = staging->lanes)) {
         staging->lanes = lane->next;
-        if (lane->device)
-            staging_lane_release(lane);
+        if (lane->device->kind->release)
+            lane->device->kind->release(lane);
         free(lane->scratch);
         free(lane);
     }
     for (size_t i = 0; i < staging->device_count; i++) {
-        staging_device_close(staging->devices[i]);
+        if (staging->devices[i]->kind->close)
+            staging->devices[i]->kind->close(staging->devices[i]);
         free(staging->devices[i]);
     }
     pthread_mutex_destroy(&staging->lock);
     free(staging);
 }
 
-static int staging_add_device(struct staging *staging, const uint8_t uuid[16], const char *store,
+static int staging_add_device(struct staging *staging, const struct staging_kind *kind,
+                              const uint8_t uuid[16], const char *store,
                               struct staging_device **added, struct failure *failure)
 {
     char text[STAGING_ERROR_BYTES] = "";
     struct staging_device *device;
     int error;
 
-    if (staging->device_count == STAGING_MAX_DEVICES)
+    if (staging->device_count > STAGING_MAX_DEVICES)
         return failure_set(failure, -E2BIG, "%s: one command works on at most %u GPUs", store,
                            STAGING_MAX_DEVICES);
-    device = calloc(1, sizeof(*device));
+    device = staging_make_device(staging, kind, store);
     if (!device)
         return failure_no_memory(failure);
-    device->staging = staging;
-    device->store = store;
     memcpy(device->uuid, uuid, sizeof(device->uuid));
-    error = staging_device_open(device, text);
+    error = kind->open ? kind->open(device, text) : 0;
     if (error) {
+        staging_explain_open(device, text, error, failure);
         free(device);
-        return staging_explain(store, "open the GPU", text, error, failure);
+        return error;
     }
     staging->devices[staging->device_count++] = device;
     *added = device;
@@ -133,18 +100,35 @@ static int staging_add_device(struct staging *staging, const uint8_t uuid[16], c
 int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const uint8_t uuid[16],
                         const char *store, struct staging_memory *memory, struct failure *failure)
 {
+    const struct staging_kind *wanted = kinds[kind];
+
     *memory = (struct staging_memory){.store = store};
-    if (kind == GMSFS_MEMORY_HOST)
-        return 0;
-    for (size_t i = 0; i < staging->device_count && !memory->device; i++)
-        if (memcmp(staging->devices[i]->uuid, uuid, sizeof(staging->devices[i]->uuid)) == 0)
-            memory->device = staging->devices[i];
-    return memory->device ? 0 : staging_add_device(staging, uuid, store, &memory->device, failure);
+    for (size_t i = 0; i < staging->device_count && !memory->device; i++) {
+        struct staging_device *device = staging->devices[i];
+        if (device->kind == wanted &&
+            (wanted->is_single || memcmp(device->uuid, uuid, sizeof(device->uuid)) == 0))
+            memory->device = device;
+    }
+    return memory->device
+               ? 0
+               : staging_add_device(staging, wanted, uuid, store, &memory->device, failure);
 }
+
+/* ---- what differs -------------------------------------------------------------------------- */
 
 bool staging_is_copied(const struct staging_memory *memory)
 {
-    return memory->device != NULL;
+    return memory->device->kind->is_copied;
+}
+
+bool staging_is_file(const struct staging_memory *memory)
+{
+    return memory->device->kind->is_file;
+}
+
+bool staging_wants_few(enum gmsfs_memory kind)
+{
+    return kinds[kind]->wants_few;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
@@ -159,9 +143,8 @@ static struct staging_lane *staging_find_lane(struct staging *staging,
         lane = lane->next;
     if (lane)
         return lane;
-    lane = calloc(1, sizeof(*lane));
+    lane = calloc(1, sizeof(*lane) + device->kind->lane_bytes);
     if (lane) {
-        lane->staging = staging;
         lane->device = device;
         lane->next = staging->lanes;
         staging->lanes = lane;
@@ -169,68 +152,46 @@ static struct staging_lane *staging_find_lane(struct staging *staging,
     return lane;
 }
 
-static int staging_take_lane(struct staging *staging, struct staging_device *device, void **own)
+static int staging_begin_lane(void *shared, void **own)
 {
+    struct staging_device *device = shared;
     struct staging_lane *lane;
 
-    pthread_mutex_lock(&staging->lock);
-    lane = staging_find_lane(staging, device);
+    if (device->has_near)
+        near_stay(&device->near);
+    pthread_mutex_lock(&device->staging->lock);
+    lane = staging_find_lane(device->staging, device);
     if (lane)
         lane->is_out = true;
-    pthread_mutex_unlock(&staging->lock);
+    pthread_mutex_unlock(&device->staging->lock);
     *own = lane;
     return lane ? 0 : -ENOMEM;
 }
 
-static int staging_begin_host(void *shared, void **own)
-{
-    return staging_take_lane(shared, NULL, own);
-}
-
-static int staging_begin_device(void *shared, void **own)
-{
-    struct staging_device *device = shared;
-
-    if (device->has_near)
-        near_stay(&device->near);
-    return staging_take_lane(device->staging, device, own);
-}
-
 static int staging_end_lane(void *shared, void *own)
 {
+    struct staging_device *device = shared;
     struct staging_lane *lane = own;
-    int r = lane->device ? staging_lane_settle(lane) : 0;
+    int r = device->kind->settle ? device->kind->settle(lane) : 0;
 
-    (void)shared;
-    lane->left_bytes = lane->ahead_bytes = 0;
-    pthread_mutex_lock(&lane->staging->lock);
+    lane->left_bytes = 0;
+    pthread_mutex_lock(&device->staging->lock);
     lane->is_out = false;
-    pthread_mutex_unlock(&lane->staging->lock);
+    pthread_mutex_unlock(&device->staging->lock);
     return r;
-}
-
-static void staging_choose_buffers(struct staging_device *device, unsigned threads)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t share = STAGING_RING_BYTES / (threads * STAGING_BUFFERS);
-
-    if (!device->buffer_bytes)
-        device->buffer_bytes =
-            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
 }
 
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
                    uint64_t threads)
 {
-    struct staging_device *device = memory ? memory->device : NULL;
-    unsigned most = device ? STAGING_GPU_THREADS : WORK_MAX_THREADS;
-    unsigned best = work_default_threads();
+    struct staging_device *device = memory ? memory->device : staging->devices[0];
+    unsigned best = work_default_threads(), most = device->kind->most_threads;
 
     work->threads = threads ? (unsigned)threads : best < most ? best : most;
-    if (device)
-        staging_choose_buffers(device, work->threads);
-    work->shared = device ? (void *)device : staging;
-    work->begin = device ? staging_begin_device : staging_begin_host;
+    if (device->kind->prepare)
+        device->kind->prepare(device, work->threads);
+    work->shared = device;
+    work->begin = staging_begin_lane;
     work->end = staging_end_lane;
 }
 
@@ -252,34 +213,26 @@ void *staging_scratch(struct staging_lane *lane, size_t size_bytes)
 int staging_room(struct staging_lane *lane, const struct staging_memory *memory, void *to,
                  size_t most_bytes, uint8_t **room, size_t *size_bytes)
 {
-    if (memory->device) {
-        size_t buffer_bytes = memory->device->buffer_bytes;
-        *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
-        return staging_cuda_room(lane, room);
-    }
-    populate(to, most_bytes);
-    *room = to;
-    *size_bytes = most_bytes;
-    return 0;
+    return memory->device->kind->room(lane, to, most_bytes, room, size_bytes);
 }
 
 int staging_send(struct staging_lane *lane, const struct staging_memory *memory, void *to,
                  const uint8_t *room, size_t size_bytes)
 {
-    return memory->device ? staging_cuda_send(lane, to, room, size_bytes) : 0;
+    const struct staging_kind *kind = memory->device->kind;
+
+    return kind->send ? kind->send(lane, to, room, size_bytes) : 0;
 }
 
 int staging_fetch(struct staging_lane *lane, const struct staging_memory *memory, const void *from,
                   uint64_t size_bytes, size_t step_bytes)
 {
-    lane->memory = memory;
+    const struct staging_kind *kind = memory->device->kind;
+
     lane->from = from;
     lane->left_bytes = size_bytes;
-    lane->ahead_bytes = 0;
     lane->step_bytes = step_bytes;
-    if (memory->device && memory->device->buffer_bytes < step_bytes)
-        lane->step_bytes = memory->device->buffer_bytes;
-    return memory->device ? staging_cuda_fetch(lane) : 0;
+    return kind->fetch ? kind->fetch(lane) : 0;
 }
 
 int staging_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes)
@@ -289,8 +242,8 @@ int staging_next(struct staging_lane *lane, const uint8_t **part, size_t *size_b
 
     *part = lane->from;
     *size_bytes = step;
-    if (step > 0 && lane->memory->device)
-        r = staging_cuda_next(lane, part, size_bytes);
+    if (step > 0)
+        r = lane->device->kind->next(lane, step, part);
     lane->from += step;
     lane->left_bytes -= step;
     return r;

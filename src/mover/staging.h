@@ -2,13 +2,13 @@
 /*
  * staging - bytes between this process and the memory of stores, whatever kind it is
  *
- * For the commands that touch every byte of a store; they look at store memory through this module
- * alone, for an address of a GPU is not theirs to follow. On host memory nothing is copied: the
- * bytes are handed over where they lie. On a GPU they go through a ring of pinned buffers, some for
- * each thread, and a stream of that thread's own: while the driver moves one buffer the thread
- * fills or empties another. The ring is small on purpose, for it has to stay in the processor's
- * cache, and a buffer is pinned when the thread would else have to wait for one. Threads that copy
- * run on the processors near their GPU, and so the ring lies in the memory there.
+ * For the commands that touch every byte of a store, and for images; they look at store memory
+ * through this module alone, for an address of a GPU is not theirs to follow. On host memory
+ * nothing is copied: the bytes are handed over where they lie. On a GPU they go through a ring of
+ * pinned buffers, some for each thread, and a stream of that thread's own: while the driver moves
+ * one buffer the thread fills or empties another. The ring is small on purpose, for it has to stay
+ * in the processor's cache, and a buffer is pinned when the thread would else have to wait for one.
+ * Threads that copy run on the processors near their GPU, and so the ring lies in the memory there.
  *
  * One staging serves one command, with any number of stores. Threads: a lane is one thread's at a
  * time; staging_open_memory and staging_free are for when no lane is out. A staging must be freed
@@ -35,10 +35,10 @@ struct staging_lane; /* what one thread works with */
 struct work;
 struct failure;
 
-/* Of which kind the memory of a store is. */
+/* What the memory of a store is. */
 struct staging_memory {
     const char *store;             /* as errors name it; the caller's, for as long as the staging */
-    struct staging_device *device; /* NULL: host memory */
+    struct staging_device *device; /* whose it is; the same one for all stores on it */
 };
 
 /* NULL: out of memory. */
@@ -55,7 +55,7 @@ int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const u
 
 /*
  * Gives each thread of `work` a lane, which its piece() gets as `own`. memory: what all items of
- * the work are about; NULL: host memory. threads: as asked for; 0: as many as are best. When
+ * the work are about; NULL: no store. threads: as asked for; 0: as many as are best. When
  * work_run() has succeeded, all that was sent has arrived.
  */
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
@@ -64,10 +64,19 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
 /* True where a device has failed: the first failure. *is_told: it was asked for before. */
 bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told);
 
-/* What the driver said (`text`) while `doing` something to a store, with the way out. Returns
+/* What the driver said (`text`) while `doing` something to this memory, with the way out. Returns
  * `error`. */
-int staging_explain(const char *store, const char *doing, const char *text, int error,
-                    struct failure *failure);
+int staging_explain(const struct staging_memory *memory, const char *doing, const char *text,
+                    int error, struct failure *failure);
+
+/* ---- how kinds of memory differ, for who makes a plan ---------------------------------------- */
+
+/* Whether its allocations are files of the machine's memory, which write(2) fills. */
+bool staging_is_file(const struct staging_memory *memory);
+/* Whether what staging_next hands out is a copy that no writer of the store can change. */
+bool staging_is_copied(const struct staging_memory *memory);
+/* Whether a store of that kind had best have few allocations, for attaching each one costs. */
+bool staging_wants_few(enum gmsfs_memory kind);
 
 /* ---- on a lane ------------------------------------------------------------------------------ */
 
@@ -93,8 +102,5 @@ int staging_send(struct staging_lane *lane, const struct staging_memory *memory,
 int staging_fetch(struct staging_lane *lane, const struct staging_memory *memory, const void *from,
                   uint64_t size_bytes, size_t step_bytes);
 int staging_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes);
-
-/* Whether what staging_next hands out is a copy that no writer of the store can change. */
-bool staging_is_copied(const struct staging_memory *memory);
 
 #endif

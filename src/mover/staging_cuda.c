@@ -7,7 +7,7 @@
  * hand it out. Its memory is ours, in huge pages where the machine has them, and registered with
  * the driver: that takes a quarter of the time of cuMemHostAlloc.
  */
-#include "mover/staging_parts.h"
+#include "mover/staging_cuda.h"
 
 #include "mover/near.h"
 #include "mover/populate.h"
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_PAGE_BYTES   ((size_t)2 << 20)
 #define STAGING_PCI_BYTES 32
@@ -26,7 +27,7 @@
 #define DOING_GET  "copy from the GPU"
 
 #define CALL(device, doing, call, arguments) \
-    cuda_result(device, doing, #call, (device)->driver->call arguments)
+    cuda_result(device, doing, #call, cuda_device(device)->driver->call arguments)
 
 static int cuda_result(struct staging_device *device, const char *doing, const char *call,
                        enum drv_result result)
@@ -36,70 +37,106 @@ static int cuda_result(struct staging_device *device, const char *doing, const c
 
     if (result == DRV_SUCCESS)
         return 0;
-    error = drv_explain(device->driver, call, result, text, sizeof(text));
-    return staging_fail(device->staging, device->store, doing, text, error);
+    error = drv_explain(cuda_device(device)->driver, call, result, text, sizeof(text));
+    return staging_fail(device, doing, text, error);
+}
+
+static const char *cuda_way_out(const char *text, int error)
+{
+    if (error == -ENOMEM && strncmp(text, "cuDevicePrimaryCtxRetain", 24) == 0)
+        return "a CUDA context takes about half a gigabyte of the GPU, and so much is not free "
+               "there: stop other programs on it, or mount with a smaller size=";
+    if (error == -ENOMEM &&
+        (strncmp(text, "cuMemHostRegister", 17) == 0 || strncmp(text, "mmap", 4) == 0))
+        return "the machine has too little memory that can be pinned: free some, or give "
+               "--threads 1, which needs the least";
+    if (error == -ENOMEM)
+        return "the GPU has too little free memory: stop other programs on it, or mount with a "
+               "smaller size=";
+    if (error == -ENODEV)
+        return "'device' in the mount tells the GPU's health; CUDA_VISIBLE_DEVICES must not hide "
+               "it from this command";
+    if (error == -ELIBBAD)
+        return "install a current NVIDIA driver";
+    return "'device' in the mount tells the GPU's health, the kernel's log (dmesg) what the driver "
+           "says of it";
 }
 
 /* ---- the device ---------------------------------------------------------------------------- */
 
-int staging_device_open(struct staging_device *device, char text[STAGING_ERROR_BYTES])
+static int cuda_open(struct staging_device *device, char text[STAGING_ERROR_BYTES])
 {
+    struct cuda_device *own = cuda_device(device);
     char pci_id[STAGING_PCI_BYTES];
     enum drv_result result;
-    int r = drv_open(&device->driver, text, STAGING_ERROR_BYTES);
+    int r = drv_open(&own->driver, text, STAGING_ERROR_BYTES);
 
     if (!r)
-        r = drv_find(device->driver, device->uuid, &device->device, text, STAGING_ERROR_BYTES);
+        r = drv_find(own->driver, device->uuid, &own->device, text, STAGING_ERROR_BYTES);
     if (r)
         return r;
-    result = device->driver->cuDevicePrimaryCtxRetain(&device->context, device->device);
+    result = own->driver->cuDevicePrimaryCtxRetain(&own->context, own->device);
     if (result != DRV_SUCCESS)
-        return drv_explain(device->driver, "cuDevicePrimaryCtxRetain", result, text,
+        return drv_explain(own->driver, "cuDevicePrimaryCtxRetain", result, text,
                            STAGING_ERROR_BYTES);
-    device->has_near = device->driver->cuDeviceGetPCIBusId(pci_id, (int)sizeof(pci_id),
-                                                           device->device) == DRV_SUCCESS &&
-                       near_find(NEAR_SYSFS, pci_id, &device->near) == 0;
+    device->has_near =
+        own->driver->cuDeviceGetPCIBusId(pci_id, (int)sizeof(pci_id), own->device) == DRV_SUCCESS &&
+        near_find(NEAR_SYSFS, pci_id, &device->near) == 0;
     return 0;
 }
 
-void staging_device_close(struct staging_device *device)
+static void cuda_close(struct staging_device *device)
 {
-    device->driver->cuDevicePrimaryCtxRelease_v2(device->device);
+    const struct cuda_device *own = cuda_device(device);
+
+    own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
+}
+
+/* The ring is shared by the threads. */
+static void cuda_prepare(struct staging_device *device, unsigned threads)
+{
+    struct cuda_device *own = cuda_device(device);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t share = STAGING_RING_BYTES / (threads * STAGING_BUFFERS);
+
+    if (!own->buffer_bytes)
+        own->buffer_bytes =
+            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
 }
 
 static int cuda_enter(struct staging_lane *lane)
 {
     int r;
 
-    if (lane->is_current)
+    if (cuda_lane(lane)->is_current)
         return 0;
-    r = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (lane->device->context));
-    lane->is_current = r == 0;
+    r = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (cuda_device(lane->device)->context));
+    cuda_lane(lane)->is_current = r == 0;
     return r;
 }
 
 static void cuda_leave(struct staging_lane *lane)
 {
-    if (lane->is_current)
-        lane->device->driver->cuCtxSetCurrent(NULL);
-    lane->is_current = false;
+    if (cuda_lane(lane)->is_current)
+        cuda_device(lane->device)->driver->cuCtxSetCurrent(NULL);
+    cuda_lane(lane)->is_current = false;
 }
 
 /* The context is current, and there is a stream. */
 static int cuda_begin(struct staging_lane *lane)
 {
+    struct cuda_lane *own = cuda_lane(lane);
     int r = cuda_enter(lane);
 
-    if (!r && !lane->stream)
-        r = CALL(lane->device, DOING_OPEN, cuStreamCreate,
-                 (&lane->stream, DRV_STREAM_NON_BLOCKING));
+    if (!r && !own->stream)
+        r = CALL(lane->device, DOING_OPEN, cuStreamCreate, (&own->stream, DRV_STREAM_NON_BLOCKING));
     return r;
 }
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
 /* Until the driver is done with it. */
-static int buffer_wait(struct staging_lane *lane, struct staging_buffer *buffer, const char *doing)
+static int buffer_wait(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
     int r;
 
@@ -111,16 +148,15 @@ static int buffer_wait(struct staging_lane *lane, struct staging_buffer *buffer,
 }
 
 /* The driver may have begun even where the event could not be recorded: so it counts as busy. */
-static int buffer_record(struct staging_lane *lane, struct staging_buffer *buffer,
-                         const char *doing)
+static int buffer_record(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
     buffer->is_busy = true;
-    return CALL(lane->device, doing, cuEventRecord, (buffer->event, lane->stream));
+    return CALL(lane->device, doing, cuEventRecord, (buffer->event, cuda_lane(lane)->stream));
 }
 
 static size_t ring_bytes(const struct staging_lane *lane)
 {
-    size_t bytes = STAGING_BUFFERS * lane->device->buffer_bytes;
+    size_t bytes = STAGING_BUFFERS * cuda_device(lane->device)->buffer_bytes;
 
     return (bytes + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
 }
@@ -135,27 +171,28 @@ static int ring_reserve(struct staging_lane *lane)
 
     if (at == MAP_FAILED) {
         snprintf(text, sizeof(text), "mmap: %s", strerror(errno));
-        return staging_fail(lane->staging, lane->device->store, DOING_PIN, text, -ENOMEM);
+        return staging_fail(lane->device, DOING_PIN, text, -ENOMEM);
     }
     head = -(uintptr_t)at & (HUGE_PAGE_BYTES - 1);
     if (head > 0)
         munmap(at, head);
     munmap(at + head + bytes, HUGE_PAGE_BYTES - head);
-    lane->ring = at + head;
-    madvise(lane->ring, bytes, MADV_HUGEPAGE);
+    cuda_lane(lane)->ring = at + head;
+    madvise(at + head, bytes, MADV_HUGEPAGE);
     return 0;
 }
 
 /* The next one of the ring. */
 static int ring_grow(struct staging_lane *lane)
 {
-    size_t bytes = lane->device->buffer_bytes;
-    struct staging_buffer *buffer = &lane->buffers[lane->pinned];
-    int r = lane->ring ? 0 : ring_reserve(lane);
+    size_t bytes = cuda_device(lane->device)->buffer_bytes;
+    struct cuda_lane *own = cuda_lane(lane);
+    struct cuda_buffer *buffer = &own->buffers[own->pinned];
+    int r = own->ring ? 0 : ring_reserve(lane);
 
     if (r)
         return r;
-    buffer->bytes = lane->ring + lane->pinned * bytes;
+    buffer->bytes = own->ring + own->pinned * bytes;
     populate(buffer->bytes, bytes);
     r = CALL(lane->device, DOING_PIN, cuMemHostRegister_v2,
              (buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE));
@@ -163,57 +200,61 @@ static int ring_grow(struct staging_lane *lane)
         return r;
     r = CALL(lane->device, DOING_OPEN, cuEventCreate, (&buffer->event, DRV_EVENT_DISABLE_TIMING));
     if (r)
-        lane->device->driver->cuMemHostUnregister(buffer->bytes);
+        cuda_device(lane->device)->driver->cuMemHostUnregister(buffer->bytes);
     else
-        lane->pinned++;
+        own->pinned++;
     return r;
 }
 
 static void ring_release(struct staging_lane *lane)
 {
-    const struct drv *driver = lane->device->driver;
+    const struct drv *driver = cuda_device(lane->device)->driver;
+    struct cuda_lane *own = cuda_lane(lane);
 
-    for (; lane->pinned > 0; lane->pinned--) {
-        struct staging_buffer *buffer = &lane->buffers[lane->pinned - 1];
+    for (; own->pinned > 0; own->pinned--) {
+        struct cuda_buffer *buffer = &own->buffers[own->pinned - 1];
         driver->cuEventDestroy_v2(buffer->event);
         driver->cuMemHostUnregister(buffer->bytes);
-        *buffer = (struct staging_buffer){0};
+        *buffer = (struct cuda_buffer){0};
     }
-    if (lane->ring)
-        munmap(lane->ring, ring_bytes(lane));
-    lane->ring = NULL;
+    if (own->ring)
+        munmap(own->ring, ring_bytes(lane));
+    own->ring = NULL;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
-int staging_lane_settle(struct staging_lane *lane)
+static int cuda_settle(struct staging_lane *lane)
 {
+    struct cuda_lane *own = cuda_lane(lane);
     int r = 0;
 
-    if (lane->stream) {
+    if (own->stream) {
         r = cuda_enter(lane);
         if (!r)
-            r = CALL(lane->device, "finish copying", cuStreamSynchronize, (lane->stream));
+            r = CALL(lane->device, "finish copying", cuStreamSynchronize, (own->stream));
     }
     for (size_t i = 0; i < STAGING_BUFFERS; i++)
-        lane->buffers[i].is_busy = false;
-    lane->turn = 0; /* a little work is done by the buffers that are pinned already */
+        own->buffers[i].is_busy = false;
+    own->turn = 0; /* a little work is done by the buffers that are pinned already */
+    own->ahead_bytes = 0;
     cuda_leave(lane);
     return r;
 }
 
 /* The stream first: what a failure left on it may still be on its way through the buffers. */
-void staging_lane_release(struct staging_lane *lane)
+static void cuda_release(struct staging_lane *lane)
 {
-    const struct drv *driver = lane->device->driver;
+    const struct drv *driver = cuda_device(lane->device)->driver;
+    struct cuda_lane *own = cuda_lane(lane);
 
     if (cuda_enter(lane) != 0)
         return;
-    if (lane->stream) {
-        driver->cuStreamSynchronize(lane->stream);
-        driver->cuStreamDestroy_v2(lane->stream);
+    if (own->stream) {
+        driver->cuStreamSynchronize(own->stream);
+        driver->cuStreamDestroy_v2(own->stream);
     }
-    lane->stream = NULL;
+    own->stream = NULL;
     ring_release(lane);
     cuda_leave(lane);
 }
@@ -223,36 +264,42 @@ void staging_lane_release(struct staging_lane *lane)
 /* At the end of a round: whether the first buffer is still under way and there could be more. */
 static bool ring_is_short(const struct staging_lane *lane)
 {
-    const struct staging_buffer *first = &lane->buffers[0];
+    const struct cuda_lane *own = cuda_lane(lane);
+    const struct cuda_buffer *first = &own->buffers[0];
 
-    return lane->pinned < STAGING_BUFFERS &&
-           (lane->pinned == 0 ||
-            (first->is_busy && lane->device->driver->cuEventQuery(first->event) != DRV_SUCCESS));
+    return own->pinned < STAGING_BUFFERS &&
+           (own->pinned == 0 ||
+            (first->is_busy &&
+             cuda_device(lane->device)->driver->cuEventQuery(first->event) != DRV_SUCCESS));
 }
 
-int staging_cuda_room(struct staging_lane *lane, uint8_t **room)
+static int cuda_room(struct staging_lane *lane, void *to, size_t most_bytes, uint8_t **room,
+                     size_t *size_bytes)
 {
-    struct staging_buffer *buffer;
+    size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
+    struct cuda_lane *own = cuda_lane(lane);
     int r = cuda_begin(lane);
 
-    if (!r && lane->turn == lane->pinned) {
+    (void)to;
+    *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
+    if (!r && own->turn == own->pinned) {
         if (!ring_is_short(lane))
-            lane->turn = 0;
+            own->turn = 0;
         else
             r = ring_grow(lane);
     }
     if (r)
         return r;
-    buffer = &lane->buffers[lane->turn];
-    *room = buffer->bytes;
-    return buffer_wait(lane, buffer, DOING_SEND);
+    *room = own->buffers[own->turn].bytes;
+    return buffer_wait(lane, &own->buffers[own->turn], DOING_SEND);
 }
 
-int staging_cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, size_t size_bytes)
+static int cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, size_t size_bytes)
 {
-    struct staging_buffer *buffer = &lane->buffers[lane->turn++];
+    struct cuda_lane *own = cuda_lane(lane);
+    struct cuda_buffer *buffer = &own->buffers[own->turn++];
     int r = CALL(lane->device, DOING_SEND, cuMemcpyHtoDAsync_v2,
-                 ((drv_pointer)(uintptr_t)to, room, size_bytes, lane->stream));
+                 ((drv_pointer)(uintptr_t)to, room, size_bytes, own->stream));
 
     return r ? r : buffer_record(lane, buffer, DOING_SEND);
 }
@@ -260,48 +307,73 @@ int staging_cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, 
 /* ---- from the GPU -------------------------------------------------------------------------- */
 
 /* What an earlier fetch still had under way is waited for. */
-int staging_cuda_fetch(struct staging_lane *lane)
+static int cuda_fetch(struct staging_lane *lane)
 {
+    size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
+    struct cuda_lane *own = cuda_lane(lane);
     int r = cuda_begin(lane);
 
-    for (size_t i = 0; !r && i < lane->pinned; i++)
-        r = buffer_wait(lane, &lane->buffers[i], DOING_GET);
-    lane->turn = 0;
+    if (buffer_bytes < lane->step_bytes)
+        lane->step_bytes = buffer_bytes;
+    for (size_t i = 0; !r && i < own->pinned; i++)
+        r = buffer_wait(lane, &own->buffers[i], DOING_GET);
+    own->turn = 0;
+    own->ahead_bytes = 0;
     return r;
 }
 
 /* The part behind those that were asked for. */
 static int cuda_ask(struct staging_lane *lane, unsigned index)
 {
-    uint64_t left = lane->left_bytes - lane->ahead_bytes;
+    struct cuda_lane *own = cuda_lane(lane);
+    uint64_t left = lane->left_bytes - own->ahead_bytes;
     size_t step = left < lane->step_bytes ? (size_t)left : lane->step_bytes;
-    int r = index < lane->pinned ? 0 : ring_grow(lane);
+    int r = index < own->pinned ? 0 : ring_grow(lane);
 
     if (!r)
         r = CALL(lane->device, DOING_GET, cuMemcpyDtoHAsync_v2,
-                 (lane->buffers[index].bytes,
-                  (drv_pointer)(uintptr_t)(lane->from + lane->ahead_bytes), step, lane->stream));
+                 (own->buffers[index].bytes,
+                  (drv_pointer)(uintptr_t)(lane->from + own->ahead_bytes), step, own->stream));
     if (!r)
-        r = buffer_record(lane, &lane->buffers[index], DOING_GET);
-    lane->ahead_bytes += step;
+        r = buffer_record(lane, &own->buffers[index], DOING_GET);
+    own->ahead_bytes += step;
     return r;
 }
 
 /* All buffers but those under way are free: the caller is done with the one it had. */
-int staging_cuda_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes)
+static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t **part)
 {
-    struct staging_buffer *buffer = &lane->buffers[lane->turn];
+    struct cuda_lane *own = cuda_lane(lane);
+    struct cuda_buffer *buffer = &own->buffers[own->turn];
     int r = 0;
 
-    for (unsigned i = 0; !r && i < STAGING_BUFFERS && lane->ahead_bytes < lane->left_bytes; i++) {
-        unsigned index = (lane->turn + i) % STAGING_BUFFERS;
-        if (!lane->buffers[index].is_busy)
+    for (unsigned i = 0; !r && i < STAGING_BUFFERS && own->ahead_bytes < lane->left_bytes; i++) {
+        unsigned index = (own->turn + i) % STAGING_BUFFERS;
+        if (!own->buffers[index].is_busy)
             r = cuda_ask(lane, index);
     }
     if (!r)
         r = buffer_wait(lane, buffer, DOING_GET);
     *part = buffer->bytes;
-    lane->ahead_bytes -= *size_bytes;
-    lane->turn = (lane->turn + 1) % STAGING_BUFFERS;
+    own->ahead_bytes -= size_bytes;
+    own->turn = (own->turn + 1) % STAGING_BUFFERS;
     return r;
 }
+
+const struct staging_kind staging_cuda = {
+    .is_copied = true,
+    .wants_few = true,
+    .most_threads = STAGING_GPU_THREADS,
+    .device_bytes = sizeof(struct cuda_device),
+    .lane_bytes = sizeof(struct cuda_lane),
+    .open = cuda_open,
+    .close = cuda_close,
+    .prepare = cuda_prepare,
+    .settle = cuda_settle,
+    .release = cuda_release,
+    .send = cuda_send,
+    .fetch = cuda_fetch,
+    .room = cuda_room,
+    .next = cuda_next,
+    .way_out = cuda_way_out,
+};

@@ -45,7 +45,7 @@ int staging_read(struct staging_lane *lane, const struct staging_memory *memory,
     uint8_t *room, *at;
     int r;
 
-    if (!memory->device)
+    if (!staging_is_copied(memory))
         return read_to_host(lane, memory, to, file, offset_bytes, most_bytes, bytes, size_bytes);
     if (direct_is_on(file))
         wide = direct_room_bytes(most_bytes);

@@ -1,94 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * staging_parts - what staging.c and staging_cuda.c share
+ * staging_parts - what staging.c and the kinds of memory share
  *
- * staging.c has the lanes and host memory, staging_cuda.c every call of the driver.
+ * staging.c has the table of kinds, the devices and the lanes; a kind has a file of its own that
+ * knows how its bytes move: staging_host.c, staging_cuda.c. None of them looks into another.
  */
 #ifndef GMSFS_MOVER_STAGING_PARTS_H
 #define GMSFS_MOVER_STAGING_PARTS_H
 
-#include "cuda/driver.h"
 #include "mover/staging.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdalign.h>
 
 #define STAGING_ERROR_BYTES GMSFS_DEVICE_ERROR_BYTES
 
+/* A kind of memory. What is done on a lane is done by the lane's thread. Where a kind has nothing
+ * to do for it, a function down to `fetch` is NULL. */
+struct staging_kind {
+    bool is_single; /* all memory of the kind is one device's: the machine's */
+    bool is_file;   /* an allocation is a file that write(2) fills, of the machine's memory */
+    bool is_copied; /* its bytes go through buffers */
+    bool wants_few; /* few allocations had best be made: attaching each one costs */
+    unsigned most_threads;           /* that copy, unless more are asked for: more are no faster */
+    size_t device_bytes, lane_bytes; /* of `own` in a device, and in a lane; zeros at first */
+
+    /* On failure `text` says why, and nothing is to be closed. */
+    int (*open)(struct staging_device *device, char text[STAGING_ERROR_BYTES]);
+    void (*close)(struct staging_device *device);
+    /* Before a work of so many threads. */
+    void (*prepare)(struct staging_device *device, unsigned threads);
+    /* Waits until what the lane sent has arrived, and leaves the thread as it was. */
+    int (*settle)(struct staging_lane *lane);
+    /* Gives back all that the lane has of the device. */
+    void (*release)(struct staging_lane *lane);
+    int (*send)(struct staging_lane *lane, void *to, const uint8_t *room, size_t size_bytes);
+    /* The fetch that the lane tells of begins; it may make step_bytes less. */
+    int (*fetch)(struct staging_lane *lane);
+
+    int (*room)(struct staging_lane *lane, void *to, size_t most_bytes, uint8_t **room,
+                size_t *size_bytes);
+    /* The next size_bytes of the fetch, 1 or more. */
+    int (*next)(struct staging_lane *lane, size_t size_bytes, const uint8_t **part);
+    /* What to do about what the driver said. */
+    const char *(*way_out)(const char *text, int error);
+};
+
+extern const struct staging_kind staging_host;
+extern const struct staging_kind staging_cuda;
+
 struct staging_device {
+    const struct staging_kind *kind;
     struct staging *staging;
     const char *store; /* the first that lies there */
-    const struct drv *driver;
-    drv_device device;
-    struct drv_context *context; /* retained */
     uint8_t uuid[16];
     bool has_near; /* `near` says which processors are near it */
     cpu_set_t near;
-    size_t buffer_bytes; /* 0: not decided */
-};
-
-/* One of the ring. */
-struct staging_buffer {
-    uint8_t *bytes;
-    struct drv_event *event; /* NULL: not pinned yet */
-    bool is_busy;            /* the driver reads or writes it until the event */
+    alignas(max_align_t) unsigned char own[]; /* the kind's */
 };
 
 struct staging_lane {
-    struct staging *staging;
-    struct staging_lane *next;     /* all lanes */
-    struct staging_device *device; /* NULL: host memory */
+    struct staging_lane *next; /* all lanes */
+    struct staging_device *device;
     bool is_out;
     void *scratch;
     size_t scratch_bytes;
 
     /* The fetch under way. */
-    const struct staging_memory *memory;
-    const uint8_t *from;  /* of what is not handed out yet */
-    uint64_t left_bytes;  /* not handed out */
-    uint64_t ahead_bytes; /* of these: asked of the driver */
+    const uint8_t *from; /* of what is not handed out yet */
+    uint64_t left_bytes; /* not handed out */
     size_t step_bytes;
-
-    /* On a GPU. */
-    bool is_current; /* this thread has the device's context */
-    struct drv_stream *stream;
-    uint8_t *ring; /* addresses of the buffers; NULL: none yet */
-    struct staging_buffer buffers[STAGING_BUFFERS];
-    unsigned pinned; /* buffers, from the first on */
-    unsigned turn;   /* of the buffer that is used next */
+    alignas(max_align_t) unsigned char own[]; /* the kind's */
 };
 
 struct staging {
-    struct staging_device *devices[STAGING_MAX_DEVICES];
+    struct staging_device *devices[STAGING_MAX_DEVICES + 1]; /* the first is the machine */
     size_t device_count;
 
     pthread_mutex_t lock; /* of all that follows */
     struct staging_lane *lanes;
-    const char *failed_store; /* the first failure of a device; NULL: none */
+    const struct staging_device *failed_device; /* of the first failure; NULL: none */
     const char *failed_doing;
     int failed_error;
     bool is_told;
     char failed_text[STAGING_ERROR_BYTES];
 };
 
-/* The first failure stays. Returns `error`. */
-int staging_fail(struct staging *staging, const char *store, const char *doing, const char *text,
-                 int error);
+/* ---- staging_failure.c ---------------------------------------------------------------------- */
 
-/* ---- staging_cuda.c ------------------------------------------------------------------------- */
+/* The first failure of a device stays. Returns `error`. */
+int staging_fail(struct staging_device *device, const char *doing, const char *text, int error);
 
-/* On failure `text` says why. */
-int staging_device_open(struct staging_device *device, char text[STAGING_ERROR_BYTES]);
-void staging_device_close(struct staging_device *device);
-
-/* Waits until the driver is done with what the lane sent, and leaves the context to others. */
-int staging_lane_settle(struct staging_lane *lane);
-/* Gives back all that the driver has of it. */
-void staging_lane_release(struct staging_lane *lane);
-
-int staging_cuda_room(struct staging_lane *lane, uint8_t **room);
-int staging_cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, size_t size_bytes);
-int staging_cuda_fetch(struct staging_lane *lane);
-int staging_cuda_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes);
+/* What the driver said when the device was to be opened. Returns `error`. */
+int staging_explain_open(const struct staging_device *device, const char *text, int error,
+                         struct failure *failure);
 
 #endif

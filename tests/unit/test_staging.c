@@ -2,7 +2,7 @@
 /* Bytes to and from store memory: as they are on host memory, through the ring over the fake
  * driver, which does its copies as late as it may (`lazy`). */
 #include "base/failure.h"
-#include "mover/staging_parts.h"
+#include "mover/staging_cuda.h"
 #include "mover/work.h"
 
 #include "fake_cuda.h"
@@ -65,7 +65,7 @@ static uint8_t *gpu_new(const struct staging_memory *memory, size_t size_bytes)
 {
     drv_pointer address;
 
-    require(cu->cuCtxPushCurrent_v2(memory->device->context) == DRV_SUCCESS);
+    require(cu->cuCtxPushCurrent_v2(cuda_device(memory->device)->context) == DRV_SUCCESS);
     require(cu->cuMemAlloc_v2(&address, size_bytes ? size_bytes : 1) == DRV_SUCCESS);
     require(cu->cuCtxPopCurrent_v2(NULL) == DRV_SUCCESS);
     return (uint8_t *)(uintptr_t)address;
@@ -73,7 +73,7 @@ static uint8_t *gpu_new(const struct staging_memory *memory, size_t size_bytes)
 
 static void gpu_free(const struct staging_memory *memory, uint8_t *address)
 {
-    cu->cuCtxPushCurrent_v2(memory->device->context);
+    cu->cuCtxPushCurrent_v2(cuda_device(memory->device)->context);
     check_int(cu->cuCtxSynchronize(), DRV_SUCCESS);
     check_int(cu->cuMemFree_v2((uintptr_t)address), DRV_SUCCESS);
     cu->cuCtxPopCurrent_v2(NULL);
@@ -173,25 +173,51 @@ static void go_round(struct staging *staging, const struct staging_memory *memor
 
 /* ---- tests --------------------------------------------------------------------------------- */
 
+/* Where the room is, and the first part that is handed out. */
+struct places {
+    const struct staging_memory *memory;
+    uint8_t *to, *room;
+    const uint8_t *part;
+};
+
+static int find_places(void *context, const struct work_piece *piece, void *own)
+{
+    struct places *places = context;
+    size_t step = 0;
+    int r = staging_room(own, places->memory, places->to, piece->size_bytes, &places->room, &step);
+
+    check(step == piece->size_bytes);
+    memset(places->room, 7, step);
+    if (!r)
+        r = staging_send(own, places->memory, places->to, places->room, step);
+    if (!r)
+        r = staging_fetch(own, places->memory, places->to, step, step);
+    return r ? r : staging_next(own, &places->part, &step);
+}
+
 TAP_TEST(host_memory_is_handed_over_where_it_lies)
 {
-    static const uint64_t sizes[] = {100};
-    struct staging_memory memory = {.store = "here"};
+    static const uint8_t uuid[2][16] = {"one", "another"};
+    const uint64_t size_bytes = 100;
     struct staging *staging = staging_new();
-    uint8_t place[100] = {0}, got[100] = {0}, *to[] = {place}, *room;
-    uint64_t start = 0;
-    size_t step;
-    struct job job = {.memory = &memory, .to = to, .got = got, .starts = &start};
-    struct staging_lane lane = {.staging = staging};
+    struct staging_memory memory[2];
+    struct failure failure;
+    uint8_t place[100] = {0};
+    struct places places = {.memory = memory, .to = place};
+    struct work work = {
+        .item_bytes = &size_bytes, .item_count = 1, .context = &places, .piece = find_places};
 
     require(staging != NULL);
-    check_int(staging_room(&lane, &memory, place, 100, &room, &step), 0);
-    check(room == place && step == 100);
-    memset(room, 7, step);
-    check_int(staging_send(&lane, &memory, place, room, step), 0);
-    check_int(job_run(staging, &job, sizes, 1, 1, job_fetch), 0);
-    check_bytes(got, 100, place, 100);
-    check(!staging_is_copied(&memory));
+    for (int i = 0; i < 2; i++)
+        require(staging_open_memory(staging, GMSFS_MEMORY_HOST, uuid[i], "here", &memory[i],
+                                    &failure) == 0);
+    check(memory[0].device == memory[1].device);
+    staging_equip(staging, &work, memory, 1);
+    check_int(work_run(&work), 0);
+    check(places.room == place && places.part == place);
+    check_int(place[99], 7);
+    check(!staging_is_copied(memory) && staging_is_file(memory));
+    check(!staging_wants_few(GMSFS_MEMORY_HOST));
     staging_free(staging);
 }
 
@@ -209,7 +235,9 @@ TAP_TEST(bytes_of_any_size_go_to_a_gpu_and_come_back)
     struct staging_memory memory[2];
     struct staging *staging = begin(LAZY, memory);
 
-    check(staging_is_copied(&memory[0]));
+    check(staging_is_copied(&memory[0]) && !staging_is_file(&memory[0]));
+    check(staging_wants_few(GMSFS_MEMORY_CUDA));
+    check(memory[0].device != memory[1].device);
     go_round(staging, memory, sizes, 9, 1);
     end(staging);
 }
@@ -282,8 +310,9 @@ TAP_TEST(many_threads_share_a_ring_of_one_size)
     struct staging *staging = begin(LAZY, memory);
 
     go_round(staging, memory, sizes, 3, WORK_MAX_THREADS);
-    check(memory->device->buffer_bytes * STAGING_BUFFERS * WORK_MAX_THREADS <= STAGING_RING_BYTES);
-    check(memory->device->buffer_bytes >= 4096);
+    size_t bytes = cuda_device(memory->device)->buffer_bytes;
+    check(bytes * STAGING_BUFFERS * WORK_MAX_THREADS <= STAGING_RING_BYTES);
+    check(bytes >= 4096);
     end(staging);
 }
 
@@ -340,7 +369,7 @@ TAP_TEST(a_buffer_is_pinned_only_where_the_thread_would_wait)
         struct job job = {.memory = memory, .to = to, .starts = &(uint64_t){0}};
         job.source = bytes_new(sizes[0], 1);
         check_int(job_run(staging, &job, sizes, 1, 1, job_send), 0);
-        check_int(staging->lanes->pinned, drivers[i].pinned);
+        check_int(cuda_lane(staging->lanes)->pinned, drivers[i].pinned);
         gpu_free(memory, to[0]);
         free((void *)job.source);
         end(staging);

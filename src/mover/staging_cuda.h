@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * staging_cuda - what a device and a lane have where the memory is a GPU's of CUDA
+ *
+ * For staging_cuda.c alone, and its tests.
+ */
+#ifndef GMSFS_MOVER_STAGING_CUDA_H
+#define GMSFS_MOVER_STAGING_CUDA_H
+
+#include "cuda/driver.h"
+#include "mover/staging_parts.h"
+
+struct cuda_device {
+    const struct drv *driver;
+    drv_device device;
+    struct drv_context *context; /* retained */
+    size_t buffer_bytes;         /* 0: not decided */
+};
+
+/* One of the ring. */
+struct cuda_buffer {
+    uint8_t *bytes;
+    struct drv_event *event; /* NULL: not pinned yet */
+    bool is_busy;            /* the driver reads or writes it until the event */
+};
+
+struct cuda_lane {
+    bool is_current; /* this thread has the device's context */
+    struct drv_stream *stream;
+    uint8_t *ring; /* addresses of the buffers; NULL: none yet */
+    struct cuda_buffer buffers[STAGING_BUFFERS];
+    unsigned pinned;      /* buffers, from the first on */
+    unsigned turn;        /* of the buffer that is used next */
+    uint64_t ahead_bytes; /* of what the fetch has left: asked of the driver */
+};
+
+static inline struct cuda_device *cuda_device(const struct staging_device *device)
+{
+    return (struct cuda_device *)(uintptr_t)device->own;
+}
+
+static inline struct cuda_lane *cuda_lane(const struct staging_lane *lane)
+{
+    return (struct cuda_lane *)(uintptr_t)lane->own;
+}
+
+#endif
