@@ -8,10 +8,12 @@ load helpers
 tree() {
     mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
     local header
-    for header in src/base/{text,log}.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h \
+    for header in src/base/{text,log,thread}.h src/mover/{work,near}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h \
         src/vmm/vmm.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
+    echo '#include "mover/work.h"' >"$T/src/mover/mover.h"
+    echo '#include "pack.h"' >"$T/src/model/model.h"
 }
 
 source_file() { # PATH INCLUDE...
@@ -50,8 +52,10 @@ refused() { # REASON PATH INCLUDE...
     allowed src/service/service.c '"core/core.h"' '"vmm/vmm.h"' '<time.h>'
     allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/loop.c '"fs/fs.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
-    allowed src/image/image.c '"meta/layout.h"' '"gmsfs.h"' '<xxhash.h>'
-    allowed src/cli/main.c '"daemon/daemon.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
+    allowed src/mover/work.c '"mover/near.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
+    allowed src/model/pack.c '"model/pack.h"' '<jansson.h>'
+    allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"' '<xxhash.h>'
+    allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
     allowed examples/reader.c '<gmsfs.h>' '<stdio.h>'
 }
@@ -63,6 +67,13 @@ refused() { # REASON PATH INCLUDE...
     refused 'core must not include vmm' src/core/core.c '"vmm/vmm.h"'
     refused 'core must not include service' src/core/apply_x.c '"service/service.h"'
     refused 'cli must not include service' src/cli/main.c '"service/service.h"'
+    refused 'mover must not include cli' src/mover/work.c '"cli/cli.h"'
+    refused 'mover must not include model' src/mover/work.c '"model/pack.h"'
+    refused 'model must not include mover' src/model/pack.c '"mover/work.h"'
+    refused 'model must not include image' src/model/pack.c '"image/image.h"'
+    refused 'image must not include cli' src/image/image.c '"cli/cli.h"'
+    refused 'cli must not include meta' src/cli/main.c '"meta/layout.h"'
+    refused 'meta must not include system' src/meta/layout.c '"base/thread.h"'
     refused 'vmm must not include service' src/vmm/host.c '"service/service.h"'
     refused 'vmm must not include core' src/vmm/host.c '"core/core.h"'
     refused 'service must not include fs' src/service/service.c '"fs/fs.h"'
@@ -72,6 +83,15 @@ refused() { # REASON PATH INCLUDE...
     refused 'cli must not include core' src/cli/main.c '"core/core.h"'
     refused 'lib must not include base' libgmsfs/map.c '"base/text.h"'
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
+}
+
+@test "what a folder keeps to itself is found where others include it" {
+    refused 'not among the headers that src/mover/mover.h shows' src/cli/main.c '"mover/near.h"'
+    refused 'not among the headers that src/mover/mover.h shows' src/image/image.c '"mover/near.h"'
+    : >"$T/src/model/model.h"
+    echo '#include "model/pack.h"' >"$T/src/cli/main.c"
+    run_logged -1 "$ROOT/scripts/check-includes" "$T"
+    assert_match "$output" 'not among the headers that src/model/model.h shows'
 }
 
 @test "the pure parts see no I/O, no clock, no threads" {

@@ -2,14 +2,24 @@
 /*
  * image - an image of a store, as it lies in its directory
  *
- * For the commands that save, load and list images, and for tests. The format is that of
- * gmsfs-image(5); everything of it that is read is taken as foreign. Nothing is printed: functions
- * return 0 or a negative errno, and a `struct failure` says why.
+ * What this folder offers to the commands that save, load and list images; the headers that are
+ * named here and no others. The format is that of gmsfs-image(5); everything of it that is read is
+ * taken as foreign.
+ *
+ *   image_manifest  what an image consists of, and the text that says so (pure)
+ *   image_layout    the canonical layout that it holds, looked into (pure)
+ *   image_dir       its directory: names, files, and who may change it
+ *   image_entries   its entries into a store
+ *
+ * and, here, opening one and checking or taking all its bytes. Which stores are locked, and what
+ * they are cleared of, is the commands' business. Prints nothing: functions return 0 or a negative
+ * errno, and a `struct failure` says why.
  */
 #ifndef GMSFS_IMAGE_IMAGE_H
 #define GMSFS_IMAGE_IMAGE_H
 
 #include "image/image_dir.h"
+#include "image/image_entries.h"
 #include "image/image_layout.h"
 #include "image/image_manifest.h"
 #include "mover/direct.h"

@@ -2,10 +2,10 @@
 /*
  * image_dir - the directory of an image: names, files, and who may change it
  *
- * For image_*.c. Never follows a symbolic link inside of the directory, never opens what is not a
- * regular file, and touches no name but those of an image. The calls return a negative errno,
- * beside the usual ones -ELOOP (a symbolic link) and -ENOTSUP (no regular file);
- * image_dir_explain() puts it into words. Nothing is printed.
+ * For this folder and the commands that save and load images. Never follows a symbolic link inside
+ * of the directory, never opens what is not a regular file, and touches no name but those of an
+ * image. The calls return a negative errno, beside the usual ones -ELOOP (a symbolic link) and
+ * -ENOTSUP (no regular file); image_dir_explain() puts it into words. Nothing is printed.
  */
 #ifndef GMSFS_IMAGE_IMAGE_DIR_H
 #define GMSFS_IMAGE_IMAGE_DIR_H

@@ -2,8 +2,8 @@
 /*
  * image_entries - the entries of an image into a store, through a `ctl` of its own
  *
- * For image_load.c. The library puts entries whose keys are C strings; a key may hold a NUL, and a
- * layout has its entries in the very form that `ctl` takes. Nothing is printed.
+ * For `gmsfs image load`. The library puts entries whose keys are C strings; a key may hold a NUL,
+ * and a layout has its entries in the very form that `ctl` takes. Nothing is printed.
  */
 #ifndef GMSFS_IMAGE_IMAGE_ENTRIES_H
 #define GMSFS_IMAGE_IMAGE_ENTRIES_H

@@ -2,8 +2,8 @@
 /*
  * image_layout - the canonical layout that an image holds, looked into
  *
- * Pure: no I/O. For image_*.c and tests. Takes the bytes as foreign: what opens is what a store
- * would commit, spelled canonically.
+ * Pure: no I/O. For whoever looks into an image, and tests. Takes the bytes as foreign: what opens
+ * is what a store would commit, spelled canonically.
  */
 #ifndef GMSFS_IMAGE_IMAGE_LAYOUT_H
 #define GMSFS_IMAGE_IMAGE_LAYOUT_H

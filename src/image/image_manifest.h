@@ -2,11 +2,12 @@
 /*
  * image_manifest - what an image of a store consists of, and the text that says so
  *
- * Pure: no I/O, no clock. For image_*.c and tests. The format is that of gmsfs-image(5): lines of
- * words, in one order and one spelling, so that decoding and encoding give the same bytes. Where a
- * piece lies follows from the sizes alone (image_manifest_plan); the lines must agree with it, so a
- * manifest cannot name a place outside of the files that are its own. A manifest is finished, and
- * then ends with a sum of itself, or unfinished: pieces in any order, perhaps a torn last line.
+ * Pure: no I/O, no clock. For whoever reads or writes an image, and tests. The format is that of
+ * gmsfs-image(5): lines of words, in one order and one spelling, so that decoding and encoding give
+ * the same bytes. Where a piece lies follows from the sizes alone (image_manifest_plan); the lines
+ * must agree with it, so a manifest cannot name a place outside of the files that are its own. A
+ * manifest is finished, and then ends with a sum of itself, or unfinished: pieces in any order,
+ * perhaps a torn last line.
  */
 #ifndef GMSFS_IMAGE_IMAGE_MANIFEST_H
 #define GMSFS_IMAGE_IMAGE_MANIFEST_H
