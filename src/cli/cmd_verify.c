@@ -353,11 +353,11 @@ static int verify_compare(struct verify *verify)
 
 static int verify_do(struct verify *verify)
 {
-    struct safetensors_error error;
+    struct failure failure;
     int status = CLI_FAILURE;
 
-    if (safetensors_open(verify->files, verify->file_count, &verify->model, &error) != 0)
-        cli_error("%s", error.text);
+    if (safetensors_open(verify->files, verify->file_count, &verify->model, &failure) != 0)
+        cli_failure(&failure);
     else
         status = reader_open(&verify->reader, verify->store, verify->timeout_ms, verify->quiet);
     if (status == CLI_OK)

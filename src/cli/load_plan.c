@@ -106,13 +106,11 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
 
 int load_plan(struct load *load)
 {
-    struct safetensors_error error;
+    struct failure failure;
     int status;
 
-    if (safetensors_open(load->files, load->file_count, &load->model, &error) != 0) {
-        cli_error("%s", error.text);
-        return CLI_FAILURE;
-    }
+    if (safetensors_open(load->files, load->file_count, &load->model, &failure) != 0)
+        return cli_failure(&failure);
     status = load_describe(load);
     return status == CLI_OK ? load_sort(load) : status;
 }

@@ -14,7 +14,7 @@
 
 #define INDEX_SUFFIX ".json"
 
-int safetensors_fail(struct safetensors_error *error, int err, const char *path, const char *tensor,
+int safetensors_fail(struct failure *error, int err, const char *path, const char *tensor,
                      const char *format, ...)
 {
     size_t used = 0;
@@ -35,8 +35,7 @@ int safetensors_fail(struct safetensors_error *error, int err, const char *path,
     return err;
 }
 
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes,
-                          struct safetensors_error *error)
+int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *error)
 {
     struct stat status;
     /* O_NONBLOCK: a FIFO is refused below instead of waited for. */
@@ -69,7 +68,7 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes,
 }
 
 int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
-                     char **bytes, struct safetensors_error *error)
+                     char **bytes, struct failure *error)
 {
     char *buffer = malloc(size_bytes + 1);
     int err;
@@ -93,7 +92,7 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
 }
 
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
-                             size_t size_bytes, json_t **object, struct safetensors_error *error)
+                             size_t size_bytes, json_t **object, struct failure *error)
 {
     json_error_t parse;
     json_t *value = json_loadb(bytes, size_bytes, JSON_REJECT_DUPLICATES, &parse);
@@ -124,7 +123,7 @@ static int tensor_compare(const void *left, const void *right)
     return (l->file > r->file) - (l->file < r->file);
 }
 
-int safetensors_finish(struct model *model, struct safetensors_error *error)
+int safetensors_finish(struct model *model, struct failure *error)
 {
     if (model->tensor_count > 0)
         qsort(model->tensors, model->tensor_count, sizeof(*model->tensors), tensor_compare);
@@ -171,7 +170,7 @@ static int path_is_index(const char *path)
 }
 
 static int add_files(struct model *model, const char *const *paths, size_t count,
-                     struct safetensors_error *error)
+                     struct failure *error)
 {
     for (size_t i = 0; i < count; i++) {
         if (path_is_index(paths[i]))
@@ -189,7 +188,7 @@ static int add_files(struct model *model, const char *const *paths, size_t count
 }
 
 int safetensors_open(const char *const *paths, size_t count, struct model **model,
-                     struct safetensors_error *error)
+                     struct failure *error)
 {
     struct model *opened = calloc(1, sizeof(*opened));
     int err = 0;

@@ -16,6 +16,8 @@
 #ifndef GMSFS_MODEL_SAFETENSORS_H
 #define GMSFS_MODEL_SAFETENSORS_H
 
+#include "base/failure.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,11 +26,6 @@
 #define SAFETENSORS_MAX_FILES        65536u
 #define SAFETENSORS_MAX_DIMENSIONS   64u
 #define SAFETENSORS_METADATA_KEY     "__metadata__"
-#define SAFETENSORS_ERROR_BYTES      1024u
-
-struct safetensors_error {
-    char text[SAFETENSORS_ERROR_BYTES];
-};
 
 enum safetensors_dtype {
     SAFETENSORS_BOOL,
@@ -95,7 +92,7 @@ struct model {
  * index and must be the only one. On success the caller closes *model.
  */
 int safetensors_open(const char *const *paths, size_t count, struct model **model,
-                     struct safetensors_error *error);
+                     struct failure *error);
 
 /* Closes the files and frees the model; NULL is fine. */
 void safetensors_close(struct model *model);

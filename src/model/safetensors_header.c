@@ -26,7 +26,7 @@ static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
     return realloc(array, total_bytes);
 }
 
-static int add_opened(struct model *model, const char *path, struct safetensors_error *error)
+static int add_opened(struct model *model, const char *path, struct failure *error)
 {
     struct model_file *files = NULL;
     struct model_file *file;
@@ -58,7 +58,7 @@ static int add_opened(struct model *model, const char *path, struct safetensors_
 }
 
 /* The header as JSON; sets where the data starts. */
-static int read_header(struct model_file *file, json_t **header, struct safetensors_error *error)
+static int read_header(struct model_file *file, json_t **header, struct failure *error)
 {
     uint64_t length = 0;
     char *bytes = NULL;
@@ -99,8 +99,7 @@ static int read_header(struct model_file *file, json_t **header, struct safetens
     return err;
 }
 
-static int add_pairs(struct model *model, uint32_t file, json_t *metadata,
-                     struct safetensors_error *error)
+static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *error)
 {
     const char *path = model->files[file].path;
     struct model_pair *pairs;
@@ -129,7 +128,7 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata,
 }
 
 static int parse_shape(struct model_tensor *tensor, const char *path, json_t *shape,
-                       struct safetensors_error *error)
+                       struct failure *error)
 {
     json_t *value;
     size_t i;
@@ -157,7 +156,7 @@ static int parse_shape(struct model_tensor *tensor, const char *path, json_t *sh
 
 /* dtype and shape, and the size that follows from them. */
 static int parse_type(struct model_tensor *tensor, const char *path, json_t *info,
-                      struct safetensors_error *error)
+                      struct failure *error)
 {
     const char *dtype = json_string_value(json_object_get(info, "dtype"));
     int err;
@@ -186,7 +185,7 @@ static int parse_type(struct model_tensor *tensor, const char *path, json_t *inf
 }
 
 static int parse_offsets(struct model_tensor *tensor, const struct model_file *file, json_t *pair,
-                         struct safetensors_error *error)
+                         struct failure *error)
 {
     uint64_t data_bytes = file->size_bytes - file->data_offset_bytes;
     json_int_t begin = -1;
@@ -223,7 +222,7 @@ static int parse_offsets(struct model_tensor *tensor, const struct model_file *f
 
 /* Whatever is set in the tensor belongs to the model, also after a failure. */
 static int add_tensor(struct model *model, uint32_t index, const char *name, json_t *info,
-                      struct safetensors_error *error)
+                      struct failure *error)
 {
     const struct model_file *file = &model->files[index];
     struct model_tensor *tensor = &model->tensors[model->tensor_count];
@@ -261,7 +260,7 @@ static int offset_compare(const void *left, const void *right)
  * last ends with the file: hidden bytes and shared ones are how polyglot files are made.
  */
 static int check_cover(struct model_tensor *tensors, size_t count, const struct model_file *file,
-                       struct safetensors_error *error)
+                       struct failure *error)
 {
     uint64_t end = file->data_offset_bytes;
 
@@ -288,8 +287,7 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
     return 0;
 }
 
-static int add_header(struct model *model, uint32_t file, json_t *header,
-                      struct safetensors_error *error)
+static int add_header(struct model *model, uint32_t file, json_t *header, struct failure *error)
 {
     size_t first = model->tensor_count;
     struct model_tensor *tensors;
@@ -313,7 +311,7 @@ static int add_header(struct model *model, uint32_t file, json_t *header,
                        error);
 }
 
-int safetensors_add_file(struct model *model, const char *path, struct safetensors_error *error)
+int safetensors_add_file(struct model *model, const char *path, struct failure *error)
 {
     json_t *header = NULL;
     uint32_t file = (uint32_t)model->file_count;

@@ -23,7 +23,7 @@ static bool shard_name_is_plain(const char *name)
            strchr(name, '/') == NULL;
 }
 
-static int index_read(const char *path, json_t **root, struct safetensors_error *error)
+static int index_read(const char *path, json_t **root, struct failure *error)
 {
     uint64_t size_bytes = 0;
     char *bytes = NULL;
@@ -47,8 +47,7 @@ static int index_read(const char *path, json_t **root, struct safetensors_error 
 }
 
 /* The map within the index, with every value a plain file name. */
-static int index_check(const char *path, json_t *root, json_t **map,
-                       struct safetensors_error *error)
+static int index_check(const char *path, json_t *root, json_t **map, struct failure *error)
 {
     const char *tensor;
     json_t *value;
@@ -103,7 +102,7 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
 }
 
 static int index_add_shard(struct model *model, const char *path, const char *name,
-                           struct safetensors_error *error)
+                           struct failure *error)
 {
     const char *slash = strrchr(path, '/');
     int directory_bytes = slash == NULL ? 0 : (int)(slash - path) + 1;
@@ -118,7 +117,7 @@ static int index_add_shard(struct model *model, const char *path, const char *na
 
 /* Every tensor of the map is in its shard, and the shards hold no others. */
 static int index_compare(const struct model *model, const char *path, json_t *map,
-                         const char *const *shards, struct safetensors_error *error)
+                         const char *const *shards, struct failure *error)
 {
     const char *name;
     json_t *value;
@@ -149,7 +148,7 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
     return 0;
 }
 
-int safetensors_add_index(struct model *model, const char *path, struct safetensors_error *error)
+int safetensors_add_index(struct model *model, const char *path, struct failure *error)
 {
     json_t *root = NULL;
     json_t *map = NULL;

@@ -19,28 +19,27 @@
  * Writes "FILE: tensor 'NAME': text" (or "FILE: text" when tensor is NULL) with control characters
  * made harmless for a terminal. Returns err, so that a failure is one statement.
  */
-int safetensors_fail(struct safetensors_error *error, int err, const char *path, const char *tensor,
+int safetensors_fail(struct failure *error, int err, const char *path, const char *tensor,
                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Opens a regular file for reading; gives its size. */
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes,
-                          struct safetensors_error *error);
+int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *error);
 
 /* Reads exactly size_bytes at offset_bytes into a new buffer, which the caller frees. */
 int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
-                     char **bytes, struct safetensors_error *error);
+                     char **bytes, struct failure *error);
 
 /* Parses a JSON object without duplicate keys; `what` names the text in an error. */
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
-                             size_t size_bytes, json_t **object, struct safetensors_error *error);
+                             size_t size_bytes, json_t **object, struct failure *error);
 
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
-int safetensors_add_file(struct model *model, const char *path, struct safetensors_error *error);
+int safetensors_add_file(struct model *model, const char *path, struct failure *error);
 
 /* Sorts the tensors of all files and rejects names that occur twice. */
-int safetensors_finish(struct model *model, struct safetensors_error *error);
+int safetensors_finish(struct model *model, struct failure *error);
 
 /* Adds the shards that an index.json names, finishes, and compares both with each other. */
-int safetensors_add_index(struct model *model, const char *path, struct safetensors_error *error);
+int safetensors_add_index(struct model *model, const char *path, struct failure *error);
 
 #endif

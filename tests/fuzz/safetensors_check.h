@@ -105,7 +105,7 @@ static void check_pairs(const struct model *model)
 /* Opens and looks at what comes; NULL where it is refused. The caller closes it. */
 static struct model *open_checked(const char *path)
 {
-    struct safetensors_error error;
+    struct failure error;
     struct model *model = NULL;
     uint64_t sum = 0;
     int err = safetensors_open(&path, 1, &model, &error);

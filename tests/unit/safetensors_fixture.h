@@ -19,7 +19,7 @@
 #define TENSOR(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static struct safetensors_error error;
+static struct failure error;
 
 static void put(int fd, const void *bytes, size_t size_bytes, off_t offset)
 {
