@@ -4,7 +4,7 @@
 #include "cli/daemon_ask.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
-#include "cli/store_path.h"
+#include "cli/store_file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,9 +6,8 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
-#include "cli/store_memory.h"
+#include "cli/store_connect.h"
 #include "cli/store_path.h"
-#include "cli/store_space.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -16,10 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LAST_ERROR_BYTES 256
-#define MS_PER_S         1000.0
-#define US_PER_MS        1000u
 
 static const char usage[] =
     "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
@@ -57,136 +52,6 @@ struct load_choice {
     bool is_group, force;
 };
 
-/* ---- memory -------------------------------------------------------------------------------- */
-
-static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
-{
-    uint64_t over = granularity_bytes ? bytes % granularity_bytes : 0;
-
-    return over ? bytes + (granularity_bytes - over) : bytes;
-}
-
-/* What the plan will cost. */
-static void load_count_needed(struct load *load, uint64_t granularity_bytes)
-{
-    for (uint32_t i = 0; i < load->plan.allocation_count; i++)
-        load->needed_bytes += load_align(load->plan.allocation_bytes[i], granularity_bytes);
-}
-
-/* What can never fit is told before the lock is asked for. */
-int load_check_space(struct load *load)
-{
-    struct store_space space;
-    struct gmsfs_info info;
-    int r = gmsfs_get_info(load->handle, &info), status;
-
-    if (r) {
-        store_explain(load->store, "look at it", r);
-        return CLI_FAILURE;
-    }
-    status = load_pack(load, info.memory);
-    if (status != CLI_OK)
-        return status;
-    load_count_needed(load, info.granularity_bytes);
-    store_get_space(load->store, load->handle, &space);
-    if (space.is_known && load->needed_bytes > space.total_bytes)
-        return store_say_full(load->store, &space, load->needed_bytes);
-    return CLI_OK;
-}
-
-int load_explain_allocation(const struct load *load, int error)
-{
-    struct store_space space;
-
-    if (error == -ENOMEM && !store_has_complaint(load->handle)) {
-        store_get_space(load->store, load->handle, &space);
-        if (space.is_known)
-            return store_say_full(load->store, &space, load->needed_bytes);
-    }
-    if (error == -ENOSPC)
-        cli_error("%s: the store takes no more than some thousands of allocations, and the plan "
-                  "has %" PRIu32 "; choose a larger --chunk",
-                  load->store, load->plan.allocation_count);
-    else
-        store_explain_call(load->handle, &load->memory, "allocate memory", error);
-    return CLI_FAILURE;
-}
-
-int load_clear(struct load *load)
-{
-    uint32_t count = load->plan.allocation_count;
-    int r;
-
-    if (store_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
-        return CLI_FAILURE;
-    load->slots = calloc(count ? count : 1, sizeof(*load->slots));
-    if (!load->slots)
-        return cli_out_of_memory();
-    r = gmsfs_clear_all_handles(load->handle);
-    if (r)
-        store_explain(load->store, "clear what was there", r);
-    return r ? CLI_FAILURE : CLI_OK;
-}
-
-/* ---- metadata ------------------------------------------------------------------------------ */
-
-static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
-{
-    const struct model *model = load->model;
-    size_t count = model->tensor_count, culprit = SIZE_MAX;
-    int r;
-
-    for (size_t i = 0; i < count; i++)
-        entries[i] = (struct gmsfs_metadata){
-            .key = model->tensors[i].name,
-            .value = load->values[i],
-            .value_bytes = strlen(load->values[i]),
-            .slot = load->slots[load->plan.places[i].allocation],
-            .offset = load->plan.places[i].offset_bytes,
-        };
-    if (load->metadata)
-        entries[count++] = (struct gmsfs_metadata){
-            .key = SAFETENSORS_METADATA_KEY,
-            .value = load->metadata,
-            .value_bytes = strlen(load->metadata),
-            .slot = GMSFS_SLOT_NONE,
-        };
-    r = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
-    if (r && culprit < count)
-        cli_error("%s: the store refuses the entry of tensor '%s': %s", load->store,
-                  entries[culprit].key, strerror(-r));
-    else if (r)
-        store_explain(load->store, "put the metadata", r);
-    return r ? CLI_FAILURE : CLI_OK;
-}
-
-int load_put_metadata(struct load *load)
-{
-    size_t room = load->model->tensor_count + 1;
-    struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
-    int status;
-
-    if (!entries)
-        return cli_out_of_memory();
-    status = room > 1 || load->metadata ? load_put_entries(load, entries) : CLI_OK;
-    free(entries);
-    return status;
-}
-
-/* ---- the whole ----------------------------------------------------------------------------- */
-
-void load_explain_commit(const struct load *load, int error)
-{
-    char why[LAST_ERROR_BYTES];
-
-    if (error != -EINVAL) {
-        store_explain_call(load->handle, &load->memory, "commit", error);
-        return;
-    }
-    store_last_error(load->store, why, sizeof(why));
-    cli_error("%s: the store refuses the layout: %s", load->store, *why ? why : strerror(-error));
-}
-
 static int load_commit(struct load *load)
 {
     int r;
@@ -215,15 +80,6 @@ static int load_fill(struct load *load)
     return status;
 }
 
-const char *load_abort_store(struct load *load)
-{
-    int rolled_back = 0;
-
-    if (gmsfs_abort(load->handle, &rolled_back) != 0)
-        return "is as the daemon left it";
-    return rolled_back ? "has its earlier layout again" : "is empty";
-}
-
 /* What is left after a failure, in words. */
 static void load_abort(struct load *load, int status)
 {
@@ -232,21 +88,6 @@ static void load_abort(struct load *load, int status)
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
     fprintf(stderr, "nothing was committed; %s %s\n", load->store, left);
-}
-
-void load_print_store(const struct load *load)
-{
-    printf("committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64 "\n",
-           load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
-}
-
-void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us)
-{
-    char size[SIZE_TEXT_BYTES];
-
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(bytes, copied_us / US_PER_MS));
 }
 
 static void load_print_result(const struct load *load, uint64_t start_ms)
@@ -278,15 +119,6 @@ static int load_into_store(struct load *load)
     else
         load_abort(load, status);
     return status;
-}
-
-void load_free(struct load *load)
-{
-    gmsfs_close(load->handle);
-    free(load->slots);
-    free(load->mappings);
-    load_close_inputs(load);
-    load_plan_free(load);
 }
 
 static int load_do(struct load *load)

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/run.h"
+#include "cli/store_file.h"
 #include "cli/store_path.h"
 
 #include <errno.h>

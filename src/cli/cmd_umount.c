@@ -10,7 +10,6 @@
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
-#include "cli/store_path.h"
 #include "gmsfs.h"
 
 #include <errno.h>

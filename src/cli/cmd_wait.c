@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs wait - until a store is in one of some states; looks, never locks */
 #include "cli/cli.h"
+#include "cli/store_file.h"
 #include "cli/store_path.h"
 
 #include <errno.h>

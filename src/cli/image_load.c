@@ -6,6 +6,8 @@
 #include "base/size.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/store_connect.h"
+#include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"

@@ -2,6 +2,7 @@
 /* What an image of the store consists of. */
 #include "cli/image_save.h"
 
+#include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "mover/work.h"

@@ -4,6 +4,8 @@
 
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/store_connect.h"
+#include "cli/store_file.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
 

@@ -2,6 +2,8 @@
 #include "cli/metadata.h"
 
 #include "cli/cli.h"
+#include "cli/store_connect.h"
+#include "cli/store_file.h"
 #include "cli/store_path.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include "base/child.h"
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_file.h"
 #include "cli/ui.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
 #include "cli/mounts.h"
 
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 #include "cli/reader.h"
 
 #include "cli/cli.h"
+#include "cli/store_connect.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "model/safetensors_write.h"

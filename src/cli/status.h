@@ -2,8 +2,9 @@
 /*
  * status - the parts of `gmsfs status`
  *
- * For cmd_status.c and status_watch.c. One look is taken of all mounts that were asked for, by
- * mount_look, and printed; --watch does so again and again. Takes no lock.
+ * For cmd_status.c and status_watch.c, which goes by what status.c has. One look is taken of all
+ * mounts that were asked for, by mount_look, and printed; --watch does so again and again. Takes no
+ * lock.
  */
 #ifndef GMSFS_CLI_STATUS_H
 #define GMSFS_CLI_STATUS_H

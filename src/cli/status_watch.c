@@ -2,7 +2,7 @@
 /* gmsfs status --watch: looks whenever a mount has an event, and at an interval. */
 #include "cli/cli.h"
 #include "cli/status.h"
-#include "cli/store_path.h"
+#include "cli/store_file.h"
 #include "cli/ui.h"
 
 #include "base/child.h"

@@ -3,7 +3,7 @@
 
 #include "base/size.h"
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status.h"
+
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/mount_look.h"
+#include "cli/store_file.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BAR_MAX_WIDTH    60u
+#define BAR_MIN_WIDTH    10u
+#define TEXT_BYTES       160
+#define STATE_TEXT_BYTES 40
+#define INDENT           2
+
+#define GROUP_TEXT_BYTES \
+    9 /* the first digits of an id, as many as tell two groups apart, and NUL */
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
+{
+    uint64_t total = store_json_number(device, "total_bytes");
+    uint64_t used = store_json_number(device, "used_bytes");
+    uint64_t reserved = store_json_number(device, "reserved_bytes");
+    char used_text[SIZE_TEXT_BYTES], total_text[SIZE_TEXT_BYTES], reserved_text[SIZE_TEXT_BYTES];
+    char bar[BAR_MAX_WIDTH + 1] = "", text[TEXT_BYTES];
+    unsigned width;
+    size_t taken;
+
+    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s%s", ui_percent(used, total),
+             size_format(used, used_text), size_format(total, total_text),
+             reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "",
+             json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "");
+    taken = INDENT + 2 + strlen(text);
+    width = screen > taken ? screen - (unsigned)taken : 0;
+    if (width > BAR_MAX_WIDTH)
+        width = BAR_MAX_WIDTH;
+    if (width >= BAR_MIN_WIDTH)
+        ui_bar(bar, sizeof(bar), width, used, total);
+    fprintf(to, "%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
+}
+
+/* The pid is 0 where the daemon cannot see it. */
+char *status_format_holders(const json_t *store)
+{
+    json_t *session;
+    char *text = NULL;
+    size_t size, i;
+    FILE *to = open_memstream(&text, &size);
+
+    if (!to)
+        return NULL;
+    json_array_foreach (json_object_get(store, "sessions"), i, session) {
+        bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
+        fprintf(to, "%s%s%s %" PRIu64 " %s", i ? ", " : "", waits ? "waiting " : "",
+                store_json_text(session, "mode"), store_json_number(session, "pid"),
+                store_json_text(session, "comm"));
+    }
+    fclose(to);
+    return text;
+}
+
+/* A store whose bytes may be damaged shows so by its state. */
+static const char *status_state(const json_t *store, char *text, size_t room)
+{
+    bool suspect = json_is_true(json_object_get(store, "suspect"));
+
+    snprintf(text, room, "%s%s", store_json_text(store, "state"), suspect ? " SUSPECT" : "");
+    return text;
+}
+
+static void status_add_store(const json_t *store, struct ui_table *table)
+{
+    char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
+    char group[GROUP_TEXT_BYTES], state[STATE_TEXT_BYTES];
+    char *holders = status_format_holders(store);
+
+    snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
+    size_format(store_json_number(store, "bytes"), bytes);
+    snprintf(allocations, sizeof(allocations), "%" PRIu64, store_json_number(store, "allocations"));
+    snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
+    snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
+    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
+                                         status_state(store, state, sizeof(state)), bytes,
+                                         allocations, entries, generation, *group ? group : "-",
+                                         holders && *holders ? holders : "-"});
+    free(holders);
+}
+
+static void status_print_stores(const json_t *stores, FILE *to)
+{
+    struct ui_table table;
+    json_t *store;
+    size_t i;
+
+    ui_table_begin(&table, "llrrrrll");
+    ui_table_add(&table, (const char *[]){"STORE", "STATE", "BYTES", "ALLOCATIONS", "ENTRIES",
+                                          "GENERATION", "GROUP", "HOLDERS"});
+    json_array_foreach (stores, i, store) {
+        status_add_store(store, &table);
+    }
+    if (ui_table_end(&table, to, INDENT) != 0)
+        cli_out_of_memory();
+}
+
+static void status_print_mount(const json_t *look, FILE *to, unsigned width)
+{
+    const char *health = store_json_text(look, "health"), *reason;
+    json_t *device = json_object_get(look, "device");
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s", store_json_text(look, "mount"));
+    ui_clean(path);
+    if (json_is_object(device)) {
+        reason = store_json_text(device, "health_reason");
+        fprintf(to, "%s  %s  %s%s%s%s\n", path, store_json_text(device, "name"), health,
+                *reason ? " (" : "", reason, *reason ? ")" : "");
+        status_print_memory(device, to, width);
+        status_print_stores(json_object_get(look, "stores"), to);
+        return;
+    }
+    if (strcmp(health, "dead") == 0)
+        fprintf(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'\n",
+                path, path);
+    else if (strcmp(health, "silent") == 0)
+        fprintf(to, "%s  SILENT: no answer within %u s; its daemon is stopped or stuck\n", path,
+                MOUNT_LOOK_TIMEOUT_MS / 1000);
+    else
+        fprintf(to, "%s  NO ACCESS: another user's mount, without -o allow_other\n", path);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+int status_print(const struct status_look *look, FILE *to, unsigned width)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; i < look->mounts.count; i++) {
+        if (!json_is_object(json_object_get(look->looks[i], "device")))
+            status = CLI_FAILURE;
+        if (i > 0)
+            fputc('\n', to);
+        status_print_mount(look->looks[i], to, width);
+    }
+    return status;
+}
+
+json_t *status_make_json(const struct status_look *look)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < look->mounts.count; i++)
+        json_array_append(array, look->looks[i]);
+    return array;
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+/* Those that were named, in that order; their texts stay those of `all`. */
+static int status_select(const struct mounts *all, char **paths, size_t count,
+                         struct mounts *selected)
+{
+    selected->list = calloc(count, sizeof(*selected->list));
+    selected->count = 0;
+    if (!selected->list)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        const struct mount *mount = mounts_find(all, paths[i], true);
+        if (!mount) {
+            cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists those there are", paths[i]);
+            free(selected->list);
+            selected->list = NULL;
+            return CLI_FAILURE;
+        }
+        selected->list[selected->count++] = *mount;
+    }
+    return CLI_OK;
+}
+
+int status_look(struct status_look *look)
+{
+    int status = CLI_OK, r = mounts_read(&look->all);
+
+    if (r) {
+        cli_error("cannot read the table of mounts: %s", strerror(-r));
+        return CLI_FAILURE;
+    }
+    look->mounts = look->all;
+    if (look->path_count) {
+        memset(&look->mounts, 0, sizeof(look->mounts));
+        status = status_select(&look->all, look->paths, look->path_count, &look->mounts);
+    }
+    if (status == CLI_OK && mount_look(&look->mounts, &look->looks) != 0)
+        status = cli_out_of_memory();
+    return status;
+}
+
+void status_look_free(struct status_look *look)
+{
+    for (size_t i = 0; look->looks && i < look->mounts.count; i++)
+        json_decref(look->looks[i]);
+    free(look->looks);
+    if (look->mounts.list != look->all.list)
+        free(look->mounts.list);
+    mounts_free(&look->all);
+    look->looks = NULL;
+    memset(&look->all, 0, sizeof(look->all));
+    memset(&look->mounts, 0, sizeof(look->mounts));
+}

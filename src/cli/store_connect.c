@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_connect.h"
+
+#include "cli/cli.h"
+#include "cli/store_path.h"
+#include "cli/store_space.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int store_join(gmsfs_t *handle)
+{
+    const char *text = getenv("GMSFS_SESSION");
+    uint8_t token[GMSFS_TOKEN_BYTES];
+    int r;
+
+    if (!text || gmsfs_token_parse(text, token) != 0)
+        return -ENOENT;
+    r = gmsfs_join(handle, token);
+    return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
+}
+
+bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
+{
+    bool own = false;
+
+    if (store_join(handle) == 0) {
+        own = mode != GMSFS_MODE_RO || gmsfs_granted_lock(handle) == GMSFS_MODE_RW;
+        gmsfs_disconnect(handle);
+    }
+    return own;
+}
+
+/* Nobody has the lock or waits for it before us: what we wait for is our turn to get memory. */
+static bool is_lock_free(gmsfs_t *handle)
+{
+    struct gmsfs_info info;
+
+    return gmsfs_get_info(handle, &info) == 0 && info.writers_waiting == 0 &&
+           info.state != GMSFS_STATE_RW && info.state != GMSFS_STATE_RO;
+}
+
+/* What the wait is for, as far as the store tells. */
+static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *handle)
+{
+    struct gmsfs_info info;
+    const char *why = "";
+
+    if (gmsfs_get_info(handle, &info) != 0)
+        return;
+    if (mode == GMSFS_MODE_RO && !info.committed && info.state != GMSFS_STATE_RW)
+        why = "; nothing is committed in it yet";
+    else if (mode == GMSFS_MODE_RO && info.writers_waiting && info.state != GMSFS_STATE_RW)
+        why = "; a writer waits before us";
+    fprintf(stderr, "waiting for the %s lock of %s, which is %s%s ('sessions' in it shows who)\n",
+            mode == GMSFS_MODE_RO ? "RO" : "RW", path, store_state_name(info.state), why);
+}
+
+/* The lock came not in time, or not at all. With ENOMEM, or where it is memory that lacks, the
+ * numbers say more than the errno. */
+static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode,
+                                 uint64_t timeout_ms, uint64_t reserve_bytes, int error)
+{
+    const char *doing = mode == GMSFS_MODE_RO ? "take the RO lock" : "take the RW lock";
+    bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
+    struct store_space space = {0};
+
+    if (reserve_bytes && (is_late || error == -ENOMEM))
+        store_get_space(path, handle, &space);
+    if (space.is_known && reserve_bytes > space.free_bytes) {
+        store_say_full(path, &space, reserve_bytes);
+        return is_late || error == -ENOMEM ? CLI_TIMEOUT : CLI_FAILURE;
+    }
+    if (!is_late) {
+        store_explain(path, doing, error);
+        return CLI_FAILURE;
+    }
+    if (reserve_bytes && is_lock_free(handle))
+        cli_error("cannot %s: %s: others asked for memory of the device before, and wait for it%s; "
+                  "remove another store's layout, or mount with a larger size=",
+                  doing, path, timeout_ms ? " all the time given" : "");
+    else
+        cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
+                  timeout_ms ? " in the time given" : "");
+    return CLI_TIMEOUT;
+}
+
+static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode mode,
+                            uint64_t timeout_ms, bool quiet, uint64_t reserve_bytes)
+{
+    int r = gmsfs_connect_reserve(handle, mode, 0, reserve_bytes);
+
+    if (r == -EAGAIN && store_is_own(handle, mode)) {
+        cli_error("cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
+                  "command takes the lock by itself, so call it without 'gmsfs run'",
+                  mode == GMSFS_MODE_RO ? "RO" : "RW", path);
+        return CLI_FAILURE;
+    }
+    if ((r == -EAGAIN || (r == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
+        if (!quiet && (r == -ENOMEM || (reserve_bytes && is_lock_free(handle))))
+            store_say_memory(path, handle, reserve_bytes);
+        else if (!quiet)
+            store_say_waiting(path, mode, handle);
+        r = gmsfs_connect_reserve(handle, mode, timeout_ms, reserve_bytes);
+    }
+    return r ? store_explain_connect(handle, path, mode, timeout_ms, reserve_bytes, r) : CLI_OK;
+}
+
+int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint64_t timeout_ms,
+                  bool quiet)
+{
+    return store_connect_as(handle, path, mode, timeout_ms, quiet, 0);
+}
+
+int store_connect_reserve(gmsfs_t *handle, const char *path, uint64_t timeout_ms, bool quiet,
+                          uint64_t reserve_bytes)
+{
+    return store_connect_as(handle, path, GMSFS_MODE_RW, timeout_ms, quiet, reserve_bytes);
+}

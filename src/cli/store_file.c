@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_MAX_BYTES (16u << 20)
+#define TEXT_STEP      4096u
+
+char *store_file_path(const char *path, const char *file)
+{
+    char *joined;
+
+    return asprintf(&joined, "%s/%s", path, file) < 0 ? NULL : joined;
+}
+
+static int store_read_fd(int fd, size_t most_bytes, char **text, size_t *text_bytes)
+{
+    size_t used = 0, room = 0;
+    char *bytes = NULL;
+    ssize_t got = 1;
+
+    while (got > 0) {
+        if (room - used < TEXT_STEP) {
+            char *grown = room < most_bytes ? realloc(bytes, room * 2 + 2 * TEXT_STEP) : NULL;
+            if (!grown) {
+                free(bytes);
+                return -ENOMEM;
+            }
+            bytes = grown;
+            room = room * 2 + 2 * TEXT_STEP;
+        }
+        got = read(fd, bytes + used, room - used - 1);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            used += (size_t)got;
+    }
+    if (got < 0) {
+        int error = -errno;
+        free(bytes);
+        return error;
+    }
+    bytes[used] = '\0';
+    *text = bytes;
+    *text_bytes = used;
+    return 0;
+}
+
+int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = NULL;
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = store_read_fd(fd, most_bytes, &text, size_bytes);
+    close(fd);
+    if (!r)
+        *bytes = (uint8_t *)text;
+    return r;
+}
+
+int store_read_text(const char *path, char **text)
+{
+    uint8_t *bytes = NULL;
+    size_t text_bytes;
+    int r = store_read_bytes(path, TEXT_MAX_BYTES, &bytes, &text_bytes);
+
+    if (!r)
+        *text = (char *)bytes;
+    return r;
+}
+
+static json_t *store_read_json(const char *path, const char *file)
+{
+    char *name = store_file_path(path, file), *text = NULL;
+    json_t *json = NULL;
+
+    if (name && store_read_text(name, &text) == 0)
+        json = json_loads(text, 0, NULL);
+    if (json && !json_is_object(json)) {
+        json_decref(json);
+        json = NULL;
+    }
+    free(text);
+    free(name);
+    return json;
+}
+
+json_t *store_device_json(const char *path)
+{
+    return store_read_json(path, "../device");
+}
+
+json_t *store_info_json(const char *path)
+{
+    return store_read_json(path, "info");
+}
+
+uint64_t store_json_number(const json_t *object, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(object, name));
+
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+const char *store_json_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+void store_last_error(const char *path, char *text, size_t room)
+{
+    json_t *info = store_info_json(path);
+
+    snprintf(text, room, "%s", info ? store_json_text(info, "last_error") : "");
+    json_decref(info);
+}

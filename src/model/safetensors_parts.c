@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the reader share: files and their bytes, all tensors of a model, and one way to
+ * say what is wrong. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file_io.h"
+#include "safetensors_parts.h"
+
+int safetensors_fail(struct failure *error, int err, const char *path, const char *tensor,
+                     const char *format, ...)
+{
+    size_t used = 0;
+    va_list arguments;
+
+    if (tensor == NULL)
+        snprintf(error->text, sizeof(error->text), "%.300s: ", path);
+    else
+        snprintf(error->text, sizeof(error->text), "%.300s: tensor '%.200s': ", path, tensor);
+    used = strlen(error->text);
+    va_start(arguments, format);
+    vsnprintf(error->text + used, sizeof(error->text) - used, format, arguments);
+    va_end(arguments);
+    for (char *c = error->text; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    }
+    return err;
+}
+
+int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *error)
+{
+    struct stat status;
+    /* O_NONBLOCK: a FIFO is refused below instead of waited for. */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int err = 0;
+
+    if (file < 0) {
+        err = -errno;
+        return safetensors_fail(error, err, path, NULL, "cannot open it: %s; %s", strerror(-err),
+                                err == -EMFILE ? "raise the limit of open files (ulimit -n)"
+                                               : "check the path and its permissions");
+    }
+    if (fstat(file, &status) != 0) {
+        err = -errno;
+        safetensors_fail(error, err, path, NULL, "cannot stat it: %s; check the disk",
+                         strerror(-err));
+    } else if (!S_ISREG(status.st_mode)) {
+        err = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+        safetensors_fail(error, err, path, NULL,
+                         "is no regular file; name the model's *.safetensors files or its "
+                         "*.safetensors.index.json");
+    }
+    if (err != 0) {
+        close(file);
+        return err;
+    }
+    *fd = file;
+    *size_bytes = (uint64_t)status.st_size;
+    return 0;
+}
+
+int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
+                     char **bytes, struct failure *error)
+{
+    char *buffer = malloc(size_bytes + 1);
+    int err;
+
+    if (buffer == NULL)
+        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    err = file_read_at(fd, buffer, size_bytes, offset_bytes);
+    if (err == -ENODATA)
+        err =
+            safetensors_fail(error, -EIO, path, NULL,
+                             "became shorter while it was read; try again when nothing writes it");
+    else if (err != 0)
+        safetensors_fail(error, err, path, NULL, "cannot read it: %s; check the disk",
+                         strerror(-err));
+    if (err != 0) {
+        free(buffer);
+        return err;
+    }
+    *bytes = buffer;
+    return 0;
+}
+
+int safetensors_parse_object(const char *path, const char *what, const char *bytes,
+                             size_t size_bytes, json_t **object, struct failure *error)
+{
+    json_error_t parse;
+    json_t *value = json_loadb(bytes, size_bytes, JSON_REJECT_DUPLICATES, &parse);
+
+    if (value == NULL && json_error_code(&parse) == json_error_out_of_memory)
+        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    if (value == NULL)
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "%s is not valid JSON: %s (byte %d of it); fetch the file again",
+                                what, parse.text, parse.position);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return safetensors_fail(error, -EINVAL, path, NULL,
+                                "%s is not a JSON object; fetch the file again", what);
+    }
+    *object = value;
+    return 0;
+}
+
+static int tensor_compare(const void *left, const void *right)
+{
+    const struct model_tensor *l = left;
+    const struct model_tensor *r = right;
+    int order = strcmp(l->name, r->name);
+
+    if (order != 0)
+        return order;
+    return (l->file > r->file) - (l->file < r->file);
+}
+
+int safetensors_finish(struct model *model, struct failure *error)
+{
+    if (model->tensor_count > 0)
+        qsort(model->tensors, model->tensor_count, sizeof(*model->tensors), tensor_compare);
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+        const char *path = model->files[tensor->file].path;
+
+        if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0)
+            return safetensors_fail(error, -EINVAL, path, tensor->name,
+                                    "is also in %.300s; load files of one model only, each once",
+                                    model->files[model->tensors[i - 1].file].path);
+        if (__builtin_add_overflow(model->tensor_bytes, tensor->size_bytes, &model->tensor_bytes))
+            return safetensors_fail(error, -EOVERFLOW, path, tensor->name,
+                                    "the tensors together have more than 2^64 bytes; load fewer");
+    }
+    return 0;
+}
+
+const struct model_tensor *safetensors_find(const struct model *model, const char *name)
+{
+    size_t low = 0;
+    size_t high = model->tensor_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(model->tensors[middle].name, name);
+
+        if (order == 0)
+            return &model->tensors[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
