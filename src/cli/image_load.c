@@ -139,29 +139,37 @@ static int load_check_sums(struct image_load *load)
     return status;
 }
 
-/*
- * Takes the lock. A reservation counts what is committed as there, for the writer frees it; so one
- * for both sets memory aside for the image beside the committed layout, and a load that fails is
- * rolled back. Where that cannot be had at once, the old layout may have to be given up for the new
- * one: then every byte is read once before, if possible while the lock is free for others.
- */
+/* Lock and memory at once, for both the image and the layout that is committed. A reservation
+ * counts what is committed as there, for the writer frees it; so one for both sets memory aside for
+ * the image beside it, and a load that fails is rolled back. */
+static int load_connect_beside(const struct image_load *load, uint64_t committed_bytes)
+{
+    uint64_t both_bytes;
+
+    if (__builtin_add_overflow(load->needed_bytes, committed_bytes, &both_bytes))
+        return -ENOMEM;
+    return gmsfs_connect_reserve(load->handle, GMSFS_MODE_RW, 0, both_bytes);
+}
+
+/* Takes the lock. Where there is no room beside the committed layout, that one may have to be given
+ * up for the new one: then every byte is read once before, if possible while the lock is free for
+ * others. */
 static int load_connect(struct image_load *load)
 {
     const struct image_request *request = load->request;
-    uint64_t beside_bytes = load_committed_bytes(load), both_bytes;
-    int status = CLI_OK, r = -ENOMEM;
+    uint64_t committed_bytes = load_committed_bytes(load), kept_bytes = 0;
+    int error = load_connect_beside(load, committed_bytes), status = CLI_OK;
 
-    if (!__builtin_add_overflow(load->needed_bytes, beside_bytes, &both_bytes))
-        r = gmsfs_connect_reserve(load->handle, GMSFS_MODE_RW, 0, both_bytes);
-    if (r == -ENOMEM && beside_bytes > 0)
+    if (!error)
+        kept_bytes = committed_bytes;
+    else if (error == -ENOMEM && committed_bytes > 0)
         status = load_check_sums(load);
-    if (r && status == CLI_OK)
+    if (error && status == CLI_OK)
         status = store_connect_reserve(load->handle, request->store, request->timeout_ms,
                                        request->quiet, load->needed_bytes);
     signals_defer(true);
     /* Others may have committed more meanwhile, or something at all. */
-    if (status == CLI_OK && !load->is_checked &&
-        load_committed_bytes(load) > (r ? 0 : beside_bytes))
+    if (status == CLI_OK && !load->is_checked && load_committed_bytes(load) > kept_bytes)
         status = load_check_sums(load);
     return status;
 }

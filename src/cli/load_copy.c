@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "mover/supply.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -35,32 +36,28 @@
 #define COPY_PAGE_BYTES   ((size_t)4096)
 #define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
 
-/* One allocation of one load. */
+/* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
     struct load *load;
     uint32_t allocation;
     size_t first, end; /* its tensors: copy.tensors[first] to [end - 1] */
-    int fd;            /* of its memory; -1: not here, or no longer. Under the mutex */
 };
 
 struct copy {
-    struct copy_item *items; /* as they are taken */
-    uint64_t *sizes;         /* of each */
+    struct copy_item *items;
+    uint64_t *sizes; /* of each */
+    size_t *turns;   /* items as they are asked for, and taken */
     size_t item_count;
-    size_t *tensors;
+    size_t *tensors; /* of the item's load, by item, as they lie in the files */
+    struct supply supply;
     struct progress progress;
     struct work work;
     int result;
     atomic_ullong moved_bytes;
     atomic_bool stopped;
 
-    pthread_mutex_t mutex; /* of what follows */
-    pthread_cond_t changed;
-    size_t ready, ended;  /* items that have memory, that are filled */
-    struct load *refused; /* gets no memory, so nothing goes on */
-    int refusal;
-    bool over;     /* nobody fills any more */
-    bool has_said; /* one error is printed, the first */
+    pthread_mutex_t said; /* one error is printed, the first; and of the progress */
+    bool has_said;
 };
 
 /* Where the bytes of one allocation go. */
@@ -76,7 +73,7 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
     const struct model_tensor *tensor = &load->model->tensors[index];
     const char *path = load->model->files[tensor->file].path;
 
-    pthread_mutex_lock(&copy->mutex);
+    pthread_mutex_lock(&copy->said);
     if (!copy->has_said) {
         copy->has_said = true;
         progress_end(&copy->progress);
@@ -86,7 +83,7 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
         else
             cli_error("%s: tensor '%s': cannot %s: %s", path, tensor->name, verb, strerror(-error));
     }
-    pthread_mutex_unlock(&copy->mutex);
+    pthread_mutex_unlock(&copy->said);
     return error;
 }
 
@@ -174,36 +171,12 @@ static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
     return r;
 }
 
-/* Waits for the allocation's memory. Its descriptor, or -ECANCELED. */
-static int copy_take(struct copy *copy, size_t item)
-{
-    int fd = -ECANCELED;
-
-    pthread_mutex_lock(&copy->mutex);
-    while (copy->ready <= item && !copy->refused)
-        pthread_cond_wait(&copy->changed, &copy->mutex);
-    if (copy->ready > item) {
-        fd = copy->items[item].fd;
-        copy->items[item].fd = -1;
-    }
-    pthread_mutex_unlock(&copy->mutex);
-    return fd;
-}
-
-static void copy_count_ended(struct copy *copy)
-{
-    pthread_mutex_lock(&copy->mutex);
-    copy->ended++;
-    pthread_cond_broadcast(&copy->changed);
-    pthread_mutex_unlock(&copy->mutex);
-}
-
 static int copy_allocation(void *context, const struct work_piece *piece, void *own)
 {
     struct copy *copy = context;
     const struct copy_item *item = &copy->items[piece->item];
     struct target target;
-    int fd = copy_take(copy, piece->item), r;
+    int fd = supply_take(&copy->supply, piece->item), r;
 
     if (fd < 0)
         return fd;
@@ -216,7 +189,7 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
     target_close(&target);
     if (r)
         atomic_store(&copy->stopped, true);
-    copy_count_ended(copy);
+    supply_give_back(&copy->supply);
     return r;
 }
 
@@ -227,10 +200,10 @@ static int copy_tick(void *context, uint64_t done_bytes)
     struct copy *copy = context;
 
     (void)done_bytes; /* in whole allocations */
-    pthread_mutex_lock(&copy->mutex);
+    pthread_mutex_lock(&copy->said);
     if (!copy->has_said)
         progress_show(&copy->progress, atomic_load(&copy->moved_bytes));
-    pthread_mutex_unlock(&copy->mutex);
+    pthread_mutex_unlock(&copy->said);
     if (!signals_get())
         return 0;
     atomic_store(&copy->stopped, true);
@@ -242,172 +215,152 @@ static void *copy_thread(void *context)
     struct copy *copy = context;
 
     copy->result = work_run(&copy->work);
-    pthread_mutex_lock(&copy->mutex);
-    copy->over = true;
-    pthread_cond_broadcast(&copy->changed);
-    pthread_mutex_unlock(&copy->mutex);
+    supply_stop(&copy->supply);
     return NULL;
 }
 
-static bool copy_wants_more(struct copy *copy)
+/* In the order of the plan, so the slots, and the ranks, are those of the plan. */
+static int copy_get_memory(void *context, size_t number)
 {
-    bool over;
-
-    pthread_mutex_lock(&copy->mutex);
-    while (copy->ready - copy->ended >= COPY_AHEAD && !copy->over)
-        pthread_cond_wait(&copy->changed, &copy->mutex);
-    over = copy->over;
-    pthread_mutex_unlock(&copy->mutex);
-    return !over;
-}
-
-static int copy_get_memory(const struct copy_item *item, int *fd)
-{
+    const struct copy *copy = context;
+    const struct copy_item *item = &copy->items[number];
     struct load *load = item->load;
     uint64_t *slot = &load->slots[item->allocation];
+    int fd = -1;
     int r = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[item->allocation],
                                   LOAD_TAG, NULL, slot);
 
-    return r ? r : gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, fd);
-}
-
-/* In order: the slots, and so the ranks, are those of the plan. */
-static void copy_get_all_memory(struct copy *copy)
-{
-    int r = 0;
-
-    for (size_t i = 0; !r && i < copy->item_count && copy_wants_more(copy); i++) {
-        struct copy_item *item = &copy->items[i];
-        int fd = -1;
-
-        r = copy_get_memory(item, &fd);
-        pthread_mutex_lock(&copy->mutex);
-        if (r) {
-            copy->refused = item->load;
-            copy->refusal = r;
-        } else {
-            item->fd = fd;
-            copy->ready++;
-        }
-        pthread_cond_broadcast(&copy->changed);
-        pthread_mutex_unlock(&copy->mutex);
-    }
+    if (!r)
+        r = gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, &fd);
+    return r ? r : fd;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 
-/* The tensors of one load to its items, as they lie in the files; items[numbers[a]] is the one of
- * allocation a. Returns how many places of `tensors` are taken then. */
-static size_t copy_assign(struct copy *copy, const struct load *load, const size_t *numbers,
-                          size_t at)
+/* The items of one load, and their tensors: behind those that there are. */
+static void copy_add_load(struct copy *copy, struct load *load)
 {
+    struct copy_item *items = &copy->items[copy->item_count];
     const struct pack_place *places = load->plan.places;
+    size_t at = copy->item_count ? items[-1].end : 0;
 
-    for (size_t i = 0; i < load->model->tensor_count; i++)
-        copy->items[numbers[places[i].allocation]].end++;
     for (uint32_t i = 0; i < load->plan.allocation_count; i++) {
-        struct copy_item *item = &copy->items[numbers[i]];
-        size_t count = item->end;
+        items[i] = (struct copy_item){.load = load, .allocation = i};
+        copy->sizes[copy->item_count++] = load->plan.allocation_bytes[i];
+    }
+    for (size_t i = 0; i < load->model->tensor_count; i++)
+        items[places[i].allocation].end++;
+    for (uint32_t i = 0; i < load->plan.allocation_count; i++) {
+        size_t count = items[i].end;
 
-        item->first = item->end = at;
+        items[i].first = items[i].end = at;
         at += count;
     }
     for (size_t i = 0; i < load->model->tensor_count; i++) {
         size_t tensor = load->order[i];
-        copy->tensors[copy->items[numbers[places[tensor].allocation]].end++] = tensor;
+        copy->tensors[items[places[tensor].allocation].end++] = tensor;
     }
-    return at;
 }
 
-/* The loads take turns: their devices work at the same time. numbers: see copy_assign, for one load
- * after the other. */
-static void copy_order(struct copy *copy, struct load *loads, size_t count, size_t *numbers)
+/* The loads take turns: their devices work at the same time. */
+static void copy_take_turns(struct copy *copy, const struct load *loads, size_t count)
 {
-    bool more = true;
+    size_t taken = 0;
 
-    for (uint32_t at = 0; more; at++) {
+    for (uint32_t at = 0; taken < copy->item_count; at++) {
         size_t before = 0;
 
-        more = false;
         for (size_t i = 0; i < count; i++) {
-            uint32_t allocations = loads[i].plan.allocation_count;
-
-            if (at < allocations) {
-                numbers[before + at] = copy->item_count;
-                copy->sizes[copy->item_count] = loads[i].plan.allocation_bytes[at];
-                copy->items[copy->item_count++] =
-                    (struct copy_item){.load = &loads[i], .allocation = at, .fd = -1};
-                more = true;
-            }
-            before += allocations;
+            if (at < loads[i].plan.allocation_count)
+                copy->turns[taken++] = before + at;
+            before += loads[i].plan.allocation_count;
         }
     }
 }
 
 static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
 {
-    size_t allocations = 0, tensors = 0, *numbers;
+    size_t allocations = 0, tensors = 0;
 
     for (size_t i = 0; i < count; i++) {
         allocations += loads[i].plan.allocation_count;
         tensors += loads[i].model->tensor_count;
     }
-    numbers = calloc(allocations + 1, sizeof(*numbers));
     copy->items = calloc(allocations + 1, sizeof(*copy->items));
     copy->sizes = calloc(allocations + 1, sizeof(*copy->sizes));
+    copy->turns = calloc(allocations + 1, sizeof(*copy->turns));
     copy->tensors = calloc(tensors + 1, sizeof(*copy->tensors));
-    if (!numbers || !copy->items || !copy->sizes || !copy->tensors) {
-        free(numbers);
+    if (!copy->items || !copy->sizes || !copy->turns || !copy->tensors)
         return -ENOMEM;
-    }
-    copy_order(copy, loads, count, numbers);
-    allocations = tensors = 0;
-    for (size_t i = 0; i < count; i++) {
-        tensors = copy_assign(copy, &loads[i], numbers + allocations, tensors);
-        allocations += loads[i].plan.allocation_count;
-    }
-    free(numbers);
+    for (size_t i = 0; i < count; i++)
+        copy_add_load(copy, &loads[i]);
+    copy_take_turns(copy, loads, count);
     return 0;
 }
 
 static void copy_free(struct copy *copy)
 {
-    for (size_t i = 0; i < copy->item_count; i++) {
-        if (copy->items[i].fd >= 0)
-            close(copy->items[i].fd);
-    }
     free(copy->items);
     free(copy->sizes);
+    free(copy->turns);
     free(copy->tensors);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static int copy_run(struct copy *copy)
+/* Signals are this thread's: while it waits for memory they end the process at once. */
+static int copy_supply(struct copy *copy)
 {
     pthread_t thread;
-    int r;
+    int r = thread_start(&thread, 0, copy_thread, copy);
 
-    copy->work.item_bytes = copy->sizes;
-    copy->work.item_count = copy->item_count;
-    /* Signals are this thread's: while it waits for memory they end the process at once. */
-    r = thread_start(&thread, 0, copy_thread, copy);
     if (r)
         return r;
-    copy_get_all_memory(copy);
+    supply_run(&copy->supply);
     signals_defer(true);
     pthread_join(thread, NULL);
     return copy->result;
+}
+
+static int copy_run(struct copy *copy)
+{
+    int r;
+
+    copy->work.item_bytes = copy->sizes;
+    copy->work.order = copy->turns;
+    copy->work.item_count = copy->item_count;
+    copy->supply = (struct supply){.count = copy->item_count,
+                                   .order = copy->turns,
+                                   .most = COPY_AHEAD,
+                                   .get = copy_get_memory,
+                                   .context = copy};
+    r = supply_begin(&copy->supply);
+    if (r)
+        return r;
+    r = copy_supply(copy);
+    supply_end(&copy->supply);
+    return r;
+}
+
+static int copy_explain(struct copy *copy, int error)
+{
+    if (signals_get())
+        return CLI_SIGNALED + signals_get();
+    if (copy->supply.refusal)
+        return load_explain_allocation(copy->items[copy->supply.refused].load,
+                                       copy->supply.refusal);
+    if (error && !copy->has_said)
+        cli_error("cannot copy: %s", strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static int load_copy_host(struct load *loads, size_t count)
 {
     struct copy copy = {
         .work = {.whole = true, .context = &copy, .piece = copy_allocation, .tick = copy_tick},
-        .mutex = PTHREAD_MUTEX_INITIALIZER,
-        .changed = PTHREAD_COND_INITIALIZER};
+        .said = PTHREAD_MUTEX_INITIALIZER};
     uint64_t bytes = 0;
-    int r;
+    int r, status;
 
     r = copy_prepare(&copy, loads, count);
     staging_equip(loads->staging, &copy.work, NULL, load_threads(loads, count));
@@ -417,14 +370,9 @@ static int load_copy_host(struct load *loads, size_t count)
     if (!r)
         r = copy_run(&copy);
     loads->copied_us = progress_end(&copy.progress) * US_PER_MS;
+    status = copy_explain(&copy, r);
     copy_free(&copy);
-    if (signals_get())
-        return CLI_SIGNALED + signals_get();
-    if (copy.refused)
-        return load_explain_allocation(copy.refused, copy.refusal);
-    if (r && !copy.has_said)
-        cli_error("cannot copy: %s", strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    return status;
 }
 
 int load_copy(struct load *loads, size_t count)

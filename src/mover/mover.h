@@ -11,6 +11,7 @@
  *   staging_file  bytes of a file on their way into store memory
  *   direct        files read past the page cache, or through it
  *   sink          a file that several threads fill
+ *   supply        memory that one thread asks for while others fill what is there
  *
  * A kind of memory is a row of the table in staging.c and a file of its own: staging_host.c,
  * staging_cuda.c. Knows no store's lock or layout, no signal and no command, and prints nothing:
@@ -23,6 +24,7 @@
 #include "mover/sink.h"
 #include "mover/staging.h"
 #include "mover/staging_file.h"
+#include "mover/supply.h"
 #include "mover/work.h"
 
 #endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * supply - memory that one thread asks for, in order, while others fill what is there already
+ *
+ * For the commands that load into memory that is files. One thread supplies: for it alone get() is
+ * called, so what get() waits for can be ended as that thread is. The others fill: each takes the
+ * items by their numbers, in about the order in which they are supplied, and says when one is
+ * filled. No more than `most` are open at a time. Knows nothing of stores.
+ */
+#ifndef GMSFS_MOVER_SUPPLY_H
+#define GMSFS_MOVER_SUPPLY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct supply {
+    /* What to do; set before supply_begin. */
+    size_t count;
+    const size_t *order; /* items as they are asked for; NULL: by their numbers */
+    size_t most;         /* that are there and not filled */
+    /* The descriptor of an item, or a negative errno, which ends the supply. */
+    int (*get)(void *context, size_t item);
+    void *context;
+
+    /* What came of it; for the supplying thread, after supply_run. */
+    int refusal;    /* what get() said; 0: nothing was refused */
+    size_t refused; /* of which item */
+
+    /* The machinery's. */
+    pthread_mutex_t mutex; /* of all that follows, and of the two above */
+    pthread_cond_t changed;
+    int *fds; /* of each item that is there and was not taken; else -1 */
+    size_t there, filled;
+    bool is_over; /* nobody supplies or fills any more */
+};
+
+/* -ENOMEM: then there is nothing to end. */
+int supply_begin(struct supply *supply);
+/* When nobody supplies or fills any more; closes what nobody took. */
+void supply_end(struct supply *supply);
+
+/* By the supplying thread: until all is there, one is refused, or supply_stop was called. */
+void supply_run(struct supply *supply);
+
+/* By a thread that fills: waits for the item. The descriptor, which is the caller's then; or
+ * -ECANCELED: it will not come. */
+int supply_take(struct supply *supply, size_t item);
+/* One that was taken is filled, or given up. */
+void supply_give_back(struct supply *supply);
+/* Nobody fills any more, so nothing more is asked for. */
+void supply_stop(struct supply *supply);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that one thread asks for while others fill it; any file takes its place here. */
+#include "mover/supply.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define MANY  200
+#define AHEAD 3
+
+struct asked {
+    size_t items[MANY], count;
+    size_t enough; /* so many come, and then none */
+    atomic_int open, most_open;
+};
+
+struct filler {
+    struct supply *supply;
+    struct asked *asked;
+    size_t enough; /* so many are filled, and then none */
+    size_t filled;
+    int last; /* what supply_take said */
+};
+
+static int get(void *context, size_t item)
+{
+    struct asked *asked = context;
+    int open_now;
+
+    if (asked->count == asked->enough)
+        return -ENOSPC;
+    asked->items[asked->count++] = item;
+    open_now = atomic_fetch_add(&asked->open, 1) + 1;
+    if (open_now > atomic_load(&asked->most_open))
+        atomic_store(&asked->most_open, open_now);
+    return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static void *fill(void *context)
+{
+    struct filler *filler = context;
+    struct supply *supply = filler->supply;
+
+    while (filler->filled < supply->count && filler->filled < filler->enough) {
+        size_t at = filler->filled;
+
+        filler->last = supply_take(supply, supply->order ? supply->order[at] : at);
+        if (filler->last < 0)
+            break;
+        close(filler->last);
+        atomic_fetch_sub(&filler->asked->open, 1);
+        supply_give_back(supply);
+        filler->filled++;
+    }
+    supply_stop(supply);
+    return NULL;
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* One that fills, beside the thread of the test, which supplies. Nothing stays open. */
+static void go(struct supply *supply, struct asked *asked, struct filler *filler)
+{
+    int before = count_descriptors();
+    pthread_t thread;
+
+    supply->get = get;
+    supply->context = asked;
+    filler->supply = supply;
+    filler->asked = asked;
+    require(supply_begin(supply) == 0);
+    require(pthread_create(&thread, NULL, fill, filler) == 0);
+    supply_run(supply);
+    pthread_join(thread, NULL);
+    supply_end(supply);
+    check_int(count_descriptors(), before);
+}
+
+TAP_TEST(all_come_in_order_and_only_some_are_open_at_a_time)
+{
+    struct asked asked = {.enough = MANY};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.count = MANY, .most = AHEAD};
+
+    go(&supply, &asked, &filler);
+    check_int(asked.count, MANY);
+    check_int(filler.filled, MANY);
+    check_int(supply.refusal, 0);
+    for (size_t i = 0; i < asked.count; i++)
+        check_int(asked.items[i], i);
+    check(atomic_load(&asked.most_open) <= AHEAD);
+}
+
+TAP_TEST(an_order_is_kept)
+{
+    static const size_t order[] = {2, 0, 3, 1};
+    struct asked asked = {.enough = MANY};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.count = 4, .most = 1, .order = order};
+
+    go(&supply, &asked, &filler);
+    check_int(filler.filled, 4);
+    for (size_t i = 0; i < 4; i++)
+        check_int(asked.items[i], order[i]);
+}
+
+TAP_TEST(what_is_there_is_filled_also_where_the_next_is_refused)
+{
+    static const size_t order[] = {4, 3, 2, 1, 0};
+    struct asked asked = {.enough = 2};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.count = 5, .most = MANY, .order = order};
+
+    go(&supply, &asked, &filler);
+    check_int(filler.filled, 2);
+    check_int(filler.last, -ECANCELED);
+    check_int(supply.refusal, -ENOSPC);
+    check_int(supply.refused, 2);
+}
+
+TAP_TEST(who_fills_no_more_ends_the_supply)
+{
+    struct asked asked = {.enough = MANY};
+    struct filler filler = {.enough = 5};
+    struct supply supply = {.count = MANY, .most = AHEAD};
+
+    go(&supply, &asked, &filler);
+    check_int(supply.refusal, 0);
+    check(asked.count >= 5 && asked.count <= 5 + AHEAD);
+}
+
+TAP_TEST(no_items_are_no_wait)
+{
+    struct asked asked = {.enough = MANY};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.most = AHEAD};
+
+    go(&supply, &asked, &filler);
+    check_int(asked.count, 0);
+}
