@@ -9,6 +9,7 @@
 #include "daemon/mountinfo.h"
 #include "daemon/options.h"
 #include "daemon/relay.h"
+#include "vmm/backends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,21 +31,32 @@
 #define MOUNT_PROBE_MS       3000
 #define MOUNT_MAX_DEAD       16 /* mounts that died on top of each other */
 
+static void print_backends(void)
+{
+    const struct backend *backend;
+
+    for (size_t i = 0; (backend = backends_at(i)); i++)
+        printf("  backend=%-14s %s%s\n", backend->name, backend->help, i == 0 ? " (default)" : "");
+}
+
 static void print_help(void)
 {
+    char backends[BACKENDS_TEXT_BYTES];
+
+    printf("Usage: gmsfs mount [-f] [-d] [-o OPTION,...] [SOURCE] DIRECTORY\n"
+           "\n"
+           "Mounts the memory of a device at DIRECTORY and stays in the background.\n"
+           "SOURCE is for fstab: %s, or any word.\n"
+           "\n"
+           "  -f, --foreground       stay in the foreground, messages on standard error\n"
+           "  -d, --debug            -f, and show every request\n"
+           "  -h, --help             this text\n"
+           "  -V, --version          the version\n"
+           "\n"
+           "Options (sizes as 256M, 4G, 1T):\n",
+           backends_list(backends));
+    print_backends();
     puts(
-        "Usage: gmsfs mount [-f] [-d] [-o OPTION,...] [SOURCE] DIRECTORY\n"
-        "\n"
-        "Mounts the memory of a device at DIRECTORY and stays in the background.\n"
-        "SOURCE is for fstab: `host` or `cuda`, or any word.\n"
-        "\n"
-        "  -f, --foreground       stay in the foreground, messages on standard error\n"
-        "  -d, --debug            -f, and show every request\n"
-        "  -h, --help             this text\n"
-        "  -V, --version          the version\n"
-        "\n"
-        "Options (sizes as 256M, 4G, 1T):\n"
-        "  backend=cuda|host      whose memory: a GPU's (default), or this machine's (memfd)\n"
         "  device=WHICH           the GPU: an index (default 0), a GPU-UUID or a PCI id\n"
         "  size=SIZE              how much of it; default: all of a GPU, half of what a machine\n"
         "                         has\n"

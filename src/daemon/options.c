@@ -2,6 +2,7 @@
 #include "daemon/options.h"
 
 #include "base/size.h"
+#include "vmm/backends.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -209,25 +210,14 @@ bad:
                   "6f1c2d3e-0a1b-4c5d-8e9f-001122334455");
 }
 
-/* A string that lasts; NULL: no such backend. */
-static const char *find_backend(const char *name)
-{
-    static const char *const BACKENDS[] = {"host", "cuda"};
-
-    for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++) {
-        if (strcmp(name, BACKENDS[i]) == 0)
-            return BACKENDS[i];
-    }
-    return NULL;
-}
-
 static int parse_backend(struct parser *parser, const struct option *option)
 {
-    const char *backend = find_backend(option->value);
+    const struct backend *backend = backends_find(option->value);
+    char known[BACKENDS_TEXT_BYTES];
 
     if (!backend)
-        return refuse(parser, option, "expected host or cuda");
-    parser->options->vmm.backend = backend;
+        return refuse(parser, option, "expected %s", backends_list(known));
+    parser->options->vmm.backend = backend->name;
     parser->has_backend = true;
     return 0;
 }
@@ -416,10 +406,10 @@ static int parse_operand(struct parser *parser, const char *operand)
 /* fstab's first field may name the backend; any other word is for people. */
 static void take_source(struct parser *parser)
 {
-    const char *backend = parser->source ? find_backend(parser->source) : NULL;
+    const struct backend *backend = parser->source ? backends_find(parser->source) : NULL;
 
     if (backend && !parser->has_backend)
-        parser->options->vmm.backend = backend;
+        parser->options->vmm.backend = backend->name;
 }
 
 int options_parse(int argc, char **argv, struct daemon_options *options, char *error,
@@ -429,7 +419,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *e
     bool flags_over = false;
 
     *options = (struct daemon_options){
-        .vmm.backend = "cuda",
+        .vmm.backend = backends_find(NULL)->name,
         .alloc_timeout_ms = OPTIONS_ALLOC_TIMEOUT_S * 1000ull,
         .patience_ms = OPTIONS_PATIENCE_S * 1000ull,
         .vmm.copier_idle_ms = OPTIONS_COPIER_IDLE_S * 1000ull,
@@ -450,7 +440,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *e
     }
     take_source(&parser);
     if (!options->spool_max_bytes)
-        options->spool_max_bytes = strcmp(options->vmm.backend, "cuda") == 0
+        options->spool_max_bytes = backends_keep_spools_apart(backends_find(options->vmm.backend))
                                        ? OPTIONS_SPOOL_MAX_GPU
                                        : OPTIONS_SPOOL_MAX_BYTES;
     if (options->help || options->version)

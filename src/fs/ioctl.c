@@ -14,6 +14,10 @@
 #include <errno.h>
 #include <string.h>
 
+_Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
+                   (int)VMM_MEMORY_CUDA == (int)GMSFS_MEMORY_CUDA,
+               "kinds of memory have the numbers of the ABI");
+
 int ioctl_answer(struct fs_request *request, size_t size)
 {
     size_t room = request->bytes;
@@ -78,7 +82,7 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .state = (uint32_t)view.state,
         .committed = view.store->committed != NULL,
         .abi_version = GMSFS_ABI_VERSION,
-        .memory = strcmp(device.backend, "cuda") == 0 ? GMSFS_MEMORY_CUDA : GMSFS_MEMORY_HOST,
+        .memory = (uint32_t)device.memory,
     };
     fill_layout(info, &view);
     memcpy(info->store_id, view.store->uuid, sizeof info->store_id);

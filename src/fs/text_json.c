@@ -66,12 +66,9 @@ static int finish(json_t *object, bool failed, size_t flags, struct fs_text *tex
 
 static bool add_gpu(json_t *object, const struct vmm_info *info)
 {
-    char version[16];
     bool failed = false;
-    snprintf(version, sizeof version, "%d.%d", info->cuda_version / 1000,
-             info->cuda_version % 1000 / 10);
     failed |= json_object_set_new(object, "pci_id", make_string(info->pci_id)) != 0;
-    failed |= json_object_set_new(object, "cuda_version", make_string(version)) != 0;
+    failed |= json_object_set_new(object, info->version_name, make_string(info->version)) != 0;
     failed |=
         json_object_set_new(object, "other_bytes",
                             info->knows_others ? make_number(info->other_bytes) : json_null()) != 0;

@@ -286,7 +286,6 @@ static int cuda_measure(struct vmm_device *device, uint64_t *free_bytes)
 }
 
 const struct vmm_backend vmm_backend_cuda = {
-    .name = "cuda",
     .open = cuda_open,
     .close = cuda_close,
     .create = cuda_create,

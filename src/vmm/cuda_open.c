@@ -88,6 +88,7 @@ static int describe(const struct opening *o)
     struct vmm_device *device = o->device;
     const char *call = "cuDeviceGetName";
     struct drv_uuid uuid;
+    int version = 0;
     enum drv_result result =
         driver->cuDeviceGetName(device->name, (int)sizeof(device->name), o->cuda->device);
 
@@ -102,11 +103,14 @@ static int describe(const struct opening *o)
     }
     if (result == DRV_SUCCESS) {
         call = "cuDriverGetVersion";
-        result = driver->cuDriverGetVersion(&device->cuda_version);
+        result = driver->cuDriverGetVersion(&version);
     }
     if (result != DRV_SUCCESS)
         return refuse(o, call, result);
     memcpy(device->uuid, uuid.bytes, sizeof(device->uuid));
+    snprintf(device->version_name, sizeof(device->version_name), "cuda_version");
+    snprintf(device->version, sizeof(device->version), "%d.%d", version / 1000,
+             version % 1000 / 10);
     if (strstr(device->name, "MIG ")) {
         snprintf(o->error, o->error_bytes,
                  "device cuda: %s is a MIG slice, and these are not supported; turn MIG off "
@@ -227,7 +231,6 @@ static int open_bytes(const struct opening *o, const char *root)
         .idle_ms = o->options->copier_idle_ms,
     };
     struct vmm_options spools = {
-        .backend = vmm_backend_host.name,
         .size_bytes = o->device->total_bytes,
         .granularity_bytes = o->device->granularity_bytes,
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/vmm_backend.h"
 
+#include "vmm/backends.h"
 #include "vmm/headroom.h"
 
 #include <errno.h>
@@ -512,8 +513,8 @@ static int host_open(const char *root, const struct vmm_options *options, struct
     int rc;
 
     if (options->device[0]) {
-        snprintf(error, error_bytes, "device=%s: names a GPU; take backend=cuda, or leave it out",
-                 options->device);
+        snprintf(error, error_bytes, "device=%s: names a GPU; take backend=%s, or leave it out",
+                 options->device, backends_find(NULL)->name);
         return -EINVAL;
     }
     host = calloc(1, sizeof(*host));
@@ -551,7 +552,6 @@ static void host_close(struct vmm_device *device)
 }
 
 const struct vmm_backend vmm_backend_host = {
-    .name = "host",
     .open = host_open,
     .close = host_close,
     .create = host_create,

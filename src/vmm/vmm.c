@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/vmm.h"
 
+#include "vmm/backends.h"
 #include "vmm/vmm_backend.h"
 
 #include <assert.h>
@@ -11,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_BACKEND "cuda"
-#define UNKNOWN         UINT64_MAX
+#define UNKNOWN UINT64_MAX
 
 struct vmm {
+    const struct backend *kind;
     const struct vmm_backend *backend;
     struct vmm_device device;
     struct health health;
@@ -27,47 +28,42 @@ static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static int find_backend(const char *name, const struct vmm_backend **backend, char *error,
-                        size_t error_bytes)
+static const struct backend *find_backend(const char *name, char *error, size_t error_bytes)
 {
-    if (!name)
-        name = DEFAULT_BACKEND;
-    if (!strcmp(name, vmm_backend_host.name)) {
-        *backend = &vmm_backend_host;
-        return 0;
-    }
-    if (!strcmp(name, vmm_backend_cuda.name)) {
-        *backend = &vmm_backend_cuda;
-        return 0;
-    }
-    snprintf(error, error_bytes, "backend=%s: there is no such backend; use cuda or host", name);
-    return -EINVAL;
+    const struct backend *found = backends_find(name);
+    char known[BACKENDS_TEXT_BYTES];
+
+    if (!found)
+        snprintf(error, error_bytes, "backend=%s: there is no such backend; use %s", name,
+                 backends_list(known));
+    return found;
 }
 
 int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,
                    char *error, size_t error_bytes)
 {
-    const struct vmm_backend *backend;
+    const struct backend *kind;
     struct vmm *made;
     int rc;
 
     if (error_bytes)
         error[0] = '\0';
-    rc = find_backend(options->backend, &backend, error, error_bytes);
-    if (rc < 0)
-        return rc;
+    kind = find_backend(options->backend, error, error_bytes);
+    if (!kind)
+        return -EINVAL;
     made = calloc(1, sizeof(*made));
     if (!made) {
-        snprintf(error, error_bytes, "device %s: out of memory", backend->name);
+        snprintf(error, error_bytes, "device %s: out of memory", kind->name);
         return -ENOMEM;
     }
-    made->backend = backend;
+    made->kind = kind;
+    made->backend = kind->functions;
     atomic_init(&made->taken_bytes, 0);
     atomic_init(&made->aside_bytes, 0);
     atomic_init(&made->free_bytes, UNKNOWN);
     health_init(&made->health);
     made->device.health = &made->health;
-    rc = backend->open(root, options, &made->device, error, error_bytes);
+    rc = made->backend->open(root, options, &made->device, error, error_bytes);
     if (rc < 0) {
         health_destroy(&made->health);
         free(made);
@@ -113,7 +109,8 @@ static void get_others(const struct vmm *vmm, struct vmm_info *info)
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
 {
     memset(info, 0, sizeof(*info));
-    snprintf(info->backend, sizeof(info->backend), "%s", vmm->backend->name);
+    snprintf(info->backend, sizeof(info->backend), "%s", vmm->kind->name);
+    info->memory = vmm->kind->memory;
     memcpy(info->name, vmm->device.name, sizeof(info->name));
     memcpy(info->uuid, vmm->device.uuid, sizeof(info->uuid));
     info->granularity_bytes = vmm->device.granularity_bytes;
@@ -121,7 +118,8 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     info->aside_bytes = atomic_load(&vmm->aside_bytes);
     info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
     memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));
-    info->cuda_version = vmm->device.cuda_version;
+    memcpy(info->version_name, vmm->device.version_name, sizeof(info->version_name));
+    memcpy(info->version, vmm->device.version, sizeof(info->version));
     info->create_threads = vmm->device.create_threads;
     get_others(vmm, info);
 }

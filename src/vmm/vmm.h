@@ -5,7 +5,8 @@
  * An allocation of memory is a descriptor: whoever holds one keeps the memory alive. This module
  * creates, grows, seals, reads, writes and closes such pieces, and keeps the device's account. It
  * knows nothing of stores, files or requests. Backends: host (memfd) and cuda (the driver's
- * exported handles). A further backend is one table of functions (vmm_backend.h).
+ * exported handles). A further backend is one table of functions (vmm_backend.h) and a row in the
+ * table of backends (backends.h).
  *
  * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account), vmm_set_aside
  * and what relies on aside_bytes from one; the piece
@@ -24,8 +25,15 @@ struct vmm;
 
 #define VMM_DEVICE_BYTES 64
 
+/* What a client does with a descriptor. The numbers are the ABI's (enum gmsfs_memory), which
+ * nothing down here knows. */
+enum vmm_memory {
+    VMM_MEMORY_HOST = 0,
+    VMM_MEMORY_CUDA = 1,
+};
+
 struct vmm_options {
-    const char *backend;           /* "host" or "cuda"; NULL: cuda */
+    const char *backend;           /* its name, one of backends.h; NULL: the default */
     char device[VMM_DEVICE_BYTES]; /* cuda: index, GPU-UUID or PCI id; "": the first */
     uint64_t size_bytes; /* 0: host: half of what the machine (and its cgroup) has, cuda: all */
     uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB, or the device's own */
@@ -36,6 +44,7 @@ struct vmm_options {
 
 struct vmm_info {
     char backend[16];
+    enum vmm_memory memory;
     char name[64];
     uint8_t uuid[16];
     uint64_t granularity_bytes;
@@ -45,10 +54,11 @@ struct vmm_info {
     unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
     /* GPUs only */
     char pci_id[16];
-    int cuda_version;     /* of the driver: 1000 * major + 10 * minor */
-    bool knows_others;    /* as of the last vmm_measure: the next two say something */
-    uint64_t free_bytes;  /* of the device, for anybody */
-    uint64_t other_bytes; /* held by others: programs, and whoever still maps what was freed */
+    char version_name[16]; /* of the driver's version: "cuda_version" */
+    char version[16];      /* "13.0" */
+    bool knows_others;     /* as of the last vmm_measure: the next two say something */
+    uint64_t free_bytes;   /* of the device, for anybody */
+    uint64_t other_bytes;  /* held by others: programs, and whoever still maps what was freed */
 };
 
 #define VMM_WHY_BYTES 128

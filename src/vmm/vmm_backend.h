@@ -2,7 +2,8 @@
 /*
  * vmm_backend - what a kind of memory must be able to do
  *
- * A backend is one table of functions. vmm.c, its only caller, has checked sizes and bounds,
+ * A backend is one table of functions, named by a row of backends.c. vmm.c, its only caller, has
+ * checked sizes and bounds,
  * keeps the account and sets a piece's size_bytes, aligned_bytes and sealed after success; the
  * backend makes and moves the bytes. Thread rules are those of vmm.h. A backend never looks at the
  * account and never knows what a piece is for.
@@ -24,12 +25,11 @@ struct vmm_device {
     /* GPUs only */
     uint64_t physical_bytes; /* all that the device has, whatever part of it is ours to use */
     char pci_id[16];
-    int cuda_version;        /* 1000 * major + 10 * minor */
-    unsigned create_threads; /* as in struct vmm_info */
+    char version_name[16], version[16]; /* as in struct vmm_info, like the next */
+    unsigned create_threads;
 };
 
 struct vmm_backend {
-    const char *name;
     /* `root` stands before the paths that describe the machine: "" but in tests. On failure
      * `error` says what is wrong and what to do, in one line without a newline. */
     int (*open)(const char *root, const struct vmm_options *options, struct vmm_device *device,

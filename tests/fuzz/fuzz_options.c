@@ -6,6 +6,7 @@
 #include "fuzz.h"
 
 #include "daemon/options.h"
+#include "vmm/backends.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +17,7 @@ static void check_bounds(const struct daemon_options *o)
 {
     uint64_t granularity = o->vmm.granularity_bytes;
 
-    must(strcmp(o->vmm.backend, "host") == 0 || strcmp(o->vmm.backend, "cuda") == 0);
+    must(backends_find(o->vmm.backend) != NULL);
     must(o->vmm.size_bytes == 0 ||
          (o->vmm.size_bytes >= OPTIONS_MIN_BYTES && o->vmm.size_bytes <= OPTIONS_MAX_BYTES));
     must(granularity == 0 ||

@@ -226,7 +226,7 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("uuid=6f1c2d3e--0a1b4c5d8e9f001122334455", "32 hex digits");
     refused("uuid=-6f1c2d3e0a1b4c5d8e9f001122334455", "32 hex digits");
     refused("log_level=loud", "expected error, warning, info or debug");
-    refused("backend=tpu", "expected host");
+    refused("backend=tpu", "expected cuda or host");
     refused("ro", "chmod");
     refused("remount", "unmount first");
     refused("allow_other=1", "no such option");

@@ -105,7 +105,9 @@ TAP_TEST(device_tells_what_it_is)
     check_str(info.pci_id, "0000:17:00.0");
     check_int(info.uuid[0], 0xfa);
     check_int(info.uuid[15], 0);
-    check_int(info.cuda_version, 13000);
+    check_int(info.memory, VMM_MEMORY_CUDA);
+    check_str(info.version_name, "cuda_version");
+    check_str(info.version, "13.0");
     check_int(info.granularity_bytes, 2 * MIB);
     check_int(info.total_bytes, 512 * MIB);
     check_int(info.used_bytes, 0);
