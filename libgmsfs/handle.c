@@ -183,6 +183,7 @@ struct handle_files {
 /* Inside the gate. */
 static int handle_open_files(const char *path, struct handle_files *files)
 {
+    const struct gfs_memory_kind *kind;
     struct gmsfs_ioc_info info;
     struct statfs fs;
     int r = 0;
@@ -203,11 +204,10 @@ static int handle_open_files(const char *path, struct handle_files *files)
     }
     memset(&info, 0, sizeof info);
     r = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
-    gfs_memory_init(&files->memory,
-                    info.memory == GMSFS_MEMORY_CUDA ? &gfs_memory_cuda : &gfs_memory_host,
-                    info.device_uuid, info.granularity_bytes);
-    if (!r && info.memory > GMSFS_MEMORY_CUDA)
-        r = -EOPNOTSUPP; /* of a newer daemon */
+    kind = gfs_memory_find_kind(info.memory);
+    if (!r && !kind)
+        r = -EOPNOTSUPP;
+    gfs_memory_init(&files->memory, kind, info.device_uuid, info.granularity_bytes);
     if (!r && (info.granularity_bytes == 0 ||
                info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
                (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))

@@ -4,6 +4,17 @@
 #include <errno.h>
 #include <string.h>
 
+/* A kind that is not here is not known; ARCHITECTURE.md says what else a new one needs. */
+static const struct gfs_memory_kind *const kinds[] = {
+    [GMSFS_MEMORY_HOST] = &gfs_memory_host,
+    [GMSFS_MEMORY_CUDA] = &gfs_memory_cuda,
+};
+
+const struct gfs_memory_kind *gfs_memory_find_kind(uint32_t memory)
+{
+    return memory < sizeof kinds / sizeof kinds[0] ? kinds[memory] : NULL;
+}
+
 /* ---- the device --------------------------------------------------------------------------- */
 
 void gfs_memory_init(struct gfs_memory *memory, const struct gfs_memory_kind *kind,

@@ -2,7 +2,8 @@
 /*
  * memory - the memory of a mount as this process maps it: addresses, mappings, rights
  *
- * What differs between host memory and a GPU's is one table of functions (struct gfs_memory_kind);
+ * What differs between host memory and a GPU's is one table of functions (struct gfs_memory_kind),
+ * chosen by gfs_memory_find_kind;
  * the rest of the library, which knows of descriptors, addresses and bytes alone, uses them through
  * the calls below. The kind and the device come from the mount. A device is opened at the first
  * gfs_memory_enter: looking at a store loads no driver.
@@ -85,6 +86,9 @@ struct gfs_memory_kind {
 };
 
 extern const struct gfs_memory_kind gfs_memory_host, gfs_memory_cuda;
+
+/* What INFO names (enum gmsfs_memory). NULL: of a newer daemon. */
+const struct gfs_memory_kind *gfs_memory_find_kind(uint32_t memory);
 
 /* ---- the device ----------------------------------------------------------------------------- */
 

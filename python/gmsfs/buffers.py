@@ -12,8 +12,8 @@ from . import errors
 
 
 class Buffer:
-    """One allocation, mapped: address, nbytes, rank, slot, readonly, and device, the ordinal of its GPU
-    in this process, or None for host memory.
+    """One allocation, mapped: address, nbytes, rank, slot, readonly, kind (of memory.KINDS), and device, the
+    ordinal of its GPU in this process, or None for host memory.
 
     Host memory: memoryview by view(), __array_interface__. GPU memory: __cuda_array_interface__.
     Either: from_dlpack of whatever takes DLPack, by way of torch or NumPy.
@@ -26,21 +26,23 @@ class Buffer:
         "rank",
         "slot",
         "readonly",
+        "kind",
         "device",
         "__weakref__",
     )
 
-    def __init__(self, handle, address, nbytes, rank, slot, readonly, device):
+    def __init__(self, handle, address, nbytes, rank, slot, readonly, kind, device):
         self._handle = handle
         self.address = address
         self.nbytes = nbytes
         self.rank = rank
         self.slot = slot
         self.readonly = readonly
+        self.kind = kind
         self.device = device
 
     def __repr__(self):
-        where = "host" if self.device is None else f"cuda:{self.device}"
+        where = self.kind.name if self.device is None else f"{self.kind.name}:{self.device}"
         return (
             f"<gmsfs.Buffer rank {self.rank} of {self._handle.path}: {self.nbytes} bytes, {where}>"
         )
@@ -93,7 +95,7 @@ class Buffer:
         }
 
     def __dlpack_device__(self):
-        return (1, 0) if self.device is None else (2, self.device)
+        return (self.kind.dlpack_type, self.device or 0)
 
     def __dlpack__(self, **options):
         if self.device is not None:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import NamedTuple
 
-from . import abi, dtypes, layout, metadata as metadata_module
+from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .buffers import Buffer
 from .errors import make
 from .store import Store
@@ -190,7 +190,8 @@ class Plan:
         """One behind the other in as few allocations as chunks allow; what is larger has its own."""
         if chunk_bytes is None:
             total = sum(item.nbytes for item in self.items)
-            chunk_bytes = choose_chunk(total) if info.memory == "host" else MOST_CHUNK_BYTES
+            on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
+            chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
         self.places, self.allocations = [], []
         current = None
         for item in self.items:

@@ -8,7 +8,7 @@ import json
 import os
 from typing import NamedTuple
 
-from . import abi, device, layout, library
+from . import abi, layout, library, memory
 from .buffers import Buffer
 from .errors import make
 from .handle import Handle
@@ -24,7 +24,7 @@ class Info(NamedTuple):
     layout_hash: str
     state: str
     mode: str  # of this Store's lock: "ro", "rw", "" for none
-    memory: str  # "host" or "cuda"
+    memory: str  # the name of one of memory.KINDS: "host" or "cuda"
     committed: bool
     generation: int
     session: int
@@ -74,7 +74,7 @@ class Store:
         self._buffers = {}  # by slot: what is mapped
         self._in_part = False  # mapped as a writer: others of the session may have allocated more
         self._entries = None  # of the committed layout, as it was attached
-        self._device = None
+        self._kind = self._device = None  # once something was mapped
 
     def __repr__(self):
         if self._handle is None:
@@ -140,7 +140,7 @@ class Store:
             layout_hash=raw.layout_hash.decode(),
             state=abi.STATES[raw.state] if raw.state < len(abi.STATES) else str(raw.state),
             mode=_mode_name(raw.mode),
-            memory=abi.MEMORIES[raw.memory] if raw.memory < len(abi.MEMORIES) else str(raw.memory),
+            memory=memory.name_of(raw.memory),
             committed=bool(raw.committed),
             generation=raw.generation,
             session=raw.session,
@@ -217,7 +217,7 @@ class Store:
         integers with the same bits.
         """
         if framework is None:
-            framework = "torch" if self.info.memory == "cuda" else "numpy"
+            framework = memory.find(self._path, self.info.memory).framework
         wrapper = _wrapper(framework)
         buffers, specs = self._attach(names)
         return wrapper.tensors(self._path, buffers, specs)
@@ -308,16 +308,15 @@ class Store:
         return address.value
 
     def _buffer(self, address, nbytes, rank, slot, readonly):
-        if self._device is None:
+        if self._kind is None:
             info = self.info
-            self._device = (
-                (
-                    None
-                    if info.memory == "host"
-                    else device.ordinal(self._path, bytes.fromhex(info.device_uuid))
-                ),
-            )
-        return Buffer(self._live(), address, nbytes, rank, slot, readonly, self._device[0])
+            kind = memory.find(self._path, info.memory)
+            if kind.find_ordinal:
+                self._device = kind.find_ordinal(self._path, bytes.fromhex(info.device_uuid))
+            self._kind = kind
+        return Buffer(
+            self._live(), address, nbytes, rank, slot, readonly, self._kind, self._device
+        )
 
     def _working_entries(self, buffers):
         ranks = {buffer.slot: buffer.rank for buffer in buffers}

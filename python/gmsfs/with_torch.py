@@ -22,7 +22,7 @@ def base(buffer):
     if buffer.device is not None:
         _need_numpy()
         # The device is said, or torch would copy to the current one.
-        return torch.as_tensor(Writable(buffer), device=torch.device("cuda", buffer.device))
+        return torch.as_tensor(Writable(buffer), device=torch.device(buffer.kind.torch_type, buffer.device))
     return torch.frombuffer(buffer.raw(), dtype=torch.uint8)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from gmsfs import abi
+from gmsfs import abi, memory
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 HEADERS = os.path.join(ROOT, "libgmsfs")
@@ -37,7 +37,7 @@ CONSTANTS = {
     "GMSFS_HASH_TEXT_BYTES": abi.HASH_TEXT_BYTES,
     "GMSFS_DEVICE_ERROR_BYTES": abi.DEVICE_ERROR_BYTES,
     "GMSFS_STATE_LAYOUT_COMMITTED": abi.STATES.index("LAYOUT_COMMITTED"),
-    "GMSFS_MEMORY_CUDA": abi.MEMORIES.index("cuda"),
+    **{f"GMSFS_MEMORY_{kind.name.upper()}": number for number, kind in enumerate(memory.KINDS)},
 }
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading: what `gmsfs load` put into a store, as NumPy arrays and as bytes."""
 
+import errno
 import gc
 import os
 import unittest
@@ -8,6 +9,7 @@ import unittest
 import numpy
 
 import gmsfs
+from gmsfs import memory
 from support import TIMEOUT, StoreCase, python
 
 
@@ -210,6 +212,13 @@ class Reading(StoreCase):
             self.assertEqual(array.strides, (1, 4))
             self.assertEqual(store.specs()["t"].nbytes, 8)
             del array
+
+    def test_memory_of_a_newer_daemon_is_refused_with_a_reason(self):
+        self.assertEqual(memory.name_of(0), "host")
+        self.assertEqual(memory.name_of(7), "7")
+        with self.assertRaisesRegex(OSError, "of kind 7, and this package knows host, cuda") as caught:
+            memory.find(self.path, memory.name_of(7))
+        self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
 
     def test_dlpack_hands_on_the_same_memory(self):
         self.load(sample())

@@ -46,6 +46,14 @@ static int is_mapped(uintptr_t va)
     return mincore((void *)va, 1, &here) == 0;
 }
 
+TAP_TEST(the_kind_of_memory_goes_by_the_number_of_the_abi)
+{
+    check(gfs_memory_find_kind(GMSFS_MEMORY_HOST) == &gfs_memory_host);
+    check(gfs_memory_find_kind(GMSFS_MEMORY_CUDA) == &gfs_memory_cuda);
+    check(gfs_memory_find_kind(GMSFS_MEMORY_CUDA + 1) == NULL);
+    check(gfs_memory_find_kind(UINT32_MAX) == NULL);
+}
+
 static void fill_range(struct gfs_range *range, int pieces)
 {
     struct gfs_memory memory = host_memory();

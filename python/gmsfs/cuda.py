@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of this process's GPUs a store lies on: the driver's ordinals, which torch counts by as well."""
+"""Which of this process's NVIDIA GPUs a store lies on: the driver's ordinals, which torch counts by as
+well."""
 
 import ctypes
 import errno
@@ -11,7 +12,7 @@ class _Uuid(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_uint8 * 16)]
 
 
-def ordinal(store, uuid):
+def find_ordinal(store, uuid):
     """The ordinal of the device with this uuid (16 bytes), as CUDA_VISIBLE_DEVICES lets this process
     count them."""
     try:
