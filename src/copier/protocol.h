@@ -2,7 +2,7 @@
 /*
  * protocol - what worker and copier say to each other
  *
- * The worker (src/vmm/cuda_bytes*.c) sends requests over a SOCK_SEQPACKET socket, one a message,
+ * The worker (src/vmm/copier_*.c) sends requests over a SOCK_SEQPACKET socket, one a message,
  * the descriptor of the memory with a MAP. The copier says HELLO over it once, when it can work or
  * knows why not, and nothing else: each request has a place in memory that both map, where its
  * result is put and, for bytes, a block of the ring. A place has one request at a time; requests in

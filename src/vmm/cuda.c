@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "vmm/cuda_spool.h"
+#include "vmm/spool_upload.h"
 
 #include <errno.h>
 #include <fcntl.h>

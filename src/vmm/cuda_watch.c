@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "vmm/cuda_events.h"
 #include "vmm/nvml.h"
+#include "vmm/nvml_events.h"
 
 #include <errno.h>
 #include <pthread.h>

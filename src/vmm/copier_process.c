@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "copier/copier.h"
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #include "base/log.h"
 

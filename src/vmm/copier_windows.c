@@ -5,7 +5,7 @@
  * Importing and mapping a piece takes 100 us, so it stays mapped until another one needs its slot,
  * it is freed, or the copier goes. The copier does as it is told: all choices are made here.
  */
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #include <errno.h>
 

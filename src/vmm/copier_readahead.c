@@ -7,7 +7,7 @@
  * a reader is likely to want next, and the question is answered out of the ring. Only bytes of a
  * layout that cannot change while it is read are kept that way.
  */
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #include <errno.h>
 

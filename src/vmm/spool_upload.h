@@ -7,7 +7,7 @@
 #ifndef GMSFS_VMM_CUDA_SPOOL_H
 #define GMSFS_VMM_CUDA_SPOOL_H
 
-#include "vmm/cuda_bytes.h"
+#include "vmm/copier_client.h"
 
 /* Brings piece->made, which exists, up to date with the first `size_bytes` of the spool. What lies
  * beyond is as the driver made it: zero. */

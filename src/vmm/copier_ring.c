@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_places - requests under way, and the blocks of the ring */
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
 
 #include "copier/protocol.h"
 #include "vmm/complaints.h"
-#include "vmm/cuda_bytes.h"
+#include "vmm/copier_client.h"
 
 #include <pthread.h>
 

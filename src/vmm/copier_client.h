@@ -7,7 +7,7 @@
  * while. They pass through a ring that both map: a read is answered out of it. When the copier
  * dies, what it was about to move is moved by a new one, once; one that hangs is killed.
  *
- *   cuda_bytes.c     what the backend calls: lend, write, forget
+^ *   copier_client.c  what the backend calls: lend, write, forget
  *   cuda_copier.c    the process: its start, its watcher, its end
  *   cuda_places.c    requests under way, and the blocks of the ring
  *   cuda_slots.c     which pieces it has mapped

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cuda_spool.h"
+#include "vmm/spool_upload.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cuda_events.h"
+#include "vmm/nvml_events.h"
 
 #include "base/log.h"
 #include "base/thread.h"

@@ -5,7 +5,7 @@
  * A request that fails costs everybody the copier. So a piece of which one failed has the copier
  * for itself from then on: whoever reads it again and again harms nobody else.
  */
-#include "vmm/cuda_bytes_internal.h"
+#include "vmm/copier_client_internal.h"
 
 #define SUSPECT_MS    60000u
 #define LOOK_AGAIN_MS 10u /* for requests that nobody waits for */
