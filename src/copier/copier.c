@@ -28,9 +28,9 @@ struct copier {
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-static void *block_of(const struct copier *copier, unsigned place)
+static void *block_of(const struct copier *copier, unsigned entry)
 {
-    return (char *)copier->shared + COPIER_HEADER_BYTES + place * COPIER_BLOCK_BYTES;
+    return (char *)copier->shared + COPIER_HEADER_BYTES + entry * COPIER_BLOCK_BYTES;
 }
 
 static int do_request(struct copier *copier, struct drv_stream *stream,
@@ -38,11 +38,11 @@ static int do_request(struct copier *copier, struct drv_stream *stream,
 {
     switch (request->act) {
     case COPIER_MAP:
-        return gpu_map(copier->gpu, request->slot, fd, request->bytes, why);
+        return gpu_map(copier->gpu, request->window, fd, request->bytes, why);
     case COPIER_UNMAP:
-        return gpu_unmap(copier->gpu, request->slot, why);
+        return gpu_unmap(copier->gpu, request->window, why);
     default:
-        return gpu_copy(copier->gpu, stream, request, block_of(copier, request->place), why);
+        return gpu_copy(copier->gpu, stream, request, block_of(copier, request->entry), why);
     }
 }
 
@@ -89,7 +89,7 @@ static void *run_thread(void *argument)
         rc = receive(&request, &fd);
         if (rc < 0)
             break;
-        struct copier_result *result = &copier->shared->results[request.place];
+        struct copier_result *result = &copier->shared->results[request.entry];
         if (entered == 0) {
             why[0] = '\0';
             rc = do_request(copier, stream, &request, fd, why);
@@ -98,7 +98,7 @@ static void *run_thread(void *argument)
         }
         if (fd >= 0)
             close(fd);
-        copier_put_result(result, request.ticket, rc, why);
+        copier_put_result(result, request.sequence, rc, why);
         syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
     if (fd >= 0)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slot {
+struct window {
     drv_pointer address; /* 0: empty */
     drv_memory memory;
     uint64_t bytes;
@@ -19,7 +19,7 @@ struct gpu {
     drv_device device;
     struct drv_context *context;
     void *pinned; /* NULL: the driver would not */
-    struct slot slots[COPIER_SLOTS];
+    struct window windows[COPIER_WINDOWS];
 };
 
 #define CALL(gpu, why, call, arguments) \
@@ -65,8 +65,8 @@ void gpu_close(struct gpu *gpu)
 {
     char why[COPIER_WHY_BYTES];
 
-    for (unsigned slot = 0; slot < COPIER_SLOTS; slot++)
-        gpu_unmap(gpu, slot, why);
+    for (unsigned window = 0; window < COPIER_WINDOWS; window++)
+        gpu_unmap(gpu, window, why);
     if (gpu->pinned)
         gpu->driver->cuMemHostUnregister(gpu->pinned);
     gpu->driver->cuCtxSetCurrent(NULL);
@@ -91,37 +91,37 @@ void gpu_leave(struct gpu *gpu, struct drv_stream *stream)
 /* ---- pieces -------------------------------------------------------------------------------- */
 
 /* What was reached so far is undone. */
-static int map_memory(struct gpu *gpu, struct slot *slot, char *why)
+static int map_memory(struct gpu *gpu, struct window *window, char *why)
 {
     const struct drv_access_desc access = {
         .location = {.type = DRV_LOCATION_DEVICE, .id = gpu->device},
         .flags = DRV_ACCESS_READWRITE,
     };
     drv_pointer address = 0;
-    int rc = CALL(gpu, why, cuMemAddressReserve, (&address, slot->bytes, 0, 0, 0));
+    int rc = CALL(gpu, why, cuMemAddressReserve, (&address, window->bytes, 0, 0, 0));
 
     if (rc < 0)
         return rc;
-    rc = CALL(gpu, why, cuMemMap, (address, slot->bytes, 0, slot->memory, 0));
+    rc = CALL(gpu, why, cuMemMap, (address, window->bytes, 0, window->memory, 0));
     if (rc == 0) {
-        rc = CALL(gpu, why, cuMemSetAccess, (address, slot->bytes, &access, 1));
+        rc = CALL(gpu, why, cuMemSetAccess, (address, window->bytes, &access, 1));
         if (rc == 0) {
-            slot->address = address;
+            window->address = address;
             return 0;
         }
-        gpu->driver->cuMemUnmap(address, slot->bytes);
+        gpu->driver->cuMemUnmap(address, window->bytes);
     }
-    gpu->driver->cuMemAddressFree(address, slot->bytes);
+    gpu->driver->cuMemAddressFree(address, window->bytes);
     return rc;
 }
 
-int gpu_map(struct gpu *gpu, unsigned slot_index, int fd, uint64_t bytes, char *why)
+int gpu_map(struct gpu *gpu, unsigned window_index, int fd, uint64_t bytes, char *why)
 {
-    struct slot *slot = &gpu->slots[slot_index], made = {.bytes = bytes};
+    struct window *window = &gpu->windows[window_index], made = {.bytes = bytes};
     int rc;
 
-    if (slot->address) {
-        snprintf(why, COPIER_WHY_BYTES, "slot %u is in use", slot_index);
+    if (window->address) {
+        snprintf(why, COPIER_WHY_BYTES, "window %u is in use", window_index);
         return -EBUSY;
     }
     rc = CALL(gpu, why, cuMemImportFromShareableHandle,
@@ -132,45 +132,46 @@ int gpu_map(struct gpu *gpu, unsigned slot_index, int fd, uint64_t bytes, char *
     if (rc < 0)
         gpu->driver->cuMemRelease(made.memory);
     else
-        *slot = made;
+        *window = made;
     return rc;
 }
 
 /* The first call that fails is told; the others are made all the same. */
-int gpu_unmap(struct gpu *gpu, unsigned slot_index, char *why)
+int gpu_unmap(struct gpu *gpu, unsigned window_index, char *why)
 {
-    struct slot *slot = &gpu->slots[slot_index];
+    struct window *window = &gpu->windows[window_index];
     char next[COPIER_WHY_BYTES];
     int rc, rc_next;
 
-    if (!slot->address)
+    if (!window->address)
         return 0;
-    rc = CALL(gpu, why, cuMemUnmap, (slot->address, slot->bytes));
-    rc_next = CALL(gpu, rc ? next : why, cuMemAddressFree, (slot->address, slot->bytes));
+    rc = CALL(gpu, why, cuMemUnmap, (window->address, window->bytes));
+    rc_next = CALL(gpu, rc ? next : why, cuMemAddressFree, (window->address, window->bytes));
     rc = rc ? rc : rc_next;
-    rc_next = CALL(gpu, rc ? next : why, cuMemRelease, (slot->memory));
-    *slot = (struct slot){0};
+    rc_next = CALL(gpu, rc ? next : why, cuMemRelease, (window->memory));
+    *window = (struct window){0};
     return rc ? rc : rc_next;
 }
 
 int gpu_copy(struct gpu *gpu, struct drv_stream *stream, const struct copier_request *request,
              void *block, char *why)
 {
-    const struct slot *slot = &gpu->slots[request->slot];
+    const struct window *window = &gpu->windows[request->window];
     size_t bytes = request->bytes;
     char later[COPIER_WHY_BYTES];
     int rc, waited;
 
-    if (!slot->address || request->offset > slot->bytes || bytes > slot->bytes - request->offset) {
-        snprintf(why, COPIER_WHY_BYTES, "no such bytes in slot %u", request->slot);
+    if (!window->address || request->offset > window->bytes ||
+        bytes > window->bytes - request->offset) {
+        snprintf(why, COPIER_WHY_BYTES, "no such bytes in window %u", request->window);
         return -EINVAL;
     }
     if (request->act == COPIER_GET)
         rc = CALL(gpu, why, cuMemcpyDtoHAsync_v2,
-                  (block, slot->address + request->offset, bytes, stream));
+                  (block, window->address + request->offset, bytes, stream));
     else
         rc = CALL(gpu, why, cuMemcpyHtoDAsync_v2,
-                  (slot->address + request->offset, block, bytes, stream));
+                  (window->address + request->offset, block, bytes, stream));
     /* Also after a failure: then nothing of the driver is in the block any more. */
     waited = CALL(gpu, rc ? later : why, cuStreamSynchronize, (stream));
     return rc ? rc : waited;

@@ -37,10 +37,11 @@ int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
         return -EINVAL;
     memcpy(request, message, sizeof(*request));
     moves = request->act == COPIER_GET || request->act == COPIER_PUT;
-    if (request->act < COPIER_MAP || request->act > COPIER_PUT || request->ticket < COPIER_TICKET ||
-        request->slot >= COPIER_SLOTS || has_descriptor != (request->act == COPIER_MAP))
+    if (request->act < COPIER_MAP || request->act > COPIER_PUT ||
+        request->sequence < COPIER_FIRST_SEQUENCE || request->window >= COPIER_WINDOWS ||
+        has_descriptor != (request->act == COPIER_MAP))
         return -EINVAL;
-    if (request->place >= (moves ? COPIER_BLOCKS : COPIER_PLACES))
+    if (request->entry >= (moves ? COPIER_BLOCKS : COPIER_ENTRIES))
         return -EINVAL;
     if (request->act == COPIER_UNMAP)
         return 0;
@@ -65,13 +66,13 @@ int copier_check_hello(const void *message, size_t bytes, struct copier_hello *h
     return 0;
 }
 
-int copier_check_result(const struct copier_result *result, uint32_t ticket, char *why)
+int copier_check_result(const struct copier_result *result, uint32_t sequence, char *why)
 {
     uint32_t done = atomic_load_explicit(&result->done, memory_order_acquire);
 
     if (done == COPIER_PENDING)
         return -EAGAIN;
-    if (done != ticket)
+    if (done != sequence)
         return -EPIPE;
     if (why)
         copy_printable(why, COPIER_WHY_BYTES, result->why);
@@ -80,9 +81,9 @@ int copier_check_result(const struct copier_result *result, uint32_t ticket, cha
     return error == -EAGAIN || error == -EPIPE ? -EIO : error;
 }
 
-void copier_put_result(struct copier_result *result, uint32_t ticket, int error, const char *why)
+void copier_put_result(struct copier_result *result, uint32_t sequence, int error, const char *why)
 {
     result->error = error;
     snprintf(result->why, COPIER_WHY_BYTES, "%s", why ? why : "");
-    atomic_store_explicit(&result->done, ticket, memory_order_release);
+    atomic_store_explicit(&result->done, sequence, memory_order_release);
 }

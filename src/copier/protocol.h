@@ -4,9 +4,9 @@
  *
  * The worker (src/vmm/copier_*.c) sends requests over a SOCK_SEQPACKET socket, one a message,
  * the descriptor of the memory with a MAP. The copier says HELLO over it once, when it can work or
- * knows why not, and nothing else: each request has a place in memory that both map, where its
- * result is put and, for bytes, a block of the ring. A place has one request at a time; requests in
- * different places may be done in any order and at the same time.
+ * knows why not, and nothing else: each request has an entry in memory that both map, where its
+ * result is put and, for bytes, a block of the ring. An entry has one request at a time; requests
+ * in different entries may be done in any order and at the same time.
  *
  * Both sides check what the other says before they believe it: the functions here are all the
  * decoding there is, and pure. Units: bytes; errors: 0 or a negative errno.
@@ -26,25 +26,25 @@
 #define COPIER_MAGIC        0x676d6301u /* changes with anything here */
 #define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
 #define COPIER_BLOCKS       32u
-#define COPIER_CONTROLS     8u /* places of requests that need no block */
-#define COPIER_PLACES       (COPIER_BLOCKS + COPIER_CONTROLS)
-#define COPIER_SLOTS        64u /* mapped pieces */
+#define COPIER_CONTROLS     8u /* entries of requests that need no block */
+#define COPIER_ENTRIES      (COPIER_BLOCKS + COPIER_CONTROLS)
+#define COPIER_WINDOWS      64u /* mapped pieces */
 #define COPIER_HEADER_BYTES (UINT64_C(64) << 10)
 #define COPIER_SHARED_BYTES (COPIER_HEADER_BYTES + COPIER_BLOCKS * COPIER_BLOCK_BYTES)
 #define COPIER_WHY_BYTES    180
 
 enum copier_act {
-    COPIER_MAP = 1, /* the piece of the descriptor, `bytes` long, into an empty slot */
+    COPIER_MAP = 1, /* the piece of the descriptor, `bytes` long, into an empty window */
     COPIER_UNMAP,   /* empties it: nothing of it stays */
-    COPIER_GET,     /* `bytes` at `offset` of the slot's piece into the place's block */
+    COPIER_GET,     /* `bytes` at `offset` of the window's piece into the entry's block */
     COPIER_PUT,     /* the other way */
 };
 
 struct copier_request {
     uint32_t act;
-    uint32_t place;
-    uint32_t ticket; /* what `done` becomes: from COPIER_TICKET on */
-    uint32_t slot;
+    uint32_t entry;
+    uint32_t sequence; /* its number, which `done` becomes: from COPIER_FIRST_SEQUENCE on */
+    uint32_t window;
     uint64_t offset, bytes;
 };
 
@@ -54,13 +54,13 @@ struct copier_hello {
     char why[COPIER_WHY_BYTES];
 };
 
-/* Values of `done` that are no tickets. */
-#define COPIER_PENDING 1u
-#define COPIER_DEAD    2u /* put there by the worker when its copier is gone */
-#define COPIER_TICKET  16u
+/* Values of `done` that are no sequence numbers. */
+#define COPIER_PENDING        1u
+#define COPIER_DEAD           2u /* put there by the worker when its copier is gone */
+#define COPIER_FIRST_SEQUENCE 16u
 
 struct copier_result {
-    _Atomic uint32_t done; /* a futex; the rest is valid once it is the ticket */
+    _Atomic uint32_t done; /* a futex; the rest is valid once it is the request's sequence */
     int32_t error;
     char why[COPIER_WHY_BYTES + 4];
 };
@@ -70,7 +70,7 @@ struct copier_shared {
     uint32_t magic;
     uint32_t reserved;
     uint8_t uuid[16]; /* of the device */
-    struct copier_result results[COPIER_PLACES];
+    struct copier_result results[COPIER_ENTRIES];
 };
 
 _Static_assert(sizeof(struct copier_request) == 32, "the request is as both sides know it");
@@ -86,8 +86,8 @@ int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
 int copier_check_hello(const void *message, size_t bytes, struct copier_hello *hello);
 /* For the worker. -EAGAIN: not done; -EPIPE: the copier is gone, or talks nonsense; else the
  * result of the request, its text (COPIER_WHY_BYTES, may be NULL) printable. */
-int copier_check_result(const struct copier_result *result, uint32_t ticket, char *why);
+int copier_check_result(const struct copier_result *result, uint32_t sequence, char *why);
 /* For the copier: `why` may be NULL. The caller wakes whoever waits. */
-void copier_put_result(struct copier_result *result, uint32_t ticket, int error, const char *why);
+void copier_put_result(struct copier_result *result, uint32_t sequence, int error, const char *why);
 
 #endif

@@ -23,65 +23,65 @@
 /* ---- one piece of bytes -------------------------------------------------------------------- */
 
 /* A request for at most a block, to its end; its block stays held, also after a failure. */
-static int move_block(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                      unsigned place, struct copier_request request, char *why)
+static int move_block(struct copier_client *client, const struct copier_piece *piece,
+                      unsigned entry, struct copier_request request, char *why)
 {
-    unsigned slot;
-    int rc = slot_take(bytes, piece, &slot, why);
+    unsigned window;
+    int rc = window_take(client, piece, &window, why);
 
     if (rc == 0) {
-        request.slot = slot;
-        rc = place_send(bytes, place, request, -1);
+        request.window = window;
+        rc = ring_submit(client, entry, request, -1);
     }
-    return rc < 0 ? rc : place_wait(bytes, place, why);
+    return rc < 0 ? rc : ring_wait(client, entry, why);
 }
 
 /* What it was told failed: another copier may succeed, for some errors spoil all that follows. */
-static void tell(struct cuda_bytes *bytes, const struct copier_request *request, int rc,
+static void tell(struct copier_client *client, const struct copier_request *request, int rc,
                  const char *why)
 {
     const char *doing = request->act == COPIER_GET ? "read" : "write";
 
-    if (!complaints_may_log(&bytes->complaints))
+    if (!complaints_may_log(&client->complaints))
         return;
     if (rc == -ETIMEDOUT)
         log_error("%s: cannot %s: the copier (process %d) did not answer for %u s and is killed; "
                   "the driver hangs: see nvidia-smi and dmesg",
-                  bytes->name, doing, bytes->pid, bytes_hang_ms() / 1000);
+                  client->name, doing, client->pid, copier_client_hang_ms() / 1000);
     else
-        log_error("%s: cannot %s %llu bytes at %llu of an allocation: %s", bytes->name, doing,
+        log_error("%s: cannot %s %llu bytes at %llu of an allocation: %s", client->name, doing,
                   (unsigned long long)request->bytes, (unsigned long long)request->offset,
                   rc == -EPIPE
                       ? "one copier after the other ends; nvidia-smi and dmesg may tell why"
                       : why);
 }
 
-/* Once, by the copier of `attempt`. After success the place holds the block. */
-static int try_move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                    const struct copier_request *request, const void *from, unsigned *place,
+/* Once, by the copier of `attempt`. After success the entry holds the block. */
+static int try_move(struct copier_client *client, const struct copier_piece *piece,
+                    const struct copier_request *request, const void *from, unsigned *entry,
                     unsigned *attempt, char *why)
 {
-    int rc = place_take(bytes, 0, COPIER_BLOCKS, place);
+    int rc = ring_take(client, 0, COPIER_BLOCKS, entry);
 
-    *attempt = bytes->attempts;
+    *attempt = client->attempts;
     if (rc < 0)
         return rc;
     if (from) { /* nobody else has the block: not under the mutex */
-        pthread_mutex_unlock(&bytes->mutex);
-        memcpy(block_of(bytes, *place), from, request->bytes);
-        pthread_mutex_lock(&bytes->mutex);
-        *attempt = bytes->attempts;
+        pthread_mutex_unlock(&client->mutex);
+        memcpy(ring_block(client, *entry), from, request->bytes);
+        pthread_mutex_lock(&client->mutex);
+        *attempt = client->attempts;
     }
-    rc = move_block(bytes, piece, *place, *request, why);
+    rc = move_block(client, piece, *entry, *request, why);
     if (rc < 0)
-        place_drop(bytes, *place);
+        ring_release(client, *entry);
     return rc;
 }
 
 /* What fails spoils the context for all that follows, perhaps: the copier is replaced. Who loses a
  * copier to bytes of others tries again, and does not fail with them. */
-static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                struct copier_request request, const void *from, unsigned *place)
+static int move(struct copier_client *client, const struct copier_piece *piece,
+                struct copier_request request, const void *from, unsigned *entry)
 {
     char why[COPIER_WHY_BYTES] = "";
     unsigned tries = TRIES, spared = SPARED, attempt = 0;
@@ -89,117 +89,117 @@ static int move(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
     int rc = 0, needed;
 
     while (tries > 0) {
-        alone = suspect_is(bytes, piece->serial);
-        suspect_enter(bytes, alone);
-        needed = copier_need(bytes);
+        alone = quarantine_has(client, piece->serial);
+        quarantine_enter(client, alone);
+        needed = copier_process_need(client);
         rc = needed;
         if (rc == 0)
-            rc = try_move(bytes, piece, &request, from, place, &attempt, why);
-        suspect_leave(bytes, alone);
+            rc = try_move(client, piece, &request, from, entry, &attempt, why);
+        quarantine_leave(client, alone);
         if (rc == 0 || needed < 0)
             return rc;
         if (rc == -ETIMEDOUT)
             break;
-        if (rc == -EPIPE && bytes->blamed == attempt && spared > 0) {
+        if (rc == -EPIPE && client->blamed == attempt && spared > 0) {
             spared--;
             continue;
         }
         tries--;
         if (rc == -EPIPE)
             continue;
-        suspect_note(bytes, piece->serial);
-        if (bytes->attempts == attempt) {
-            bytes->blamed = attempt;
-            copier_retire(bytes);
+        quarantine_add(client, piece->serial);
+        if (client->attempts == attempt) {
+            client->blamed = attempt;
+            copier_process_retire(client);
         }
     }
-    tell(bytes, &request, rc, why);
+    tell(client, &request, rc, why);
     return rc == -ENODEV || rc == -ENOMEM ? rc : -EIO;
 }
 
 /* ---- what the backend calls ---------------------------------------------------------------- */
 
 /* Out of what was, or is being, fetched for this reader. -ENOENT: that is nothing; -ETIMEDOUT */
-static int lend_ahead(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
+static int lend_ahead(struct copier_client *client, const struct copier_piece *piece,
                       const struct vmm_span *span, struct vmm_loan *loan)
 {
-    unsigned place = 0;
+    unsigned entry = 0;
     int rc;
 
-    while ((rc = ahead_lend(bytes, piece, span, loan, &place)) == -EAGAIN) {
-        bytes->places[place].holders++;
-        rc = place_wait(bytes, place, NULL);
-        place_drop(bytes, place);
+    while ((rc = readahead_lend(client, piece, span, loan, &entry)) == -EAGAIN) {
+        client->entries[entry].holders++;
+        rc = ring_wait(client, entry, NULL);
+        ring_release(client, entry);
         if (rc == -ETIMEDOUT)
             break;
     }
     return rc;
 }
 
-int cuda_bytes_lend(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                    const struct vmm_span *span, struct vmm_loan *loan)
+int copier_client_lend(struct copier_client *client, const struct copier_piece *piece,
+                       const struct vmm_span *span, struct vmm_loan *loan)
 {
     struct copier_request get = {
         .act = COPIER_GET,
         .offset = span->offset,
         .bytes = span->bytes < COPIER_BLOCK_BYTES ? span->bytes : COPIER_BLOCK_BYTES,
     };
-    unsigned place;
+    unsigned entry;
     int rc;
 
-    pthread_mutex_lock(&bytes->mutex);
-    rc = lend_ahead(bytes, piece, span, loan);
+    pthread_mutex_lock(&client->mutex);
+    rc = lend_ahead(client, piece, span, loan);
     if (rc == -ETIMEDOUT) {
-        tell(bytes, &get, rc, NULL);
+        tell(client, &get, rc, NULL);
         rc = -EIO;
     } else if (rc < 0) {
-        rc = move(bytes, piece, get, NULL, &place);
+        rc = move(client, piece, get, NULL, &entry);
         if (rc == 0) {
             *loan = (struct vmm_loan){.count = 1};
-            loan->parts[0].at = block_of(bytes, place);
+            loan->parts[0].at = ring_block(client, entry);
             loan->parts[0].bytes = get.bytes;
-            loan->parts[0].place = place;
-            ahead_note(bytes, piece, span, get.bytes);
+            loan->parts[0].entry = entry;
+            readahead_note(client, piece, span, get.bytes);
         }
     }
-    pthread_mutex_unlock(&bytes->mutex);
+    pthread_mutex_unlock(&client->mutex);
     return rc;
 }
 
-int cuda_bytes_lend_now(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                        const struct vmm_span *span, struct vmm_loan *loan)
+int copier_client_lend_now(struct copier_client *client, const struct copier_piece *piece,
+                           const struct vmm_span *span, struct vmm_loan *loan)
 {
-    unsigned place;
+    unsigned entry;
     int rc;
 
-    if (!span->reader || pthread_mutex_trylock(&bytes->mutex) != 0)
+    if (!span->reader || pthread_mutex_trylock(&client->mutex) != 0)
         return -EAGAIN;
-    rc = ahead_lend(bytes, piece, span, loan, &place);
-    pthread_mutex_unlock(&bytes->mutex);
+    rc = readahead_lend(client, piece, span, loan, &entry);
+    pthread_mutex_unlock(&client->mutex);
     return rc == 0 ? 0 : -EAGAIN;
 }
 
-void cuda_bytes_end_loan(struct cuda_bytes *bytes, struct vmm_loan *loan)
+void copier_client_end_loan(struct copier_client *client, struct vmm_loan *loan)
 {
-    pthread_mutex_lock(&bytes->mutex);
+    pthread_mutex_lock(&client->mutex);
     for (unsigned i = 0; i < loan->count; i++)
-        place_drop(bytes, loan->parts[i].place);
-    pthread_mutex_unlock(&bytes->mutex);
+        ring_release(client, loan->parts[i].entry);
+    pthread_mutex_unlock(&client->mutex);
     loan->count = 0;
 }
 
-void cuda_bytes_end_reader(struct cuda_bytes *bytes, uint64_t reader)
+void copier_client_end_reader(struct copier_client *client, uint64_t reader)
 {
-    pthread_mutex_lock(&bytes->mutex);
-    aheads_drop_reader(bytes, reader);
-    pthread_mutex_unlock(&bytes->mutex);
+    pthread_mutex_lock(&client->mutex);
+    readahead_drop_reader(client, reader);
+    pthread_mutex_unlock(&client->mutex);
 }
 
-int cuda_bytes_write(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                     const void *from, size_t count, uint64_t offset)
+int copier_client_write(struct copier_client *client, const struct copier_piece *piece,
+                        const void *from, size_t count, uint64_t offset)
 {
     const char *at = from;
-    unsigned place;
+    unsigned entry;
     int rc = 0;
 
     while (rc == 0 && count > 0) {
@@ -209,11 +209,11 @@ int cuda_bytes_write(struct cuda_bytes *bytes, const struct cuda_bytes_piece *pi
             .bytes = count < COPIER_BLOCK_BYTES ? count : COPIER_BLOCK_BYTES,
         };
 
-        pthread_mutex_lock(&bytes->mutex);
-        rc = move(bytes, piece, put, at, &place);
+        pthread_mutex_lock(&client->mutex);
+        rc = move(client, piece, put, at, &entry);
         if (rc == 0)
-            place_drop(bytes, place);
-        pthread_mutex_unlock(&bytes->mutex);
+            ring_release(client, entry);
+        pthread_mutex_unlock(&client->mutex);
         at += put.bytes;
         offset += put.bytes;
         count -= put.bytes;
@@ -221,18 +221,18 @@ int cuda_bytes_write(struct cuda_bytes *bytes, const struct cuda_bytes_piece *pi
     return rc;
 }
 
-void cuda_bytes_forget(struct cuda_bytes *bytes, uint64_t serial)
+void copier_client_forget(struct copier_client *client, uint64_t serial)
 {
-    pthread_mutex_lock(&bytes->mutex);
-    aheads_drop_piece(bytes, serial);
-    slot_forget(bytes, serial);
-    pthread_mutex_unlock(&bytes->mutex);
+    pthread_mutex_lock(&client->mutex);
+    readahead_drop_piece(client, serial);
+    window_forget(client, serial);
+    pthread_mutex_unlock(&client->mutex);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
 /* Its pages are there only while a copier is. It cannot be made smaller behind our back. */
-static int make_ring(struct cuda_bytes *bytes)
+static int make_ring(struct copier_client *client)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     int fd = memfd_create("gmsfs-ring", flags | MFD_NOEXEC_SEAL);
@@ -242,69 +242,69 @@ static int make_ring(struct cuda_bytes *bytes)
         fd = memfd_create("gmsfs-ring", flags);
     if (fd < 0)
         return -errno;
-    bytes->ring_fd = fd;
+    client->ring_fd = fd;
     if (ftruncate(fd, (off_t)COPIER_SHARED_BYTES) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 || fchmod(fd, 0) < 0)
         return -errno;
     at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return -errno;
-    bytes->shared = at;
-    bytes->shared->magic = COPIER_MAGIC;
-    memcpy(bytes->shared->uuid, bytes->options.uuid, sizeof(bytes->shared->uuid));
+    client->shared = at;
+    client->shared->magic = COPIER_MAGIC;
+    memcpy(client->shared->uuid, client->options.uuid, sizeof(client->shared->uuid));
     return 0;
 }
 
-static void init_lock(struct cuda_bytes *bytes)
+static void init_lock(struct copier_client *client)
 {
     pthread_condattr_t clock;
 
-    pthread_mutex_init(&bytes->mutex, NULL);
+    pthread_mutex_init(&client->mutex, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&bytes->changed, &clock);
+    pthread_cond_init(&client->changed, &clock);
     pthread_condattr_destroy(&clock);
 }
 
-int cuda_bytes_new(const struct cuda_bytes_options *options, struct cuda_bytes **made)
+int copier_client_new(const struct copier_client_options *options, struct copier_client **made)
 {
-    struct cuda_bytes *bytes = calloc(1, sizeof(*bytes));
+    struct copier_client *client = calloc(1, sizeof(*client));
     int rc;
 
-    if (!bytes)
+    if (!client)
         return -ENOMEM;
-    bytes->options = *options;
-    bytes->ring_fd = bytes->socket = -1;
-    snprintf(bytes->name, sizeof(bytes->name), "device cuda (%s)", options->pci_id);
-    for (unsigned i = 0; i < COPIER_PLACES; i++)
-        bytes->places[i].slot = -1;
-    init_lock(bytes);
-    complaints_init(&bytes->complaints, "failures of GPU memory's bytes");
-    rc = make_ring(bytes);
+    client->options = *options;
+    client->ring_fd = client->socket = -1;
+    snprintf(client->name, sizeof(client->name), "device cuda (%s)", options->pci_id);
+    for (unsigned i = 0; i < COPIER_ENTRIES; i++)
+        client->entries[i].window = -1;
+    init_lock(client);
+    complaints_init(&client->complaints, "failures of GPU memory's bytes");
+    rc = make_ring(client);
     if (rc < 0)
-        cuda_bytes_free(bytes);
+        copier_client_free(client);
     else
-        *made = bytes;
+        *made = client;
     return rc;
 }
 
-void cuda_bytes_free(struct cuda_bytes *bytes)
+void copier_client_free(struct copier_client *client)
 {
-    if (!bytes)
+    if (!client)
         return;
-    pthread_mutex_lock(&bytes->mutex);
-    bytes->closing = true;
-    if (bytes->socket >= 0)
-        shutdown(bytes->socket, SHUT_RDWR);
-    while (bytes->watched)
-        pthread_cond_wait(&bytes->changed, &bytes->mutex);
-    pthread_mutex_unlock(&bytes->mutex);
-    if (bytes->shared)
-        munmap(bytes->shared, COPIER_SHARED_BYTES);
-    if (bytes->ring_fd >= 0)
-        close(bytes->ring_fd);
-    complaints_end(&bytes->complaints);
-    pthread_cond_destroy(&bytes->changed);
-    pthread_mutex_destroy(&bytes->mutex);
-    free(bytes);
+    pthread_mutex_lock(&client->mutex);
+    client->closing = true;
+    if (client->socket >= 0)
+        shutdown(client->socket, SHUT_RDWR);
+    while (client->watched)
+        pthread_cond_wait(&client->changed, &client->mutex);
+    pthread_mutex_unlock(&client->mutex);
+    if (client->shared)
+        munmap(client->shared, COPIER_SHARED_BYTES);
+    if (client->ring_fd >= 0)
+        close(client->ring_fd);
+    complaints_end(&client->complaints);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->mutex);
+    free(client);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_bytes_internal - what the parts of cuda_bytes share; included by them alone
+ * copier_client_internal - what the parts of copier_client share; included by them alone
  *
  * One mutex for everything. It is held for moments only: nobody waits, starts, sends to a full
  * socket or copies under it, for the loop's thread takes it, too.
  */
-#ifndef GMSFS_VMM_CUDA_BYTES_INTERNAL_H
-#define GMSFS_VMM_CUDA_BYTES_INTERNAL_H
+#ifndef GMSFS_VMM_COPIER_CLIENT_INTERNAL_H
+#define GMSFS_VMM_COPIER_CLIENT_INTERNAL_H
 
 #include "copier/protocol.h"
 #include "vmm/complaints.h"
@@ -19,11 +19,12 @@
 #define COPIER_END_MS   5000u  /* to go by itself, and then to go when killed */
 #define LEAST_IDLE_MS   50u    /* between two read(2) of one file it must not leave */
 
-#define AHEAD_BLOCKS  4u /* of each reader */
-#define AHEAD_READERS 6u
-_Static_assert(AHEAD_BLOCKS *AHEAD_READERS + 8 <= COPIER_BLOCKS, "blocks remain for all others");
+#define READAHEAD_BLOCKS  4u /* of each reader */
+#define READAHEAD_READERS 6u
+_Static_assert(READAHEAD_BLOCKS *READAHEAD_READERS + 8 <= COPIER_BLOCKS,
+               "blocks remain for all others");
 
-#define SUSPECTS 8u
+#define QUARANTINE_PIECES 8u
 
 enum copier_state {
     COPIER_DOWN,
@@ -33,22 +34,22 @@ enum copier_state {
 };
 
 /* A request, and the block of the ring that goes with it. Free: not pending and without holders. */
-struct place {
-    bool pending;     /* the copier has the request */
-    uint32_t ticket;  /* of it */
-    int slot;         /* that it uses while it is pending; -1: none */
-    int error;        /* of the last one that is done */
-    unsigned holders; /* who waits for it, reads its block, or keeps that for a reader */
+struct ring_entry {
+    bool pending;      /* the copier has the request */
+    uint32_t sequence; /* of it */
+    int window;        /* that it uses while it is pending; -1: none */
+    int error;         /* of the last one that is done */
+    unsigned holders;  /* who waits for it, reads its block, or keeps that for a reader */
 };
 
-enum slot_state {
-    SLOT_FREE = 0,
-    SLOT_CHANGING, /* somebody maps or unmaps it */
-    SLOT_MAPPED,
+enum window_state {
+    WINDOW_FREE = 0,
+    WINDOW_CHANGING, /* somebody maps or unmaps it */
+    WINDOW_MAPPED,
 };
 
-struct slot {
-    enum slot_state state;
+struct window {
+    enum window_state state;
     uint64_t serial;
     uint64_t leaving;   /* CHANGING: the piece that it still has; 0: none */
     unsigned users;     /* requests that are pending */
@@ -56,7 +57,7 @@ struct slot {
 };
 
 /* Of one open file: what it will read next, and the blocks that hold it. */
-struct ahead {
+struct readahead {
     uint64_t reader; /* 0: free */
     uint64_t serial;
     uint64_t next;         /* where it will go on */
@@ -66,13 +67,13 @@ struct ahead {
     unsigned run;          /* reads in a row */
     unsigned first, count; /* of the blocks that follow */
     struct {
-        unsigned place;
+        unsigned entry;
         uint64_t offset, bytes;
-    } blocks[AHEAD_BLOCKS];
+    } blocks[READAHEAD_BLOCKS];
 };
 
-struct cuda_bytes {
-    struct cuda_bytes_options options;
+struct copier_client {
+    struct copier_client_options options;
     char name[64]; /* of the device, in messages */
     int ring_fd;
     struct copier_shared *shared;
@@ -89,83 +90,85 @@ struct cuda_bytes {
     int start_error;
     unsigned blamed; /* the last one that was replaced since a request failed */
     bool watched;    /* there is a thread that has it */
-    uint32_t next_ticket;
+    uint32_t next_sequence;
     uint64_t last_use_ms;
     uint64_t uses;
-    struct place places[COPIER_PLACES];
-    struct slot slots[COPIER_SLOTS];
-    struct ahead aheads[AHEAD_READERS];
-    unsigned movers; /* requests between suspect_enter and suspect_leave */
-    bool
-        alone; /* somebody has the copier for a suspect, or will have it when the others are done */
+    struct ring_entry entries[COPIER_ENTRIES];
+    struct window windows[COPIER_WINDOWS];
+    struct readahead readaheads[READAHEAD_READERS];
+    unsigned movers; /* requests between quarantine_enter and quarantine_leave */
+    /* Somebody has the copier for a piece in quarantine, or will have it when the others are done.
+     */
+    bool alone;
     struct {
         uint64_t serial, until_ms;
-    } suspects[SUSPECTS];
+    } quarantine[QUARANTINE_PIECES];
 };
 
-/* All but bytes_now_ms, bytes_hang_ms and block_of with the mutex held; those marked * give it up
- * meanwhile. */
+/* All but copier_client_now_ms, copier_client_hang_ms and ring_block with the mutex held; those
+ * marked * give it up meanwhile. */
 
-uint64_t bytes_now_ms(void);
-
-/* cuda_copier.c */
-/* *0: there is one. What it says stays true until the mutex is given up. */
-int copier_need(struct cuda_bytes *bytes);
-/* It is of no use any more: killed, and replaced when it is needed. */
-void copier_retire(struct cuda_bytes *bytes);
-/* *Until the one of this attempt is no more, for a bounded time. */
-void copier_await_end(struct cuda_bytes *bytes, unsigned attempt);
-unsigned bytes_hang_ms(void);
-
-/* cuda_places.c */
-void *block_of(const struct cuda_bytes *bytes, unsigned place);
-/* *One of places [first, first+count), held. */
-int place_take(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned *place);
-/* The same without waiting: -EAGAIN */
-int place_try(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned *place);
-/* Hands the request over; place, ticket are filled in. -EPIPE: the copier is gone */
-int place_send(struct cuda_bytes *bytes, unsigned place, struct copier_request request, int fd);
-/* -EAGAIN: still pending; -EPIPE: the copier went; else what came of it. `why` may be NULL. */
-int place_look(struct cuda_bytes *bytes, unsigned place, char *why);
-/* *As place_look, but waits; -ETIMEDOUT: the copier hangs, and was killed. */
-int place_wait(struct cuda_bytes *bytes, unsigned place, char *why);
-void place_drop(struct cuda_bytes *bytes, unsigned place);
-/* The copier is gone. */
-void places_fail(struct cuda_bytes *bytes);
-bool places_are_pending(struct cuda_bytes *bytes);
-bool places_are_held(const struct cuda_bytes *bytes);
+uint64_t copier_client_now_ms(void);
 
 /* *For so long, or until something changes. */
-void bytes_wait_ms(struct cuda_bytes *bytes, unsigned ms);
+void copier_client_wait_ms(struct copier_client *client, unsigned ms);
 
-/* cuda_suspects.c */
-bool suspect_is(const struct cuda_bytes *bytes, uint64_t serial);
-void suspect_note(struct cuda_bytes *bytes, uint64_t serial);
+/* copier_process.c */
+/* *0: there is one. What it says stays true until the mutex is given up. */
+int copier_process_need(struct copier_client *client);
+/* It is of no use any more: killed, and replaced when it is needed. */
+void copier_process_retire(struct copier_client *client);
+/* *Until the one of this attempt is no more, for a bounded time. */
+void copier_process_await_end(struct copier_client *client, unsigned attempt);
+unsigned copier_client_hang_ms(void);
+
+/* copier_ring.c */
+void *ring_block(const struct copier_client *client, unsigned entry);
+/* *One of entries [first, first+count), held. */
+int ring_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry);
+/* The same without waiting: -EAGAIN */
+int ring_try_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry);
+/* Hands the request over; entry, sequence are filled in. -EPIPE: the copier is gone */
+int ring_submit(struct copier_client *client, unsigned entry, struct copier_request request,
+                int fd);
+/* -EAGAIN: still pending; -EPIPE: the copier went; else what came of it. `why` may be NULL. */
+int ring_poll(struct copier_client *client, unsigned entry, char *why);
+/* *As ring_poll, but waits; -ETIMEDOUT: the copier hangs, and was killed. */
+int ring_wait(struct copier_client *client, unsigned entry, char *why);
+void ring_release(struct copier_client *client, unsigned entry);
+/* The copier is gone. */
+void ring_fail_all(struct copier_client *client);
+bool ring_is_pending(struct copier_client *client);
+bool ring_is_held(const struct copier_client *client);
+
+/* copier_quarantine.c */
+bool quarantine_has(const struct copier_client *client, uint64_t serial);
+void quarantine_add(struct copier_client *client, uint64_t serial);
 /* *Around a request: not while somebody is alone; and when nobody else has one. */
-void suspect_enter(struct cuda_bytes *bytes, bool alone);
-void suspect_leave(struct cuda_bytes *bytes, bool alone);
+void quarantine_enter(struct copier_client *client, bool alone);
+void quarantine_leave(struct copier_client *client, bool alone);
 
-/* cuda_slots.c */
-/* *The slot that has it mapped, for as long as the mutex is held. Errors of place_wait. */
-int slot_take(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece, unsigned *slot,
-              char *why);
-int slot_find(const struct cuda_bytes *bytes, uint64_t serial); /* -1: it is not mapped */
-void slot_drop(struct cuda_bytes *bytes, unsigned slot);
+/* copier_windows.c */
+/* *The window that has it mapped, for as long as the mutex is held. Errors of ring_wait. */
+int window_take(struct copier_client *client, const struct copier_piece *piece, unsigned *window,
+                char *why);
+int window_find(const struct copier_client *client, uint64_t serial); /* -1: it is not mapped */
+void window_release(struct copier_client *client, unsigned window);
 /* *Unmaps it; when it returns nobody has it mapped. */
-void slot_forget(struct cuda_bytes *bytes, uint64_t serial);
-void slots_clear(struct cuda_bytes *bytes);
+void window_forget(struct copier_client *client, uint64_t serial);
+void windows_clear(struct copier_client *client);
 
-/* cuda_ahead.c */
-/* -EAGAIN: the first block that it needs is not there yet, *place says which one; -ENOENT: nothing
+/* copier_readahead.c */
+/* -EAGAIN: the first block that it needs is not there yet, *entry says which one; -ENOENT: nothing
  * of it was fetched. */
-int ahead_lend(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-               const struct vmm_span *span, struct vmm_loan *loan, unsigned *place);
+int readahead_lend(struct copier_client *client, const struct copier_piece *piece,
+                   const struct vmm_span *span, struct vmm_loan *loan, unsigned *entry);
 /* It read this, in the ordinary way. */
-void ahead_note(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                const struct vmm_span *span, size_t bytes_read);
-void ahead_drop(struct cuda_bytes *bytes, struct ahead *ahead);
-void aheads_drop_reader(struct cuda_bytes *bytes, uint64_t reader);
-void aheads_drop_piece(struct cuda_bytes *bytes, uint64_t serial);
-void aheads_drop_all(struct cuda_bytes *bytes);
+void readahead_note(struct copier_client *client, const struct copier_piece *piece,
+                    const struct vmm_span *span, size_t bytes_read);
+void readahead_drop(struct copier_client *client, struct readahead *ahead);
+void readahead_drop_reader(struct copier_client *client, uint64_t reader);
+void readahead_drop_piece(struct copier_client *client, uint64_t serial);
+void readahead_drop_all(struct copier_client *client);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_copier - the copier's process: its start, the thread that watches it, its end
+ * copier_process - the copier's process: its start, the thread that watches it, its end
  *
  * The thread starts the process and stays until it is gone: PR_SET_PDEATHSIG means the thread that
  * started a process, and threads of a pool come and go. It is an exec of this very program, also
@@ -40,7 +40,7 @@ static const char *get_executable(void)
     return path ? path : SELF_EXECUTABLE;
 }
 
-unsigned bytes_hang_ms(void)
+unsigned copier_client_hang_ms(void)
 {
     const char *text = getenv("GMSFS_COPIER_HANG_MS");
 
@@ -52,13 +52,13 @@ static const char *get_executable(void)
     return SELF_EXECUTABLE;
 }
 
-unsigned bytes_hang_ms(void)
+unsigned copier_client_hang_ms(void)
 {
     return COPIER_HANG_MS;
 }
 #endif
 
-uint64_t bytes_now_ms(void)
+uint64_t copier_client_now_ms(void)
 {
     struct timespec now;
 
@@ -95,16 +95,16 @@ static int prepare_files(posix_spawn_file_actions_t *actions, int socket_fd, int
     return rc;
 }
 
-static int spawn(const struct cuda_bytes *bytes, int socket_fd, int ring_fd)
+static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
 {
-    char program[] = "gmsfs", command[] = COPIER_COMMAND, device[sizeof(bytes->name)];
+    char program[] = "gmsfs", command[] = COPIER_COMMAND, device[sizeof(client->name)];
     char *argv[] = {program, command, device, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid;
     int rc;
 
-    snprintf(device, sizeof(device), "%s", bytes->options.pci_id);
+    snprintf(device, sizeof(device), "%s", client->options.pci_id);
     if (posix_spawn_file_actions_init(&actions))
         return -ENOMEM;
     if (posix_spawnattr_init(&attributes)) {
@@ -134,11 +134,11 @@ static int move_high(int *fd)
 }
 
 /* Gives our end of the socket, and the pid. */
-static int start_process(const struct cuda_bytes *bytes, int *socket_fd)
+static int start_process(const struct copier_client *client, int *socket_fd)
 {
     int ends[2], ring_fd, pid;
 
-    ring_fd = fcntl(bytes->ring_fd, F_DUPFD_CLOEXEC, FIRST_HIGH_FD);
+    ring_fd = fcntl(client->ring_fd, F_DUPFD_CLOEXEC, FIRST_HIGH_FD);
     if (ring_fd < 0)
         return -errno;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
@@ -148,7 +148,7 @@ static int start_process(const struct cuda_bytes *bytes, int *socket_fd)
     }
     pid = move_high(&ends[1]);
     if (pid == 0)
-        pid = spawn(bytes, ends[1], ring_fd);
+        pid = spawn(client, ends[1], ring_fd);
     close(ends[1]);
     close(ring_fd);
     if (pid < 0)
@@ -180,19 +180,19 @@ static int to_errno(int error)
 }
 
 /* Until it says that it can work, or why not, or there is no more use in waiting. */
-static int await_hello(struct cuda_bytes *bytes, char *why)
+static int await_hello(struct copier_client *client, char *why)
 {
-    struct pollfd look = {.fd = bytes->socket, .events = POLLIN};
+    struct pollfd look = {.fd = client->socket, .events = POLLIN};
     struct copier_hello hello;
     char message[sizeof(hello) + 1];
     ssize_t got;
     int rc = 0;
 
     snprintf(why, COPIER_WHY_BYTES, "it did not answer within %u s", COPIER_START_MS / 1000);
-    if (!bytes->closing) {
-        pthread_mutex_unlock(&bytes->mutex);
+    if (!client->closing) {
+        pthread_mutex_unlock(&client->mutex);
         rc = poll(&look, 1, (int)COPIER_START_MS);
-        pthread_mutex_lock(&bytes->mutex);
+        pthread_mutex_lock(&client->mutex);
     }
     if (rc <= 0)
         return -EIO;
@@ -211,51 +211,51 @@ static int await_hello(struct cuda_bytes *bytes, char *why)
 
 /* ---- end ----------------------------------------------------------------------------------- */
 
-static bool is_reaped(struct cuda_bytes *bytes, int pid, unsigned within_ms)
+static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
 {
-    uint64_t until_ms = bytes_now_ms() + within_ms;
+    uint64_t until_ms = copier_client_now_ms() + within_ms;
     struct timespec pause = {.tv_nsec = REAP_LOOK_MS * 1000000L};
     bool reaped = false;
 
-    pthread_mutex_unlock(&bytes->mutex);
+    pthread_mutex_unlock(&client->mutex);
     for (;;) {
         int rc = waitpid(pid, NULL, WNOHANG);
 
         reaped = rc == pid || (rc < 0 && errno != EINTR);
-        if (reaped || bytes_now_ms() >= until_ms)
+        if (reaped || copier_client_now_ms() >= until_ms)
             break;
         nanosleep(&pause, NULL);
     }
-    pthread_mutex_lock(&bytes->mutex);
+    pthread_mutex_lock(&client->mutex);
     return reaped;
 }
 
 /* With our end of the socket closed it goes by itself, unless something hangs. */
-static void end_process(struct cuda_bytes *bytes, int pid, bool at_once)
+static void end_process(struct copier_client *client, int pid, bool at_once)
 {
     bool told = false;
 
-    if (!at_once && is_reaped(bytes, pid, COPIER_END_MS))
+    if (!at_once && is_reaped(client, pid, COPIER_END_MS))
         return;
     kill(pid, SIGKILL);
-    while (!is_reaped(bytes, pid, COPIER_END_MS)) {
+    while (!is_reaped(client, pid, COPIER_END_MS)) {
         if (!told)
             log_error("%s: the copier (process %d) hangs in the driver and cannot even be killed; "
                       "what it has mapped is held until it ends: see nvidia-smi and dmesg",
-                      bytes->name, pid);
+                      client->name, pid);
         told = true;
-        if (bytes->closing)
+        if (client->closing)
             return;
     }
 }
 
-void copier_retire(struct cuda_bytes *bytes)
+void copier_process_retire(struct copier_client *client)
 {
-    if (bytes->state != COPIER_UP || bytes->killed)
+    if (client->state != COPIER_UP || client->killed)
         return;
-    bytes->killed = true;
-    kill(bytes->pid, SIGKILL);
-    shutdown(bytes->socket, SHUT_RDWR); /* wakes its watcher */
+    client->killed = true;
+    kill(client->pid, SIGKILL);
+    shutdown(client->socket, SHUT_RDWR); /* wakes its watcher */
 }
 
 static struct timespec moment_in(unsigned ms)
@@ -272,161 +272,161 @@ static struct timespec moment_in(unsigned ms)
     return at;
 }
 
-void copier_await_end(struct cuda_bytes *bytes, unsigned attempt)
+void copier_process_await_end(struct copier_client *client, unsigned attempt)
 {
     struct timespec until = moment_in(2 * COPIER_END_MS);
     int rc = 0;
 
-    while (bytes->attempts == attempt && bytes->state != COPIER_DOWN && rc == 0)
-        rc = pthread_cond_timedwait(&bytes->changed, &bytes->mutex, &until);
+    while (client->attempts == attempt && client->state != COPIER_DOWN && rc == 0)
+        rc = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
 }
 
 /* ---- watching ------------------------------------------------------------------------------ */
 
 /* How long it may still stay; 0: nothing was moved for so long. */
-static uint64_t get_idle_left_ms(struct cuda_bytes *bytes)
+static uint64_t get_idle_left_ms(struct copier_client *client)
 {
-    uint64_t idle_ms = bytes->options.idle_ms;
-    uint64_t now_ms = bytes_now_ms();
+    uint64_t idle_ms = client->options.idle_ms;
+    uint64_t now_ms = copier_client_now_ms();
     uint64_t until_ms;
 
     if (idle_ms < LEAST_IDLE_MS)
         idle_ms = LEAST_IDLE_MS;
-    if (places_are_pending(bytes))
+    if (ring_is_pending(client))
         return idle_ms;
-    until_ms = bytes->last_use_ms + idle_ms;
+    until_ms = client->last_use_ms + idle_ms;
     return until_ms > now_ms ? until_ms - now_ms : 0;
 }
 
 /* Until it is idle, told to go, or gone. */
-static void watch(struct cuda_bytes *bytes)
+static void watch(struct copier_client *client)
 {
-    struct pollfd look = {.fd = bytes->socket, .events = POLLIN};
+    struct pollfd look = {.fd = client->socket, .events = POLLIN};
 
     for (;;) {
-        uint64_t left_ms = get_idle_left_ms(bytes);
+        uint64_t left_ms = get_idle_left_ms(client);
 
-        if (bytes->killed || bytes->closing || left_ms == 0)
+        if (client->killed || client->closing || left_ms == 0)
             return;
         if (left_ms > INT32_MAX)
             left_ms = INT32_MAX;
-        pthread_mutex_unlock(&bytes->mutex);
+        pthread_mutex_unlock(&client->mutex);
         int rc = poll(&look, 1, (int)left_ms);
-        pthread_mutex_lock(&bytes->mutex);
+        pthread_mutex_lock(&client->mutex);
         if (rc > 0) /* it never speaks again: it ended, or is not in its right mind */
             break;
     }
-    if (!bytes->killed && !bytes->closing) {
-        if (complaints_may_log(&bytes->complaints))
+    if (!client->killed && !client->closing) {
+        if (complaints_may_log(&client->complaints))
             log_warning(
                 "%s: the copier (process %d) ended; what it was moving is moved again by a new "
                 "one",
-                bytes->name, bytes->pid);
-        copier_retire(bytes);
+                client->name, client->pid);
+        copier_process_retire(client);
     }
 }
 
-static int start(struct cuda_bytes *bytes, int *pid)
+static int start(struct copier_client *client, int *pid)
 {
     char why[COPIER_WHY_BYTES] = "";
     int socket_fd = -1, rc;
 
-    pthread_mutex_unlock(&bytes->mutex);
-    *pid = start_process(bytes, &socket_fd);
-    pthread_mutex_lock(&bytes->mutex);
-    bytes->socket = socket_fd; /* for cuda_bytes_free, which ends the waiting */
-    rc = *pid < 0 ? *pid : await_hello(bytes, why);
+    pthread_mutex_unlock(&client->mutex);
+    *pid = start_process(client, &socket_fd);
+    pthread_mutex_lock(&client->mutex);
+    client->socket = socket_fd; /* for copier_client_free, which ends the waiting */
+    rc = *pid < 0 ? *pid : await_hello(client, why);
     if (*pid < 0)
         snprintf(why, sizeof(why), "%s", strerror(-*pid));
     if (rc == 0) {
-        bytes->pid = *pid;
-        bytes->killed = false;
-        bytes->last_use_ms = bytes_now_ms();
-        bytes->state = COPIER_UP;
+        client->pid = *pid;
+        client->killed = false;
+        client->last_use_ms = copier_client_now_ms();
+        client->state = COPIER_UP;
         return 0;
     }
-    bytes->failed = bytes->attempts;
-    bytes->start_error = to_errno(rc);
-    if (complaints_may_log(&bytes->complaints))
+    client->failed = client->attempts;
+    client->start_error = to_errno(rc);
+    if (complaints_may_log(&client->complaints))
         log_error("%s: GPU memory cannot be read or written now, its copier does not start: %s%s",
-                  bytes->name, why, get_hint(rc));
+                  client->name, why, get_hint(rc));
     return rc;
 }
 
 /* Nobody uses anything of it any more. Its memory goes as well: also what a driver that hangs may
  * still write to is not the ring's then. */
-static void clean_up(struct cuda_bytes *bytes)
+static void clean_up(struct copier_client *client)
 {
-    aheads_drop_all(bytes);
-    places_fail(bytes);
-    slots_clear(bytes);
-    while (places_are_held(bytes))
-        pthread_cond_wait(&bytes->changed, &bytes->mutex);
-    if (fallocate(bytes->ring_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    readahead_drop_all(client);
+    ring_fail_all(client);
+    windows_clear(client);
+    while (ring_is_held(client))
+        pthread_cond_wait(&client->changed, &client->mutex);
+    if (fallocate(client->ring_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)COPIER_HEADER_BYTES, COPIER_BLOCKS * COPIER_BLOCK_BYTES) < 0)
-        log_warning("%s: cannot give the copier's memory back: %s", bytes->name, strerror(errno));
+        log_warning("%s: cannot give the copier's memory back: %s", client->name, strerror(errno));
 }
 
 static void *run_thread(void *argument)
 {
-    struct cuda_bytes *bytes = argument;
+    struct copier_client *client = argument;
     bool at_once = true;
     int pid = -1;
 
-    pthread_mutex_lock(&bytes->mutex);
-    if (start(bytes, &pid) == 0) {
-        pthread_cond_broadcast(&bytes->changed);
-        watch(bytes);
-        at_once = bytes->killed;
+    pthread_mutex_lock(&client->mutex);
+    if (start(client, &pid) == 0) {
+        pthread_cond_broadcast(&client->changed);
+        watch(client);
+        at_once = client->killed;
     }
-    bytes->state = COPIER_ENDING;
-    if (bytes->socket >= 0)
-        close(bytes->socket);
-    bytes->socket = -1;
-    pthread_cond_broadcast(&bytes->changed);
+    client->state = COPIER_ENDING;
+    if (client->socket >= 0)
+        close(client->socket);
+    client->socket = -1;
+    pthread_cond_broadcast(&client->changed);
     if (pid > 0)
-        end_process(bytes, pid, at_once);
-    clean_up(bytes);
-    bytes->state = COPIER_DOWN;
-    bytes->watched = false;
-    pthread_cond_broadcast(&bytes->changed);
-    pthread_mutex_unlock(&bytes->mutex);
+        end_process(client, pid, at_once);
+    clean_up(client);
+    client->state = COPIER_DOWN;
+    client->watched = false;
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->mutex);
     return NULL;
 }
 
-static int start_watched(struct cuda_bytes *bytes)
+static int start_watched(struct copier_client *client)
 {
-    if (thread_start(NULL, STACK_BYTES, run_thread, bytes) < 0)
+    if (thread_start(NULL, STACK_BYTES, run_thread, client) < 0)
         return -ENOMEM;
-    bytes->attempts++;
-    bytes->state = COPIER_STARTING;
-    bytes->watched = true;
+    client->attempts++;
+    client->state = COPIER_STARTING;
+    client->watched = true;
     return 0;
 }
 
-int copier_need(struct cuda_bytes *bytes)
+int copier_process_need(struct copier_client *client)
 {
     struct timespec until = moment_in(COPIER_START_MS + 2 * COPIER_END_MS);
     unsigned asked = 0;
     int rc = 0;
 
     while (rc == 0) {
-        if (bytes->closing)
+        if (client->closing)
             return -EIO;
-        if (bytes->state == COPIER_UP && !bytes->killed) {
-            bytes->last_use_ms = bytes_now_ms(); /* it must not leave just now */
+        if (client->state == COPIER_UP && !client->killed) {
+            client->last_use_ms = copier_client_now_ms(); /* it must not leave just now */
             return 0;
         }
-        if (asked && bytes->failed == asked)
-            return bytes->start_error;
-        if (bytes->state == COPIER_DOWN) {
-            rc = start_watched(bytes);
+        if (asked && client->failed == asked)
+            return client->start_error;
+        if (client->state == COPIER_DOWN) {
+            rc = start_watched(client);
             if (rc < 0)
                 return rc;
         }
-        if (bytes->state == COPIER_STARTING)
-            asked = bytes->attempts;
-        rc = pthread_cond_timedwait(&bytes->changed, &bytes->mutex, &until);
+        if (client->state == COPIER_STARTING)
+            asked = client->attempts;
+        rc = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
     }
     return -EIO;
 }

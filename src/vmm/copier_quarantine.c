@@ -1,52 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_suspects - pieces whose bytes could not be moved a while ago
+ * copier_quarantine - pieces whose bytes could not be moved a while ago
  *
  * A request that fails costs everybody the copier. So a piece of which one failed has the copier
  * for itself from then on: whoever reads it again and again harms nobody else.
  */
 #include "vmm/copier_client_internal.h"
 
-#define SUSPECT_MS    60000u
+#define QUARANTINE_MS 60000u
 #define LOOK_AGAIN_MS 10u /* for requests that nobody waits for */
 
-bool suspect_is(const struct cuda_bytes *bytes, uint64_t serial)
+bool quarantine_has(const struct copier_client *client, uint64_t serial)
 {
-    for (unsigned i = 0; i < SUSPECTS; i++)
-        if (bytes->suspects[i].serial == serial && bytes->suspects[i].until_ms > bytes_now_ms())
+    for (unsigned i = 0; i < QUARANTINE_PIECES; i++)
+        if (client->quarantine[i].serial == serial &&
+            client->quarantine[i].until_ms > copier_client_now_ms())
             return true;
     return false;
 }
 
-void suspect_note(struct cuda_bytes *bytes, uint64_t serial)
+void quarantine_add(struct copier_client *client, uint64_t serial)
 {
     unsigned at = 0;
 
-    for (unsigned i = 0; i < SUSPECTS && bytes->suspects[at].serial != serial; i++)
-        if (bytes->suspects[i].serial == serial ||
-            bytes->suspects[i].until_ms < bytes->suspects[at].until_ms)
+    for (unsigned i = 0; i < QUARANTINE_PIECES && client->quarantine[at].serial != serial; i++)
+        if (client->quarantine[i].serial == serial ||
+            client->quarantine[i].until_ms < client->quarantine[at].until_ms)
             at = i;
-    bytes->suspects[at].serial = serial;
-    bytes->suspects[at].until_ms = bytes_now_ms() + SUSPECT_MS;
+    client->quarantine[at].serial = serial;
+    client->quarantine[at].until_ms = copier_client_now_ms() + QUARANTINE_MS;
 }
 
-void suspect_enter(struct cuda_bytes *bytes, bool alone)
+void quarantine_enter(struct copier_client *client, bool alone)
 {
-    uint64_t until_ms = bytes_now_ms() + bytes_hang_ms();
+    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
 
-    while (bytes->alone)
-        pthread_cond_wait(&bytes->changed, &bytes->mutex);
-    bytes->alone = alone;
-    while (alone && (bytes->movers > 0 || places_are_pending(bytes)) && bytes_now_ms() < until_ms)
-        bytes_wait_ms(bytes, LOOK_AGAIN_MS);
-    bytes->movers++;
+    while (client->alone)
+        pthread_cond_wait(&client->changed, &client->mutex);
+    client->alone = alone;
+    while (alone && (client->movers > 0 || ring_is_pending(client)) &&
+           copier_client_now_ms() < until_ms)
+        copier_client_wait_ms(client, LOOK_AGAIN_MS);
+    client->movers++;
 }
 
-void suspect_leave(struct cuda_bytes *bytes, bool alone)
+void quarantine_leave(struct copier_client *client, bool alone)
 {
-    bytes->movers--;
+    client->movers--;
     if (alone)
-        bytes->alone = false;
-    if (alone || bytes->movers == 0)
-        pthread_cond_broadcast(&bytes->changed);
+        client->alone = false;
+    if (alone || client->movers == 0)
+        pthread_cond_broadcast(&client->changed);
 }

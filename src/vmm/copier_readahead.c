@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_ahead - blocks fetched before they are asked for
+ * copier_readahead - blocks fetched before they are asked for
  *
  * Who reads a file from one end to the other asks for the next bytes when it has the last ones, and
  * each of its questions would go to the copier and back: four wake-ups. So the copier fetches what
@@ -14,74 +14,74 @@
 #define RUN_LEAST  2u   /* reads in a row make a reader that goes on */
 #define GIVE_UP_MS 100u /* a reader that pauses may lose its blocks to another one */
 
-static struct ahead *find(struct cuda_bytes *bytes, uint64_t reader)
+static struct readahead *find(struct copier_client *client, uint64_t reader)
 {
-    for (unsigned i = 0; i < AHEAD_READERS; i++)
-        if (bytes->aheads[i].reader == reader)
-            return &bytes->aheads[i];
+    for (unsigned i = 0; i < READAHEAD_READERS; i++)
+        if (client->readaheads[i].reader == reader)
+            return &client->readaheads[i];
     return NULL;
 }
 
-static void drop_first(struct cuda_bytes *bytes, struct ahead *ahead)
+static void drop_first(struct copier_client *client, struct readahead *ahead)
 {
-    place_drop(bytes, ahead->blocks[ahead->first].place);
-    ahead->first = (ahead->first + 1) % AHEAD_BLOCKS;
+    ring_release(client, ahead->blocks[ahead->first].entry);
+    ahead->first = (ahead->first + 1) % READAHEAD_BLOCKS;
     ahead->count--;
 }
 
-void ahead_drop(struct cuda_bytes *bytes, struct ahead *ahead)
+void readahead_drop(struct copier_client *client, struct readahead *ahead)
 {
     while (ahead->count > 0)
-        drop_first(bytes, ahead);
-    *ahead = (struct ahead){0};
+        drop_first(client, ahead);
+    *ahead = (struct readahead){0};
 }
 
-void aheads_drop_reader(struct cuda_bytes *bytes, uint64_t reader)
+void readahead_drop_reader(struct copier_client *client, uint64_t reader)
 {
-    struct ahead *ahead = find(bytes, reader);
+    struct readahead *ahead = find(client, reader);
 
     if (ahead)
-        ahead_drop(bytes, ahead);
+        readahead_drop(client, ahead);
 }
 
-void aheads_drop_piece(struct cuda_bytes *bytes, uint64_t serial)
+void readahead_drop_piece(struct copier_client *client, uint64_t serial)
 {
-    for (unsigned i = 0; i < AHEAD_READERS; i++)
-        if (bytes->aheads[i].reader && bytes->aheads[i].serial == serial)
-            ahead_drop(bytes, &bytes->aheads[i]);
+    for (unsigned i = 0; i < READAHEAD_READERS; i++)
+        if (client->readaheads[i].reader && client->readaheads[i].serial == serial)
+            readahead_drop(client, &client->readaheads[i]);
 }
 
-void aheads_drop_all(struct cuda_bytes *bytes)
+void readahead_drop_all(struct copier_client *client)
 {
-    for (unsigned i = 0; i < AHEAD_READERS; i++)
-        ahead_drop(bytes, &bytes->aheads[i]);
+    for (unsigned i = 0; i < READAHEAD_READERS; i++)
+        readahead_drop(client, &client->readaheads[i]);
 }
 
 /* As many requests as there is room for. Whatever fails is found when it is needed. */
-static void fetch(struct cuda_bytes *bytes, struct ahead *ahead)
+static void fetch(struct copier_client *client, struct readahead *ahead)
 {
-    int slot = slot_find(bytes, ahead->serial);
-    unsigned place;
+    int window = window_find(client, ahead->serial);
+    unsigned entry;
 
-    if (bytes->alone || slot < 0 || bytes->slots[slot].state != SLOT_MAPPED)
+    if (client->alone || window < 0 || client->windows[window].state != WINDOW_MAPPED)
         return;
-    while (ahead->count < AHEAD_BLOCKS && ahead->fetched < ahead->end) {
+    while (ahead->count < READAHEAD_BLOCKS && ahead->fetched < ahead->end) {
         uint64_t left = ahead->end - ahead->fetched;
         struct copier_request get = {
             .act = COPIER_GET,
-            .slot = (uint32_t)slot,
+            .window = (uint32_t)window,
             .offset = ahead->fetched,
             .bytes = left < COPIER_BLOCK_BYTES ? left : COPIER_BLOCK_BYTES,
         };
-        unsigned last = (ahead->first + ahead->count) % AHEAD_BLOCKS;
+        unsigned last = (ahead->first + ahead->count) % READAHEAD_BLOCKS;
 
-        if (place_try(bytes, 0, COPIER_BLOCKS, &place) < 0)
+        if (ring_try_take(client, 0, COPIER_BLOCKS, &entry) < 0)
             return;
-        if (place_send(bytes, place, get, -1) < 0) {
-            place_drop(bytes, place);
+        if (ring_submit(client, entry, get, -1) < 0) {
+            ring_release(client, entry);
             return;
         }
-        ahead->blocks[last].place = place;
+        ahead->blocks[last].entry = entry;
         ahead->blocks[last].offset = get.offset;
         ahead->blocks[last].bytes = get.bytes;
         ahead->count++;
@@ -90,12 +90,12 @@ static void fetch(struct cuda_bytes *bytes, struct ahead *ahead)
 }
 
 /* One that is free, or whose reader has paused. */
-static struct ahead *choose(struct cuda_bytes *bytes, uint64_t now_ms)
+static struct readahead *choose(struct copier_client *client, uint64_t now_ms)
 {
-    struct ahead *oldest = &bytes->aheads[0];
+    struct readahead *oldest = &client->readaheads[0];
 
-    for (unsigned i = 0; i < AHEAD_READERS; i++) {
-        struct ahead *ahead = &bytes->aheads[i];
+    for (unsigned i = 0; i < READAHEAD_READERS; i++) {
+        struct readahead *ahead = &client->readaheads[i];
 
         if (!ahead->reader)
             return ahead;
@@ -104,15 +104,15 @@ static struct ahead *choose(struct cuda_bytes *bytes, uint64_t now_ms)
     }
     if (oldest->last_ms + GIVE_UP_MS > now_ms)
         return NULL;
-    ahead_drop(bytes, oldest);
+    readahead_drop(client, oldest);
     return oldest;
 }
 
-void ahead_note(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-                const struct vmm_span *span, size_t bytes_read)
+void readahead_note(struct copier_client *client, const struct copier_piece *piece,
+                    const struct vmm_span *span, size_t bytes_read)
 {
-    uint64_t now_ms = bytes_now_ms();
-    struct ahead *ahead = span->reader ? find(bytes, span->reader) : NULL;
+    uint64_t now_ms = copier_client_now_ms();
+    struct readahead *ahead = span->reader ? find(client, span->reader) : NULL;
     unsigned run = 1;
 
     if (!span->reader)
@@ -120,12 +120,12 @@ void ahead_note(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
     if (ahead && ahead->serial == piece->serial && ahead->next == span->offset)
         run = ahead->run + 1;
     if (ahead)
-        ahead_drop(bytes, ahead);
+        readahead_drop(client, ahead);
     else
-        ahead = choose(bytes, now_ms);
+        ahead = choose(client, now_ms);
     if (!ahead)
         return;
-    *ahead = (struct ahead){
+    *ahead = (struct readahead){
         .reader = span->reader,
         .serial = piece->serial,
         .next = span->offset + bytes_read,
@@ -135,31 +135,31 @@ void ahead_note(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
         .run = run,
     };
     if (run >= RUN_LEAST)
-        fetch(bytes, ahead);
+        fetch(client, ahead);
 }
 
 /* The blocks over [offset, offset + count), which are done: -EAGAIN, -EIO if not. */
-static int look_at_blocks(struct cuda_bytes *bytes, const struct ahead *ahead, uint64_t to,
-                          unsigned *used, unsigned *place)
+static int look_at_blocks(struct copier_client *client, const struct readahead *ahead, uint64_t to,
+                          unsigned *used, unsigned *entry)
 {
     for (*used = 0; *used < ahead->count; ++*used) {
-        unsigned at = (ahead->first + *used) % AHEAD_BLOCKS;
+        unsigned at = (ahead->first + *used) % READAHEAD_BLOCKS;
         int rc;
 
         if (ahead->blocks[at].offset >= to)
             break;
-        *place = ahead->blocks[at].place;
-        rc = place_look(bytes, *place, NULL);
+        *entry = ahead->blocks[at].entry;
+        rc = ring_poll(client, *entry, NULL);
         if (rc < 0)
             return rc == -EAGAIN ? rc : -EIO;
     }
     return 0;
 }
 
-int ahead_lend(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
-               const struct vmm_span *span, struct vmm_loan *loan, unsigned *place)
+int readahead_lend(struct copier_client *client, const struct copier_piece *piece,
+                   const struct vmm_span *span, struct vmm_loan *loan, unsigned *entry)
 {
-    struct ahead *ahead = span->reader ? find(bytes, span->reader) : NULL;
+    struct readahead *ahead = span->reader ? find(client, span->reader) : NULL;
     uint64_t at = span->offset, to = span->offset + span->bytes;
     unsigned used;
     int rc;
@@ -167,30 +167,30 @@ int ahead_lend(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece,
     if (!ahead || ahead->serial != piece->serial || ahead->next != at || to > ahead->fetched ||
         ahead->count == 0 || ahead->end != span->end)
         return -ENOENT;
-    rc = look_at_blocks(bytes, ahead, to, &used, place);
+    rc = look_at_blocks(client, ahead, to, &used, entry);
     if (rc == -EAGAIN)
         return rc;
     if (rc < 0 || used > VMM_LOAN_PARTS) {
-        ahead_drop(bytes, ahead);
+        readahead_drop(client, ahead);
         return -ENOENT;
     }
     *loan = (struct vmm_loan){.count = used};
     for (unsigned i = 0; i < used; i++) {
-        unsigned index = (ahead->first + i) % AHEAD_BLOCKS;
+        unsigned index = (ahead->first + i) % READAHEAD_BLOCKS;
         uint64_t from = at - ahead->blocks[index].offset;
         uint64_t end = ahead->blocks[index].offset + ahead->blocks[index].bytes;
 
-        loan->parts[i].at = (char *)block_of(bytes, ahead->blocks[index].place) + from;
+        loan->parts[i].at = (char *)ring_block(client, ahead->blocks[index].entry) + from;
         loan->parts[i].bytes = (end < to ? end : to) - at;
-        loan->parts[i].place = ahead->blocks[index].place;
-        bytes->places[loan->parts[i].place].holders++;
+        loan->parts[i].entry = ahead->blocks[index].entry;
+        client->entries[loan->parts[i].entry].holders++;
         at += loan->parts[i].bytes;
     }
     ahead->next = to;
-    ahead->last_ms = bytes->last_use_ms = bytes_now_ms();
+    ahead->last_ms = client->last_use_ms = copier_client_now_ms();
     while (ahead->count > 0 &&
            ahead->blocks[ahead->first].offset + ahead->blocks[ahead->first].bytes <= to)
-        drop_first(bytes, ahead);
-    fetch(bytes, ahead);
+        drop_first(client, ahead);
+    fetch(client, ahead);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_places - requests under way, and the blocks of the ring */
+/* copier_ring - requests under way, and the blocks of the ring */
 #include "vmm/copier_client_internal.h"
 
 #include <errno.h>
@@ -14,33 +14,33 @@
 #define LOOK_AGAIN_MS 10u   /* for a block whose request nobody waits for */
 #define WAIT_SLICE_MS 1000u /* a wake-up that was lost costs no more */
 
-void *block_of(const struct cuda_bytes *bytes, unsigned place)
+void *ring_block(const struct copier_client *client, unsigned entry)
 {
-    return (char *)bytes->shared + COPIER_HEADER_BYTES + place * COPIER_BLOCK_BYTES;
+    return (char *)client->shared + COPIER_HEADER_BYTES + entry * COPIER_BLOCK_BYTES;
 }
 
-static bool is_free(struct cuda_bytes *bytes, unsigned place)
+static bool is_free(struct copier_client *client, unsigned entry)
 {
-    const struct place *p = &bytes->places[place];
+    const struct ring_entry *p = &client->entries[entry];
 
     if (p->holders > 0)
         return false;
-    return !p->pending || place_look(bytes, place, NULL) != -EAGAIN;
+    return !p->pending || ring_poll(client, entry, NULL) != -EAGAIN;
 }
 
-int place_try(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned *place)
+int ring_try_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry)
 {
     for (unsigned i = first; i < first + count; i++) {
-        if (!is_free(bytes, i))
+        if (!is_free(client, i))
             continue;
-        bytes->places[i].holders = 1;
-        *place = i;
+        client->entries[i].holders = 1;
+        *entry = i;
         return 0;
     }
     return -EAGAIN;
 }
 
-void bytes_wait_ms(struct cuda_bytes *bytes, unsigned ms)
+void copier_client_wait_ms(struct copier_client *client, unsigned ms)
 {
     struct timespec until;
 
@@ -50,32 +50,32 @@ void bytes_wait_ms(struct cuda_bytes *bytes, unsigned ms)
         until.tv_nsec -= 1000000000L;
         until.tv_sec++;
     }
-    pthread_cond_timedwait(&bytes->changed, &bytes->mutex, &until);
+    pthread_cond_timedwait(&client->changed, &client->mutex, &until);
 }
 
-int place_take(struct cuda_bytes *bytes, unsigned first, unsigned count, unsigned *place)
+int ring_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry)
 {
-    uint64_t until_ms = bytes_now_ms() + bytes_hang_ms();
+    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
 
-    while (place_try(bytes, first, count, place) < 0) {
-        if (bytes_now_ms() > until_ms)
+    while (ring_try_take(client, first, count, entry) < 0) {
+        if (copier_client_now_ms() > until_ms)
             return -ETIMEDOUT;
-        bytes_wait_ms(bytes, LOOK_AGAIN_MS);
+        copier_client_wait_ms(client, LOOK_AGAIN_MS);
     }
     return 0;
 }
 
-static void settle(struct cuda_bytes *bytes, struct place *p, int error)
+static void finish(struct copier_client *client, struct ring_entry *p, int error)
 {
     p->pending = false;
     p->error = error;
-    if (p->slot >= 0)
-        slot_drop(bytes, (unsigned)p->slot);
-    p->slot = -1;
-    pthread_cond_broadcast(&bytes->changed);
+    if (p->window >= 0)
+        window_release(client, (unsigned)p->window);
+    p->window = -1;
+    pthread_cond_broadcast(&client->changed);
 }
 
-static int send_request(const struct cuda_bytes *bytes, struct copier_request *request, int fd)
+static int send_request(const struct copier_client *client, struct copier_request *request, int fd)
 {
     union {
         struct cmsghdr header;
@@ -93,111 +93,112 @@ static int send_request(const struct cuda_bytes *bytes, struct copier_request *r
         header->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(header), &fd, sizeof(fd));
     }
-    /* As many requests as there are places always fit. */
-    return sendmsg(bytes->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    /* As many requests as there are entries always fit. */
+    return sendmsg(client->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int place_send(struct cuda_bytes *bytes, unsigned place, struct copier_request request, int fd)
+int ring_submit(struct copier_client *client, unsigned entry, struct copier_request request, int fd)
 {
-    struct place *p = &bytes->places[place];
-    struct copier_result *result = &bytes->shared->results[place];
-    bool uses_slot = request.act == COPIER_GET || request.act == COPIER_PUT;
+    struct ring_entry *p = &client->entries[entry];
+    struct copier_result *result = &client->shared->results[entry];
+    bool uses_window = request.act == COPIER_GET || request.act == COPIER_PUT;
 
-    if (bytes->state != COPIER_UP || bytes->killed)
+    if (client->state != COPIER_UP || client->killed)
         return -EPIPE;
-    if (bytes->next_ticket < COPIER_TICKET)
-        bytes->next_ticket = COPIER_TICKET;
-    request.place = place;
-    request.ticket = p->ticket = bytes->next_ticket++;
+    if (client->next_sequence < COPIER_FIRST_SEQUENCE)
+        client->next_sequence = COPIER_FIRST_SEQUENCE;
+    request.entry = entry;
+    request.sequence = p->sequence = client->next_sequence++;
     atomic_store_explicit(&result->done, COPIER_PENDING, memory_order_release);
-    if (send_request(bytes, &request, fd) < 0) {
-        copier_retire(bytes);
+    if (send_request(client, &request, fd) < 0) {
+        copier_process_retire(client);
         return -EPIPE;
     }
     p->pending = true;
-    p->slot = uses_slot ? (int)request.slot : -1;
-    if (uses_slot)
-        bytes->slots[request.slot].users++;
-    bytes->last_use_ms = bytes_now_ms();
+    p->window = uses_window ? (int)request.window : -1;
+    if (uses_window)
+        client->windows[request.window].users++;
+    client->last_use_ms = copier_client_now_ms();
     return 0;
 }
 
-int place_look(struct cuda_bytes *bytes, unsigned place, char *why)
+int ring_poll(struct copier_client *client, unsigned entry, char *why)
 {
-    struct place *p = &bytes->places[place];
+    struct ring_entry *p = &client->entries[entry];
     int error;
 
     if (why)
         why[0] = '\0';
     if (!p->pending)
         return p->error;
-    error = copier_check_result(&bytes->shared->results[place], p->ticket, why);
+    error = copier_check_result(&client->shared->results[entry], p->sequence, why);
     if (error == -EAGAIN)
         return error;
     if (error == -EPIPE) /* nonsense: it goes on being pending until the copier is gone */
-        copier_retire(bytes);
+        copier_process_retire(client);
     else
-        settle(bytes, p, error);
+        finish(client, p, error);
     return error;
 }
 
-int place_wait(struct cuda_bytes *bytes, unsigned place, char *why)
+int ring_wait(struct copier_client *client, unsigned entry, char *why)
 {
-    uint64_t until_ms = bytes_now_ms() + bytes_hang_ms();
-    struct copier_result *result = &bytes->shared->results[place];
+    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
+    struct copier_result *result = &client->shared->results[entry];
     int error;
 
-    while ((error = place_look(bytes, place, why)) == -EAGAIN) {
-        uint64_t now_ms = bytes_now_ms();
+    while ((error = ring_poll(client, entry, why)) == -EAGAIN) {
+        uint64_t now_ms = copier_client_now_ms();
         uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
         struct timespec wait;
 
         if (left_ms == 0) {
-            copier_retire(bytes);
+            copier_process_retire(client);
             return -ETIMEDOUT;
         }
         if (left_ms > WAIT_SLICE_MS)
             left_ms = WAIT_SLICE_MS;
         wait = (struct timespec){(time_t)(left_ms / 1000), (long)(left_ms % 1000) * 1000000L};
-        pthread_mutex_unlock(&bytes->mutex);
+        pthread_mutex_unlock(&client->mutex);
         syscall(SYS_futex, &result->done, FUTEX_WAIT, COPIER_PENDING, &wait, NULL, 0);
-        pthread_mutex_lock(&bytes->mutex);
+        pthread_mutex_lock(&client->mutex);
     }
     return error;
 }
 
-void place_drop(struct cuda_bytes *bytes, unsigned place)
+void ring_release(struct copier_client *client, unsigned entry)
 {
-    if (--bytes->places[place].holders == 0)
-        pthread_cond_broadcast(&bytes->changed);
+    if (--client->entries[entry].holders == 0)
+        pthread_cond_broadcast(&client->changed);
 }
 
-void places_fail(struct cuda_bytes *bytes)
+void ring_fail_all(struct copier_client *client)
 {
-    for (unsigned i = 0; i < COPIER_PLACES; i++) {
-        struct copier_result *result = &bytes->shared->results[i];
+    for (unsigned i = 0; i < COPIER_ENTRIES; i++) {
+        struct copier_result *result = &client->shared->results[i];
 
         /* What it finished counts, though nobody has looked yet. */
-        if (bytes->places[i].pending && place_look(bytes, i, NULL) < 0 && bytes->places[i].pending)
-            settle(bytes, &bytes->places[i], -EPIPE);
+        if (client->entries[i].pending && ring_poll(client, i, NULL) < 0 &&
+            client->entries[i].pending)
+            finish(client, &client->entries[i], -EPIPE);
         atomic_store_explicit(&result->done, COPIER_DEAD, memory_order_release);
         syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }
 
-bool places_are_pending(struct cuda_bytes *bytes)
+bool ring_is_pending(struct copier_client *client)
 {
     bool any = false;
 
-    for (unsigned i = 0; i < COPIER_PLACES; i++)
-        any = any || (bytes->places[i].pending && place_look(bytes, i, NULL) == -EAGAIN);
+    for (unsigned i = 0; i < COPIER_ENTRIES; i++)
+        any = any || (client->entries[i].pending && ring_poll(client, i, NULL) == -EAGAIN);
     return any;
 }
 
-bool places_are_held(const struct cuda_bytes *bytes)
+bool ring_is_held(const struct copier_client *client)
 {
-    for (unsigned i = 0; i < COPIER_PLACES; i++)
-        if (bytes->places[i].holders > 0)
+    for (unsigned i = 0; i < COPIER_ENTRIES; i++)
+        if (client->entries[i].holders > 0)
             return true;
     return false;
 }

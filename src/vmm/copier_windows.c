@@ -1,200 +1,204 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_slots - which pieces the copier has mapped
+ * copier_windows - which pieces the copier has mapped
  *
- * Importing and mapping a piece takes 100 us, so it stays mapped until another one needs its slot,
- * it is freed, or the copier goes. The copier does as it is told: all choices are made here.
+ * Importing and mapping a piece takes 100 us, so it stays mapped until another one needs its
+ * window, it is freed, or the copier goes. The copier does as it is told: all choices are made
+ * here.
  */
 #include "vmm/copier_client_internal.h"
 
 #include <errno.h>
 
-int slot_find(const struct cuda_bytes *bytes, uint64_t serial)
+int window_find(const struct copier_client *client, uint64_t serial)
 {
-    for (unsigned i = 0; i < COPIER_SLOTS; i++)
-        if (bytes->slots[i].state != SLOT_FREE && bytes->slots[i].serial == serial)
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++)
+        if (client->windows[i].state != WINDOW_FREE && client->windows[i].serial == serial)
             return (int)i;
     return -1;
 }
 
 /* A free one, else the one that was not used for the longest time; -1: all are in use. */
-static int choose(const struct cuda_bytes *bytes)
+static int choose(const struct copier_client *client)
 {
     int best = -1;
 
-    for (unsigned i = 0; i < COPIER_SLOTS; i++) {
-        const struct slot *slot = &bytes->slots[i];
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++) {
+        const struct window *window = &client->windows[i];
 
-        if (slot->state == SLOT_FREE)
+        if (window->state == WINDOW_FREE)
             return (int)i;
-        if (slot->state == SLOT_MAPPED && slot->users == 0 &&
-            (best < 0 || slot->last_used < bytes->slots[best].last_used))
+        if (window->state == WINDOW_MAPPED && window->users == 0 &&
+            (best < 0 || window->last_used < client->windows[best].last_used))
             best = (int)i;
     }
     return best;
 }
 
 /* A request that moves nothing, to its end. */
-static int ask(struct cuda_bytes *bytes, const struct copier_request *request, int fd, char *why)
+static int ask(struct copier_client *client, const struct copier_request *request, int fd,
+               char *why)
 {
-    unsigned place;
-    int rc = place_take(bytes, COPIER_BLOCKS, COPIER_CONTROLS, &place);
+    unsigned entry;
+    int rc = ring_take(client, COPIER_BLOCKS, COPIER_CONTROLS, &entry);
 
     if (rc < 0)
         return rc;
-    rc = place_send(bytes, place, *request, fd);
+    rc = ring_submit(client, entry, *request, fd);
     if (rc == 0)
-        rc = place_wait(bytes, place, why);
-    place_drop(bytes, place);
+        rc = ring_wait(client, entry, why);
+    ring_release(client, entry);
     return rc;
 }
 
-static bool is_ours(const struct cuda_bytes *bytes, unsigned index, unsigned attempt,
+static bool is_ours(const struct copier_client *client, unsigned index, unsigned attempt,
                     uint64_t serial)
 {
-    const struct slot *slot = &bytes->slots[index];
+    const struct window *window = &client->windows[index];
 
-    return bytes->attempts == attempt && slot->state == SLOT_CHANGING && slot->serial == serial;
+    return client->attempts == attempt && window->state == WINDOW_CHANGING &&
+           window->serial == serial;
 }
 
-/* Maps the piece where another one may be mapped. A copier that goes meanwhile clears the slot. */
-static int exchange(struct cuda_bytes *bytes, unsigned index, const struct cuda_bytes_piece *piece,
+/* Maps the piece where another one may be mapped. A copier that goes meanwhile clears the window.
+ */
+static int exchange(struct copier_client *client, unsigned index, const struct copier_piece *piece,
                     char *why)
 {
-    struct copier_request unmap = {.act = COPIER_UNMAP, .slot = index};
-    struct copier_request map = {.act = COPIER_MAP, .slot = index, .bytes = piece->bytes};
-    struct slot *slot = &bytes->slots[index];
-    bool was_mapped = slot->state == SLOT_MAPPED;
-    unsigned attempt = bytes->attempts;
+    struct copier_request unmap = {.act = COPIER_UNMAP, .window = index};
+    struct copier_request map = {.act = COPIER_MAP, .window = index, .bytes = piece->bytes};
+    struct window *window = &client->windows[index];
+    bool was_mapped = window->state == WINDOW_MAPPED;
+    unsigned attempt = client->attempts;
     int rc = 0;
 
-    *slot = (struct slot){
-        .state = SLOT_CHANGING,
+    *window = (struct window){
+        .state = WINDOW_CHANGING,
         .serial = piece->serial,
-        .leaving = was_mapped ? slot->serial : 0,
+        .leaving = was_mapped ? window->serial : 0,
     };
     if (was_mapped) {
-        rc = ask(bytes, &unmap, -1, why);
-        if (!is_ours(bytes, index, attempt, piece->serial))
+        rc = ask(client, &unmap, -1, why);
+        if (!is_ours(client, index, attempt, piece->serial))
             return -EPIPE;
         if (rc < 0) { /* what it still holds goes with it */
-            copier_retire(bytes);
+            copier_process_retire(client);
             return -EPIPE;
         }
-        slot->leaving = 0;
-        pthread_cond_broadcast(&bytes->changed);
+        window->leaving = 0;
+        pthread_cond_broadcast(&client->changed);
     }
-    rc = ask(bytes, &map, piece->fd, why);
-    if (!is_ours(bytes, index, attempt, piece->serial))
+    rc = ask(client, &map, piece->fd, why);
+    if (!is_ours(client, index, attempt, piece->serial))
         return -EPIPE;
-    slot->state = rc == 0 ? SLOT_MAPPED : SLOT_FREE;
-    pthread_cond_broadcast(&bytes->changed);
+    window->state = rc == 0 ? WINDOW_MAPPED : WINDOW_FREE;
+    pthread_cond_broadcast(&client->changed);
     return rc;
 }
 
-int slot_take(struct cuda_bytes *bytes, const struct cuda_bytes_piece *piece, unsigned *taken,
-              char *why)
+int window_take(struct copier_client *client, const struct copier_piece *piece, unsigned *taken,
+                char *why)
 {
-    unsigned attempt = bytes->attempts;
+    unsigned attempt = client->attempts;
     int index, rc;
 
     for (;;) {
-        if (bytes->state != COPIER_UP || bytes->attempts != attempt)
+        if (client->state != COPIER_UP || client->attempts != attempt)
             return -EPIPE;
-        index = slot_find(bytes, piece->serial);
-        if (index >= 0 && bytes->slots[index].state == SLOT_MAPPED)
+        index = window_find(client, piece->serial);
+        if (index >= 0 && client->windows[index].state == WINDOW_MAPPED)
             break;
-        if (index < 0 && (index = choose(bytes)) >= 0) {
-            rc = exchange(bytes, (unsigned)index, piece, why);
+        if (index < 0 && (index = choose(client)) >= 0) {
+            rc = exchange(client, (unsigned)index, piece, why);
             if (rc < 0)
                 return rc;
             break;
         }
         /* Somebody maps it just now, or all are in use: both are over soon. */
-        pthread_cond_wait(&bytes->changed, &bytes->mutex);
+        pthread_cond_wait(&client->changed, &client->mutex);
     }
-    bytes->slots[index].last_used = ++bytes->uses;
+    client->windows[index].last_used = ++client->uses;
     *taken = (unsigned)index;
     return 0;
 }
 
-void slot_drop(struct cuda_bytes *bytes, unsigned slot)
+void window_release(struct copier_client *client, unsigned window)
 {
-    if (bytes->slots[slot].users > 0 && --bytes->slots[slot].users == 0)
-        pthread_cond_broadcast(&bytes->changed);
+    if (client->windows[window].users > 0 && --client->windows[window].users == 0)
+        pthread_cond_broadcast(&client->changed);
 }
 
 /* Requests of the piece that nobody waits for: they were to be read ahead. */
-static int await_users(struct cuda_bytes *bytes, unsigned index)
+static int await_users(struct copier_client *client, unsigned index)
 {
     int rc = 0;
 
     for (unsigned i = 0; i < COPIER_BLOCKS && rc != -ETIMEDOUT; i++) {
-        struct place *place = &bytes->places[i];
+        struct ring_entry *entry = &client->entries[i];
 
-        if (!place->pending || place->slot != (int)index)
+        if (!entry->pending || entry->window != (int)index)
             continue;
-        place->holders++;
-        rc = place_wait(bytes, i, NULL);
-        place_drop(bytes, i);
+        entry->holders++;
+        rc = ring_wait(client, i, NULL);
+        ring_release(client, i);
     }
     return rc == -ETIMEDOUT ? rc : 0;
 }
 
-/* Another one takes its place just now. */
-static bool is_leaving(const struct cuda_bytes *bytes, uint64_t serial)
+/* Another piece takes its window just now. */
+static bool is_leaving(const struct copier_client *client, uint64_t serial)
 {
-    for (unsigned i = 0; i < COPIER_SLOTS; i++)
-        if (bytes->slots[i].state == SLOT_CHANGING && bytes->slots[i].leaving == serial)
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++)
+        if (client->windows[i].state == WINDOW_CHANGING && client->windows[i].leaving == serial)
             return true;
     return false;
 }
 
-static int unmap(struct cuda_bytes *bytes, unsigned index, unsigned attempt)
+static int unmap(struct copier_client *client, unsigned index, unsigned attempt)
 {
-    struct copier_request request = {.act = COPIER_UNMAP, .slot = index};
-    uint64_t serial = bytes->slots[index].serial;
-    int rc = await_users(bytes, index);
+    struct copier_request request = {.act = COPIER_UNMAP, .window = index};
+    uint64_t serial = client->windows[index].serial;
+    int rc = await_users(client, index);
 
-    if (bytes->attempts != attempt || slot_find(bytes, serial) != (int)index)
+    if (client->attempts != attempt || window_find(client, serial) != (int)index)
         return 0; /* its copier is gone */
     if (rc < 0)
         return rc;
-    bytes->slots[index].state = SLOT_CHANGING;
-    rc = ask(bytes, &request, -1, NULL);
-    if (rc == 0 && is_ours(bytes, index, attempt, serial)) {
-        bytes->slots[index] = (struct slot){0};
-        pthread_cond_broadcast(&bytes->changed);
+    client->windows[index].state = WINDOW_CHANGING;
+    rc = ask(client, &request, -1, NULL);
+    if (rc == 0 && is_ours(client, index, attempt, serial)) {
+        client->windows[index] = (struct window){0};
+        pthread_cond_broadcast(&client->changed);
     }
     return rc;
 }
 
-void slot_forget(struct cuda_bytes *bytes, uint64_t serial)
+void window_forget(struct copier_client *client, uint64_t serial)
 {
-    unsigned attempt = bytes->attempts;
+    unsigned attempt = client->attempts;
     int index, rc;
 
-    while (bytes->state == COPIER_UP && is_leaving(bytes, serial))
-        pthread_cond_wait(&bytes->changed, &bytes->mutex);
-    if (is_leaving(bytes, serial)) { /* its copier goes, or cannot even be killed */
-        copier_await_end(bytes, attempt);
+    while (client->state == COPIER_UP && is_leaving(client, serial))
+        pthread_cond_wait(&client->changed, &client->mutex);
+    if (is_leaving(client, serial)) { /* its copier goes, or cannot even be killed */
+        copier_process_await_end(client, attempt);
         return;
     }
-    index = slot_find(bytes, serial);
+    index = window_find(client, serial);
     if (index < 0)
         return;
-    rc = unmap(bytes, (unsigned)index, attempt);
+    rc = unmap(client, (unsigned)index, attempt);
     if (rc == 0)
         return;
     /* Whatever it is that fails: its end frees the memory. */
-    if (bytes->attempts == attempt)
-        copier_retire(bytes);
-    copier_await_end(bytes, attempt);
+    if (client->attempts == attempt)
+        copier_process_retire(client);
+    copier_process_await_end(client, attempt);
 }
 
-void slots_clear(struct cuda_bytes *bytes)
+void windows_clear(struct copier_client *client)
 {
-    for (unsigned i = 0; i < COPIER_SLOTS; i++)
-        bytes->slots[i] = (struct slot){0};
-    pthread_cond_broadcast(&bytes->changed);
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++)
+        client->windows[i] = (struct window){0};
+    pthread_cond_broadcast(&client->changed);
 }

@@ -4,9 +4,9 @@
  *
  * The driver's handle is released as soon as the descriptor is there; from then on the memory is
  * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device: the
- * process is charged none of it. So bytes are moved by another process (cuda_bytes.h). The driver
- * clears memory that it hands to another process; `make gpu-check` looks. A spool is host memory,
- * made by the host's backend, until it is sealed.
+ * process is charged none of it. So bytes are moved by another process (copier_client.h). The
+ * driver clears memory that it hands to another process; `make gpu-check` looks. A spool is host
+ * memory, made by the host's backend, until it is sealed.
  */
 #include "vmm/cuda_internal.h"
 
@@ -136,18 +136,18 @@ static void cuda_release(struct vmm_device *device, const struct vmm_piece *piec
     const struct cuda *cuda = device->state;
 
     if (piece->sealed)
-        cuda_bytes_forget(cuda->bytes, piece->serial);
+        copier_client_forget(cuda->copier, piece->serial);
     if (piece->made.exists) {
-        cuda_bytes_forget(cuda->bytes, piece->made.serial);
+        copier_client_forget(cuda->copier, piece->made.serial);
         close(piece->made.fd);
     }
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-static struct cuda_bytes_piece describe_piece(const struct vmm_piece *piece)
+static struct copier_piece describe_piece(const struct vmm_piece *piece)
 {
-    return (struct cuda_bytes_piece){
+    return (struct copier_piece){
         .serial = piece->serial, .bytes = piece->aligned_bytes, .fd = piece->fd};
 }
 
@@ -155,36 +155,36 @@ static int cuda_lend(struct vmm_device *device, const struct vmm_piece *piece,
                      const struct vmm_span *span, struct vmm_loan *loan)
 {
     const struct cuda *cuda = device->state;
-    struct cuda_bytes_piece known = describe_piece(piece);
+    struct copier_piece known = describe_piece(piece);
 
     if (!piece->sealed)
         return -EOPNOTSUPP;
-    return cuda_bytes_lend(cuda->bytes, &known, span, loan);
+    return copier_client_lend(cuda->copier, &known, span, loan);
 }
 
 static int cuda_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
                          const struct vmm_span *span, struct vmm_loan *loan)
 {
     const struct cuda *cuda = device->state;
-    struct cuda_bytes_piece known = describe_piece(piece);
+    struct copier_piece known = describe_piece(piece);
 
     if (!piece->sealed)
         return -EAGAIN;
-    return cuda_bytes_lend_now(cuda->bytes, &known, span, loan);
+    return copier_client_lend_now(cuda->copier, &known, span, loan);
 }
 
 static void cuda_end_loan(struct vmm_device *device, struct vmm_loan *loan)
 {
     const struct cuda *cuda = device->state;
 
-    cuda_bytes_end_loan(cuda->bytes, loan);
+    copier_client_end_loan(cuda->copier, loan);
 }
 
 static void cuda_end_reader(struct vmm_device *device, uint64_t reader)
 {
     const struct cuda *cuda = device->state;
 
-    cuda_bytes_end_reader(cuda->bytes, reader);
+    copier_client_end_reader(cuda->copier, reader);
 }
 
 static int cuda_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
@@ -216,10 +216,10 @@ static int cuda_write(struct vmm_device *device, struct vmm_piece *piece, const 
                       size_t bytes, uint64_t offset)
 {
     struct cuda *cuda = device->state;
-    struct cuda_bytes_piece known = describe_piece(piece);
+    struct copier_piece known = describe_piece(piece);
 
     if (piece->sealed)
-        return cuda_bytes_write(cuda->bytes, &known, from, bytes, offset);
+        return copier_client_write(cuda->copier, &known, from, bytes, offset);
     if (offset < piece->made.clean_bytes)
         piece->made.clean_bytes = offset;
     return vmm_backend_host.write(&cuda->spools, piece, from, bytes, offset);
@@ -237,7 +237,7 @@ static int cuda_grow(struct vmm_device *device, const struct vmm_piece *piece,
 
 static void drop_made(const struct cuda *cuda, struct vmm_piece *piece)
 {
-    cuda_bytes_forget(cuda->bytes, piece->made.serial);
+    copier_client_forget(cuda->copier, piece->made.serial);
     close(piece->made.fd);
     piece->made.exists = false;
 }
@@ -259,7 +259,7 @@ static int cuda_settle(struct vmm_device *device, struct vmm_piece *piece, uint6
         piece->made.aligned_bytes = aligned_bytes;
         piece->made.clean_bytes = 0;
     }
-    return cuda_spool_copy(cuda->bytes, piece, size_bytes);
+    return spool_upload(cuda->copier, piece, size_bytes);
 }
 
 static int cuda_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,

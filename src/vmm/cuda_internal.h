@@ -25,7 +25,7 @@ struct cuda {
     pthread_mutex_t turn;
     struct complaints complaints; /* of the driver's calls */
     _Atomic uint64_t next_serial; /* of pieces */
-    struct cuda_bytes *bytes;
+    struct copier_client *copier;
     struct vmm_device spools; /* host memory; no state: not opened */
 };
 

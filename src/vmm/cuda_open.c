@@ -226,7 +226,7 @@ static void start_watch(const struct opening *o)
 static int open_bytes(const struct opening *o, const char *root)
 {
     struct cuda *cuda = o->cuda;
-    struct cuda_bytes_options bytes = {
+    struct copier_client_options bytes = {
         .pci_id = o->device->pci_id,
         .idle_ms = o->options->copier_idle_ms,
     };
@@ -237,7 +237,7 @@ static int open_bytes(const struct opening *o, const char *root)
     int rc;
 
     memcpy(bytes.uuid, o->device->uuid, sizeof(bytes.uuid));
-    rc = cuda_bytes_new(&bytes, &cuda->bytes);
+    rc = copier_client_new(&bytes, &cuda->copier);
     if (rc < 0) {
         snprintf(o->error, o->error_bytes,
                  "device cuda: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
@@ -280,7 +280,7 @@ static int open_device(const struct opening *o, const char *root)
 static void cuda_free(struct cuda *cuda)
 {
     cuda_watch_free(cuda->watch);
-    cuda_bytes_free(cuda->bytes);
+    copier_client_free(cuda->copier);
     if (cuda->spools.state)
         vmm_backend_host.close(&cuda->spools);
     patience_free(cuda->patience);

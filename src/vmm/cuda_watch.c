@@ -27,7 +27,7 @@ struct cuda_watch {
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t asked, answered;
     struct health *health;
-    struct cuda_events *events; /* NULL: it tells none */
+    struct nvml_events *events; /* NULL: it tells none */
     bool opened;                /* or that failed */
     int error;                  /* of opening */
     char why[WHY_BYTES];
@@ -61,12 +61,12 @@ static void measure(struct cuda_watch *watch)
 static void wait_for_events(struct cuda_watch *watch)
 {
     char why[WHY_BYTES] = "no memory";
-    struct cuda_events *events = NULL;
-    int rc = cuda_events_new(&watch->nvml, watch->device, &events, why, sizeof(why));
+    struct nvml_events *events = NULL;
+    int rc = nvml_events_new(&watch->nvml, watch->device, &events, why, sizeof(why));
 
     pthread_mutex_lock(&watch->mutex);
     if (rc == 0 && !watch->ending) {
-        rc = cuda_events_start(events, watch->health);
+        rc = nvml_events_start(events, watch->health);
         snprintf(why, sizeof(why), "no thread for it");
     }
     if (rc == 0 && !watch->ending) {
@@ -74,7 +74,7 @@ static void wait_for_events(struct cuda_watch *watch)
         events = NULL;
     }
     pthread_mutex_unlock(&watch->mutex);
-    cuda_events_free(events);
+    nvml_events_free(events);
     if (rc < 0)
         log_info("device cuda: errors of the GPU are not told: %s", why);
 }
@@ -280,7 +280,7 @@ void cuda_watch_free(struct cuda_watch *watch)
         return;
     pthread_mutex_lock(&watch->mutex);
     watch->ending = true;
-    cuda_events_free(watch->events);
+    nvml_events_free(watch->events);
     watch->events = NULL;
     pthread_cond_signal(&watch->asked);
     pthread_mutex_unlock(&watch->mutex);

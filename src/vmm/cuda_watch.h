@@ -4,7 +4,7 @@
  *
  * NVML's calls may hang behind the kernel module's lock for as long as somebody else's large
  * operation takes, so nobody but the thread here makes them, opening NVML included. It sleeps until
- * it is asked. Events are waited for by another one (cuda_events.h).
+ * it is asked. Events are waited for by another one (nvml_events.h).
  *
  * Threads: cuda_watch_measure from any thread; it waits CUDA_WATCH_PATIENCE_MS at most, and not at
  * all while NVML still owes an answer that somebody gave up waiting for. cuda_watch_look, for

@@ -50,7 +50,7 @@ struct host {
     /* Bytes that threads of ours have been granted and are committing at this moment: what the
      * machine's numbers show of them is not known. */
     pthread_mutex_t mutex; /* over pending_bytes; a leaf: nothing else is locked under it */
-    pthread_cond_t settled;
+    pthread_cond_t finished;
     uint64_t pending_bytes;
 };
 
@@ -249,17 +249,17 @@ static int commit_admit(struct host *host, uint64_t bytes)
             rc = -ENOMEM;
             break;
         }
-        pthread_cond_wait(&host->settled, &host->mutex);
+        pthread_cond_wait(&host->finished, &host->mutex);
     }
     pthread_mutex_unlock(&host->mutex);
     return rc;
 }
 
-static void commit_settle(struct host *host, uint64_t bytes)
+static void commit_finish(struct host *host, uint64_t bytes)
 {
     pthread_mutex_lock(&host->mutex);
     host->pending_bytes -= bytes;
-    pthread_cond_broadcast(&host->settled);
+    pthread_cond_broadcast(&host->finished);
     pthread_mutex_unlock(&host->mutex);
 }
 
@@ -314,7 +314,7 @@ static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
         if (rc < 0)
             break;
         rc = allocate(fd, from, bytes);
-        commit_settle(host, bytes);
+        commit_finish(host, bytes);
         from += bytes;
     }
     return rc;
@@ -501,7 +501,7 @@ static int probe(const struct host *host, char *error, size_t error_bytes)
 static void host_free(struct host *host)
 {
     headroom_close(host->headroom);
-    pthread_cond_destroy(&host->settled);
+    pthread_cond_destroy(&host->finished);
     pthread_mutex_destroy(&host->mutex);
     free(host);
 }
@@ -523,7 +523,7 @@ static int host_open(const char *root, const struct vmm_options *options, struct
         return -ENOMEM;
     }
     pthread_mutex_init(&host->mutex, NULL);
-    pthread_cond_init(&host->settled, NULL);
+    pthread_cond_init(&host->finished, NULL);
     rc = headroom_open(root, &host->headroom);
     if (rc < 0)
         snprintf(error, error_bytes, "device host: cannot read the machine's memory: %s",

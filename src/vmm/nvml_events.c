@@ -15,7 +15,7 @@
 #define LOOK_AGAIN_MS 200            /* until a GPU that is said to be lost is looked at again */
 #define THREAD_STACK  (1024u * 1024) /* NVML's own; untouched, it is free */
 
-struct cuda_events {
+struct nvml_events {
     struct nvml nvml;
     struct nvml_device *device;
     struct nvml_event_set *set;
@@ -30,7 +30,7 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
 }
 
-static void report(struct cuda_events *events, enum xid_kind kind, const char *why)
+static void report(struct nvml_events *events, enum xid_kind kind, const char *why)
 {
     if (complaints_may_log(&events->complaints)) {
         if (kind == XID_HARMLESS)
@@ -47,7 +47,7 @@ static void report(struct cuda_events *events, enum xid_kind kind, const char *w
     pthread_mutex_unlock(&events->mutex);
 }
 
-static void judge(struct cuda_events *events, const struct nvml_event *event)
+static void judge(struct nvml_events *events, const struct nvml_event *event)
 {
     char why[sizeof(((struct vmm_health *)NULL)->why)];
     enum xid_kind kind = XID_SUSPECT;
@@ -63,7 +63,7 @@ static void judge(struct cuda_events *events, const struct nvml_event *event)
 }
 
 /* False: it was a passing disturbance. */
-static bool is_lost(struct cuda_events *events)
+static bool is_lost(struct nvml_events *events)
 {
     struct nvml_memory memory;
 
@@ -71,7 +71,7 @@ static bool is_lost(struct cuda_events *events)
     return events->nvml.nvmlDeviceGetMemoryInfo(events->device, &memory) == NVML_GPU_IS_LOST;
 }
 
-static bool is_ending(struct cuda_events *events)
+static bool is_ending(struct nvml_events *events)
 {
     pthread_mutex_lock(&events->mutex);
     bool ending = !events->health;
@@ -79,7 +79,7 @@ static bool is_ending(struct cuda_events *events)
     return ending;
 }
 
-static void destroy(struct cuda_events *events)
+static void destroy(struct nvml_events *events)
 {
     if (events->set)
         events->nvml.nvmlEventSetFree(events->set);
@@ -92,7 +92,7 @@ static void destroy(struct cuda_events *events)
  * the one that frees. */
 static void *run(void *argument)
 {
-    struct cuda_events *events = argument;
+    struct nvml_events *events = argument;
     struct nvml_event event;
     bool lost = false;
 
@@ -114,7 +114,7 @@ static void *run(void *argument)
 }
 
 /* A GPU without ECC has no such events, but Xids. */
-static int listen(struct cuda_events *events, char *error, size_t error_bytes)
+static int listen(struct nvml_events *events, char *error, size_t error_bytes)
 {
     const struct nvml *nvml = &events->nvml;
     const char *call = "nvmlEventSetCreate";
@@ -133,16 +133,16 @@ static int listen(struct cuda_events *events, char *error, size_t error_bytes)
     return -EOPNOTSUPP;
 }
 
-int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
-                    struct cuda_events **events, char *error, size_t error_bytes)
+int nvml_events_new(const struct nvml *nvml, struct nvml_device *device,
+                    struct nvml_events **events, char *error, size_t error_bytes)
 {
-    struct cuda_events *made = calloc(1, sizeof(*made));
+    struct nvml_events *made = calloc(1, sizeof(*made));
     int rc;
 
     if (!made)
         return -ENOMEM;
     *made =
-        (struct cuda_events){.nvml = *nvml, .device = device, .mutex = PTHREAD_MUTEX_INITIALIZER};
+        (struct nvml_events){.nvml = *nvml, .device = device, .mutex = PTHREAD_MUTEX_INITIALIZER};
     complaints_init(&made->complaints, "events");
     rc = listen(made, error, error_bytes);
     if (rc < 0)
@@ -152,7 +152,7 @@ int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
     return rc;
 }
 
-int cuda_events_start(struct cuda_events *events, struct health *health)
+int nvml_events_start(struct nvml_events *events, struct health *health)
 {
     int error;
 
@@ -162,7 +162,7 @@ int cuda_events_start(struct cuda_events *events, struct health *health)
     return error;
 }
 
-void cuda_events_free(struct cuda_events *events)
+void nvml_events_free(struct nvml_events *events)
 {
     if (!events)
         return;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_events - waits for NVML's bad news of a GPU, on a thread of its own
+ * nvml_events - waits for NVML's bad news of a GPU, on a thread of its own
  *
  * Xids and uncorrectable memory errors are judged (xid.h) and reported; what says nothing of memory
  * is logged. That the GPU is lost is believed of Xid 79, and of NVML's word when asked twice.
  */
-#ifndef GMSFS_VMM_CUDA_EVENTS_H
-#define GMSFS_VMM_CUDA_EVENTS_H
+#ifndef GMSFS_VMM_NVML_EVENTS_H
+#define GMSFS_VMM_NVML_EVENTS_H
 
 #include "vmm/health.h"
 #include "vmm/nvml.h"
 
-struct cuda_events;
+struct nvml_events;
 
 /* Asks NVML for them, which may take its time; nvml is copied. -EOPNOTSUPP: the GPU tells no
  * events; `error` says why, and all else works. -ENOMEM */
-int cuda_events_new(const struct nvml *nvml, struct nvml_device *device,
-                    struct cuda_events **events, char *error, size_t error_bytes);
+int nvml_events_new(const struct nvml *nvml, struct nvml_device *device,
+                    struct nvml_events **events, char *error, size_t error_bytes);
 /* From then on bad news go to `health`. -EAGAIN: there is no thread for it, and only free is left.
  */
-int cuda_events_start(struct cuda_events *events, struct health *health);
+int nvml_events_start(struct nvml_events *events, struct health *health);
 /* Nothing is reported any more once it returns. Does not wait for the thread, which sits in NVML:
  * that one frees what it needs when it comes back. NULL is fine. */
-void cuda_events_free(struct cuda_events *events);
+void nvml_events_free(struct nvml_events *events);
 
 #endif

@@ -6,9 +6,9 @@
 
 #define WINDOW_BYTES (UINT64_C(64) << 20)
 
-int cuda_spool_copy(struct cuda_bytes *bytes, struct vmm_piece *piece, uint64_t size_bytes)
+int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t size_bytes)
 {
-    struct cuda_bytes_piece to = {
+    struct copier_piece to = {
         .serial = piece->made.serial,
         .bytes = piece->made.aligned_bytes,
         .fd = piece->made.fd,
@@ -24,7 +24,7 @@ int cuda_spool_copy(struct cuda_bytes *bytes, struct vmm_piece *piece, uint64_t 
 
         if (map == MAP_FAILED)
             return -errno;
-        rc = cuda_bytes_write(bytes, &to, map + (at - start), end - at, at);
+        rc = copier_client_write(copier, &to, map + (at - start), end - at, at);
         munmap(map, end - start);
         if (rc == 0)
             piece->made.clean_bytes = end;

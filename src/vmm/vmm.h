@@ -108,7 +108,7 @@ struct vmm_loan {
     struct {
         const void *at;
         size_t bytes;
-        unsigned place; /* the backend's */
+        unsigned entry; /* the backend's */
     } parts[VMM_LOAN_PARTS];
     void *buffer; /* vmm's own; NULL: none */
 };

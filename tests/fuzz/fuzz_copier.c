@@ -25,9 +25,9 @@ static void try_request(const uint8_t *data, size_t size, bool has_descriptor)
         return;
     must(size == sizeof request && memcmp(&request, data, size) == 0);
     must(has_descriptor == (request.act == COPIER_MAP));
-    must(request.slot < COPIER_SLOTS && request.place < COPIER_PLACES);
+    must(request.window < COPIER_WINDOWS && request.entry < COPIER_ENTRIES);
     if (request.act == COPIER_GET || request.act == COPIER_PUT) {
-        must(request.place < COPIER_BLOCKS);
+        must(request.entry < COPIER_BLOCKS);
         must(request.bytes > 0 && request.bytes <= COPIER_BLOCK_BYTES);
         must(request.offset + request.bytes > request.offset);
     }
@@ -56,11 +56,11 @@ static void try_result(const uint8_t *data, size_t size)
     }
     memcpy(result, data, sizeof *result);
     uint32_t done = result->done;
-    int error = copier_check_result(result, COPIER_TICKET, why);
+    int error = copier_check_result(result, COPIER_FIRST_SEQUENCE, why);
     must((error == -EAGAIN) == (done == COPIER_PENDING));
-    must((error == -EPIPE) == (done != COPIER_PENDING && done != COPIER_TICKET));
+    must((error == -EPIPE) == (done != COPIER_PENDING && done != COPIER_FIRST_SEQUENCE));
     must(error <= 0 && error >= -4095);
-    if (done == COPIER_TICKET)
+    if (done == COPIER_FIRST_SEQUENCE)
         must_be_line(why, sizeof why);
     free(result);
 }

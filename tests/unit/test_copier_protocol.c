@@ -9,11 +9,11 @@
 static struct copier_request seen;
 
 static const struct copier_request map = {
-    .act = COPIER_MAP, .place = COPIER_BLOCKS, .ticket = 99, .slot = 3, .bytes = 2 << 20};
+    .act = COPIER_MAP, .entry = COPIER_BLOCKS, .sequence = 99, .window = 3, .bytes = 2 << 20};
 static const struct copier_request get = {.act = COPIER_GET,
-                                          .place = COPIER_BLOCKS - 1,
-                                          .ticket = 99,
-                                          .slot = COPIER_SLOTS - 1,
+                                          .entry = COPIER_BLOCKS - 1,
+                                          .sequence = 99,
+                                          .window = COPIER_WINDOWS - 1,
                                           .offset = UINT64_C(5) << 32,
                                           .bytes = COPIER_BLOCK_BYTES};
 
@@ -33,7 +33,7 @@ TAP_TEST(requests_that_make_sense_are_taken_as_they_are)
     request.act = COPIER_PUT;
     request.bytes = 1;
     check_int(check_request(&request, false), 0);
-    request = (struct copier_request){.act = COPIER_UNMAP, .ticket = COPIER_TICKET};
+    request = (struct copier_request){.act = COPIER_UNMAP, .sequence = COPIER_FIRST_SEQUENCE};
     check_int(check_request(&request, false), 0);
 }
 
@@ -47,10 +47,10 @@ TAP_TEST(requests_are_inside_of_what_there_is)
 {
     struct copier_request request = get;
 
-    request.place = COPIER_BLOCKS;
+    request.entry = COPIER_BLOCKS;
     check_int(check_request(&request, false), -EINVAL);
     request = get;
-    request.slot = COPIER_SLOTS;
+    request.window = COPIER_WINDOWS;
     check_int(check_request(&request, false), -EINVAL);
     request = get;
     request.bytes = COPIER_BLOCK_BYTES + 1;
@@ -61,10 +61,10 @@ TAP_TEST(requests_are_inside_of_what_there_is)
     request.offset = UINT64_MAX - request.bytes + 1;
     check_int(check_request(&request, false), -EINVAL);
     request = get;
-    request.ticket = COPIER_TICKET - 1;
+    request.sequence = COPIER_FIRST_SEQUENCE - 1;
     check_int(check_request(&request, false), -EINVAL);
     request = map;
-    request.place = COPIER_PLACES;
+    request.entry = COPIER_ENTRIES;
     check_int(check_request(&request, true), -EINVAL);
     request = get;
     request.act = COPIER_PUT + 1;
