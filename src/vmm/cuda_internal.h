@@ -6,7 +6,7 @@
 #include "cuda/driver.h"
 #include "vmm/complaints.h"
 #include "vmm/copier_client.h"
-#include "vmm/cuda_watch.h"
+#include "vmm/monitor.h"
 #include "vmm/patience.h"
 #include "vmm/vmm_backend.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cuda_watch.h"
+#include "vmm/monitor.h"
 
 #include "base/log.h"
 #include "base/thread.h"
