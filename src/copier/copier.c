@@ -23,7 +23,8 @@
 
 struct copier {
     struct copier_shared *shared;
-    struct gpu *gpu;
+    const struct copier_gpu *driver;
+    void *gpu; /* the driver's */
 };
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -33,16 +34,17 @@ static void *block_of(const struct copier *copier, unsigned entry)
     return (char *)copier->shared + COPIER_HEADER_BYTES + entry * COPIER_BLOCK_BYTES;
 }
 
-static int do_request(struct copier *copier, struct drv_stream *stream,
-                      const struct copier_request *request, int fd, char *why)
+static int do_request(struct copier *copier, void *stream, const struct copier_request *request,
+                      int fd, char *why)
 {
     switch (request->act) {
     case COPIER_MAP:
-        return gpu_map(copier->gpu, request->window, fd, request->bytes, why);
+        return copier->driver->map(copier->gpu, request->window, fd, request->bytes, why);
     case COPIER_UNMAP:
-        return gpu_unmap(copier->gpu, request->window, why);
+        return copier->driver->unmap(copier->gpu, request->window, why);
     default:
-        return gpu_copy(copier->gpu, stream, request, block_of(copier, request->entry), why);
+        return copier->driver->copy(copier->gpu, stream, request, block_of(copier, request->entry),
+                                    why);
     }
 }
 
@@ -79,11 +81,11 @@ static int receive(struct copier_request *request, int *fd)
 static void *run_thread(void *argument)
 {
     struct copier *copier = argument;
-    struct drv_stream *stream = NULL;
+    void *stream = NULL;
     struct copier_request request;
     char why[COPIER_WHY_BYTES];
     int fd, rc;
-    int entered = gpu_enter(copier->gpu, &stream, why);
+    int entered = copier->driver->enter(copier->gpu, &stream, why);
 
     for (;;) {
         rc = receive(&request, &fd);
@@ -106,7 +108,7 @@ static void *run_thread(void *argument)
     if (rc != -ENOTCONN)
         _exit(1); /* the worker sees it, and takes a new one */
     if (entered == 0)
-        gpu_leave(copier->gpu, stream);
+        copier->driver->leave(copier->gpu, stream);
     return NULL;
 }
 
@@ -139,6 +141,21 @@ static int open_shared(struct copier *copier)
         return -errno;
     copier->shared = at;
     return copier->shared->magic == COPIER_MAGIC ? 0 : -EINVAL;
+}
+
+static int open_gpu(struct copier *copier, char *why)
+{
+    char driver[sizeof(copier->shared->driver)];
+
+    memcpy(driver, copier->shared->driver, sizeof(driver));
+    driver[sizeof(driver) - 1] = '\0';
+    copier->driver = copier_find_gpu(driver);
+    if (!copier->driver) {
+        snprintf(why, COPIER_WHY_BYTES, "it knows no driver called '%s'", driver);
+        return -EINVAL;
+    }
+    return copier->driver->open(copier->shared->uuid, block_of(copier, 0),
+                                COPIER_BLOCKS * COPIER_BLOCK_BYTES, &copier->gpu, why);
 }
 
 static int say_hello(int error, const char *why)
@@ -174,14 +191,13 @@ int copier_main(int argc, char **argv)
         return 2;
     }
     begin_process();
-    rc = gpu_open(copier.shared->uuid, block_of(&copier, 0), COPIER_BLOCKS * COPIER_BLOCK_BYTES,
-                  &copier.gpu, why);
+    rc = open_gpu(&copier, why);
     /* Nobody else may look into it from here on: it will have everybody's bytes. Not before, for
      * the driver reads of its process in /proc when it starts. */
     prctl(PR_SET_DUMPABLE, 0);
     if (say_hello(rc, why) < 0 || rc < 0)
         _exit(1);
     serve(&copier);
-    gpu_close(copier.gpu);
+    copier.driver->close(copier.gpu);
     _exit(0); /* what libraries do at exit, the driver needs not */
 }

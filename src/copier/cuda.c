@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The copier's functions for CUDA (gpu.h has them). Errors: as drv_errno says. */
 #include "copier/gpu.h"
 
 #include "cuda/driver.h"
@@ -14,7 +15,7 @@ struct window {
     uint64_t bytes;
 };
 
-struct gpu {
+struct cuda {
     const struct drv *driver;
     drv_device device;
     struct drv_context *context;
@@ -22,8 +23,8 @@ struct gpu {
     struct window windows[COPIER_WINDOWS];
 };
 
-#define CALL(gpu, why, call, arguments) \
-    explain((gpu)->driver, why, #call, (gpu)->driver->call arguments)
+#define CALL(cuda, why, call, arguments) \
+    explain((cuda)->driver, why, #call, (cuda)->driver->call arguments)
 
 static int explain(const struct drv *driver, char *why, const char *call, enum drv_result result)
 {
@@ -34,129 +35,125 @@ static int explain(const struct drv *driver, char *why, const char *call, enum d
 
 /* ---- the context --------------------------------------------------------------------------- */
 
-int gpu_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, struct gpu **made, char *why)
+static int cuda_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **made, char *why)
 {
-    struct gpu *gpu = calloc(1, sizeof(*gpu));
+    struct cuda *cuda = calloc(1, sizeof(*cuda));
     int rc;
 
-    if (!gpu) {
+    if (!cuda) {
         snprintf(why, COPIER_WHY_BYTES, "out of memory");
         return -ENOMEM;
     }
-    rc = drv_open(&gpu->driver, why, COPIER_WHY_BYTES);
+    rc = drv_open(&cuda->driver, why, COPIER_WHY_BYTES);
     if (rc == 0)
-        rc = drv_find(gpu->driver, uuid, &gpu->device, why, COPIER_WHY_BYTES);
+        rc = drv_find(cuda->driver, uuid, &cuda->device, why, COPIER_WHY_BYTES);
     if (rc == 0)
-        rc = CALL(gpu, why, cuDevicePrimaryCtxRetain, (&gpu->context, gpu->device));
+        rc = CALL(cuda, why, cuDevicePrimaryCtxRetain, (&cuda->context, cuda->device));
     if (rc == 0)
-        rc = CALL(gpu, why, cuCtxSetCurrent, (gpu->context));
+        rc = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
     if (rc < 0) {
-        free(gpu);
+        free(cuda);
         return rc;
     }
-    if (gpu->driver->cuMemHostRegister_v2(ring, ring_bytes, DRV_HOST_REGISTER_PORTABLE) ==
+    if (cuda->driver->cuMemHostRegister_v2(ring, ring_bytes, DRV_HOST_REGISTER_PORTABLE) ==
         DRV_SUCCESS)
-        gpu->pinned = ring;
-    *made = gpu;
+        cuda->pinned = ring;
+    *made = cuda;
     return 0;
 }
 
-void gpu_close(struct gpu *gpu)
+static int cuda_enter(void *gpu, void **stream, char *why)
 {
-    char why[COPIER_WHY_BYTES];
-
-    for (unsigned window = 0; window < COPIER_WINDOWS; window++)
-        gpu_unmap(gpu, window, why);
-    if (gpu->pinned)
-        gpu->driver->cuMemHostUnregister(gpu->pinned);
-    gpu->driver->cuCtxSetCurrent(NULL);
-    gpu->driver->cuDevicePrimaryCtxRelease_v2(gpu->device);
-    free(gpu);
-}
-
-int gpu_enter(struct gpu *gpu, struct drv_stream **stream, char *why)
-{
-    int rc = CALL(gpu, why, cuCtxSetCurrent, (gpu->context));
+    struct cuda *cuda = gpu;
+    struct drv_stream *made;
+    int rc = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
 
     if (rc == 0)
-        rc = CALL(gpu, why, cuStreamCreate, (stream, DRV_STREAM_NON_BLOCKING));
+        rc = CALL(cuda, why, cuStreamCreate, (&made, DRV_STREAM_NON_BLOCKING));
+    if (rc == 0)
+        *stream = made;
     return rc;
 }
 
-void gpu_leave(struct gpu *gpu, struct drv_stream *stream)
+static void cuda_leave(void *gpu, void *stream)
 {
-    gpu->driver->cuStreamDestroy_v2(stream);
+    const struct cuda *cuda = gpu;
+
+    cuda->driver->cuStreamDestroy_v2(stream);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
 /* What was reached so far is undone. */
-static int map_memory(struct gpu *gpu, struct window *window, char *why)
+static int map_memory(struct cuda *cuda, struct window *window, char *why)
 {
     const struct drv_access_desc access = {
-        .location = {.type = DRV_LOCATION_DEVICE, .id = gpu->device},
+        .location = {.type = DRV_LOCATION_DEVICE, .id = cuda->device},
         .flags = DRV_ACCESS_READWRITE,
     };
     drv_pointer address = 0;
-    int rc = CALL(gpu, why, cuMemAddressReserve, (&address, window->bytes, 0, 0, 0));
+    int rc = CALL(cuda, why, cuMemAddressReserve, (&address, window->bytes, 0, 0, 0));
 
     if (rc < 0)
         return rc;
-    rc = CALL(gpu, why, cuMemMap, (address, window->bytes, 0, window->memory, 0));
+    rc = CALL(cuda, why, cuMemMap, (address, window->bytes, 0, window->memory, 0));
     if (rc == 0) {
-        rc = CALL(gpu, why, cuMemSetAccess, (address, window->bytes, &access, 1));
+        rc = CALL(cuda, why, cuMemSetAccess, (address, window->bytes, &access, 1));
         if (rc == 0) {
             window->address = address;
             return 0;
         }
-        gpu->driver->cuMemUnmap(address, window->bytes);
+        cuda->driver->cuMemUnmap(address, window->bytes);
     }
-    gpu->driver->cuMemAddressFree(address, window->bytes);
+    cuda->driver->cuMemAddressFree(address, window->bytes);
     return rc;
 }
 
-int gpu_map(struct gpu *gpu, unsigned window_index, int fd, uint64_t bytes, char *why)
+static int cuda_map(void *gpu, unsigned window_index, int fd, uint64_t bytes, char *why)
 {
-    struct window *window = &gpu->windows[window_index], made = {.bytes = bytes};
+    struct cuda *cuda = gpu;
+    struct window *window = &cuda->windows[window_index], made = {.bytes = bytes};
     int rc;
 
     if (window->address) {
         snprintf(why, COPIER_WHY_BYTES, "window %u is in use", window_index);
         return -EBUSY;
     }
-    rc = CALL(gpu, why, cuMemImportFromShareableHandle,
+    rc = CALL(cuda, why, cuMemImportFromShareableHandle,
               (&made.memory, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
     if (rc < 0)
         return rc;
-    rc = map_memory(gpu, &made, why);
+    rc = map_memory(cuda, &made, why);
     if (rc < 0)
-        gpu->driver->cuMemRelease(made.memory);
+        cuda->driver->cuMemRelease(made.memory);
     else
         *window = made;
     return rc;
 }
 
 /* The first call that fails is told; the others are made all the same. */
-int gpu_unmap(struct gpu *gpu, unsigned window_index, char *why)
+static int cuda_unmap(void *gpu, unsigned window_index, char *why)
 {
-    struct window *window = &gpu->windows[window_index];
+    struct cuda *cuda = gpu;
+    struct window *window = &cuda->windows[window_index];
     char next[COPIER_WHY_BYTES];
     int rc, rc_next;
 
     if (!window->address)
         return 0;
-    rc = CALL(gpu, why, cuMemUnmap, (window->address, window->bytes));
-    rc_next = CALL(gpu, rc ? next : why, cuMemAddressFree, (window->address, window->bytes));
+    rc = CALL(cuda, why, cuMemUnmap, (window->address, window->bytes));
+    rc_next = CALL(cuda, rc ? next : why, cuMemAddressFree, (window->address, window->bytes));
     rc = rc ? rc : rc_next;
-    rc_next = CALL(gpu, rc ? next : why, cuMemRelease, (window->memory));
+    rc_next = CALL(cuda, rc ? next : why, cuMemRelease, (window->memory));
     *window = (struct window){0};
     return rc ? rc : rc_next;
 }
 
-int gpu_copy(struct gpu *gpu, struct drv_stream *stream, const struct copier_request *request,
-             void *block, char *why)
+static int cuda_copy(void *gpu, void *stream, const struct copier_request *request, void *block,
+                     char *why)
 {
-    const struct window *window = &gpu->windows[request->window];
+    struct cuda *cuda = gpu;
+    const struct window *window = &cuda->windows[request->window];
     size_t bytes = request->bytes;
     char later[COPIER_WHY_BYTES];
     int rc, waited;
@@ -167,12 +164,38 @@ int gpu_copy(struct gpu *gpu, struct drv_stream *stream, const struct copier_req
         return -EINVAL;
     }
     if (request->act == COPIER_GET)
-        rc = CALL(gpu, why, cuMemcpyDtoHAsync_v2,
+        rc = CALL(cuda, why, cuMemcpyDtoHAsync_v2,
                   (block, window->address + request->offset, bytes, stream));
     else
-        rc = CALL(gpu, why, cuMemcpyHtoDAsync_v2,
+        rc = CALL(cuda, why, cuMemcpyHtoDAsync_v2,
                   (window->address + request->offset, block, bytes, stream));
     /* Also after a failure: then nothing of the driver is in the block any more. */
-    waited = CALL(gpu, rc ? later : why, cuStreamSynchronize, (stream));
+    waited = CALL(cuda, rc ? later : why, cuStreamSynchronize, (stream));
     return rc ? rc : waited;
 }
+
+/* ---- the end ----------------------------------------------------------------------------- */
+
+static void cuda_close(void *gpu)
+{
+    struct cuda *cuda = gpu;
+    char why[COPIER_WHY_BYTES];
+
+    for (unsigned window = 0; window < COPIER_WINDOWS; window++)
+        cuda_unmap(cuda, window, why);
+    if (cuda->pinned)
+        cuda->driver->cuMemHostUnregister(cuda->pinned);
+    cuda->driver->cuCtxSetCurrent(NULL);
+    cuda->driver->cuDevicePrimaryCtxRelease_v2(cuda->device);
+    free(cuda);
+}
+
+const struct copier_gpu copier_gpu_cuda = {
+    .open = cuda_open,
+    .close = cuda_close,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .map = cuda_map,
+    .unmap = cuda_unmap,
+    .copy = cuda_copy,
+};

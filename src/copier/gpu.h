@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu - the copier's context, the pieces that it has mapped, and copying
+ * gpu - what the copier needs of a driver: a context, pieces that it maps, and copying
  *
- * For copier.c. gpu_open and gpu_close by the first thread, while there is no other; the rest by
- * any thread that has entered. What changes a window and what uses it must not come at the same
- * time; the worker sees to it. Errors: as drv_errno says; `why` (COPIER_WHY_BYTES) then tells the
- * cause.
+ * One table of functions for each driver (cuda.c), used by copier.c. open and close by the first
+ * thread, while there is no other; the rest by any thread that has entered. What changes a window
+ * and what uses it must not come at the same time; the worker sees to it. 0 or a negative errno;
+ * `why` (COPIER_WHY_BYTES) then tells the cause.
  */
 #ifndef GMSFS_COPIER_GPU_H
 #define GMSFS_COPIER_GPU_H
 
 #include "copier/protocol.h"
 
-struct drv;
-struct drv_stream;
-struct gpu;
+struct copier_gpu {
+    /* Makes the context, and pins `ring` if the driver can (else copies are slower). */
+    int (*open)(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **gpu, char *why);
+    void (*close)(void *gpu);
 
-/* Makes the context, and pins `ring` if the driver can (else copies are slower). */
-int gpu_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, struct gpu **gpu, char *why);
-void gpu_close(struct gpu *gpu);
+    /* `stream` is the thread's own, for its copies. */
+    int (*enter)(void *gpu, void **stream, char *why);
+    void (*leave)(void *gpu, void *stream);
 
-int gpu_enter(struct gpu *gpu, struct drv_stream **stream, char *why);
-void gpu_leave(struct gpu *gpu, struct drv_stream *stream);
+    /* The descriptor stays the caller's. */
+    int (*map)(void *gpu, unsigned window, int fd, uint64_t bytes, char *why);
+    int (*unmap)(void *gpu, unsigned window, char *why);
+    /* To its end: `block` may be used for something else afterwards. -EINVAL: not inside the
+     * piece. */
+    int (*copy)(void *gpu, void *stream, const struct copier_request *request, void *block,
+                char *why);
+};
 
-/* The descriptor stays the caller's. */
-int gpu_map(struct gpu *gpu, unsigned window, int fd, uint64_t bytes, char *why);
-int gpu_unmap(struct gpu *gpu, unsigned window, char *why);
-/* To its end: `block` may be used for something else afterwards. -EINVAL: not inside the piece. */
-int gpu_copy(struct gpu *gpu, struct drv_stream *stream, const struct copier_request *request,
-             void *block, char *why);
+extern const struct copier_gpu copier_gpu_cuda;
+
+/* Of the backend with this name; NULL: there is none. Defined beside the table of backends
+ * (src/vmm/backends.c), so that a backend is one row. */
+const struct copier_gpu *copier_find_gpu(const char *driver);
 
 #endif

@@ -23,7 +23,7 @@
 #define COPIER_SOCKET_FD 3
 #define COPIER_RING_FD   4
 
-#define COPIER_MAGIC        0x676d6301u /* changes with anything here */
+#define COPIER_MAGIC        0x676d6302u /* changes with anything here */
 #define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
 #define COPIER_BLOCKS       32u
 #define COPIER_CONTROLS     8u /* entries of requests that need no block */
@@ -70,6 +70,7 @@ struct copier_shared {
     uint32_t magic;
     uint32_t reserved;
     uint8_t uuid[16]; /* of the device */
+    char driver[16];  /* that it belongs to: the name of a backend */
     struct copier_result results[COPIER_ENTRIES];
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/backends.h"
 
+#include "copier/gpu.h"
 #include "vmm/vmm_backend.h"
 
 #include <stdio.h>
@@ -8,8 +9,9 @@
 
 /* The first is the default. ARCHITECTURE.md says what else a new one needs. */
 static const struct backend BACKENDS[] = {
-    {"cuda", "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA, &vmm_backend_cuda},
-    {"host", "this machine's memory (memfd)", VMM_MEMORY_HOST, &vmm_backend_host},
+    {"cuda", "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA, &vmm_backend_cuda,
+     &copier_gpu_cuda},
+    {"host", "this machine's memory (memfd)", VMM_MEMORY_HOST, &vmm_backend_host, NULL},
 };
 
 #define BACKEND_COUNT (sizeof(BACKENDS) / sizeof(BACKENDS[0]))
@@ -26,6 +28,13 @@ const struct backend *backends_find(const char *name)
             return &BACKENDS[i];
     }
     return NULL;
+}
+
+const struct copier_gpu *copier_find_gpu(const char *driver)
+{
+    const struct backend *backend = backends_find(driver);
+
+    return backend ? backend->copier : NULL;
 }
 
 bool backends_keep_spools_apart(const struct backend *backend)

@@ -13,6 +13,7 @@
 
 #define BACKENDS_TEXT_BYTES 64
 
+struct copier_gpu;
 struct vmm_backend;
 
 /* What is known of a backend before it is opened. */
@@ -21,6 +22,7 @@ struct backend {
     const char *help; /* whose memory it is, for `gmsfs mount --help` */
     enum vmm_memory memory;
     const struct vmm_backend *functions;
+    const struct copier_gpu *copier; /* NULL: this process moves the bytes by itself */
 };
 
 /* NULL: there is no such backend. `name` NULL: the default. */

@@ -19,14 +19,14 @@ static uint64_t now_ms(void)
 static void tell_left_out(struct complaints *complaints)
 {
     if (complaints->left_out)
-        log_warning("device cuda: %u more %s were left out", complaints->left_out,
+        log_warning("%s: %u more %s were left out", complaints->device, complaints->left_out,
                     complaints->what);
     complaints->left_out = 0;
 }
 
-void complaints_init(struct complaints *complaints, const char *what)
+void complaints_init(struct complaints *complaints, const char *device, const char *what)
 {
-    *complaints = (struct complaints){.what = what};
+    *complaints = (struct complaints){.device = device, .what = what};
     pthread_mutex_init(&complaints->mutex, NULL);
 }
 
@@ -45,7 +45,8 @@ bool complaints_may_log(struct complaints *complaints)
     if (may)
         complaints->logged++;
     else if (complaints->left_out++ == 0)
-        log_warning("device cuda: further %s of this minute are not logged", complaints->what);
+        log_warning("%s: further %s of this minute are not logged", complaints->device,
+                    complaints->what);
     pthread_mutex_unlock(&complaints->mutex);
     return may;
 }

@@ -17,14 +17,14 @@
 #define COMPLAINTS_A_MINUTE 10u
 
 struct complaints {
-    const char *what; /* "events", for the line about those left out */
+    const char *device, *what; /* "events", for the line about those left out */
     pthread_mutex_t mutex;
     uint64_t since_ms; /* the minute's beginning; 0: none yet */
     unsigned logged, left_out;
 };
 
-/* `what` lives as long. */
-void complaints_init(struct complaints *complaints, const char *what);
+/* `device` begins each line of ours, as in "device cuda". Both texts live as long. */
+void complaints_init(struct complaints *complaints, const char *device, const char *what);
 /* May this one be logged? If so, what was left out before is told first. */
 bool complaints_may_log(struct complaints *complaints);
 void complaints_end(struct complaints *complaints);

@@ -41,19 +41,21 @@ static void tell(struct copier_client *client, const struct copier_request *requ
                  const char *why)
 {
     const char *doing = request->act == COPIER_GET ? "read" : "write";
+    char died[COPIER_WHY_BYTES];
 
     if (!complaints_may_log(&client->complaints))
         return;
+    snprintf(died, sizeof(died), "one copier after the other ends; %s and dmesg may tell why",
+             client->options.tool);
     if (rc == -ETIMEDOUT)
         log_error("%s: cannot %s: the copier (process %d) did not answer for %u s and is killed; "
-                  "the driver hangs: see nvidia-smi and dmesg",
-                  client->name, doing, client->pid, copier_client_hang_ms() / 1000);
+                  "the driver hangs: see %s and dmesg",
+                  client->name, doing, client->pid, copier_client_hang_ms() / 1000,
+                  client->options.tool);
     else
         log_error("%s: cannot %s %llu bytes at %llu of an allocation: %s", client->name, doing,
                   (unsigned long long)request->bytes, (unsigned long long)request->offset,
-                  rc == -EPIPE
-                      ? "one copier after the other ends; nvidia-smi and dmesg may tell why"
-                      : why);
+                  rc == -EPIPE ? died : why);
 }
 
 /* Once, by the copier of `attempt`. After success the entry holds the block. */
@@ -252,6 +254,7 @@ static int make_ring(struct copier_client *client)
     client->shared = at;
     client->shared->magic = COPIER_MAGIC;
     memcpy(client->shared->uuid, client->options.uuid, sizeof(client->shared->uuid));
+    snprintf(client->shared->driver, sizeof(client->shared->driver), "%s", client->options.driver);
     return 0;
 }
 
@@ -275,11 +278,12 @@ int copier_client_new(const struct copier_client_options *options, struct copier
         return -ENOMEM;
     client->options = *options;
     client->ring_fd = client->socket = -1;
-    snprintf(client->name, sizeof(client->name), "device cuda (%s)", options->pci_id);
+    snprintf(client->name, sizeof(client->name), "device %s (%s)", options->driver,
+             options->pci_id);
     for (unsigned i = 0; i < COPIER_ENTRIES; i++)
         client->entries[i].window = -1;
     init_lock(client);
-    complaints_init(&client->complaints, "failures of GPU memory's bytes");
+    complaints_init(&client->complaints, client->name, "failures of GPU memory's bytes");
     rc = make_ring(client);
     if (rc < 0)
         copier_client_free(client);

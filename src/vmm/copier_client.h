@@ -2,7 +2,7 @@
 /*
  * copier_client - reading and writing GPU memory, by way of the copier
  *
- * For src/vmm/cuda.c. This process has no CUDA context, so the bytes are moved by another one
+ * For src/vmm/gpu.c. This process has no context of a GPU, so the bytes are moved by another one
  * (src/copier), which is started when it is first needed and let go when nothing was moved for a
  * while. They pass through a ring that both map: a read is answered out of it. When the copier
  * dies, what it was about to move is moved by a new one, once; one that hangs is killed.
@@ -26,8 +26,10 @@
 struct copier_client;
 
 struct copier_client_options {
+    const char *driver; /* whose table of functions the copier takes (copier/gpu.h): "cuda" */
+    const char *tool;   /* that shows the machine's GPUs: "nvidia-smi" */
     uint8_t uuid[16];
-    const char *pci_id; /* for messages */
+    const char *pci_id; /* for messages, as the two before; all texts live as long */
     uint64_t idle_ms;   /* without transfers, before the copier is let go */
 };
 

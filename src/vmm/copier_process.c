@@ -158,18 +158,20 @@ static int start_process(const struct copier_client *client, int *socket_fd)
     return pid;
 }
 
-static const char *get_hint(int error)
+/* Why it does not start, and what can be done. */
+static void tell_no_start(const struct copier_client *client, int error, const char *why)
 {
-    switch (error) {
-    case -ENOMEM:
-        return "; its context takes half a gigabyte of the GPU: free some of it, or mount with a "
+    const char *tool = client->options.tool, *hint = " and dmesg may tell more";
+
+    if (error == -ENOMEM) {
+        tool = "";
+        hint = "its context takes half a gigabyte of the GPU: free some of it, or mount with a "
                "smaller size=";
-    case -ENODEV:
-    case -ELIBBAD:
-        return "; nvidia-smi tells what there is";
-    default:
-        return "; nvidia-smi and dmesg may tell more";
+    } else if (error == -ENODEV || error == -ELIBBAD) {
+        hint = " tells what there is";
     }
+    log_error("%s: GPU memory cannot be read or written now, its copier does not start: %s; %s%s",
+              client->name, why, tool, hint);
 }
 
 static int to_errno(int error)
@@ -241,8 +243,8 @@ static void end_process(struct copier_client *client, int pid, bool at_once)
     while (!is_reaped(client, pid, COPIER_END_MS)) {
         if (!told)
             log_error("%s: the copier (process %d) hangs in the driver and cannot even be killed; "
-                      "what it has mapped is held until it ends: see nvidia-smi and dmesg",
-                      client->name, pid);
+                      "what it has mapped is held until it ends: see %s and dmesg",
+                      client->name, pid, client->options.tool);
         told = true;
         if (client->closing)
             return;
@@ -348,8 +350,7 @@ static int start(struct copier_client *client, int *pid)
     client->failed = client->attempts;
     client->start_error = to_errno(rc);
     if (complaints_may_log(&client->complaints))
-        log_error("%s: GPU memory cannot be read or written now, its copier does not start: %s%s",
-                  client->name, why, get_hint(rc));
+        tell_no_start(client, rc, why);
     return rc;
 }
 

@@ -5,36 +5,24 @@
 
 #include "cuda/driver.h"
 #include "vmm/complaints.h"
-#include "vmm/copier_client.h"
-#include "vmm/monitor.h"
 #include "vmm/patience.h"
-#include "vmm/vmm_backend.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdint.h>
 
 struct cuda {
     const struct drv *driver;
     drv_device device;
     struct drv_memory_prop prop; /* of all memory made here */
-    struct cuda_watch *watch;    /* NULL: no NVML */
     struct patience *patience;   /* NULL: nobody notices a call that hangs */
     /* The driver makes and exports one piece at a time, and threads that contend for it make it
      * slower: on an H200 (driver 580) 3,435 pieces of 2 MiB take one thread 91 ms, two 120, sixteen
      * 170. So they take turns here. */
     pthread_mutex_t turn;
     struct complaints complaints; /* of the driver's calls */
-    _Atomic uint64_t next_serial; /* of pieces */
-    struct copier_client *copier;
-    struct vmm_device spools; /* host memory; no state: not opened */
 };
 
-/* cuda.c: memory and its descriptor. Errors as vmm_create. */
-int cuda_create_memory(struct cuda *cuda, uint64_t bytes, int *fd);
-
-/* cuda_open.c */
-int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
-              char *error, size_t error_bytes);
-void cuda_close(struct vmm_device *device);
+/* cuda.c: memory and its descriptor, by a struct cuda. Errors as vmm_create. */
+int cuda_create_memory(void *context, uint64_t bytes, int *fd);
 
 #endif

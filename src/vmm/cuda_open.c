@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "vmm/cuda_choose.h"
+#include "vmm/gpu.h"
+#include "vmm/nvml_source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -215,39 +217,6 @@ static int probe(const struct opening *o)
     return rc;
 }
 
-static void start_watch(const struct opening *o)
-{
-    char why[256];
-
-    if (cuda_watch_new(o->device->uuid, o->device->health, &o->cuda->watch, why, sizeof(why)) < 0)
-        log_info("device cuda: what others hold of it, and its errors, cannot be told: %s", why);
-}
-
-static int open_bytes(const struct opening *o, const char *root)
-{
-    struct cuda *cuda = o->cuda;
-    struct copier_client_options bytes = {
-        .pci_id = o->device->pci_id,
-        .idle_ms = o->options->copier_idle_ms,
-    };
-    struct vmm_options spools = {
-        .size_bytes = o->device->total_bytes,
-        .granularity_bytes = o->device->granularity_bytes,
-    };
-    int rc;
-
-    memcpy(bytes.uuid, o->device->uuid, sizeof(bytes.uuid));
-    rc = copier_client_new(&bytes, &cuda->copier);
-    if (rc < 0) {
-        snprintf(o->error, o->error_bytes,
-                 "device cuda: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
-                 "free descriptors",
-                 strerror(-rc));
-        return rc;
-    }
-    return vmm_backend_host.open(root, &spools, &cuda->spools, o->error, o->error_bytes);
-}
-
 static int open_device(const struct opening *o, const char *root)
 {
     struct cuda_choice choice;
@@ -269,28 +238,32 @@ static int open_device(const struct opening *o, const char *root)
         rc = choose_size(o);
     if (rc == 0)
         rc = probe(o);
-    if (rc == 0)
-        rc = open_bytes(o, root);
-    if (rc == 0)
-        start_watch(o);
     return rc;
 }
 
 /* The driver itself stays until the process ends. */
-static void cuda_free(struct cuda *cuda)
+static void cuda_free(void *context)
 {
-    cuda_watch_free(cuda->watch);
-    copier_client_free(cuda->copier);
-    if (cuda->spools.state)
-        vmm_backend_host.close(&cuda->spools);
+    struct cuda *cuda = context;
+
     patience_free(cuda->patience);
     complaints_end(&cuda->complaints);
     pthread_mutex_destroy(&cuda->turn);
     free(cuda);
 }
 
-int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
-              char *error, size_t error_bytes)
+/* ---- the backend --------------------------------------------------------------------------- */
+
+static const struct gpu_driver cuda_driver = {
+    .name = "cuda",
+    .tool = "nvidia-smi",
+    .create = cuda_create_memory,
+    .close = cuda_free,
+    .source = &monitor_source_nvml,
+};
+
+static int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
+                     char *error, size_t error_bytes)
 {
     struct opening opening = {
         .cuda = calloc(1, sizeof(*opening.cuda)),
@@ -299,30 +272,24 @@ int cuda_open(const char *root, const struct vmm_options *options, struct vmm_de
         .error = error,
         .error_bytes = error_bytes,
     };
+    struct cuda *cuda = opening.cuda;
     int rc;
 
-    if (!opening.cuda) {
+    if (!cuda) {
         snprintf(error, error_bytes, "device cuda: out of memory");
         return -ENOMEM;
     }
-    pthread_mutex_init(&opening.cuda->turn, NULL);
-    complaints_init(&opening.cuda->complaints, "complaints of the driver");
-    if (patience_new(PATIENCE_MS, &opening.cuda->patience) < 0)
-        opening.cuda->patience = NULL;
-    rc = open_device(&opening, root);
-    if (rc < 0) {
-        cuda_free(opening.cuda);
-        return rc;
-    }
+    pthread_mutex_init(&cuda->turn, NULL);
+    complaints_init(&cuda->complaints, "device cuda", "complaints of the driver");
+    if (patience_new("device cuda", PATIENCE_MS, &cuda->patience) < 0)
+        cuda->patience = NULL;
     device->create_threads = CREATE_THREADS;
-    device->state = opening.cuda;
-    return 0;
+    rc = open_device(&opening, root);
+    if (rc == 0)
+        rc = gpu_open(root, options, &cuda_driver, cuda, device, error, error_bytes);
+    if (rc < 0)
+        cuda_free(cuda);
+    return rc;
 }
 
-void cuda_close(struct vmm_device *device)
-{
-    struct cuda *cuda = device->state;
-
-    cuda_free(cuda);
-    device->state = NULL;
-}
+const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open);

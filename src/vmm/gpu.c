@@ -1,144 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cuda - memory of a GPU: created by the driver, exported once, held as the descriptor
- *
- * The driver's handle is released as soon as the descriptor is there; from then on the memory is
- * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device: the
- * process is charged none of it. So bytes are moved by another process (copier_client.h). The
- * driver clears memory that it hands to another process; `make gpu-check` looks. A spool is host
- * memory, made by the host's backend, until it is sealed.
- */
-#include "vmm/cuda_internal.h"
+#include "vmm/gpu.h"
 
 #include "base/log.h"
-#include "base/size.h"
+#include "vmm/copier_client.h"
 #include "vmm/spool_upload.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 200
 
+struct gpu {
+    const struct gpu_driver *driver;
+    void *context;                /* the driver's */
+    struct monitor *monitor;      /* NULL: there is no library to be asked */
+    _Atomic uint64_t next_serial; /* of pieces */
+    struct copier_client *copier;
+    struct vmm_device spools; /* host memory; no state: not opened */
+};
+
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-/* The driver's error is the log's; the client learns what it can act on. */
-static int fail(struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
-{
-    char why[256], size[SIZE_TEXT_BYTES];
-    int rc = drv_explain(cuda->driver, call, result, why, sizeof(why));
-
-    if (rc == -ENOMEM)
-        return rc;
-    if (complaints_may_log(&cuda->complaints))
-        log_error("device cuda: %s, for %s", why, size_format(bytes, size));
-    return rc == -ENODEV ? rc : -EIO;
-}
-
-/* The driver does not say that descriptors have run out. */
-static int why_no_descriptor(int rc)
-{
-    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-
-    if (fd < 0)
-        return errno == EMFILE ? -EMFILE : rc;
-    close(fd);
-    return rc;
-}
-
-static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
-{
-    const struct drv *driver = cuda->driver;
-    drv_memory memory;
-    enum drv_result result;
-    int rc = 0;
-
-    patience_begin(cuda->patience, "cuMemCreate");
-    result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
-    if (result != DRV_SUCCESS)
-        return fail(cuda, "cuMemCreate", result, bytes);
-    patience_begin(cuda->patience, "cuMemExportToShareableHandle");
-    result = driver->cuMemExportToShareableHandle(fd, memory, DRV_HANDLE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result != DRV_SUCCESS)
-        rc = why_no_descriptor(fail(cuda, "cuMemExportToShareableHandle", result, bytes));
-    patience_begin(cuda->patience, "cuMemRelease");
-    result = driver->cuMemRelease(memory);
-    if (result != DRV_SUCCESS) /* it would stay until this process ends */
-        fail(cuda, "cuMemRelease", result, bytes);
-    if (rc == 0)
-        fcntl(*fd, F_SETFD, FD_CLOEXEC);
-    return rc;
-}
-
-int cuda_create_memory(struct cuda *cuda, uint64_t bytes, int *fd)
-{
-    int rc;
-
-    pthread_mutex_lock(&cuda->turn);
-    rc = create_in_turn(cuda, bytes, fd);
-    patience_end(cuda->patience);
-    pthread_mutex_unlock(&cuda->turn);
-    return rc;
-}
-
-/* One call that says "no device" proves nothing: NVML has the word, and where it has none, the
- * driver when asked again. */
+/* One call that says "no device" proves nothing: the management library has the word, and where it
+ * has none, the driver when asked again. */
 static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
 {
-    struct cuda *cuda = device->state;
-    enum cuda_watch_word word = cuda->watch ? cuda_watch_look(cuda->watch) : CUDA_WATCH_SILENT;
+    struct gpu *gpu = device->state;
+    enum monitor_word word = gpu->monitor ? monitor_look(gpu->monitor) : MONITOR_SILENT;
+    char why[VMM_WHY_BYTES] = "the driver says twice that there is no device";
     int rc = -ENODEV;
 
-    if (word != CUDA_WATCH_GONE) {
+    if (word != MONITOR_GONE) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
-        rc = cuda_create_memory(cuda, bytes, fd);
+        rc = gpu->driver->create(gpu->context, bytes, fd);
     }
-    if (rc == -ENODEV && word != CUDA_WATCH_THERE)
-        health_report_lost(device->health, word == CUDA_WATCH_GONE
-                                               ? "NVML says that the GPU is lost"
-                                               : "the driver says twice that there is no device");
+    if (word == MONITOR_GONE)
+        snprintf(why, sizeof(why), "%s says that the GPU is lost", gpu->driver->source->name);
+    if (rc == -ENODEV && word != MONITOR_THERE)
+        health_report_lost(device->health, why);
     return rc;
 }
 
 static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
 {
-    int rc = cuda_create_memory(device->state, bytes, fd);
+    struct gpu *gpu = device->state;
+    int rc = gpu->driver->create(gpu->context, bytes, fd);
 
     return rc == -ENODEV ? look_again(device, bytes, fd) : rc;
 }
 
-static uint64_t take_serial(struct cuda *cuda)
+static uint64_t take_serial(struct gpu *gpu)
 {
-    return atomic_fetch_add(&cuda->next_serial, 1) + 1;
+    return atomic_fetch_add(&gpu->next_serial, 1) + 1;
 }
 
 /* Readers get the same descriptor: there is none that the driver would import read-only. */
-static int cuda_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
-                       struct vmm_piece *piece)
+int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
+               struct vmm_piece *piece)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
     int fd, rc;
 
     if (!seal)
-        return vmm_backend_host.create(&cuda->spools, aligned_bytes, seal, piece);
+        return vmm_backend_host.create(&gpu->spools, aligned_bytes, seal, piece);
     rc = create_surely(device, aligned_bytes, &fd);
     if (rc < 0)
         return rc;
     piece->fd = piece->fd_readonly = fd;
-    piece->serial = take_serial(cuda);
+    piece->serial = take_serial(gpu);
     return 0;
 }
 
-static void cuda_release(struct vmm_device *device, const struct vmm_piece *piece)
+void gpu_release(struct vmm_device *device, const struct vmm_piece *piece)
 {
-    const struct cuda *cuda = device->state;
+    const struct gpu *gpu = device->state;
 
     if (piece->sealed)
-        copier_client_forget(cuda->copier, piece->serial);
+        copier_client_forget(gpu->copier, piece->serial);
     if (piece->made.exists) {
-        copier_client_forget(cuda->copier, piece->made.serial);
+        copier_client_forget(gpu->copier, piece->made.serial);
         close(piece->made.fd);
     }
 }
@@ -151,121 +96,120 @@ static struct copier_piece describe_piece(const struct vmm_piece *piece)
         .serial = piece->serial, .bytes = piece->aligned_bytes, .fd = piece->fd};
 }
 
-static int cuda_lend(struct vmm_device *device, const struct vmm_piece *piece,
-                     const struct vmm_span *span, struct vmm_loan *loan)
+int gpu_lend(struct vmm_device *device, const struct vmm_piece *piece, const struct vmm_span *span,
+             struct vmm_loan *loan)
 {
-    const struct cuda *cuda = device->state;
+    const struct gpu *gpu = device->state;
     struct copier_piece known = describe_piece(piece);
 
     if (!piece->sealed)
         return -EOPNOTSUPP;
-    return copier_client_lend(cuda->copier, &known, span, loan);
+    return copier_client_lend(gpu->copier, &known, span, loan);
 }
 
-static int cuda_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
-                         const struct vmm_span *span, struct vmm_loan *loan)
+int gpu_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
+                 const struct vmm_span *span, struct vmm_loan *loan)
 {
-    const struct cuda *cuda = device->state;
+    const struct gpu *gpu = device->state;
     struct copier_piece known = describe_piece(piece);
 
     if (!piece->sealed)
         return -EAGAIN;
-    return copier_client_lend_now(cuda->copier, &known, span, loan);
+    return copier_client_lend_now(gpu->copier, &known, span, loan);
 }
 
-static void cuda_end_loan(struct vmm_device *device, struct vmm_loan *loan)
+void gpu_end_loan(struct vmm_device *device, struct vmm_loan *loan)
 {
-    const struct cuda *cuda = device->state;
+    const struct gpu *gpu = device->state;
 
-    copier_client_end_loan(cuda->copier, loan);
+    copier_client_end_loan(gpu->copier, loan);
 }
 
-static void cuda_end_reader(struct vmm_device *device, uint64_t reader)
+void gpu_end_reader(struct vmm_device *device, uint64_t reader)
 {
-    const struct cuda *cuda = device->state;
+    const struct gpu *gpu = device->state;
 
-    copier_client_end_reader(cuda->copier, reader);
+    copier_client_end_reader(gpu->copier, reader);
 }
 
-static int cuda_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
-                     size_t bytes, uint64_t offset)
+int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
+             uint64_t offset)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
     struct vmm_loan loan;
     char *at = to;
     int rc = 0;
 
     if (!piece->sealed)
-        return vmm_backend_host.read(&cuda->spools, piece, to, bytes, offset);
+        return vmm_backend_host.read(&gpu->spools, piece, to, bytes, offset);
     while (rc == 0 && bytes > 0) {
         struct vmm_span span = {.offset = offset, .bytes = bytes};
 
-        rc = cuda_lend(device, piece, &span, &loan);
+        rc = gpu_lend(device, piece, &span, &loan);
         if (rc < 0)
             break;
         memcpy(at, loan.parts[0].at, loan.parts[0].bytes);
         at += loan.parts[0].bytes;
         offset += loan.parts[0].bytes;
         bytes -= loan.parts[0].bytes;
-        cuda_end_loan(device, &loan);
+        gpu_end_loan(device, &loan);
     }
     return rc;
 }
 
-static int cuda_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
-                      size_t bytes, uint64_t offset)
+int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
+              uint64_t offset)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
     struct copier_piece known = describe_piece(piece);
 
     if (piece->sealed)
-        return copier_client_write(cuda->copier, &known, from, bytes, offset);
+        return copier_client_write(gpu->copier, &known, from, bytes, offset);
     if (offset < piece->made.clean_bytes)
         piece->made.clean_bytes = offset;
-    return vmm_backend_host.write(&cuda->spools, piece, from, bytes, offset);
+    return vmm_backend_host.write(&gpu->spools, piece, from, bytes, offset);
 }
 
 /* ---- spools -------------------------------------------------------------------------------- */
 
-static int cuda_grow(struct vmm_device *device, const struct vmm_piece *piece,
-                     uint64_t aligned_bytes)
+int gpu_grow(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
 
-    return vmm_backend_host.grow(&cuda->spools, piece, aligned_bytes);
+    return vmm_backend_host.grow(&gpu->spools, piece, aligned_bytes);
 }
 
-static void drop_made(const struct cuda *cuda, struct vmm_piece *piece)
+static void drop_made(const struct gpu *gpu, struct vmm_piece *piece)
 {
-    copier_client_forget(cuda->copier, piece->made.serial);
+    copier_client_forget(gpu->copier, piece->made.serial);
     close(piece->made.fd);
     piece->made.exists = false;
 }
 
-static int cuda_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
-                       uint64_t aligned_bytes)
+int gpu_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+               uint64_t aligned_bytes)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
     int rc = 0;
 
     if (piece->made.exists && piece->made.aligned_bytes != aligned_bytes)
-        drop_made(cuda, piece);
+        drop_made(gpu, piece);
     if (!piece->made.exists) {
         rc = create_surely(device, aligned_bytes, &piece->made.fd);
         if (rc < 0)
             return rc;
         piece->made.exists = true;
-        piece->made.serial = take_serial(cuda);
+        piece->made.serial = take_serial(gpu);
         piece->made.aligned_bytes = aligned_bytes;
         piece->made.clean_bytes = 0;
     }
-    return spool_upload(cuda->copier, piece, size_bytes);
+    return spool_upload(gpu->copier, piece, size_bytes);
 }
 
-static int cuda_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
-                     uint64_t aligned_bytes)
+int gpu_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+             uint64_t aligned_bytes)
 {
-    int rc = cuda_settle(device, piece, size_bytes, aligned_bytes);
+    int rc = gpu_settle(device, piece, size_bytes, aligned_bytes);
 
     if (rc < 0)
         return rc;
@@ -278,26 +222,92 @@ static int cuda_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
     return 0;
 }
 
-static int cuda_measure(struct vmm_device *device, uint64_t *free_bytes)
+int gpu_measure(struct vmm_device *device, uint64_t *free_bytes)
 {
-    struct cuda *cuda = device->state;
+    struct gpu *gpu = device->state;
 
-    return cuda->watch ? cuda_watch_measure(cuda->watch, free_bytes) : -EOPNOTSUPP;
+    return gpu->monitor ? monitor_measure(gpu->monitor, free_bytes) : -EOPNOTSUPP;
 }
 
-const struct vmm_backend vmm_backend_cuda = {
-    .open = cuda_open,
-    .close = cuda_close,
-    .create = cuda_create,
-    .grow = cuda_grow,
-    .settle = cuda_settle,
-    .seal = cuda_seal,
-    .read = cuda_read,
-    .write = cuda_write,
-    .lend = cuda_lend,
-    .lend_now = cuda_lend_now,
-    .end_loan = cuda_end_loan,
-    .end_reader = cuda_end_reader,
-    .release = cuda_release,
-    .measure = cuda_measure,
-};
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static void start_monitor(struct gpu *gpu, const struct vmm_device *device)
+{
+    char why[256];
+
+    if (!gpu->driver->source)
+        return;
+    if (monitor_new(gpu->driver->source, gpu->driver->name, device->uuid, device->health,
+                    &gpu->monitor, why, sizeof(why)) < 0)
+        log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
+                 gpu->driver->name, why);
+}
+
+static int open_copier(struct gpu *gpu, const struct vmm_options *options,
+                       const struct vmm_device *device, char *error, size_t error_bytes)
+{
+    struct copier_client_options copier = {
+        .driver = gpu->driver->name,
+        .tool = gpu->driver->tool,
+        .pci_id = device->pci_id,
+        .idle_ms = options->copier_idle_ms,
+    };
+    int rc;
+
+    memcpy(copier.uuid, device->uuid, sizeof(copier.uuid));
+    rc = copier_client_new(&copier, &gpu->copier);
+    if (rc < 0)
+        snprintf(error, error_bytes,
+                 "device %s: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
+                 "free descriptors",
+                 gpu->driver->name, strerror(-rc));
+    return rc;
+}
+
+static void gpu_free(struct gpu *gpu)
+{
+    monitor_free(gpu->monitor);
+    copier_client_free(gpu->copier);
+    if (gpu->spools.state)
+        vmm_backend_host.close(&gpu->spools);
+    free(gpu);
+}
+
+int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
+             void *context, struct vmm_device *device, char *error, size_t error_bytes)
+{
+    struct vmm_options spools = {
+        .size_bytes = device->total_bytes,
+        .granularity_bytes = device->granularity_bytes,
+    };
+    struct gpu *gpu = calloc(1, sizeof(*gpu));
+    int rc;
+
+    if (!gpu) {
+        snprintf(error, error_bytes, "device %s: out of memory", driver->name);
+        return -ENOMEM;
+    }
+    gpu->driver = driver;
+    gpu->context = context;
+    rc = open_copier(gpu, options, device, error, error_bytes);
+    if (rc == 0)
+        rc = vmm_backend_host.open(root, &spools, &gpu->spools, error, error_bytes);
+    if (rc < 0) {
+        gpu_free(gpu);
+        return rc;
+    }
+    start_monitor(gpu, device);
+    device->state = gpu;
+    return 0;
+}
+
+void gpu_close(struct vmm_device *device)
+{
+    struct gpu *gpu = device->state;
+    const struct gpu_driver *driver = gpu->driver;
+    void *context = gpu->context;
+
+    gpu_free(gpu);
+    driver->close(context);
+    device->state = NULL;
+}

@@ -1,43 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_watch - what NVML says of a GPU, asked for on a thread of its own
+ * monitor - what a management library says of a GPU, asked for on a thread of its own
  *
- * NVML's calls may hang behind the kernel module's lock for as long as somebody else's large
- * operation takes, so nobody but the thread here makes them, opening NVML included. It sleeps until
- * it is asked. Events are waited for by another one (nvml_events.h).
+ * Such a library's calls may hang behind a kernel module's lock for as long as somebody else's
+ * large operation takes, so nobody but the thread here makes them, opening the library included. It
+ * sleeps until it is asked. Errors of the device are waited for by a thread of the library's own.
  *
- * Threads: cuda_watch_measure from any thread; it waits CUDA_WATCH_PATIENCE_MS at most, and not at
- * all while NVML still owes an answer that somebody gave up waiting for. cuda_watch_look, for
- * helper threads, waits CUDA_WATCH_LOOK_MS.
+ * Threads: monitor_measure from any thread; it waits MONITOR_PATIENCE_MS at most, and not at all
+ * while the library still owes an answer that somebody gave up waiting for. monitor_look, for
+ * helper threads, waits MONITOR_LOOK_MS.
  */
-#ifndef GMSFS_VMM_CUDA_WATCH_H
-#define GMSFS_VMM_CUDA_WATCH_H
+#ifndef GMSFS_VMM_MONITOR_H
+#define GMSFS_VMM_MONITOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDA_WATCH_PATIENCE_MS 10
-#define CUDA_WATCH_LOOK_MS     1000
-#define CUDA_WATCH_OPEN_MS     3000
+#define MONITOR_PATIENCE_MS 10
+#define MONITOR_LOOK_MS     1000
+#define MONITOR_OPEN_MS     3000
 
 struct health;
-struct cuda_watch;
+struct monitor;
 
-/* From then on bad news go to `health`. An NVML that has not answered after CUDA_WATCH_OPEN_MS is
- * said in the log, and is opened in the background. -ENODEV: there is none, or it does not know the
- * GPU; `error` says why, and all else works. */
-int cuda_watch_new(const uint8_t uuid[16], struct health *health, struct cuda_watch **watch,
-                   char *error, size_t error_bytes);
-/* Bytes of the device that nobody holds: now, or as last known where NVML lets one wait.
+enum monitor_word {
+    MONITOR_SILENT, /* it hangs, or fails in another way */
+    MONITOR_THERE,
+    MONITOR_GONE, /* the GPU is lost, it says */
+};
+
+/* A management library (nvml_source.c). All calls but `start` and `stop` may take their time. */
+struct monitor_source {
+    const char *name; /* for messages */
+    /* The library, and the device in it. -ENODEV and others: `why` says what is missing. */
+    int (*open)(const uint8_t uuid[16], void **state, char *why, size_t why_bytes);
+    void (*close)(void *state);
+    /* *free_bytes, that nobody holds, where it is THERE. */
+    enum monitor_word (*ask)(void *state, uint64_t *free_bytes);
+    /* Gets ready to wait for errors of the device. A failure is told, and all else works. */
+    int (*listen)(void *state, void **events, char *why, size_t why_bytes);
+    /* From then on bad news go to `health`, from another thread. */
+    int (*start)(void *events, struct health *health);
+    /* Whether it was started or not. Nothing is reported any more once it returns, and nothing of
+     * `state` is needed. */
+    void (*stop)(void *events);
+};
+
+/* `driver` is for messages, as in "device cuda", and lives as long. A library that has not answered
+ * after MONITOR_OPEN_MS is said in the log, and is opened in the background. What `source` says of
+ * opening it otherwise; `why` then tells the cause, and all else works. */
+int monitor_new(const struct monitor_source *source, const char *driver, const uint8_t uuid[16],
+                struct health *health, struct monitor **monitor, char *why, size_t why_bytes);
+/* Bytes of the device that nobody holds: now, or as last known where the library lets one wait.
  * -EAGAIN: never known yet. */
-int cuda_watch_measure(struct cuda_watch *watch, uint64_t *free_bytes);
-/* Does NVML answer, and well? What it says is no older than CUDA_WATCH_LOOK_MS. */
-enum cuda_watch_word {
-    CUDA_WATCH_SILENT, /* it hangs, or fails in another way */
-    CUDA_WATCH_THERE,
-    CUDA_WATCH_GONE, /* the GPU is lost, it says */
-} cuda_watch_look(struct cuda_watch *watch);
-void cuda_watch_free(struct cuda_watch *watch);
+int monitor_measure(struct monitor *monitor, uint64_t *free_bytes);
+/* Does the library answer, and well? What it says is no older than MONITOR_LOOK_MS. */
+enum monitor_word monitor_look(struct monitor *monitor);
+/* NULL is fine. */
+void monitor_free(struct monitor *monitor);
 
 #endif

@@ -143,7 +143,7 @@ int nvml_events_new(const struct nvml *nvml, struct nvml_device *device,
         return -ENOMEM;
     *made =
         (struct nvml_events){.nvml = *nvml, .device = device, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    complaints_init(&made->complaints, "events");
+    complaints_init(&made->complaints, "device cuda", "events");
     rc = listen(made, error, error_bytes);
     if (rc < 0)
         destroy(made);

@@ -14,6 +14,7 @@
 #define THREAD_STACK (256u * 1024)
 
 struct patience {
+    const char *device;
     unsigned ms;
     pthread_t thread;
     pthread_mutex_t mutex; /* of everything below */
@@ -63,9 +64,9 @@ static void *run(void *argument)
         if (patience->ending || !patience->call || patience->number != number)
             continue;
         patience->told = true;
-        log_error("device cuda: %s has not come back for %u ms; allocations wait for it, and the "
-                  "kernel log may say why",
-                  patience->call, patience->ms);
+        log_error("%s: %s has not come back for %u ms; allocations wait for it, and the kernel log "
+                  "may say why",
+                  patience->device, patience->call, patience->ms);
     }
     pthread_mutex_unlock(&patience->mutex);
     return NULL;
@@ -78,7 +79,7 @@ static void destroy(struct patience *patience)
     free(patience);
 }
 
-int patience_new(unsigned ms, struct patience **patience)
+int patience_new(const char *device, unsigned ms, struct patience **patience)
 {
     struct patience *made = calloc(1, sizeof(*made));
     pthread_condattr_t clock;
@@ -86,6 +87,7 @@ int patience_new(unsigned ms, struct patience **patience)
 
     if (!made)
         return -ENOMEM;
+    made->device = device;
     made->ms = ms;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -116,7 +118,7 @@ void patience_free(struct patience *patience)
 static void come_back(struct patience *patience)
 {
     if (patience->call && patience->told)
-        log_info("device cuda: %s came back after %llu ms", patience->call,
+        log_info("%s: %s came back after %llu ms", patience->device, patience->call,
                  (unsigned long long)(now_ms() - patience->begun_ms));
     patience->call = NULL;
 }

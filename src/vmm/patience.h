@@ -13,8 +13,9 @@
 
 struct patience;
 
-/* A hang is said after `ms` to twice as many. -ENOMEM, -EAGAIN */
-int patience_new(unsigned ms, struct patience **patience);
+/* A hang is said after `ms` to twice as many, by a line that begins with `device`, as "device
+ * cuda", which lives as long. -ENOMEM, -EAGAIN */
+int patience_new(const char *device, unsigned ms, struct patience **patience);
 void patience_free(struct patience *patience); /* NULL is fine */
 
 /* A call, or the next one, which ends the one before. Its name is a literal. `patience` may be

@@ -2,7 +2,7 @@
 /*
  * spool_upload - bytes of a spool, on their way from host memory to the GPU's
  *
- * For src/vmm/cuda.c, on helper threads. The spool is a memfd that nobody else writes to meanwhile.
+ * For src/vmm/gpu.c, on helper threads. The spool is a memfd that nobody else writes to meanwhile.
  */
 #ifndef GMSFS_VMM_SPOOL_UPLOAD_H
 #define GMSFS_VMM_SPOOL_UPLOAD_H

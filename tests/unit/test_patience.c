@@ -57,7 +57,7 @@ TAP_TEST(call_that_hangs_is_said_once_by_name_and_that_it_came_back)
     unsigned said, came, others;
 
     log_begin();
-    require(patience_new(SOON_MS, &patience) == 0);
+    require(patience_new("device cuda", SOON_MS, &patience) == 0);
     patience_begin(patience, "cuMemCreate");
     said = wait_for_line("cuMemCreate has not come back");
     usleep(5 * SOON_MS * 1000); /* time for another line, which there must not be */
@@ -77,7 +77,7 @@ TAP_TEST(second_call_that_hangs_is_said_too)
     unsigned said, came;
 
     log_begin();
-    require(patience_new(SOON_MS, &patience) == 0);
+    require(patience_new("device cuda", SOON_MS, &patience) == 0);
     patience_begin(patience, "cuMemCreate");
     wait_for_line("cuMemCreate has not come back");
     patience_begin(patience, "cuMemRelease");
@@ -96,7 +96,7 @@ TAP_TEST(calls_that_come_back_are_not_spoken_of)
     unsigned said;
 
     log_begin();
-    require(patience_new(LATER_MS, &patience) == 0);
+    require(patience_new("device cuda", LATER_MS, &patience) == 0);
     for (int i = 0; i < CALLS; i++) {
         patience_begin(patience, "cuMemCreate");
         patience_end(patience);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of backends: whatever is in it can be chosen, told apart and used. */
+#include "copier/gpu.h"
 #include "vmm/backends.h"
 #include "vmm/vmm_backend.h"
 
@@ -57,6 +58,7 @@ TAP_TEST(each_backend_has_all_that_is_called_unasked)
         check(functions->open && functions->close && functions->create && functions->grow &&
               functions->seal && functions->read && functions->write);
         check(!functions->lend == !functions->end_loan);
+        check(copier_find_gpu(backend->name) == backend->copier);
     }
 }
 
@@ -64,4 +66,12 @@ TAP_TEST(a_spool_is_the_memory_itself_on_the_host_alone)
 {
     check(!backends_keep_spools_apart(backends_find("host")));
     check(backends_keep_spools_apart(backends_find("cuda")));
+}
+
+TAP_TEST(memory_that_this_process_cannot_reach_has_a_copier)
+{
+    check(copier_find_gpu("cuda") == &copier_gpu_cuda);
+    check(copier_find_gpu("host") == NULL);
+    check(copier_find_gpu("tape") == NULL);
+    check(copier_find_gpu("") == NULL);
 }

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda - memory of a GPU, created by the CUDA driver and exported once
+ *
+ * The driver's handle is released as soon as the descriptor is there; from then on the memory is
+ * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device: the
+ * process is charged none of it. The driver clears memory that it hands to another process;
+ * `make gpu-check` looks. All that needs no driver is gpu.c's.
+ */
+#include "vmm/cuda_internal.h"
+
+#include "base/log.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* The driver's error is the log's; the client learns what it can act on. */
+static int fail(struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
+{
+    char why[256], size[SIZE_TEXT_BYTES];
+    int rc = drv_explain(cuda->driver, call, result, why, sizeof(why));
+
+    if (rc == -ENOMEM)
+        return rc;
+    if (complaints_may_log(&cuda->complaints))
+        log_error("device cuda: %s, for %s", why, size_format(bytes, size));
+    return rc == -ENODEV ? rc : -EIO;
+}
+
+/* The driver does not say that descriptors have run out. */
+static int why_no_descriptor(int rc)
+{
+    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0)
+        return errno == EMFILE ? -EMFILE : rc;
+    close(fd);
+    return rc;
+}
+
+static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
+{
+    const struct drv *driver = cuda->driver;
+    drv_memory memory;
+    enum drv_result result;
+    int rc = 0;
+
+    patience_begin(cuda->patience, "cuMemCreate");
+    result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
+    if (result != DRV_SUCCESS)
+        return fail(cuda, "cuMemCreate", result, bytes);
+    patience_begin(cuda->patience, "cuMemExportToShareableHandle");
+    result = driver->cuMemExportToShareableHandle(fd, memory, DRV_HANDLE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result != DRV_SUCCESS)
+        rc = why_no_descriptor(fail(cuda, "cuMemExportToShareableHandle", result, bytes));
+    patience_begin(cuda->patience, "cuMemRelease");
+    result = driver->cuMemRelease(memory);
+    if (result != DRV_SUCCESS) /* it would stay until this process ends */
+        fail(cuda, "cuMemRelease", result, bytes);
+    if (rc == 0)
+        fcntl(*fd, F_SETFD, FD_CLOEXEC);
+    return rc;
+}
+
+int cuda_create_memory(void *context, uint64_t bytes, int *fd)
+{
+    struct cuda *cuda = context;
+    int rc;
+
+    pthread_mutex_lock(&cuda->turn);
+    rc = create_in_turn(cuda, bytes, fd);
+    patience_end(cuda->patience);
+    pthread_mutex_unlock(&cuda->turn);
+    return rc;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu - memory of a GPU: all that a backend does and no driver is called for
+ *
+ * A piece is a descriptor that the driver exported, once. A spool is host memory, made by the
+ * host's backend, until it is sealed. This process has no context, so bytes are moved by another
+ * one (copier_client.h). What the driver does not tell, a management library does (monitor.h).
+ *
+ * For backends of GPUs: they find and describe the device, call gpu_open at the end of their own
+ * opening, and are GPU_BACKEND(open). What is the driver's is a struct gpu_driver. Threads are
+ * those of vmm.h.
+ */
+#ifndef GMSFS_VMM_GPU_H
+#define GMSFS_VMM_GPU_H
+
+#include "vmm/monitor.h"
+#include "vmm/vmm_backend.h"
+
+/* What only the driver can do. `context` is its own. */
+struct gpu_driver {
+    const char *name; /* the backend's: "cuda", for messages and the copier */
+    const char *tool; /* that shows the machine's GPUs and what they do: "nvidia-smi" */
+    /* Memory that is cleared when somebody else gets it, as a descriptor that is closed on exec and
+     * holds it alone. Errors as vmm_create; -ENODEV is believed when it is said twice. */
+    int (*create)(void *context, uint64_t bytes, int *fd);
+    /* The last call. */
+    void (*close)(void *context);
+    const struct monitor_source *source; /* NULL: none; then health is the driver's word alone */
+};
+
+/* `device` is described already; its state becomes gpu.c's. `context` is the driver's from then on,
+ * after a failure still the caller's. */
+int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
+             void *context, struct vmm_device *device, char *error, size_t error_bytes);
+
+void gpu_close(struct vmm_device *device);
+int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
+               struct vmm_piece *piece);
+int gpu_grow(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);
+int gpu_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+               uint64_t aligned_bytes);
+int gpu_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
+             uint64_t aligned_bytes);
+int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
+             uint64_t offset);
+int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
+              uint64_t offset);
+int gpu_lend(struct vmm_device *device, const struct vmm_piece *piece, const struct vmm_span *span,
+             struct vmm_loan *loan);
+int gpu_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
+                 const struct vmm_span *span, struct vmm_loan *loan);
+void gpu_end_loan(struct vmm_device *device, struct vmm_loan *loan);
+void gpu_end_reader(struct vmm_device *device, uint64_t reader);
+void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
+int gpu_measure(struct vmm_device *device, uint64_t *free_bytes);
+
+/* The table of a backend that opens its device by `open_device`. */
+#define GPU_BACKEND(open_device)                                                           \
+    {                                                                                      \
+        .open = (open_device), .close = gpu_close, .create = gpu_create, .grow = gpu_grow, \
+        .settle = gpu_settle, .seal = gpu_seal, .read = gpu_read, .write = gpu_write,      \
+        .lend = gpu_lend, .lend_now = gpu_lend_now, .end_loan = gpu_end_loan,              \
+        .end_reader = gpu_end_reader, .release = gpu_release, .measure = gpu_measure,      \
+    }
+
+#endif

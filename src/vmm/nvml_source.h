@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvml_source - NVML, as the monitor asks a management library (monitor.h)
+ */
+#ifndef GMSFS_VMM_NVML_SOURCE_H
+#define GMSFS_VMM_NVML_SOURCE_H
+
+#include "vmm/monitor.h"
+
+extern const struct monitor_source monitor_source_nvml;
+
+#endif
