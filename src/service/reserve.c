@@ -72,8 +72,7 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
     uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
     struct record record = {.type = RECORD_GIVE_UP, .session = session};
     struct vmm_info info;
-    vmm_measure(s->vmm);
-    vmm_get_info(s->vmm, &info);
+    vmm_get_info(s->vmm, &info); /* measured when the memory could not be made */
     if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
         return false; /* not for nothing */
     return given_up_bytes > 0 && service_apply_record(s, &record, NULL) == 0;

@@ -51,6 +51,8 @@ static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
     struct gpu *gpu = device->state;
     int rc = gpu->driver->create(gpu->context, bytes, fd);
 
+    if (rc == -ENOMEM && gpu->monitor)
+        monitor_refresh(gpu->monitor); /* whoever decides what to do knows what others hold */
     return rc == -ENODEV ? look_again(device, bytes, fd) : rc;
 }
 
@@ -222,11 +224,11 @@ int gpu_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_b
     return 0;
 }
 
-int gpu_measure(struct vmm_device *device, uint64_t *free_bytes)
+int gpu_measure(struct vmm_device *device)
 {
     struct gpu *gpu = device->state;
 
-    return gpu->monitor ? monitor_measure(gpu->monitor, free_bytes) : -EOPNOTSUPP;
+    return gpu->monitor ? monitor_measure(gpu->monitor) : -EOPNOTSUPP;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -238,7 +240,7 @@ static void start_monitor(struct gpu *gpu, const struct vmm_device *device)
     if (!gpu->driver->source)
         return;
     if (monitor_new(gpu->driver->source, gpu->driver->name, device->uuid, device->health,
-                    &gpu->monitor, why, sizeof(why)) < 0)
+                    device->measurement, &gpu->monitor, why, sizeof(why)) < 0)
         log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
                  gpu->driver->name, why);
 }

@@ -52,7 +52,7 @@ int gpu_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
 void gpu_end_loan(struct vmm_device *device, struct vmm_loan *loan);
 void gpu_end_reader(struct vmm_device *device, uint64_t reader);
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
-int gpu_measure(struct vmm_device *device, uint64_t *free_bytes);
+int gpu_measure(struct vmm_device *device);
 
 /* The table of a backend that opens its device by `open_device`. */
 #define GPU_BACKEND(open_device)                                                           \

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "vmm/measurement.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ENDING_S    1 /* what hangs in the library longer is left to the process's end */
+#define ENDING_S    1 /* for a thread that is in the library */
 #define WHY_BYTES   256
 #define STACK_BYTES (1024u * 1024) /* the library's own; untouched, it is free */
 
@@ -24,21 +25,20 @@ struct monitor {
     void *state;           /* the source's; the thread's alone */
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t asked, answered;
-    struct health *health;
+    struct health *health; /* these two are no more once it is ending */
+    struct measurement *measurement;
     void *events; /* the source's; NULL: it tells none */
     bool opened;  /* or that failed */
     int error;    /* of opening */
     char why[WHY_BYTES];
     bool opens_late; /* nobody waits for it any more */
-    bool wanted, ending, known;
-    bool late;       /* a question is open that somebody gave up waiting for */
-    uint64_t rounds; /* answers, good or bad */
-    uint64_t free_bytes;
+    bool wanted, ending;
+    uint64_t rounds;        /* answers, good or bad */
     enum monitor_word last; /* of those answers */
 };
 
 /* Under the mutex, but for the call itself. */
-static void measure(struct monitor *monitor)
+static void ask(struct monitor *monitor)
 {
     enum monitor_word word;
     uint64_t free_bytes;
@@ -46,13 +46,11 @@ static void measure(struct monitor *monitor)
     pthread_mutex_unlock(&monitor->mutex);
     word = monitor->source->ask(monitor->state, &free_bytes);
     pthread_mutex_lock(&monitor->mutex);
-    if (word == MONITOR_THERE) {
-        monitor->free_bytes = free_bytes;
-        monitor->known = true;
-    }
     monitor->last = word;
-    monitor->late = false;
     monitor->rounds++;
+    if (!monitor->ending)
+        measurement_end(monitor->measurement, word == MONITOR_THERE ? &free_bytes : NULL);
+    pthread_cond_broadcast(&monitor->answered);
 }
 
 /* Errors of the GPU are told from now on, or it is said that they are not. */
@@ -87,7 +85,7 @@ static int open_source(struct monitor *monitor)
 
     if (error == 0) {
         pthread_mutex_lock(&monitor->mutex);
-        measure(monitor);
+        ask(monitor);
         pthread_mutex_unlock(&monitor->mutex);
         wait_for_events(monitor);
     }
@@ -95,6 +93,8 @@ static int open_source(struct monitor *monitor)
     monitor->opened = true;
     monitor->error = error;
     memcpy(monitor->why, why, sizeof(why));
+    if (error && !monitor->ending)
+        measurement_end(monitor->measurement, NULL); /* one that was begun meanwhile */
     if (monitor->opens_late && error == 0)
         log_info("device %s: %s answers now", monitor->driver, monitor->source->name);
     else if (monitor->opens_late)
@@ -117,8 +117,7 @@ static void *run(void *argument)
         if (monitor->ending)
             break;
         monitor->wanted = false;
-        measure(monitor);
-        pthread_cond_broadcast(&monitor->answered);
+        ask(monitor);
     }
     pthread_mutex_unlock(&monitor->mutex);
     return NULL;
@@ -140,7 +139,7 @@ static struct timespec after_ms(clockid_t clock, unsigned ms)
 
 /* Under the mutex: `rounds` more answers, the first may be of a question from before. False: there
  * were none in time. */
-static bool ask(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
+static bool await_answers(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
 {
     struct timespec until = after_ms(CLOCK_MONOTONIC, patience_ms);
     int rc = 0;
@@ -151,8 +150,6 @@ static bool ask(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
         pthread_cond_signal(&monitor->asked);
         while (monitor->rounds == before && rc == 0)
             rc = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
-        if (monitor->rounds == before)
-            monitor->late = true;
         rounds--;
     }
     return rc == 0;
@@ -163,23 +160,29 @@ enum monitor_word monitor_look(struct monitor *monitor)
     enum monitor_word word = MONITOR_SILENT;
 
     pthread_mutex_lock(&monitor->mutex);
-    if (ask(monitor, 2, MONITOR_LOOK_MS))
+    if (await_answers(monitor, 2, MONITOR_LOOK_MS))
         word = monitor->last;
     pthread_mutex_unlock(&monitor->mutex);
     return word;
 }
 
-int monitor_measure(struct monitor *monitor, uint64_t *free_bytes)
+void monitor_refresh(struct monitor *monitor)
 {
-    int rc;
+    pthread_mutex_lock(&monitor->mutex);
+    await_answers(monitor, 2, MONITOR_REFRESH_MS);
+    pthread_mutex_unlock(&monitor->mutex);
+}
+
+int monitor_measure(struct monitor *monitor)
+{
+    int error;
 
     pthread_mutex_lock(&monitor->mutex);
-    if (!monitor->late) /* one wait for each hang: the loop asks, as often as clients like */
-        ask(monitor, 1, MONITOR_PATIENCE_MS);
-    rc = monitor->known ? 0 : -EAGAIN;
-    *free_bytes = monitor->free_bytes;
+    error = monitor->error;
+    monitor->wanted = true;
+    pthread_cond_signal(&monitor->asked);
     pthread_mutex_unlock(&monitor->mutex);
-    return rc;
+    return error;
 }
 
 static void init(struct monitor *monitor)
@@ -214,13 +217,13 @@ static bool wait_until_opened(struct monitor *monitor)
     while (!monitor->opened && rc == 0)
         rc = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
     monitor->opens_late = !monitor->opened;
-    monitor->late = !monitor->opened; /* nor does the loop wait for it */
     pthread_mutex_unlock(&monitor->mutex);
     return !monitor->opens_late;
 }
 
 int monitor_new(const struct monitor_source *source, const char *driver, const uint8_t uuid[16],
-                struct health *health, struct monitor **monitor, char *why, size_t why_bytes)
+                struct health *health, struct measurement *measurement, struct monitor **monitor,
+                char *why, size_t why_bytes)
 {
     struct monitor *made = calloc(1, sizeof(*made));
     int error;
@@ -233,6 +236,7 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
     made->driver = driver;
     memcpy(made->uuid, uuid, sizeof(made->uuid));
     made->health = health;
+    made->measurement = measurement;
     error = thread_start(&made->thread, STACK_BYTES, run, made);
     if (error) {
         destroy(made);

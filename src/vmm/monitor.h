@@ -6,9 +6,8 @@
  * large operation takes, so nobody but the thread here makes them, opening the library included. It
  * sleeps until it is asked. Errors of the device are waited for by a thread of the library's own.
  *
- * Threads: monitor_measure from any thread; it waits MONITOR_PATIENCE_MS at most, and not at all
- * while the library still owes an answer that somebody gave up waiting for. monitor_look, for
- * helper threads, waits MONITOR_LOOK_MS.
+ * Threads: monitor_measure from any thread; it never waits. the others that
+ * wait are for helper threads, monitor_new for the first answer.
  */
 #ifndef GMSFS_VMM_MONITOR_H
 #define GMSFS_VMM_MONITOR_H
@@ -17,11 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MONITOR_PATIENCE_MS 10
-#define MONITOR_LOOK_MS     1000
-#define MONITOR_OPEN_MS     3000
+#define MONITOR_REFRESH_MS 50
+#define MONITOR_LOOK_MS    1000
+#define MONITOR_OPEN_MS    3000
 
 struct health;
+struct measurement;
 struct monitor;
 
 enum monitor_word {
@@ -51,13 +51,18 @@ struct monitor_source {
  * after MONITOR_OPEN_MS is said in the log, and is opened in the background. What `source` says of
  * opening it otherwise; `why` then tells the cause, and all else works. */
 int monitor_new(const struct monitor_source *source, const char *driver, const uint8_t uuid[16],
-                struct health *health, struct monitor **monitor, char *why, size_t why_bytes);
-/* Bytes of the device that nobody holds: now, or as last known where the library lets one wait.
- * -EAGAIN: never known yet. */
-int monitor_measure(struct monitor *monitor, uint64_t *free_bytes);
+                struct health *health, struct measurement *measurement, struct monitor **monitor,
+                char *why, size_t why_bytes);
+/* Asks for the bytes of the device that nobody holds: the answer goes to `measurement`, as does any
+ * other that the library gives, the first one at its opening. What opening it failed with in the
+ * background: nobody is asked. */
+int monitor_measure(struct monitor *monitor);
+/* The same, and waits for an answer to a question from now, MONITOR_REFRESH_MS at most. */
+void monitor_refresh(struct monitor *monitor);
 /* Does the library answer, and well? What it says is no older than MONITOR_LOOK_MS. */
 enum monitor_word monitor_look(struct monitor *monitor);
-/* NULL is fine. */
+/* Nothing is told any more once it returns. What hangs in the library is left to the process's end.
+ * NULL is fine. */
 void monitor_free(struct monitor *monitor);
 
 #endif

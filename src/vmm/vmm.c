@@ -12,16 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UNKNOWN UINT64_MAX
-
 struct vmm {
     const struct backend *kind;
     const struct vmm_backend *backend;
     struct vmm_device device;
     struct health health;
+    struct measurement measurement;
     _Atomic uint64_t taken_bytes; /* in use, or set aside */
     _Atomic uint64_t aside_bytes;
-    _Atomic uint64_t free_bytes; /* as last measured; UNKNOWN */
 };
 
 static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
@@ -60,11 +58,13 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     made->backend = kind->functions;
     atomic_init(&made->taken_bytes, 0);
     atomic_init(&made->aside_bytes, 0);
-    atomic_init(&made->free_bytes, UNKNOWN);
     health_init(&made->health);
     made->device.health = &made->health;
+    measurement_init(&made->measurement);
+    made->device.measurement = &made->measurement;
     rc = made->backend->open(root, options, &made->device, error, error_bytes);
     if (rc < 0) {
+        measurement_destroy(&made->measurement);
         health_destroy(&made->health);
         free(made);
         return rc;
@@ -85,6 +85,7 @@ void vmm_close(struct vmm *vmm)
     if (!vmm)
         return;
     vmm->backend->close(&vmm->device);
+    measurement_destroy(&vmm->measurement);
     health_destroy(&vmm->health);
     free(vmm);
 }
@@ -94,8 +95,7 @@ static void get_others(const struct vmm *vmm, struct vmm_info *info)
 {
     uint64_t held_bytes;
 
-    info->free_bytes = atomic_load(&vmm->free_bytes);
-    info->knows_others = info->free_bytes != UNKNOWN;
+    info->knows_others = measurement_get(&vmm->measurement, &info->free_bytes);
     if (!info->knows_others) {
         info->free_bytes = 0;
         return;
@@ -124,12 +124,19 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     get_others(vmm, info);
 }
 
-void vmm_measure(struct vmm *vmm)
+bool vmm_measure(struct vmm *vmm)
 {
-    uint64_t free_bytes;
+    if (!vmm->backend->measure)
+        return false;
+    if (!measurement_begin(&vmm->measurement) || vmm->backend->measure(&vmm->device) == 0)
+        return true;
+    measurement_abandon(&vmm->measurement);
+    return false;
+}
 
-    if (vmm->backend->measure && vmm->backend->measure(&vmm->device, &free_bytes) == 0)
-        atomic_store(&vmm->free_bytes, free_bytes);
+void vmm_on_measurement(struct vmm *vmm, void (*call)(void *context), void *context)
+{
+    measurement_listen(&vmm->measurement, call, context);
 }
 
 void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context)

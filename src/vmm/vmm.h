@@ -56,7 +56,7 @@ struct vmm_info {
     char pci_id[16];
     char version_name[16]; /* of the driver's version: "cuda_version" */
     char version[16];      /* "13.0" */
-    bool knows_others;     /* as of the last vmm_measure: the next two say something */
+    bool knows_others;     /* as of the last measurement: the next two say something */
     uint64_t free_bytes;   /* of the device, for anybody */
     uint64_t other_bytes;  /* held by others: programs, and whoever still maps what was freed */
 };
@@ -116,8 +116,16 @@ struct vmm_loan {
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
-/* Asks the device what others hold of it; vmm_get_info tells from then on. Waits 10 ms at most. */
-void vmm_measure(struct vmm *vmm);
+/* Asks the device what others hold of it, and never waits. True: it is being asked, and the call of
+ * vmm_on_measurement comes when that is over; until then vmm_get_info tells what was known before.
+ * Who asks while it is being asked shares the answer, which may be of a moment earlier. A library
+ * that hangs answers late or never: whoever waits needs a bound. False: nobody can be asked, and no
+ * call comes on its account; vmm_get_info tells all that there is. Any thread. */
+bool vmm_measure(struct vmm *vmm);
+/* The call comes from any thread, once for each measurement that is over, whatever came of it; it
+ * must be short and not call back. None comes after a call with NULL, and none that was over before
+ * is told. */
+void vmm_on_measurement(struct vmm *vmm, void (*call)(void *context), void *context);
 /* The call comes from any thread, once for the first news after the last vmm_take_health (also news
  * from before); it must be short and not call back. None comes after a call with NULL. */
 void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context);
@@ -138,8 +146,9 @@ uint64_t vmm_get_free(const struct vmm *vmm);
 
 /* Zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`, sealed
  * against resizing, mode 0. size 0 with seal false makes an empty spool. -ENOMEM when machine or
- * cgroup or the device lack it, -EMFILE when descriptors run out, -ENODEV when the device is gone,
- * -EIO when the driver says anything else (logged). */
+ * cgroup or the device lack it (which has then been measured, if it answers within 50 ms), -EMFILE
+ * when descriptors run out, -ENODEV when the device is gone, -EIO when the driver says anything
+ * else (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);

@@ -12,12 +12,14 @@
 #define GMSFS_VMM_VMM_BACKEND_H
 
 #include "vmm/health.h"
+#include "vmm/measurement.h"
 #include "vmm/vmm.h"
 
 /* Filled by open; constant afterwards. */
 struct vmm_device {
-    void *state;           /* the backend's own */
-    struct health *health; /* vmm.c's: where bad news go between open and close */
+    void *state;                     /* the backend's own */
+    struct health *health;           /* vmm.c's: where bad news go between open and close */
+    struct measurement *measurement; /* vmm.c's: where answers to `measure` go, likewise */
     char name[64];
     uint8_t uuid[16];
     uint64_t granularity_bytes;
@@ -59,8 +61,9 @@ struct vmm_backend {
     void (*end_reader)(struct vmm_device *device, uint64_t reader);
     /* May be absent. Before the piece is closed: nothing else holds it when this returns. */
     void (*release)(struct vmm_device *device, const struct vmm_piece *piece);
-    /* May be absent. Bytes of the device that nobody holds, in a bounded time. */
-    int (*measure)(struct vmm_device *device, uint64_t *free_bytes);
+    /* May be absent. Asks for the bytes of the device that nobody holds, without waiting: the
+     * answer goes to `measurement`, from another thread. Negative: nobody can be asked. */
+    int (*measure)(struct vmm_device *device);
 };
 
 extern const struct vmm_backend vmm_backend_host;

@@ -98,7 +98,6 @@ TAP_TEST(device_tells_what_it_is)
     struct vmm_info info;
 
     open_gpu("memory 512\nothers 32\n");
-    vmm_measure(vmm);
     vmm_get_info(vmm, &info);
     check_str(info.backend, "cuda");
     check_str(info.name, "Fake GPU 0");

@@ -276,38 +276,6 @@ TAP_TEST(library_that_cannot_be_started_is_said_and_done_without)
     close_gpu();
 }
 
-TAP_TEST(measuring_does_not_wait_for_a_library_that_hangs)
-{
-    struct vmm_info info;
-
-    open_gpu("memory 64\nothers 2\n");
-    check_free(62 * MIB);
-    require(fake_cuda_control("memory 64\nothers 8\nslow nvmlDeviceGetMemoryInfo 1000\n"));
-    vmm_measure(vmm);
-    vmm_get_info(vmm, &info);
-    check_int(info.free_bytes, 62 * MIB);
-    require(fake_cuda_control("memory 64\nothers 8\n"));
-    check_free(56 * MIB);
-    close_gpu();
-}
-
-/* Each of them waiting its time would be longer than the library hangs. */
-TAP_TEST(a_library_that_hangs_is_waited_for_once_not_by_each_measurement)
-{
-    struct vmm_info info;
-
-    open_gpu("memory 64\nothers 2\n");
-    check_free(62 * MIB);
-    require(fake_cuda_control("memory 64\nothers 8\nslow nvmlDeviceGetMemoryInfo 3000\n"));
-    for (int i = 0; i < 400; i++)
-        vmm_measure(vmm);
-    vmm_get_info(vmm, &info);
-    check_int(info.free_bytes, 62 * MIB);
-    require(fake_cuda_control("memory 64\nothers 8\n"));
-    check_free(56 * MIB);
-    close_gpu();
-}
-
 TAP_TEST(sizes_beyond_any_device_are_enomem)
 {
     struct vmm_piece piece;

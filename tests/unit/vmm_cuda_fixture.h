@@ -9,7 +9,7 @@
 
 #include "fake_cuda.h"
 
-#define MEASURE_TRIES 3000 /* of 10 ms at most */
+#define MEASURE_TRIES 3000 /* of 10 ms */
 
 __attribute__((unused)) static int open_with(const char *control, struct vmm_options options)
 {
@@ -30,7 +30,7 @@ __attribute__((unused)) static void close_gpu(void)
     fake_cuda_remove();
 }
 
-/* What the device says may be some milliseconds old when the machine is busy. */
+/* The answer to a measurement comes some time later. */
 __attribute__((unused)) static struct vmm_info measure_until(uint64_t free_bytes)
 {
     struct vmm_info info = {0};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/measurement.h"
+
+#define UNKNOWN UINT64_MAX
+
+void measurement_init(struct measurement *measurement)
+{
+    *measurement = (struct measurement){.mutex = PTHREAD_MUTEX_INITIALIZER};
+    atomic_init(&measurement->free_bytes, UNKNOWN);
+}
+
+void measurement_destroy(struct measurement *measurement)
+{
+    pthread_mutex_destroy(&measurement->mutex);
+}
+
+bool measurement_begin(struct measurement *measurement)
+{
+    pthread_mutex_lock(&measurement->mutex);
+    bool is_first = !measurement->running;
+    measurement->shared = !is_first;
+    measurement->running = true;
+    pthread_mutex_unlock(&measurement->mutex);
+    return is_first;
+}
+
+/* Under the mutex. */
+static void finish(struct measurement *measurement, bool is_awaited)
+{
+    measurement->running = false;
+    if (is_awaited && measurement->call)
+        measurement->call(measurement->context);
+}
+
+void measurement_abandon(struct measurement *measurement)
+{
+    pthread_mutex_lock(&measurement->mutex);
+    finish(measurement, measurement->running && measurement->shared);
+    pthread_mutex_unlock(&measurement->mutex);
+}
+
+void measurement_end(struct measurement *measurement, const uint64_t *free_bytes)
+{
+    if (free_bytes)
+        atomic_store(&measurement->free_bytes, *free_bytes);
+    pthread_mutex_lock(&measurement->mutex);
+    finish(measurement, measurement->running);
+    pthread_mutex_unlock(&measurement->mutex);
+}
+
+bool measurement_get(const struct measurement *measurement, uint64_t *free_bytes)
+{
+    *free_bytes = atomic_load(&measurement->free_bytes);
+    return *free_bytes != UNKNOWN;
+}
+
+void measurement_listen(struct measurement *measurement, void (*call)(void *context), void *context)
+{
+    pthread_mutex_lock(&measurement->mutex);
+    measurement->call = call;
+    measurement->context = context;
+    pthread_mutex_unlock(&measurement->mutex);
+}
