@@ -5,21 +5,28 @@
 
 #include "internal.h"
 
-int gfs_va_enter(struct gmsfs *handle)
+int gfs_va_enter(struct gmsfs *handle, struct gfs_va_scope *scope)
 {
     int r = gfs_enter(handle);
 
     if (r)
         return r;
-    r = gfs_memory_enter(&handle->memory, 0);
+    r = gfs_memory_enter(&handle->memory, 0, &scope->memory);
     if (r)
         gfs_leave(handle);
+    else
+        scope->handle = handle;
     return r;
 }
 
-void gfs_va_leave(struct gmsfs *handle)
+void gfs_va_leave(struct gfs_va_scope *scope)
 {
-    gfs_memory_leave(&handle->memory);
+    struct gmsfs *handle = scope->handle;
+
+    if (!handle)
+        return;
+    scope->handle = NULL;
+    gfs_memory_leave(&scope->memory);
     gfs_leave(handle);
 }
 
@@ -197,12 +204,13 @@ struct gfs_mapping *gfs_va_find(const struct gmsfs *handle, const void *va)
 
 int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_reservation reservation = {0};
     int r;
 
     if (!va)
         return -EINVAL;
-    r = gfs_va_enter(handle);
+    r = gfs_va_enter(handle, &scope);
     if (r)
         return r;
     r = gfs_va_make_room(handle, 1, 0);
@@ -215,14 +223,14 @@ int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va)
         gfs_state_unlock(handle);
         *va = (void *)reservation.base;
     }
-    gfs_va_leave(handle);
     return r;
 }
 
 int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
@@ -230,14 +238,14 @@ int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access acc
         r = -EINVAL;
     else
         r = gfs_va_make(handle, (uintptr_t)va, slot, GMSFS_SLOT_NONE, access, &mapping);
-    gfs_va_leave(handle);
     return r;
 }
 
 int gmsfs_unmap_va(gmsfs_t *handle, void *va)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
@@ -246,14 +254,14 @@ int gmsfs_unmap_va(gmsfs_t *handle, void *va)
         r = -EBUSY;
     else
         r = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
-    gfs_va_leave(handle);
     return r;
 }
 
 int gmsfs_free_va(gmsfs_t *handle, void *va)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_reservation *reservation;
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
@@ -264,6 +272,5 @@ int gmsfs_free_va(gmsfs_t *handle, void *va)
         r = -EBUSY;
     else
         address_drop_reservation(handle, reservation);
-    gfs_va_leave(handle);
     return r;
 }

@@ -113,14 +113,14 @@ static int attach_all(struct attach *attach, struct gmsfs_mapping **list)
 int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
                      size_t *count)
 {
+    GFS_VA_SCOPE(scope);
     struct attach attach = {.handle = handle, .access = access};
     struct gmsfs_mapping *made = NULL;
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
     r = attach_all(&attach, list ? &made : NULL);
-    gfs_va_leave(handle);
     free(attach.mappings);
     if (!r && count)
         *count = attach.count;

@@ -170,6 +170,7 @@ static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char 
 int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, uint64_t *slot,
                          void **ptr)
 {
+    GFS_VA_SCOPE(scope);
     char checked[GMSFS_NAME_MAX + 1];
     uint64_t made_slot;
     uintptr_t va;
@@ -177,11 +178,10 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
 
     if (!ptr || size_bytes == 0 || gfs_text_copy(checked, sizeof checked, tag))
         return -EINVAL;
-    r = gfs_va_enter(handle);
+    r = gfs_va_enter(handle, &scope);
     if (r)
         return r;
     r = create_mapping(handle, size_bytes, checked, &va, &made_slot);
-    gfs_va_leave(handle);
     if (r)
         return r;
     *ptr = (void *)va;
@@ -206,9 +206,10 @@ static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uin
 
 int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
     struct gfs_slab *slab;
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
@@ -218,6 +219,5 @@ int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
         r = create_destroy_piece(handle, slab, (uintptr_t)ptr);
     else
         r = mapping ? create_give_back(handle, mapping) : -ENOENT;
-    gfs_va_leave(handle);
     return r;
 }

@@ -319,6 +319,17 @@ int gmsfs_open(const char *path, gmsfs_t **out)
     return r;
 }
 
+static void handle_drop_memory(struct gmsfs *handle)
+{
+    GFS_SCOPE(scope);
+
+    if (gfs_memory_enter(&handle->memory, 1, &scope))
+        return;
+    gfs_memory_synchronise(&handle->memory);
+    gfs_private_drop_all(handle);
+    gfs_va_drop_all(handle);
+}
+
 void gmsfs_close(gmsfs_t *handle)
 {
     if (!handle)
@@ -329,13 +340,8 @@ void gmsfs_close(gmsfs_t *handle)
         return;
     }
     pthread_mutex_lock(&handle->op);
-    if ((handle->map.reservation_count || handle->copy_count) &&
-        !gfs_memory_enter(&handle->memory, 1)) {
-        gfs_memory_synchronise(&handle->memory);
-        gfs_private_drop_all(handle);
-        gfs_va_drop_all(handle);
-        gfs_memory_leave(&handle->memory);
-    }
+    if (handle->map.reservation_count || handle->copy_count)
+        handle_drop_memory(handle);
     gfs_memory_close(&handle->memory);
     gfs_session_release(handle);
     gfs_gate_enter();

@@ -167,12 +167,20 @@ const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *
  * *first: the slot of rank 0. 0: no, or who knows, or there is none. */
 int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count);
 
-/* ---- address.c: reservations and single mappings; all but gfs_va_enter between that and leave --
+/* ---- address.c: reservations and single mappings; all but gfs_va_enter inside its scope -------
  */
 
-/* gfs_enter and gfs_memory_enter, for calls that change mappings. */
-int gfs_va_enter(struct gmsfs *handle);
-void gfs_va_leave(struct gmsfs *handle);
+/* gfs_enter and gfs_memory_enter, for calls that change mappings: until the block is left in which
+ * GFS_VA_SCOPE declares it. */
+struct gfs_va_scope {
+    struct gmsfs *handle; /* NULL: not entered */
+    struct gfs_scope memory;
+};
+
+#define GFS_VA_SCOPE(name) __attribute__((cleanup(gfs_va_leave))) struct gfs_va_scope name = {0}
+
+int gfs_va_enter(struct gmsfs *handle, struct gfs_va_scope *scope);
+void gfs_va_leave(struct gfs_va_scope *scope);
 int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings);
 /* For the end of the handle: what is mapped and reserved goes, the table stays as it was. */
 void gfs_va_drop_all(struct gmsfs *handle);

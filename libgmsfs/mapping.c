@@ -17,18 +17,18 @@ struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping)
 
 int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, void **ptr)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
     int r;
 
     if (!ptr)
         return -EINVAL;
-    r = gfs_va_enter(handle);
+    r = gfs_va_enter(handle, &scope);
     if (r)
         return r;
     r = gfs_va_make(handle, 0, slot, GMSFS_SLOT_NONE, access, &mapping);
     if (!r)
         *ptr = (void *)mapping->va;
-    gfs_va_leave(handle);
     return r;
 }
 

@@ -33,22 +33,33 @@ void gfs_memory_close(struct gfs_memory *memory)
     memory->device = NULL;
 }
 
-int gfs_memory_enter(struct gfs_memory *memory, int must)
+int gfs_memory_enter(struct gfs_memory *memory, int must, struct gfs_scope *scope)
 {
     int r = 0;
 
+    *scope = (struct gfs_scope){0};
     memory->error[0] = '\0';
     if (!memory->device && memory->kind->open)
         r = memory->kind->open(memory);
     if (!r && memory->kind->enter)
-        r = memory->kind->enter(memory, must);
-    return r;
+        r = memory->kind->enter(memory, scope, must);
+    if (r)
+        return r;
+    scope->memory = memory;
+    memory->scope = scope;
+    return 0;
 }
 
-void gfs_memory_leave(struct gfs_memory *memory)
+void gfs_memory_leave(struct gfs_scope *scope)
 {
+    struct gfs_memory *memory = scope->memory;
+
+    if (!memory)
+        return;
+    scope->memory = NULL;
+    memory->scope = NULL;
     if (memory->kind->leave)
-        memory->kind->leave(memory);
+        memory->kind->leave(memory, scope);
 }
 
 int gfs_memory_synchronise(struct gfs_memory *memory)

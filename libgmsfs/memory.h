@@ -8,9 +8,10 @@
  * the calls below. The kind and the device come from the mount. A device is opened at the first
  * gfs_memory_enter: looking at a store loads no driver.
  *
- * Addresses and sizes are multiples of the granularity. Everything but gfs_memory_init and
- * gfs_memory_after_fork is called between gfs_memory_enter and gfs_memory_leave, by one thread at a
- * time for one handle. Nothing here keeps or closes a descriptor. 0 or a negative errno.
+ * Addresses and sizes are multiples of the granularity. Everything but gfs_memory_init,
+ * gfs_memory_close and gfs_memory_after_fork is called inside a scope (struct gfs_scope), by one
+ * thread at a time for one handle. Nothing here keeps or closes a descriptor. 0 or a negative
+ * errno.
  */
 #ifndef GMSFS_LIB_MEMORY_H
 #define GMSFS_LIB_MEMORY_H
@@ -39,8 +40,22 @@ struct gfs_wishes {
     size_t device_count;
 };
 
+/* While a thread may use the memory: from gfs_memory_enter until the block is left in which
+ * GFS_SCOPE declares it. What entering changed of the thread is in here, and put back at the end.
+ */
+struct gfs_scope {
+    struct gfs_memory *memory; /* NULL: not entered */
+    /* The kind's own. */
+    int pushed;    /* it made a context current */
+    int capturing; /* a stream records what it is given, and that could not be refused */
+    int mode;      /* of captures, that the thread had */
+};
+
+#define GFS_SCOPE(name) __attribute__((cleanup(gfs_memory_leave))) struct gfs_scope name = {0}
+
 struct gfs_memory {
     const struct gfs_memory_kind *kind;
+    struct gfs_scope *scope; /* that it is used in; NULL: none */
     uint64_t granularity_bytes;
     uint8_t uuid[16]; /* of the device */
     void *device;     /* the kind's own; NULL: not opened */
@@ -63,8 +78,8 @@ struct gfs_memory_kind {
     /* NULL where there is nothing to do. */
     int (*open)(struct gfs_memory *memory);
     void (*close)(struct gfs_memory *memory);
-    int (*enter)(struct gfs_memory *memory, int must);
-    void (*leave)(struct gfs_memory *memory);
+    int (*enter)(struct gfs_memory *memory, struct gfs_scope *scope, int must);
+    void (*leave)(struct gfs_memory *memory, const struct gfs_scope *scope);
     int (*synchronise)(struct gfs_memory *memory);
 
     int (*reserve)(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base);
@@ -96,9 +111,11 @@ void gfs_memory_init(struct gfs_memory *memory, const struct gfs_memory_kind *ki
                      const uint8_t uuid[16], uint64_t granularity_bytes);
 /* Nothing of it is mapped or reserved any more. */
 void gfs_memory_close(struct gfs_memory *memory);
-/* `must`: also where it would be refused for now (-EBUSY), for what cannot wait: giving back. */
-int gfs_memory_enter(struct gfs_memory *memory, int must);
-void gfs_memory_leave(struct gfs_memory *memory);
+/* `must`: also where it would be refused for now (-EBUSY), for what cannot wait: giving back. After
+ * a failure the scope is not entered. */
+int gfs_memory_enter(struct gfs_memory *memory, int must, struct gfs_scope *scope);
+/* Of one that was not entered, or was left: nothing. */
+void gfs_memory_leave(struct gfs_scope *scope);
 /* Waits until nobody of this process works on the memory. */
 int gfs_memory_synchronise(struct gfs_memory *memory);
 

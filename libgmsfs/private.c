@@ -109,12 +109,13 @@ static int private_make_room(struct gmsfs *handle)
 
 int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, void **out)
 {
+    GFS_VA_SCOPE(scope);
     struct gfs_copy copy;
     int r;
 
     if (!ptr || !out || size_bytes == 0)
         return -EINVAL;
-    r = gfs_va_enter(handle);
+    r = gfs_va_enter(handle, &scope);
     if (r)
         return r;
     r = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);
@@ -128,13 +129,13 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
         handle->copies[handle->copy_count++] = copy;
         *out = (void *)copy.va;
     }
-    gfs_va_leave(handle);
     return r;
 }
 
 int gmsfs_free_private(gmsfs_t *handle, void *ptr)
 {
-    int r = gfs_va_enter(handle);
+    GFS_VA_SCOPE(scope);
+    int r = gfs_va_enter(handle, &scope);
     size_t at = 0;
 
     if (r)
@@ -146,7 +147,6 @@ int gmsfs_free_private(gmsfs_t *handle, void *ptr)
         gfs_memory_drop_copy(&handle->memory, handle->copies + at);
         handle->copies[at] = handle->copies[--handle->copy_count];
     }
-    gfs_va_leave(handle);
     return r;
 }
 

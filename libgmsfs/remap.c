@@ -223,11 +223,12 @@ static int remap_unmap_all(struct gmsfs *handle)
 
 int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 {
+    GFS_VA_SCOPE(scope);
     int r, released = 0;
 
     if (flags & ~GMSFS_UNMAP_KEEP_LOCK)
         return -EINVAL;
-    r = gfs_va_enter(handle);
+    r = gfs_va_enter(handle, &scope);
     if (r)
         return r;
     /* Ranks and tags are for waking up; a mount that no longer tells them is no reason to hold
@@ -242,7 +243,6 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
             released = gfs_session_release(handle);
         gfs_fds_close(handle); /* behind the lock, which others wait for */
     }
-    gfs_va_leave(handle);
     return r ? r : released;
 }
 
@@ -301,9 +301,10 @@ static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
 
 int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
 {
+    GFS_VA_SCOPE(scope);
     struct remap remap = {.handle = handle};
     struct gfs_export export = {0};
-    int r = gfs_va_enter(handle), mine = 0;
+    int r = gfs_va_enter(handle, &scope), mine = 0;
 
     if (r)
         return r;
@@ -319,7 +320,6 @@ int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
     else if (mine)
         gfs_session_release(handle);
     free(remap.items);
-    gfs_va_leave(handle);
     return r;
 }
 
@@ -481,8 +481,9 @@ out:
 
 int gmsfs_reallocate_all_handles(gmsfs_t *handle)
 {
+    GFS_VA_SCOPE(scope);
     struct remap remap = {.handle = handle};
-    int r = gfs_va_enter(handle);
+    int r = gfs_va_enter(handle, &scope);
 
     if (r)
         return r;
@@ -497,6 +498,5 @@ int gmsfs_reallocate_all_handles(gmsfs_t *handle)
     if (!r)
         remap_finish(&remap);
     free(remap.items);
-    gfs_va_leave(handle);
     return r;
 }

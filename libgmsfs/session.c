@@ -328,20 +328,18 @@ static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit 
 /* What is written before is published, and nothing is written after. */
 static int session_close_and_publish(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
 {
-    int r = gfs_memory_enter(&handle->memory, 0);
+    GFS_SCOPE(scope);
+    int r = gfs_memory_enter(&handle->memory, 0, &scope);
 
+    if (!r)
+        r = gfs_memory_synchronise(&handle->memory);
     if (r)
         return r;
-    r = gfs_memory_synchronise(&handle->memory);
-    if (r)
-        goto out;
     r = session_protect(handle, GMSFS_ACCESS_READ);
     if (!r)
         r = session_publish_layout(handle, commit);
     if (r)
         session_protect(handle, GMSFS_ACCESS_WRITE);
-out:
-    gfs_memory_leave(&handle->memory);
     return r;
 }
 

@@ -20,6 +20,7 @@
 #define PIECE (2 * MIB)
 
 static const struct drv *cu;
+__attribute__((unused)) static struct gfs_scope scope; /* that a test is in */
 static enum drv_result (*begin_capture)(struct drv_stream *stream, enum drv_capture_mode mode);
 static enum drv_result (*end_capture)(struct drv_stream *stream, void **graph);
 static enum drv_result (*reset_primary)(drv_device device);

@@ -11,13 +11,13 @@
 
 #define GRANULE ((uint64_t)64 << 10)
 
-static struct gfs_memory host_memory(void)
-{
-    struct gfs_memory memory;
+static struct gfs_memory host;
+static struct gfs_scope scope;
 
-    gfs_memory_init(&memory, &gfs_memory_host, (const uint8_t[16]){0}, GRANULE);
-    require(gfs_memory_enter(&memory, 0) == 0);
-    return memory;
+static void enter_host_memory(void)
+{
+    gfs_memory_init(&host, &gfs_memory_host, (const uint8_t[16]){0}, GRANULE);
+    require(gfs_memory_enter(&host, 0, &scope) == 0);
 }
 
 /* A memfd of one granule whose first byte is `fill`. */
@@ -56,30 +56,29 @@ TAP_TEST(the_kind_of_memory_goes_by_the_number_of_the_abi)
 
 static void fill_range(struct gfs_range *range, int pieces)
 {
-    struct gfs_memory memory = host_memory();
-
-    check_int(gfs_range_begin(&memory, range, (uint64_t)pieces * GRANULE), 0);
+    enter_host_memory();
+    check_int(gfs_range_begin(&host, range, (uint64_t)pieces * GRANULE), 0);
     check_int(range->base % GRANULE, 0);
-    check_int(gfs_range_end(&memory, range, GMSFS_ACCESS_READ), -ENOSPC);
+    check_int(gfs_range_end(&host, range, GMSFS_ACCESS_READ), -ENOSPC);
     for (int i = 0; i < pieces; i++)
-        check_int(append_piece(&memory, range, (char)i), 0);
-    check_int(append_piece(&memory, range, 0), -ENOSPC);
-    check_int(gfs_range_end(&memory, range, GMSFS_ACCESS_READ), 0);
+        check_int(append_piece(&host, range, (char)i), 0);
+    check_int(append_piece(&host, range, 0), -ENOSPC);
+    check_int(gfs_range_end(&host, range, GMSFS_ACCESS_READ), 0);
     for (int i = 0; i < pieces; i++)
         check_int(*(const char *)(range->base + (uint64_t)i * GRANULE), i);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
 }
 
 TAP_TEST(range_is_filled_side_by_side)
 {
     for (int careful = 0; careful < 2; careful++) {
         for (int pieces = 1; pieces < 50; pieces += 7) {
-            struct gfs_memory memory = host_memory();
+            enter_host_memory();
             struct gfs_range range = {.careful = careful};
             uintptr_t base;
             fill_range(&range, pieces);
             base = range.base;
-            gfs_range_cancel(&memory, &range);
+            gfs_range_cancel(&host, &range);
             check_int(range.base, 0);
             check(!is_mapped(base) && !is_mapped(base + (uint64_t)(pieces - 1) * GRANULE));
         }
@@ -96,17 +95,17 @@ static void *take_next_address(const struct gfs_range *range)
 
 TAP_TEST(address_that_somebody_took_is_noticed_and_left_alone)
 {
-    struct gfs_memory memory = host_memory();
+    enter_host_memory();
     struct gfs_range range = {0};
     uintptr_t base, theirs;
 
-    check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
-    check_int(append_piece(&memory, &range, 1), 0);
+    check_int(gfs_range_begin(&host, &range, 64 * GRANULE), 0);
+    check_int(append_piece(&host, &range, 1), 0);
     base = range.base;
     theirs = (uintptr_t)take_next_address(&range);
     require(theirs == base + GRANULE);
-    check_int(append_piece(&memory, &range, 2), -EEXIST);
-    gfs_range_cancel(&memory, &range);
+    check_int(append_piece(&host, &range, 2), -EEXIST);
+    gfs_range_cancel(&host, &range);
     check(is_mapped(theirs));
     check(!is_mapped(base) && !is_mapped(base + 63 * GRANULE));
     munmap((void *)theirs, GRANULE);
@@ -114,57 +113,57 @@ TAP_TEST(address_that_somebody_took_is_noticed_and_left_alone)
 
 TAP_TEST(careful_range_holds_every_address)
 {
-    struct gfs_memory memory = host_memory();
+    enter_host_memory();
     struct gfs_range range = {.careful = 1};
 
-    check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
-    check_int(append_piece(&memory, &range, 1), 0);
+    check_int(gfs_range_begin(&host, &range, 64 * GRANULE), 0);
+    check_int(append_piece(&host, &range, 1), 0);
     check(take_next_address(&range) == MAP_FAILED);
-    gfs_range_cancel(&memory, &range);
+    gfs_range_cancel(&host, &range);
 }
 
 TAP_TEST(child_keeps_nothing_of_a_range_that_is_being_filled)
 {
     for (int careful = 0; careful < 2; careful++) {
-        struct gfs_memory memory = host_memory();
+        enter_host_memory();
         struct gfs_range range = {.careful = careful};
         struct gfs_vmap map = {0};
         int status = -1;
         pid_t child;
 
-        check_int(gfs_range_begin(&memory, &range, 64 * GRANULE), 0);
-        check_int(append_piece(&memory, &range, 1), 0);
+        check_int(gfs_range_begin(&host, &range, 64 * GRANULE), 0);
+        check_int(append_piece(&host, &range, 1), 0);
         fflush(stdout);
         child = fork();
         require(child >= 0);
         if (child == 0) {
-            gfs_memory_after_fork(&memory, &range, &map, 0);
+            gfs_memory_after_fork(&host, &range, &map, 0);
             _exit(is_mapped(range.base) || is_mapped(range.base + 63 * GRANULE));
         }
         check(waitpid(child, &status, 0) == child && status == 0);
         check(is_mapped(range.base));
-        gfs_range_cancel(&memory, &range);
+        gfs_range_cancel(&host, &range);
     }
 }
 
 TAP_TEST(unmapped_memory_stays_reserved)
 {
-    struct gfs_memory memory = host_memory();
+    enter_host_memory();
     uint64_t reserved_bytes = 0;
     uintptr_t base = 0;
     int fd = make_piece(7);
 
-    check_int(gfs_memory_reserve(&memory, GRANULE + 1, &base, &reserved_bytes), 0);
+    check_int(gfs_memory_reserve(&host, GRANULE + 1, &base, &reserved_bytes), 0);
     check_int(reserved_bytes, 2 * GRANULE);
-    check_int(gfs_memory_map(&memory, base, GRANULE, GMSFS_ACCESS_WRITE, fd), 0);
-    check_int(gfs_memory_settle(&memory, base, GRANULE, GMSFS_ACCESS_WRITE, 0), 0);
+    check_int(gfs_memory_map(&host, base, GRANULE, GMSFS_ACCESS_WRITE, fd), 0);
+    check_int(gfs_memory_settle(&host, base, GRANULE, GMSFS_ACCESS_WRITE, 0), 0);
     *(char *)base = 8;
-    check_int(gfs_memory_unmap(&memory, base, GRANULE), 0);
+    check_int(gfs_memory_unmap(&host, base, GRANULE), 0);
     check(mmap((void *)base, GRANULE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
                -1, 0) == MAP_FAILED);
-    gfs_memory_release(&memory, base, reserved_bytes);
+    gfs_memory_release(&host, base, reserved_bytes);
     check(!is_mapped(base));
-    check_int(gfs_memory_reserve(&memory, 0, &base, &reserved_bytes), -EINVAL);
-    check_int(gfs_memory_reserve(&memory, UINT64_MAX, &base, &reserved_bytes), -ENOMEM);
+    check_int(gfs_memory_reserve(&host, 0, &base, &reserved_bytes), -EINVAL);
+    check_int(gfs_memory_reserve(&host, UINT64_MAX, &base, &reserved_bytes), -ENOMEM);
     close(fd);
 }

@@ -11,11 +11,11 @@ TAP_TEST(device_is_found_by_uuid_and_a_stranger_is_none)
 
     begin("");
     init_memory(&memory, 0);
-    check_int(gfs_memory_enter(&memory, 0), 0);
-    gfs_memory_leave(&memory);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     gfs_memory_init(&memory, &gfs_memory_cuda, stranger, PIECE);
-    check_int(gfs_memory_enter(&memory, 0), -ENODEV);
+    check_int(gfs_memory_enter(&memory, 0, &scope), -ENODEV);
     check(strstr(memory.error, "CUDA_VISIBLE_DEVICES") != NULL);
     gfs_memory_close(&memory);
     fake_cuda_remove();
@@ -29,9 +29,9 @@ TAP_TEST(primary_context_is_kept_from_first_use_to_close)
     begin("");
     init_memory(&memory, 0);
     check(!has_context());
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check(has_context());
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check_int(cu->cuCtxGetCurrent(&current), DRV_SUCCESS);
     check(current == NULL);
     check(has_context());
@@ -49,8 +49,8 @@ TAP_TEST(callers_context_is_used_where_there_is_one)
     init_memory(&memory, 0);
     require(cu->cuDevicePrimaryCtxRetain(&context, 0) == DRV_SUCCESS);
     cu->cuCtxPushCurrent_v2(context);
-    check_int(gfs_memory_enter(&memory, 0), 0);
-    gfs_memory_leave(&memory);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
+    gfs_memory_leave(&scope);
     check_int(cu->cuCtxPopCurrent_v2(&current), DRV_SUCCESS);
     check(current == context);
     cu->cuDevicePrimaryCtxRelease_v2(0);
@@ -72,14 +72,14 @@ TAP_TEST(range_takes_one_access_call_and_no_handle_stays)
     init_memory(&memory, 0);
     for (int i = 0; i < 5; i++)
         fds[i] = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, fds, 5, GMSFS_ACCESS_READ);
     for (int i = 0; i < 5; i++)
         close(fds[i]);
     check_int(used_bytes(), 5 * PIECE);
     gfs_range_cancel(&memory, &range);
     check_int(used_bytes(), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -93,7 +93,7 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
     begin("");
     init_memory(&memory, 0);
     fd = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
     check_int(write_byte(range.base), DRV_SUCCESS);
     check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
@@ -104,7 +104,7 @@ TAP_TEST(readers_may_not_write_and_writers_may_until_they_publish)
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_READ);
     check_int(write_byte(range.base), DRV_INVALID_VALUE);
     gfs_range_cancel(&memory, &range);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     close(fd);
     fake_cuda_remove();
@@ -120,7 +120,7 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     init_memory(&memory, 0);
     fds[0] = create_exported();
     fds[1] = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, fds, 2, GMSFS_ACCESS_WRITE);
     check_int(write_byte(range.base + PIECE), DRV_SUCCESS);
     close(fds[0]);
@@ -133,7 +133,7 @@ TAP_TEST(unmapped_range_pins_nothing_and_its_addresses_come_back)
     gfs_memory_release(&memory, range.base, range.reserved_bytes);
     close(fds[1]);
     check_int(used_bytes(), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -148,7 +148,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     begin("");
     init_memory(&memory, 0);
     fd = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
     check_int(write_byte(range.base + 100), DRV_SUCCESS);
     check_int(gfs_memory_protect(&memory, range.base, PIECE, GMSFS_ACCESS_READ, range.devices), 0);
@@ -160,7 +160,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
     gfs_range_cancel(&memory, &range);
     close(fd);
     check_int(used_bytes(), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -176,7 +176,7 @@ static int use_everything(const int fds[2])
     int r;
 
     init_memory(&memory, 0);
-    r = gfs_memory_enter(&memory, 0);
+    r = gfs_memory_enter(&memory, 0, &scope);
     if (r) {
         gfs_memory_close(&memory);
         return r;
@@ -195,7 +195,7 @@ static int use_everything(const int fds[2])
     if (copy.va)
         gfs_memory_drop_copy(&memory, &copy);
     gfs_range_cancel(&memory, &range);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     return r;
 }

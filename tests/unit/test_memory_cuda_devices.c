@@ -85,7 +85,7 @@ TAP_TEST(rights_are_changed_for_those_who_were_let_in_whoever_is_named_since)
     init_memory(&memory, 0);
     name_devices(&memory, (const drv_device[]){1, 0, 1}, 3);
     fd = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
     close(fd);
     check_int(write_byte_by(1, range.base), DRV_SUCCESS);
@@ -98,7 +98,7 @@ TAP_TEST(rights_are_changed_for_those_who_were_let_in_whoever_is_named_since)
     check_int(write_byte_by(1, range.base), DRV_SUCCESS);
     check_int(rights_of(2, range.base), DRV_ACCESS_NONE);
     gfs_range_cancel(&memory, &range);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }

@@ -41,13 +41,13 @@ TAP_TEST(blocking_stream_that_captures_is_busy_and_stays_whole)
     begin("");
     init_memory(&memory, 0);
     capture = start_capture(DRV_STREAM_DEFAULT);
-    check_int(gfs_memory_enter(&memory, 0), -EBUSY);
-    check_int(gfs_memory_enter(&memory, 1), 0); /* as gmsfs_close must */
+    check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
+    check_int(gfs_memory_enter(&memory, 1, &scope), 0); /* as gmsfs_close must */
     check_int(gfs_memory_synchronise(&memory), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
-    check_int(gfs_memory_enter(&memory, 0), 0);
-    gfs_memory_leave(&memory);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -64,7 +64,7 @@ TAP_TEST(named_stream_that_captures_is_busy)
     streams[0] = capture.stream;
     memory.wishes.streams = streams;
     memory.wishes.stream_count = 1;
-    check_int(gfs_memory_enter(&memory, 0), -EBUSY);
+    check_int(gfs_memory_enter(&memory, 0, &scope), -EBUSY);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
     fake_cuda_remove();
@@ -82,11 +82,11 @@ TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
     init_memory(&memory, 0);
     fd = create_exported();
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_READ);
     check_int(gfs_memory_synchronise(&memory), 0);
     gfs_range_cancel(&memory, &range);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
     close(fd);
@@ -117,9 +117,9 @@ static void check_work_is_waited_for(unsigned capture_flags, int is_named)
     begin("lazy 1\n");
     init_memory(&memory, 0);
     fd = create_exported();
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     fill_range(&memory, &range, &fd, 1, GMSFS_ACCESS_WRITE);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check_int(write_byte(range.base), DRV_SUCCESS);
     capture = start_capture(capture_flags);
     worker = ask_for_byte(&byte, range.base, DRV_STREAM_NON_BLOCKING);
@@ -127,11 +127,11 @@ static void check_work_is_waited_for(unsigned capture_flags, int is_named)
     streams[1] = worker;
     memory.wishes.streams = streams;
     memory.wishes.stream_count = is_named ? 2 : 0;
-    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_enter(&memory, 1, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     check_int(byte, 7);
     gfs_range_cancel(&memory, &range);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     cu->cuStreamDestroy_v2(worker);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
@@ -157,9 +157,9 @@ TAP_TEST(full_device_is_given_back_without_breaking_a_capture)
     begin("fail cuMemAlloc_v2 2\n");
     init_memory(&memory, 0);
     capture = start_capture(DRV_STREAM_DEFAULT);
-    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_enter(&memory, 1, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
     fake_cuda_remove();
@@ -180,13 +180,13 @@ TAP_TEST(callers_way_to_synchronise_replaces_ours)
     init_memory(&memory, 0);
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), -EIO);
     check_int(calls, 1);
     memory.wishes.synchronise = NULL;
     check_int(gfs_memory_synchronise(&memory), -EINVAL);
     check(strstr(memory.error, "cuMemFree") != NULL);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -202,10 +202,10 @@ TAP_TEST(callers_way_to_synchronise_is_asked_while_a_stream_captures_too)
     memory.wishes.synchronise = count_call;
     memory.wishes.synchronise_context = &calls;
     capture = start_capture(DRV_STREAM_DEFAULT);
-    check_int(gfs_memory_enter(&memory, 1), 0);
+    check_int(gfs_memory_enter(&memory, 1, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), -EIO);
     check_int(calls, 1);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
     fake_cuda_remove();
@@ -217,9 +217,9 @@ TAP_TEST(full_device_is_waited_for_all_the_same)
 
     begin("fail cuMemAlloc_v2 2\n");
     init_memory(&memory, 0);
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     gfs_memory_close(&memory);
     fake_cuda_remove();
 }
@@ -233,10 +233,10 @@ TAP_TEST(full_device_is_waited_for_without_breaking_a_capture)
     begin("fail cuMemAlloc_v2 2 2\n");
     init_memory(&memory, 0);
     capture = start_capture(DRV_STREAM_NON_BLOCKING);
-    check_int(gfs_memory_enter(&memory, 0), 0);
+    check_int(gfs_memory_enter(&memory, 0, &scope), 0);
     check_int(gfs_memory_synchronise(&memory), 0);
     check_str(memory.error, "");
-    gfs_memory_leave(&memory);
+    gfs_memory_leave(&scope);
     check(end_capture_whole(&capture));
     gfs_memory_close(&memory);
     fake_cuda_remove();
