@@ -2,6 +2,7 @@
 #include "vmm/copier_client_internal.h"
 
 #include "base/log.h"
+#include "vmm/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +16,6 @@
 
 #define TRIES  2u /* with a copier, and with the one after it */
 #define SPARED 6u /* further ones, where a copier had to go for the sake of somebody else */
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 /* ---- one piece of bytes -------------------------------------------------------------------- */
 
@@ -236,18 +233,19 @@ void copier_client_forget(struct copier_client *client, uint64_t serial)
 /* Its pages are there only while a copier is. It cannot be made smaller behind our back. */
 static int make_ring(struct copier_client *client)
 {
-    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create("gmsfs-ring", flags | MFD_NOEXEC_SEAL);
+    int fd = memfd_make("gmsfs-ring", 0), rc;
     void *at;
 
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("gmsfs-ring", flags);
-    if (fd < 0)
-        return -errno;
     client->ring_fd = fd;
-    if (ftruncate(fd, (off_t)COPIER_SHARED_BYTES) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 || fchmod(fd, 0) < 0)
+    if (fd < 0)
+        return fd;
+    if (ftruncate(fd, (off_t)COPIER_SHARED_BYTES) < 0)
         return -errno;
+    rc = memfd_seal(fd);
+    if (rc == 0)
+        rc = memfd_close_to_others(fd);
+    if (rc < 0)
+        return rc;
     at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return -errno;

@@ -3,6 +3,7 @@
 
 #include "vmm/backends.h"
 #include "vmm/headroom.h"
+#include "vmm/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +33,6 @@
 #define WINDOW_BYTES       (64 * MIB)
 #define ZEROS_BYTES        (64 * KIB)
 
-/* Linux 6.3; older C libraries do not know it, older kernels refuse it with EINVAL. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB (21U << 26)
 #endif
@@ -322,32 +319,16 @@ static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-/* Not executable for ever where the kernel can promise that; some systems demand it. */
-static int make_memfd(const struct host *host)
-{
-    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | host->memfd_flags;
-    int fd = memfd_create("gmsfs", flags | MFD_NOEXEC_SEAL);
-
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("gmsfs", flags);
-    return fd < 0 ? -errno : fd;
-}
-
-/* The second descriptor must be opened before the mode becomes 0: an ordinary user could not open
- * it afterwards, and with any other mode a reader could open it for writing. */
+/* With any other mode than 0 a reader could open it for writing. */
 static int open_pair(const struct host *host, struct vmm_piece *piece)
 {
-    char path[64];
-    int rc = make_memfd(host);
-
-    if (rc < 0)
-        return rc;
-    piece->fd = rc;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", piece->fd);
-    piece->fd_readonly = open(path, O_RDONLY | O_CLOEXEC);
-    if (piece->fd_readonly < 0 || fchmod(piece->fd, 0) < 0)
-        return -errno;
-    return 0;
+    piece->fd = memfd_make("gmsfs", host->memfd_flags);
+    if (piece->fd < 0)
+        return piece->fd;
+    piece->fd_readonly = memfd_reopen(piece->fd, false); /* cheaper before the mode becomes 0 */
+    if (piece->fd_readonly < 0)
+        return piece->fd_readonly;
+    return memfd_close_to_others(piece->fd);
 }
 
 static void close_pair(struct vmm_piece *piece)
@@ -356,11 +337,6 @@ static void close_pair(struct vmm_piece *piece)
         close(piece->fd_readonly);
     if (piece->fd >= 0)
         close(piece->fd);
-}
-
-static int seal_size(int fd)
-{
-    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
 }
 
 static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
@@ -373,7 +349,7 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     if (rc == 0)
         rc = commit(host, made.fd, 0, aligned_bytes);
     if (rc == 0 && seal)
-        rc = seal_size(made.fd);
+        rc = memfd_seal(made.fd);
     if (rc < 0)
         close_pair(&made);
     else
@@ -458,10 +434,35 @@ static int host_read(struct vmm_device *device, const struct vmm_piece *piece, v
     return move(device->state, piece->fd, to, NULL, bytes, offset);
 }
 
+/* A client that may write has our description, too, and may have set O_APPEND: then pwrite(2) goes
+ * to the end, where the seal stops it. */
+static int write_by_own_description(const struct host *host, const struct vmm_piece *piece,
+                                    const void *from, size_t bytes, uint64_t offset)
+{
+    int fd = memfd_reopen(piece->fd, true);
+    int rc;
+
+    if (fd < 0)
+        return fd;
+    rc = move(host, fd, NULL, from, bytes, offset);
+    close(fd);
+    return rc;
+}
+
 static int host_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
                       size_t bytes, uint64_t offset)
 {
-    return move(device->state, piece->fd, NULL, from, bytes, offset);
+    int rc = move(device->state, piece->fd, NULL, from, bytes, offset);
+
+    return rc == -EPERM && piece->sealed
+               ? write_by_own_description(device->state, piece, from, bytes, offset)
+               : rc;
+}
+
+static int host_duplicate(struct vmm_device *device, const struct vmm_piece *piece, bool writable)
+{
+    (void)device;
+    return memfd_reopen(piece->fd, writable);
 }
 
 static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
@@ -478,7 +479,7 @@ static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
     }
     if (rc == 0 && aligned_bytes < piece->aligned_bytes)
         rc = ftruncate(piece->fd, (off_t)aligned_bytes) < 0 ? -errno : 0;
-    return rc < 0 ? rc : seal_size(piece->fd);
+    return rc < 0 ? rc : memfd_seal(piece->fd);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -559,4 +560,5 @@ const struct vmm_backend vmm_backend_host = {
     .seal = host_seal,
     .read = host_read,
     .write = host_write,
+    .duplicate = host_duplicate,
 };

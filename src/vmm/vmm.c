@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,6 +290,24 @@ int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
     return vmm->backend->write(&vmm->device, piece, from, bytes, offset);
+}
+
+int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd)
+{
+    int made;
+
+    if (piece->fd < 0 || !piece->sealed)
+        return -EINVAL;
+    if (vmm->backend->duplicate) {
+        made = vmm->backend->duplicate(&vmm->device, piece, writable);
+    } else {
+        made = fcntl(writable ? piece->fd : piece->fd_readonly, F_DUPFD_CLOEXEC, 0);
+        made = made < 0 ? -errno : made;
+    }
+    if (made < 0)
+        return made;
+    *fd = made;
+    return 0;
 }
 
 /* A copy of its own. */

@@ -59,6 +59,9 @@ struct vmm_backend {
                     const struct vmm_span *span, struct vmm_loan *loan);
     void (*end_loan)(struct vmm_device *device, struct vmm_loan *loan);
     void (*end_reader)(struct vmm_device *device, uint64_t reader);
+    /* May be absent: there is nothing that those who have a descriptor could change for each other,
+     * and a duplicate will do. A descriptor, see vmm_duplicate. */
+    int (*duplicate)(struct vmm_device *device, const struct vmm_piece *piece, bool writable);
     /* May be absent. Before the piece is closed: nothing else holds it when this returns. */
     void (*release)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent. Asks for the bytes of the device that nobody holds, without waiting: the

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memfd - files of host memory: made, sealed, and opened anew
+ *
+ * Duplicates of a descriptor share one open file description: position, O_APPEND, flock(2), leases
+ * and the owner of its signals are everybody's who has one. memfd_reopen makes another description
+ * of the same memory. Mode 0 and the seals are what keeps a reader of another user a reader. For
+ * src/vmm; any thread. A descriptor or a negative errno; all are closed on exec.
+ */
+#ifndef GMSFS_VMM_MEMFD_H
+#define GMSFS_VMM_MEMFD_H
+
+#include <stdbool.h>
+
+/* An empty one that can be sealed and never be executed, where the kernel can promise that; `flags`
+ * of memfd_create(2) besides. Its user may open it. */
+int memfd_make(const char *name, unsigned flags);
+/* Nobody may open it from now on but who may override modes, or is its user and changes them. */
+int memfd_close_to_others(int fd);
+/* Its size is final. */
+int memfd_seal(int fd);
+/* One with a description of its own, read-only or not. Of mode 0 it stays: an ordinary user's
+ * process cannot open what has that, so for some microseconds its user may, who could change the
+ * mode anyway; nobody else ever may. Never waits: -EBUSY, somebody has taken a lease (fcntl(2)),
+ * which only its user and CAP_LEASE can. -EMFILE, -ENFILE, -ENOMEM; -ENOENT: /proc is not there. */
+int memfd_reopen(int fd, bool writable);
+
+#endif
