@@ -325,7 +325,7 @@ static int open_pair(const struct host *host, struct vmm_piece *piece)
     piece->fd = memfd_make("gmsfs", host->memfd_flags);
     if (piece->fd < 0)
         return piece->fd;
-    piece->fd_readonly = memfd_reopen(piece->fd, false); /* cheaper before the mode becomes 0 */
+    piece->fd_readonly = memfd_open_readonly(piece->fd);
     if (piece->fd_readonly < 0)
         return piece->fd_readonly;
     return memfd_close_to_others(piece->fd);

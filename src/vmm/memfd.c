@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 
 /* While a mode is another than 0. */
 static pthread_mutex_t mode_mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool is_kept_out; /* this process may not override modes: seen */
 
 int memfd_make(const char *name, unsigned flags)
 {
@@ -70,9 +72,19 @@ static int open_as_its_user(int fd, bool writable)
     return error;
 }
 
+int memfd_open_readonly(int fd)
+{
+    return open_by_number(fd, false);
+}
+
 int memfd_reopen(int fd, bool writable)
 {
-    int made = open_by_number(fd, writable);
+    int made = -EACCES;
 
-    return made == -EACCES ? open_as_its_user(fd, writable) : made;
+    if (!is_kept_out)
+        made = open_by_number(fd, writable);
+    if (made != -EACCES)
+        return made;
+    is_kept_out = true;
+    return open_as_its_user(fd, writable);
 }

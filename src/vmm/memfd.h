@@ -15,14 +15,17 @@
 /* An empty one that can be sealed and never be executed, where the kernel can promise that; `flags`
  * of memfd_create(2) besides. Its user may open it. */
 int memfd_make(const char *name, unsigned flags);
+/* A read-only one with a description of its own, of a file that was just made. */
+int memfd_open_readonly(int fd);
 /* Nobody may open it from now on but who may override modes, or is its user and changes them. */
 int memfd_close_to_others(int fd);
 /* Its size is final. */
 int memfd_seal(int fd);
-/* One with a description of its own, read-only or not. Of mode 0 it stays: an ordinary user's
- * process cannot open what has that, so for some microseconds its user may, who could change the
- * mode anyway; nobody else ever may. Never waits: -EBUSY, somebody has taken a lease (fcntl(2)),
- * which only its user and CAP_LEASE can. -EMFILE, -ENFILE, -ENOMEM; -ENOENT: /proc is not there. */
+/* One with a description of its own, read-only or not, of a file that is closed to others and stays
+ * so: an ordinary user's process cannot open it either, so for some microseconds its user may, who
+ * could change the mode anyway; nobody else ever may. Never waits: -EBUSY, somebody has taken a
+ * lease (fcntl(2)), which only its user and CAP_LEASE can. -EMFILE, -ENFILE, -ENOMEM; -ENOENT:
+ * /proc is not there. */
 int memfd_reopen(int fd, bool writable);
 
 #endif

@@ -169,10 +169,11 @@ int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t
 /* A descriptor of a sealed piece for one client, with an open file description that nobody else
  * has: lseek(2), O_APPEND, flock(2) and leases of others do not reach it. Read-only unless
  * `writable`; seals and mode 0 are as they were. Of a GPU, where a descriptor is opaque and such
- * things have no meaning, it is a plain duplicate. The caller's to close; closed on exec. Takes 4
- * to 5 us (a duplicate 0.2), so who may share one should: handing out 3,435 of them doubles an
- * attach. Never waits; any thread, whoever else uses the piece. -EINVAL: it is a spool; -EMFILE,
- * -ENFILE, -ENOMEM; -EBUSY: the daemon's own user, or CAP_LEASE, holds a lease on it. */
+ * things have no meaning, it is a plain duplicate. The caller's to close; closed on exec. Takes 5
+ * us, in an ordinary user's daemon 7 (a duplicate 0.2), so who may share one should: handing out
+ * 3,435 of them doubles an attach. Never waits; any thread, whoever else uses the piece. -EINVAL:
+ * it is a spool; -EMFILE, -ENFILE, -ENOMEM; -EBUSY: the daemon's own user, or CAP_LEASE, holds a
+ * lease on it. */
 int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd);
 /* The first bytes of a span, at least one of them; they are there until vmm_end_loan. Errors as
  * vmm_read; -ENOMEM. */
