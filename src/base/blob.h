@@ -3,16 +3,18 @@
  * blob - bytes that never change and that several hold
  *
  * Counted, so that a reader of a long text keeps it without a copy while its owner goes on to
- * another. Pure; anybody may use it, on one thread.
+ * another. Pure; anybody may use it, on any thread.
  */
 #ifndef GMSFS_BASE_BLOB_H
 #define GMSFS_BASE_BLOB_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct blob {
-    size_t refs;
+    atomic_size_t refs;
     size_t size;
     uint8_t *bytes;
 };
@@ -22,5 +24,6 @@ struct blob {
 struct blob *blob_new(uint8_t *bytes, size_t size);
 struct blob *blob_ref(struct blob *blob);
 void blob_unref(struct blob *blob); /* NULL is fine; the last one frees */
+bool blob_is_shared(const struct blob *blob);
 
 #endif

@@ -76,3 +76,15 @@ void *idvec_remove(struct idvec *vec, uint64_t id)
     vec->count--;
     return item;
 }
+
+void idvec_remove_if(struct idvec *vec, bool (*take)(void *item, void *context), void *context)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < vec->count; i++) {
+        void *item = vec->items[i];
+        if (!take(item, context))
+            vec->items[kept++] = item;
+    }
+    vec->count = kept;
+}

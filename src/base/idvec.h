@@ -10,6 +10,7 @@
 #ifndef GMSFS_BASE_IDVEC_H
 #define GMSFS_BASE_IDVEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,8 @@ int idvec_insert(struct idvec *vec, void *item);
 void *idvec_find(const struct idvec *vec, uint64_t id);
 /* Takes the item out and returns it; NULL if there is none. */
 void *idvec_remove(struct idvec *vec, uint64_t id);
+/* Takes out every item for which `take` is true, in one go through all of them; `take` owns it
+ * then. */
+void idvec_remove_if(struct idvec *vec, bool (*take)(void *item, void *context), void *context);
 
 #endif

@@ -20,7 +20,8 @@ int apply_change_begin(struct apply *apply, bool aside, struct change *change)
         return -ENOLCK;
     store = core_store(apply->core, session->store);
     *change = (struct change){.session = session, .store = store, .layout = store->working};
-    if (store->working && !aside)
+    /* Who prepares a commit of it holds it, and reads it. */
+    if (store->working && !aside && !layout_is_shared(store->working))
         return 0;
     from = store->working ? store->working : store->committed;
     change->layout = from ? layout_clone(from) : layout_new();
@@ -42,7 +43,7 @@ int apply_change_end(struct apply *apply, struct change *change, int error)
         return 0;
     /* The references are those of what it was copied from; the caller accounts for its change. */
     if (store->working)
-        layout_free(store->working);
+        core_throw_layout(apply->core, store->working);
     else if (store->committed)
         core_memory_ref_layout(apply->core, store->committed);
     store->working = change->layout;
@@ -356,16 +357,26 @@ int apply_alloc_tag(struct apply *apply)
     return apply_change_end(apply, &change, error);
 }
 
+/* An empty layout takes its place, which goes on counting where it was. */
 int apply_clear(struct apply *apply)
 {
-    struct change change;
-    int error = apply_change_begin(apply, false, &change);
+    const struct core_session *session = core_session(apply->core, apply->record->session);
+    const struct layout *before;
+    struct core_store *store;
+    struct layout *empty;
+    int error;
 
-    if (error == 0)
-        error = apply_change_end(apply, &change, 0);
+    if (!session)
+        return -ESTALE;
+    if (session->mode != LOCK_MODE_RW)
+        return -ENOLCK;
+    store = core_store(apply->core, session->store);
+    before = core_get_layout(apply->core, store);
+    error = layout_restore(layout_next_slot(before), layout_count_changes(before) + 1, &empty);
     if (error < 0)
         return error;
-    core_memory_unref_layout(apply->core, change.layout);
-    layout_clear(change.layout);
+    core_drop_working(apply->core, store);
+    store->working = empty;
+    store->changed_ms = apply->record->wall_ms;
     return 0;
 }

@@ -168,15 +168,14 @@ static int find_writer(struct apply *apply, struct core_session **session)
     return (*session)->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
 }
 
-static void publish(struct apply *apply, struct core_store *store, struct layout *layout,
-                    struct blob *encoding)
+static void publish(struct apply *apply, struct core_store *store, const struct core_commit *commit)
 {
     const struct record *record = apply->record;
 
-    core_set_committed(apply->core, store, layout);
-    blob_unref(store->encoding);
-    store->encoding = encoding;
-    layout_hash(encoding->bytes, encoding->size, store->hash);
+    core_set_committed(apply->core, store, commit->layout);
+    core_throw_blob(apply->core, store->encoding);
+    store->encoding = blob_ref(commit->encoding);
+    memcpy(store->hash, commit->hash, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     if (record->flags & CORE_COMMIT_GROUP)
         memcpy(store->group, record->bytes16, sizeof store->group);
@@ -206,49 +205,46 @@ static void end_commit(struct apply *apply, struct core_store *store, struct cor
     }
 }
 
-static int check_layout(struct core_store *store, const struct layout *layout, bool spools)
+/* Of what the writer's layout is now; where that was done before, it is taken as it is. */
+static int prepare(const struct apply *apply, const struct core_store *store, bool check,
+                   struct core_commit *commit)
 {
-    char message[sizeof store->last_error] = "";
-    int error = layout_check(layout, spools, message, sizeof message);
+    const struct core_commit *before = apply->record->commit;
+    struct layout *layout = store->working ? store->working : store->committed;
 
-    if (error == 0)
-        return 0;
-    /* Bytes behind the text are state as well: always the same ones. */
-    memset(store->last_error, 0, sizeof store->last_error);
-    memcpy(store->last_error, message, strnlen(message, sizeof message - 1));
+    if (before && before->layout == layout && before->check == check) {
+        *commit = *before;
+        if (commit->encoding)
+            blob_ref(commit->encoding);
+        return commit->error;
+    }
+    *commit = (struct core_commit){.layout = layout, .check = check};
+    if (!layout)
+        commit->layout = layout_new(); /* nothing was written: an empty layout */
+    if (!commit->layout)
+        return -ENOMEM;
+    core_commit_prepare(commit);
+    return commit->error;
+}
+
+static int finish_refused(struct core_store *store, struct core_commit *commit)
+{
+    int error = commit->error;
+
+    if (commit->refused)
+        memcpy(store->last_error, commit->message, sizeof store->last_error);
+    if (commit->layout != store->working && commit->layout != store->committed)
+        layout_free(commit->layout);
     return error;
-}
-
-static int encode_layout(const struct layout *layout, struct blob **encoding)
-{
-    uint8_t *bytes;
-    size_t size;
-    int error = layout_encode(layout, &bytes, &size);
-
-    if (error < 0)
-        return error;
-    *encoding = blob_new(bytes, size);
-    if (*encoding)
-        return 0;
-    free(bytes);
-    return -ENOMEM;
-}
-
-/* Whether a commit would be refused: what is written still, it would end first. */
-static int check_commit(struct core_store *store)
-{
-    const struct layout *layout = store->working ? store->working : store->committed;
-
-    return layout ? check_layout(store, layout, true) : 0;
 }
 
 int apply_commit(struct apply *apply)
 {
     const struct record *record = apply->record;
-    struct layout *layout, *fresh = NULL;
+    bool check = (record->flags & CORE_COMMIT_CHECK) != 0;
     struct core_session *session;
     struct core_store *store;
-    struct blob *encoding = NULL;
+    struct core_commit commit;
     int error = find_writer(apply, &session);
 
     if (error < 0)
@@ -258,22 +254,12 @@ int apply_commit(struct apply *apply)
     if (apply->core->lost)
         return -ENODEV;
     store = core_store(apply->core, session->store);
-    if (record->flags & CORE_COMMIT_CHECK)
-        return check_commit(store);
-    layout = store->working ? store->working : store->committed;
-    if (!layout)
-        layout = fresh = layout_new(); /* nothing was written: an empty layout */
-    if (!layout)
-        return -ENOMEM;
-    error = check_layout(store, layout, false);
-    if (error == 0)
-        error = encode_layout(layout, &encoding);
-    if (error < 0) {
-        layout_free(fresh);
-        return error;
-    }
+    error = prepare(apply, store, check, &commit);
+    if (error < 0 || check)
+        return finish_refused(store, &commit);
     apply->out->session = session->id;
-    publish(apply, store, layout, encoding);
+    publish(apply, store, &commit);
+    blob_unref(commit.encoding);
     end_commit(apply, store, session);
     apply->out->generation = store->generation;
     apply_drain(apply, store);

@@ -83,6 +83,7 @@ static bool store_in_use(const struct core_store *store)
 static void remove_store(struct apply *apply, struct core_store *store)
 {
     core_add_event(apply, CORE_EVENT_STORE_REMOVED, store, NULL);
+    core_drop_working(apply->core, store);
     core_drop_committed(apply->core, store);
     idvec_remove(&apply->core->stores, store->id);
     core_store_free(store);

@@ -94,6 +94,7 @@ void core_free(struct core *core)
     share_free(&core->file_share);
     share_free(&core->ticket_share);
     share_free(&core->gathered_share);
+    core_garbage_free(&core->garbage);
     layout_free(core->empty);
     free(core->events);
     free(core->effects);

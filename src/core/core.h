@@ -361,6 +361,20 @@ struct record {
     /* Instead of value, spares writing and reading it: record_encode writes them as that. */
     const struct layout_put *puts;
     size_t put_count;
+    /* COMMIT: spares computing it, if it is of the layout that is to be committed; else nothing.
+     * Not part of the record: the outcome is the same without it. */
+    const struct core_commit *commit;
+};
+
+/* What a COMMIT computes, beforehand (core_commit_new). */
+struct core_commit {
+    struct layout *layout; /* of which, held: while it is, nobody changes it */
+    bool check;            /* for CORE_COMMIT_CHECK: nothing is encoded, and spools pass */
+    bool refused;          /* the layout cannot be committed: message says why */
+    int error;
+    char message[256];
+    struct blob *encoding; /* if there is no error */
+    uint8_t hash[16];
 };
 
 struct outcome {
@@ -386,6 +400,15 @@ struct effect {
     uint64_t waiter, session, file, memory, store;
     struct core_process owner; /* SESSION_OVER: whose exit would have ended it; pid 0: nobody's */
     int error;
+};
+
+/* Layouts and encodings that are no part of the state any more. */
+#define CORE_MAX_GARBAGE 16u
+
+struct core_garbage {
+    struct layout *layouts[CORE_MAX_GARBAGE];
+    struct blob *blobs[CORE_MAX_GARBAGE];
+    size_t layout_count, blob_count;
 };
 
 /* Lower bounds than those above. 0: that one */
@@ -419,6 +442,7 @@ struct core {
     struct layout *empty;      /* what a looker sees where there is no layout */
     struct effect *effects;
     size_t effect_first, effect_count, effect_room;
+    struct core_garbage garbage;
 };
 
 int core_new(const struct core_options *options, struct core **core);
@@ -427,6 +451,21 @@ void core_free(struct core *core);
 /* Applies one record. 0 or a negative errno (state unchanged, no effects). */
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome);
 bool core_next_effect(struct core *core, struct effect *effect);
+
+/* A commit's check, encoding and hash, away from the core's thread: new and free there, prepare on
+ * any one thread in between; then it goes with the record. Anything may be recorded meanwhile: it
+ * is of use as long as it is current. NULL: no memory, no such session, or no layout. */
+bool core_commit_is_slow(const struct core *core, uint64_t session);
+struct core_commit *core_commit_new(const struct core *core, uint64_t session, uint32_t flags);
+void core_commit_prepare(struct core_commit *commit);
+bool core_commit_is_current(const struct core *core, uint64_t session,
+                            const struct core_commit *commit);
+void core_commit_free(struct core_commit *commit); /* may be slow: on any thread */
+
+/* After each record: takes what is slow to free, if there is any, which core_garbage_free does on
+ * any thread. What nobody takes is bounded, and freed in later records and with the core. */
+bool core_take_garbage(struct core *core, struct core_garbage *garbage);
+void core_garbage_free(struct core_garbage *garbage);
 
 /* Everything that core_apply can read, as bytes; the caller frees. For comparison and, later,
  * resuming. */

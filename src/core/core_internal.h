@@ -65,6 +65,10 @@ void core_add_waiter_event(struct apply *apply, enum core_event_type type,
 void core_store_free(struct core_store *store);
 void core_waiter_free(struct core_waiter *waiter);
 
+/* garbage.c: frees, or leaves it to whoever takes the garbage; NULL is fine */
+void core_throw_layout(struct core *core, struct layout *layout);
+void core_throw_blob(struct core *core, struct blob *blob);
+
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
 void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */

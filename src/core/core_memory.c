@@ -91,16 +91,23 @@ void core_memory_ref(struct core *core, uint64_t memory)
     held->refs++;
 }
 
-void core_memory_unref(struct core *core, uint64_t memory)
+/* Whether that was the last one: then it is to be forgotten. */
+static bool drop_ref(struct core *core, uint64_t memory)
 {
     struct core_memory *held = core_memory(core, memory);
 
     assert(held && held->refs > 0);
     if (--held->refs > 0)
-        return;
+        return false;
     trust(core, held);
-    core_memory_forget(core, memory);
     core_push_effect(core, (struct effect){.type = EFFECT_FREE_MEMORY, .memory = memory});
+    return true;
+}
+
+void core_memory_unref(struct core *core, uint64_t memory)
+{
+    if (drop_ref(core, memory))
+        core_memory_forget(core, memory);
 }
 
 void core_memory_ref_layout(struct core *core, const struct layout *layout)
@@ -113,15 +120,30 @@ void core_memory_ref_layout(struct core *core, const struct layout *layout)
     }
 }
 
+static bool free_unreferenced(void *item, void *unused)
+{
+    struct core_memory *held = item;
+
+    (void)unused;
+    if (held->refs > 0)
+        return false;
+    free(held);
+    return true;
+}
+
 void core_memory_unref_layout(struct core *core, const struct layout *layout)
 {
-    /* Handles mostly rise with the rank: from the end, each is taken out without moving others. */
-    for (size_t i = layout_count_allocations(layout); i > 0; i--) {
-        const struct layout_allocation *allocation = layout_at_rank(layout, i - 1);
+    size_t unreferenced = 0;
+
+    for (size_t i = 0; i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
 
         if (allocation->memory != LAYOUT_NO_MEMORY)
-            core_memory_unref(core, allocation->memory);
+            unreferenced += drop_ref(core, allocation->memory);
     }
+    /* All at once: each by itself would move those behind it. */
+    if (unreferenced > 0)
+        idvec_remove_if(&core->memories, free_unreferenced, NULL);
 }
 
 /* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
@@ -140,7 +162,7 @@ void core_drop_working(struct core *core, struct core_store *store)
     if (!store->working)
         return;
     core_memory_unref_layout(core, store->working);
-    layout_free(store->working);
+    core_throw_layout(core, store->working);
     store->working = NULL;
 }
 
@@ -150,8 +172,8 @@ void core_drop_committed(struct core *core, struct core_store *store)
         return;
     mark_committed(core, store->committed, 0);
     core_memory_unref_layout(core, store->committed);
-    layout_free(store->committed);
-    blob_unref(store->encoding);
+    core_throw_layout(core, store->committed);
+    core_throw_blob(core, store->encoding);
     store->committed = NULL;
     store->encoding = NULL;
     memset(store->hash, 0, sizeof store->hash);

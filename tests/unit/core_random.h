@@ -221,6 +221,29 @@ static uint64_t random_writer(void)
     return writer && !one_in(20) ? writer->id : random_id(&core->sessions);
 }
 
+/* Made at one step and used at a later one, whatever came between; only the core gets it, not the
+ * mirror, which computes everything itself. */
+static struct core_commit *random_commit;
+static uint64_t prepared_commits; /* that were of use */
+
+static int apply_prepared(struct record record)
+{
+    if (random_commit && one_in(2)) {
+        record.commit = random_commit;
+        prepared_commits += core_commit_is_current(core, record.session, random_commit) &&
+                            random_commit->check == ((record.flags & CORE_COMMIT_CHECK) != 0);
+    } else if (one_in(2)) {
+        core_commit_free(random_commit);
+        random_commit = core_commit_new(core, record.session, record.flags);
+        if (random_commit)
+            core_commit_prepare(random_commit);
+        if (one_in(2))
+            return -ECANCELED; /* another time */
+        record.commit = random_commit;
+    }
+    return apply(record);
+}
+
 static int step_commit(void)
 {
     struct record record = {
@@ -237,7 +260,7 @@ static int step_commit(void)
     if (record.type != RECORD_COMMIT)
         record.flags = 0;
     random_bytes16(&record);
-    return apply(record);
+    return record.type == RECORD_COMMIT ? apply_prepared(record) : apply(record);
 }
 
 /* Of another allocation, or none: both are refused. */

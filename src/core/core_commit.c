@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a COMMIT computes from a layout: made beforehand where that takes long, by a helper. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Below that it is done in the record: it takes less than to hand it to a helper and back. */
+#define SMALL_COUNT 1024u
+#define SMALL_BYTES (1ull << 18)
+
+static struct layout *find_layout(const struct core *core, uint64_t session_id)
+{
+    const struct core_session *session = core_session(core, session_id);
+    const struct core_store *store = session ? core_store(core, session->store) : NULL;
+
+    if (!store)
+        return NULL;
+    return store->working ? store->working : store->committed;
+}
+
+bool core_commit_is_slow(const struct core *core, uint64_t session)
+{
+    const struct layout *layout = find_layout(core, session);
+
+    return layout &&
+           (layout_count_allocations(layout) + layout_count_entries(layout) > SMALL_COUNT ||
+            layout_entry_bytes(layout) > SMALL_BYTES);
+}
+
+struct core_commit *core_commit_new(const struct core *core, uint64_t session, uint32_t flags)
+{
+    struct layout *layout = find_layout(core, session);
+    struct core_commit *commit = layout ? calloc(1, sizeof *commit) : NULL;
+
+    if (!commit)
+        return NULL;
+    commit->layout = layout_ref(layout);
+    commit->check = (flags & CORE_COMMIT_CHECK) != 0;
+    return commit;
+}
+
+bool core_commit_is_current(const struct core *core, uint64_t session,
+                            const struct core_commit *commit)
+{
+    return find_layout(core, session) == commit->layout;
+}
+
+static int encode(struct core_commit *commit)
+{
+    uint8_t *bytes;
+    size_t size;
+    int error = layout_encode(commit->layout, &bytes, &size);
+
+    if (error < 0)
+        return error;
+    layout_hash(bytes, size, commit->hash);
+    commit->encoding = blob_new(bytes, size);
+    if (commit->encoding)
+        return 0;
+    free(bytes);
+    return -ENOMEM;
+}
+
+void core_commit_prepare(struct core_commit *commit)
+{
+    char message[sizeof commit->message] = "";
+    int error = layout_check(commit->layout, commit->check, message, sizeof message);
+
+    /* Bytes behind the text become state as well: always the same ones. */
+    memcpy(commit->message, message, strnlen(message, sizeof message - 1));
+    commit->refused = error < 0;
+    if (error == 0 && !commit->check)
+        error = encode(commit);
+    commit->error = error;
+}
+
+void core_commit_free(struct core_commit *commit)
+{
+    if (!commit)
+        return;
+    blob_unref(commit->encoding);
+    layout_free(commit->layout);
+    free(commit);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/idvec.h"
+#include "tap.h"
+
+struct item {
+    uint64_t id;
+    bool goes;
+};
+
+static struct item items[6] = {{2, true}, {3, false},  {5, true},
+                               {7, true}, {11, false}, {13, true}};
+
+static struct idvec all_items(void)
+{
+    struct idvec vec = {0};
+
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        require(idvec_append(&vec, &items[i]) == 0);
+    return vec;
+}
+
+static bool take(void *item, void *context)
+{
+    size_t *taken = context;
+    const struct item *at = item;
+
+    *taken += at->goes;
+    return at->goes;
+}
+
+TAP_TEST(what_is_taken_out_at_once_leaves_the_others_in_order)
+{
+    struct idvec vec = all_items();
+    size_t taken = 0;
+
+    idvec_remove_if(&vec, take, &taken);
+    check_int(taken, 4);
+    check_int(vec.count, 2);
+    check(idvec_find(&vec, 3) == &items[1] && idvec_find(&vec, 11) == &items[4]);
+    check(idvec_find(&vec, 2) == NULL && idvec_find(&vec, 13) == NULL);
+    check(idvec_remove(&vec, 11) == &items[4]);
+    check(idvec_append(&vec, &items[5]) == 0 && idvec_find(&vec, 13) == &items[5]);
+    idvec_free(&vec);
+}
+
+TAP_TEST(an_id_that_was_removed_is_not_found)
+{
+    struct idvec vec = all_items();
+
+    check(idvec_remove(&vec, 5) == &items[2]);
+    check(idvec_remove(&vec, 5) == NULL && idvec_find(&vec, 5) == NULL);
+    check(idvec_find(&vec, 7) == &items[3]);
+    check(idvec_insert(&vec, &items[2]) == 0 && idvec_find(&vec, 5) == &items[2]);
+    idvec_free(&vec);
+}
