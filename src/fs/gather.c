@@ -2,6 +2,7 @@
 #include "fs/gather.h"
 
 #include "fs/fs_internal.h"
+#include "service/discard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,25 +13,43 @@
 #define HEAP_MAX     (64u << 10) /* of one */
 #define FIRST_ROOM   4096u
 #define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for this much at least */
+#define LARGE_BYTES  (4u << 20)
 
 static size_t round_up(size_t bytes, size_t grain)
 {
     return (bytes + grain - 1) / grain * grain;
 }
 
-void fs_gather_discard(struct fs_gathered *gathered)
+static void unmap(void *what)
 {
-    if (gathered->map_bytes)
-        munmap(gathered->bytes, gathered->map_bytes);
-    else
+    struct fs_gathered *gathered = what;
+    munmap(gathered->bytes, gathered->map_bytes);
+    free(gathered);
+}
+
+/* Pages of a large one take long to give back. */
+void fs_gather_discard(struct fs *fs, struct fs_gathered *gathered)
+{
+    struct fs_gathered *large = NULL;
+    if (!gathered->map_bytes) {
         free(gathered->bytes);
+        return;
+    }
+    if (fs && gathered->room >= LARGE_BYTES)
+        large = malloc(sizeof *large);
+    if (!large) {
+        munmap(gathered->bytes, gathered->map_bytes);
+        return;
+    }
+    *large = *gathered;
+    service_discard(fs->service, unmap, large);
 }
 
 static void release(struct fs *fs, struct fs_gathered *gathered)
 {
     if (!gathered->map_bytes)
         fs->gathered_heap_bytes -= gathered->room;
-    fs_gather_discard(gathered);
+    fs_gather_discard(fs, gathered);
 }
 
 /* Pages come when they are touched, so a mapping as large as it may ever become costs nothing;

@@ -27,8 +27,9 @@ struct fs_gathered {
 int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
 /* What the handle has gathered becomes the caller's, still counted for the handle's file. */
 struct fs_gathered fs_gather_take(struct fs_handle *handle);
-/* What was taken, where its file is no longer of interest: the session is over. */
-void fs_gather_discard(struct fs_gathered *gathered);
+/* What was taken, where its file is no longer of interest: the session is over. fs NULL: so is all
+ * else. */
+void fs_gather_discard(struct fs *fs, struct fs_gathered *gathered);
 /* To be called while the handle's file is open. */
 void fs_gather_free(struct fs *fs, struct fs_handle *handle, struct fs_gathered *gathered);
 

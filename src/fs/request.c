@@ -64,7 +64,7 @@ static void free_request(struct fs_request *request)
         fs->spare_buffers[fs->spare_count++] = request->buffer;
     else
         free(request->buffer);
-    fs_gather_discard(&request->document);
+    fs_gather_discard(fs, &request->document);
     if (fs)
         service_forget_write(fs->service, &request->admitted);
     free(request);

@@ -2,6 +2,7 @@
 #include "fs/shown.h"
 
 #include "fs/fs_internal.h"
+#include "service/discard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static void let_go(struct fs *fs, struct fs_handle *handle)
     struct fs_shown *shown = &handle->shown;
     if (shown->shared) {
         remove_viewer(fs, handle, shown->shared);
-        blob_unref(shown->shared);
+        service_discard_blob(fs->service, shown->shared);
     } else if (shown->bytes) {
         service_give(fs->service, SERVICE_BOUND_TEXTS, handle->uid, shown->size);
         free(shown->bytes);

@@ -2,6 +2,7 @@
 /* bulk - whole documents of metadata, applied in slices */
 #include "service/metadata.h"
 
+#include "service/discard.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
-    free(op->puts);
+    service_discard(op->service, free, op->puts);
     free(op->slots);
     free(op);
     service_answer(request, error, &answer);

@@ -17,8 +17,10 @@
 static int apply_commit(struct service *s, const struct ending *ending,
                         struct service_answer *answer)
 {
-    struct record record = {
-        .type = RECORD_COMMIT, .session = ending->session, .flags = ending->flags};
+    struct record record = {.type = RECORD_COMMIT,
+                            .session = ending->session,
+                            .flags = ending->flags,
+                            .commit = ending->prepared};
     struct outcome outcome;
     const struct core_session *session = core_find_session(s->core, ending->session);
     if (!session)
@@ -73,6 +75,7 @@ static void execute_ending(struct service *s, struct ending *ending)
     }
     }
     struct service_request *request = ending->request;
+    service_drop_prepared(s, ending);
     free(ending);
     service_answer(request, error, &answer);
 }
@@ -105,6 +108,8 @@ void service_run_endings(struct service *s, struct run *run)
         struct ending *ending = run->endings;
         if (seal_before_commit(s, run, ending))
             return; /* the last of them comes back here */
+        if (service_prepare_commit(s, run, ending))
+            return;
         run->endings = ending->next;
         execute_ending(s, ending);
         run = idvec_find(&s->runs, session); /* gone when the session is over */
@@ -156,12 +161,13 @@ void service_on_session_over(struct service *s, const struct effect *effect)
     }
 }
 
-void service_drop_run(struct run *run)
+void service_drop_run(struct service *s, struct run *run)
 {
     while (run->endings) {
         struct ending *ending = run->endings;
         struct service_request *request = ending->request;
         run->endings = ending->next;
+        service_drop_prepared(s, ending);
         free(ending);
         service_answer(request, -ENOTCONN, NULL);
     }

@@ -156,8 +156,31 @@ void service_on_free_memory(struct service *s, uint64_t memory)
         return;
     piece->doomed = true;
     count_freeing(s, piece);
-    if (piece->running > 0)
-        return; /* piece_end frees it */
-    idvec_remove(&s->pieces, memory);
-    piece_free(s, piece);
+    if (piece->running == 0) /* else piece_end frees it */
+        s->doomed++;
+}
+
+static bool take_doomed(void *item, void *context)
+{
+    struct piece *piece = item, ***last = context;
+    if (!piece->doomed || piece->running > 0)
+        return false;
+    piece->next_doomed = NULL;
+    **last = piece;
+    *last = &piece->next_doomed;
+    return true;
+}
+
+void piece_free_doomed(struct service *s)
+{
+    struct piece *doomed = NULL, **last = &doomed;
+    if (s->doomed > 0)
+        idvec_remove_if(&s->pieces, take_doomed, &last);
+    s->doomed = 0;
+    while (doomed) {
+        struct piece *next = doomed->next_doomed;
+        piece_free(s, doomed);
+        doomed = next;
+    }
+    piece_free_gathered(s);
 }

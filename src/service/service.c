@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it, applying records, effects, time, and who hears of what changed */
+#include "service/discard.h"
 #include "service/turns.h"
 
 #include <assert.h>
@@ -64,7 +65,7 @@ void service_free(struct service *s)
         free(piece);
     }
     for (size_t i = 0; i < s->runs.count; i++)
-        service_drop_run(s->runs.items[i]);
+        service_drop_run(s, s->runs.items[i]);
     idvec_free(&s->pieces);
     idvec_free(&s->runs);
     idvec_free(&s->parked);
@@ -211,7 +212,8 @@ static void handle_effects(struct service *s)
      * each effect is taken exactly once and in order. */
     while (core_next_effect(s->core, &effect))
         handle_effect(s, &effect);
-    piece_free_gathered(s);
+    piece_free_doomed(s);
+    service_discard_garbage(s);
     if (is_freed)
         service_on_memory(s);
     service_arm_timer(s);

@@ -19,6 +19,7 @@ struct alloc_op;
 struct free_job;
 struct watch;
 struct bound_note;
+struct commit_job;
 
 struct piece {
     uint64_t id; /* the memory handle */
@@ -33,7 +34,8 @@ struct piece {
     bool doomed;         /* to be freed when the last job is done */
     bool counted;        /* in numbers.freeing_bytes */
     bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
-    struct spool_op *queue; /* waiting for `exclusive`, first come first served */
+    struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
+    struct piece *next_doomed; /* piece_free_doomed's */
 };
 
 struct run {
@@ -71,9 +73,12 @@ struct ending {
     uint8_t group[16];
     struct core_process by; /* REVOKE: who asked */
     uint32_t by_uid;
-    bool may_read;                   /* COMMIT: the handle may, so it is told the hash */
-    bool sealing;                    /* COMMIT: its spools were told to end */
-    int error;                       /* COMMIT: one of them could not */
+    bool may_read;                /* COMMIT: the handle may, so it is told the hash */
+    bool sealing;                 /* COMMIT: its spools were told to end */
+    int error;                    /* COMMIT: one of them could not */
+    struct commit_job *preparing; /* COMMIT: by this job; NULL: by none now */
+    struct core_commit *prepared; /* COMMIT: the record has to compute less; NULL: it has not */
+    unsigned tries;
     struct service_request *request; /* NULL: nobody waits */
     struct ending *next;
 };
@@ -96,6 +101,7 @@ struct service {
     struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
     struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
+    size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct service_numbers numbers;
@@ -108,7 +114,7 @@ void service_drop_parked(struct service *s);
 void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
-void service_drop_run(struct run *run);
+void service_drop_run(struct service *s, struct run *run);
 
 /* service.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
@@ -198,6 +204,11 @@ void service_on_session_over(struct service *s, const struct effect *effect);
 int service_end_session(struct service *s, const struct ending *ending);
 void service_end_owned(struct service *s, uint64_t session);
 
+/* commit.c */
+/* Before the record: true, it is being computed, and service_run_endings comes again. */
+bool service_prepare_commit(struct service *s, struct run *run, struct ending *ending);
+void service_drop_prepared(struct service *s, struct ending *ending);
+
 /* admin.c */
 /* Any session that is not about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
@@ -213,10 +224,13 @@ void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes)
 /* Gives back what it is charged with beyond this. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 /* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
- * follow before control goes back to the loop; service_apply_record calls it. */
+ * follow before control goes back to the loop; piece_free_doomed calls it. */
 void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
+/* After the effects of a record: all that they let go at once, for a removal moves what is behind.
+ */
 void service_on_free_memory(struct service *s, uint64_t memory);
+void piece_free_doomed(struct service *s);
 
 /* alloc.c */
 void service_retry_allocs(struct service *s);

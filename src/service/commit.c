@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit - what a large commit computes, on a helper thread
+ *
+ * The layout's check, its encoding and hash take seconds for the largest: a job makes them while
+ * the session counts as in use, and the record takes them over. Until then the session ends, so
+ * nobody changes its layout; what does all the same (a spool that ends) has it computed again.
+ */
+#include "service/discard.h"
+#include "service/service_internal.h"
+
+#include <stdlib.h>
+
+#define MAX_TRIES 4u /* then the record computes it, whatever it takes */
+
+struct commit_job {
+    struct job job;
+    struct service *service;
+    uint64_t session;
+    struct core_commit *commit;
+};
+
+static void run_prepare(struct job *job)
+{
+    core_commit_prepare(((struct commit_job *)job)->commit);
+}
+
+static void free_commit(void *commit)
+{
+    core_commit_free(commit);
+}
+
+void service_drop_prepared(struct service *s, struct ending *ending)
+{
+    if (ending->prepared)
+        service_discard(s, free_commit, ending->prepared);
+    ending->prepared = NULL;
+}
+
+static void done_prepare(struct job *job)
+{
+    struct commit_job *preparing = (struct commit_job *)job;
+    struct service *s = preparing->service;
+    uint64_t session = preparing->session;
+    struct run *run = idvec_find(&s->runs, session);
+    struct ending *ending = run ? run->endings : NULL;
+    s->numbers.jobs_in_flight--;
+    if (ending && ending->preparing == preparing) {
+        ending->preparing = NULL;
+        ending->prepared = preparing->commit;
+    } else { /* the session was over before */
+        service_discard(s, free_commit, preparing->commit);
+    }
+    free(preparing);
+    service_end_use(s, session);
+}
+
+static bool is_ready(const struct service *s, const struct ending *ending)
+{
+    if (ending->type != ENDING_COMMIT || ending->error || ending->tries >= MAX_TRIES)
+        return true;
+    if (ending->prepared)
+        return core_commit_is_current(s->core, ending->session, ending->prepared);
+    return !core_commit_is_slow(s->core, ending->session);
+}
+
+bool service_prepare_commit(struct service *s, struct run *run, struct ending *ending)
+{
+    struct commit_job *preparing;
+    if (is_ready(s, ending))
+        return false;
+    service_drop_prepared(s, ending);
+    ending->tries++;
+    preparing = calloc(1, sizeof *preparing);
+    if (preparing)
+        preparing->commit = core_commit_new(s->core, ending->session, ending->flags);
+    if (!preparing || !preparing->commit)
+        goto fail;
+    preparing->job = (struct job){.run = run_prepare, .done = done_prepare};
+    preparing->service = s;
+    preparing->session = ending->session;
+    ending->preparing = preparing;
+    run->running++;
+    if (service_submit(s, SERVICE_POOL_MEMORY, &preparing->job) == 0)
+        return true; /* done already, maybe: nothing of it is looked at any more */
+    ending->preparing = NULL;
+    run->running--;
+
+fail: /* the record computes it */
+    if (preparing)
+        core_commit_free(preparing->commit);
+    free(preparing);
+    return false;
+}

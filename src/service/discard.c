@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/discard.h"
+
+#include "base/blob.h"
+#include "service/service_internal.h"
+
+#include <stdlib.h>
+
+#define SMALL_BYTES (1u << 20) /* freed at once: that takes less than a helper does */
+
+struct discard {
+    struct job job;
+    struct service *service;
+    void (*free_it)(void *what);
+    void *what;
+};
+
+static void run_discard(struct job *job)
+{
+    struct discard *discard = (struct discard *)job;
+    discard->free_it(discard->what);
+}
+
+static void done_discard(struct job *job)
+{
+    struct discard *discard = (struct discard *)job;
+    discard->service->numbers.jobs_in_flight--;
+    free(discard);
+}
+
+void service_discard(struct service *s, void (*free_it)(void *what), void *what)
+{
+    struct discard *discard = what && !s->ending ? malloc(sizeof *discard) : NULL;
+    if (discard) {
+        *discard = (struct discard){.job = {.run = run_discard, .done = done_discard},
+                                    .service = s,
+                                    .free_it = free_it,
+                                    .what = what};
+        if (service_submit(s, SERVICE_POOL_MEMORY, &discard->job) == 0)
+            return;
+    }
+    free(discard);
+    if (what)
+        free_it(what);
+}
+
+static void unref_blob(void *blob)
+{
+    blob_unref(blob);
+}
+
+void service_discard_blob(struct service *s, struct blob *blob)
+{
+    if (blob_is_shared(blob) || blob->size <= SMALL_BYTES)
+        blob_unref(blob);
+    else
+        service_discard(s, unref_blob, blob);
+}
+
+static void free_garbage(void *what)
+{
+    core_garbage_free(what);
+    free(what);
+}
+
+void service_discard_garbage(struct service *s)
+{
+    struct core_garbage garbage, *kept;
+    if (!core_take_garbage(s->core, &garbage))
+        return;
+    kept = malloc(sizeof *kept);
+    if (!kept) {
+        core_garbage_free(&garbage);
+        return;
+    }
+    *kept = garbage;
+    service_discard(s, free_garbage, kept);
+}
