@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#define BACKGROUND_NICE     10
 #define HELPERS_STACK_BYTES (1024u * 1024) /* for drivers and sanitizers; untouched, it is free */
 
 struct pool {
@@ -25,7 +27,7 @@ struct helpers {
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t left;
     bool ending;
-    struct pool pools[2];
+    struct pool pools[SERVICE_POOL_COUNT];
 };
 
 #ifdef GMSFS_TEST_HOOKS
@@ -71,6 +73,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     pthread_cond_init(&new->left, NULL);
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
+    init_pool(new, SERVICE_POOL_BACKGROUND, HELPERS_MAX_BACKGROUND);
     *helpers = new;
     return 0;
 }
@@ -104,6 +107,9 @@ static void *run_thread(void *argument)
     struct helpers *helpers = pool->helpers;
     struct job *job;
 
+    /* Where processors are few, the loop must not wait for its turn behind this. */
+    if (pool->which == SERVICE_POOL_BACKGROUND)
+        setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
     pthread_mutex_lock(&helpers->mutex);
     while ((job = next_job(pool))) {
         pthread_mutex_unlock(&helpers->mutex);
@@ -153,9 +159,19 @@ size_t helpers_count_jobs(struct helpers *helpers)
 {
     pthread_mutex_lock(&helpers->mutex);
     size_t count = 0;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
         count += helpers->pools[i].queued + helpers->pools[i].running;
     pthread_mutex_unlock(&helpers->mutex);
+    return count;
+}
+
+/* Under the mutex. */
+static unsigned count_threads(const struct helpers *helpers)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
+        count += helpers->pools[i].threads;
     return count;
 }
 
@@ -165,12 +181,12 @@ void helpers_free(struct helpers *helpers)
         return;
     pthread_mutex_lock(&helpers->mutex);
     helpers->ending = true;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
         pthread_cond_broadcast(&helpers->pools[i].work);
-    while (helpers->pools[0].threads + helpers->pools[1].threads > 0)
+    while (count_threads(helpers) > 0)
         pthread_cond_wait(&helpers->left, &helpers->mutex);
     pthread_mutex_unlock(&helpers->mutex);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
         pthread_cond_destroy(&helpers->pools[i].work);
     pthread_cond_destroy(&helpers->left);
     pthread_mutex_destroy(&helpers->mutex);

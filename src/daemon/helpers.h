@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * helpers - threads for what may take long
- *
- * Two pools, so that slow transfers of clients never hold up memory: threads are started when there
- * is work and leave when there was none for two seconds. A job runs on a helper and is then posted
- * to the loop. Submitting is for the loop's thread.
+ * Pools of their own, so that slow transfers of clients never hold up memory: threads are started
+ * when there is work and leave when there was none for two seconds. A job runs on a helper and is
+ * then posted to the loop. Submitting is for the loop's thread.
  */
 #ifndef GMSFS_DAEMON_HELPERS_H
 #define GMSFS_DAEMON_HELPERS_H
@@ -13,9 +12,10 @@
 #include "service/host.h"
 
 /* Half as many again as one ALLOC may have: other stores go on. */
-#define HELPERS_MAX_MEMORY   (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
-#define HELPERS_MAX_TRANSFER 48u
-#define HELPERS_REST_S       2
+#define HELPERS_MAX_MEMORY     (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
+#define HELPERS_MAX_TRANSFER   48u
+#define HELPERS_MAX_BACKGROUND 4u
+#define HELPERS_REST_S         2
 
 struct helpers;
 

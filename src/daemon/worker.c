@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -500,10 +501,21 @@ static void end(struct worker *worker)
     loop_free(worker->loop);
 }
 
+/* What is freed goes back to the system in small steps: large blocks by themselves, the heap by so
+ * much at a time. (glibc else lets both thresholds grow with what it has seen, and then returns
+ * hundreds of megabytes at once, while every thread waits for malloc.) */
+static void bound_heap(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    mallopt(M_MMAP_MAX, 16384); /* a quarter of what the kernel lets a process have */
+}
+
 int worker_main(const struct worker_setup *setup)
 {
     struct worker worker = {.setup = setup};
 
+    bound_heap();
     begin_process(setup);
     grow_descriptor_table(setup);
     fcntl(setup->control_fd, F_SETFL, O_NONBLOCK);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/gather.h"
 
+#include "base/pages.h"
 #include "fs/fs_internal.h"
 #include "service/discard.h"
 
@@ -23,6 +24,7 @@ static size_t round_up(size_t bytes, size_t grain)
 static void unmap(void *what)
 {
     struct fs_gathered *gathered = what;
+    pages_drop(gathered->bytes, gathered->map_bytes);
     munmap(gathered->bytes, gathered->map_bytes);
     free(gathered);
 }

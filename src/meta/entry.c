@@ -77,17 +77,17 @@ struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
     return entry;
 }
 
-/* How many of them, from the first on, lie in the same block: neighbours mostly do. */
+/* How many of them, from the last one on, lie in the same block: neighbours mostly do. */
 static size_t count_in_block(struct layout_entry *const *entries, size_t count)
 {
-    const struct layout_entry_block *block = entries[0]->block;
+    const struct layout_entry_block *block = entries[count - 1]->block;
     size_t same = 0;
 
     do {
         if (same + PREFETCHED < count)
-            __builtin_prefetch(entries[same + PREFETCHED]);
+            __builtin_prefetch(entries[count - 1 - same - PREFETCHED]);
         same++;
-    } while (same < count && entries[same]->block == block);
+    } while (same < count && entries[count - 1 - same]->block == block);
     return same;
 }
 
@@ -96,8 +96,7 @@ void layout_entries_ref(struct layout_entry *const *entries, size_t count)
     while (count > 0) {
         size_t same = count_in_block(entries, count);
 
-        atomic_fetch_add_explicit(&entries[0]->block->refs, same, memory_order_relaxed);
-        entries += same;
+        atomic_fetch_add_explicit(&entries[count - 1]->block->refs, same, memory_order_relaxed);
         count -= same;
     }
 }
@@ -105,14 +104,13 @@ void layout_entries_ref(struct layout_entry *const *entries, size_t count)
 void layout_entries_release(struct layout_entry *const *entries, size_t count)
 {
     while (count > 0) {
-        struct layout_entry_block *block = entries[0]->block;
+        struct layout_entry_block *block = entries[count - 1]->block;
         size_t same = count_in_block(entries, count);
 
         /* Who has all references needs no atomic subtraction: nobody can come by another. */
         if (atomic_load_explicit(&block->refs, memory_order_acquire) == same ||
             atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same)
             free(block);
-        entries += same;
         count -= same;
     }
 }

@@ -208,12 +208,14 @@ int layout_index_clone(struct layout_index *copy, const struct layout_index *ind
     return 0;
 }
 
+/* From the end: what came last lies last in the heap, which then shrinks step by step. The other
+ * way it would be free as one piece, whose return to the system stops every thread's malloc. */
 void layout_index_clear(struct layout_index *index)
 {
-    for (size_t i = 0; i < index->chunk_count; i++) {
-        if (i + PREFETCHED < index->chunk_count)
-            __builtin_prefetch(index->chunks[i + PREFETCHED].chunk, 1);
-        index_chunk_release(index, &index->chunks[i]);
+    for (size_t i = index->chunk_count; i > 0; i--) {
+        if (i > PREFETCHED)
+            __builtin_prefetch(index->chunks[i - 1 - PREFETCHED].chunk, 1);
+        index_chunk_release(index, &index->chunks[i - 1]);
     }
     index->chunk_count = 0;
 }

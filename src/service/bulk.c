@@ -253,7 +253,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
         .size = bytes,
         .culprit = UINT64_MAX,
     };
-    error = service_submit(s, SERVICE_POOL_MEMORY, &op->job);
+    error = service_submit(s, SERVICE_POOL_BACKGROUND, &op->job);
     if (error)
         bulk_finish(s, op, error);
     return 0;

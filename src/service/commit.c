@@ -81,7 +81,7 @@ bool service_prepare_commit(struct service *s, struct run *run, struct ending *e
     preparing->session = ending->session;
     ending->preparing = preparing;
     run->running++;
-    if (service_submit(s, SERVICE_POOL_MEMORY, &preparing->job) == 0)
+    if (service_submit(s, SERVICE_POOL_BACKGROUND, &preparing->job) == 0)
         return true; /* done already, maybe: nothing of it is looked at any more */
     ending->preparing = NULL;
     run->running--;

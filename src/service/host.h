@@ -13,8 +13,11 @@
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
 enum service_pool {
-    SERVICE_POOL_MEMORY = 0,   /* creating, growing, freeing, encoding: few threads */
-    SERVICE_POOL_TRANSFER = 1, /* bytes of clients: may be slow, many at once */
+    SERVICE_POOL_MEMORY,     /* creating, growing: few threads */
+    SERVICE_POOL_TRANSFER,   /* bytes of clients: may be slow, many at once */
+    SERVICE_POOL_BACKGROUND, /* freeing, decoding, encoding: needs a processor, and leaves it to the
+                              * loop */
+    SERVICE_POOL_COUNT
 };
 
 /* A piece of memory for the keeper. */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pages.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define STEP_BYTES (4u << 20) /* some hundred microseconds */
+
+void pages_drop(void *at, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t before = (page - (uintptr_t)at % page) % page;
+    char *from = (char *)at + before;
+
+    if (bytes < before + page)
+        return;
+    bytes = (bytes - before) / page * page;
+    while (bytes > 0) {
+        size_t step = bytes < STEP_BYTES ? bytes : STEP_BYTES;
+        madvise(from, step, MADV_DONTNEED);
+        from += step;
+        bytes -= step;
+    }
+}
