@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/blob.h"
 
-#include "base/pages.h"
-
 #include <stdlib.h>
-
-#define LARGE_BYTES (4u << 20)
 
 struct blob *blob_new(uint8_t *bytes, size_t size)
 {
@@ -28,8 +24,6 @@ void blob_unref(struct blob *blob)
 {
     if (!blob || atomic_fetch_sub_explicit(&blob->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (blob->size >= LARGE_BYTES)
-        pages_drop(blob->bytes, blob->size);
     free(blob->bytes);
     free(blob);
 }

@@ -221,9 +221,10 @@ static int prepare(const struct apply *apply, const struct core_store *store, bo
     *commit = (struct core_commit){.layout = layout, .check = check};
     if (!layout)
         commit->layout = layout_new(); /* nothing was written: an empty layout */
-    if (!commit->layout)
-        return -ENOMEM;
-    core_commit_prepare(commit);
+    if (commit->layout)
+        core_commit_prepare(commit);
+    else
+        commit->error = -ENOMEM;
     return commit->error;
 }
 

@@ -2,6 +2,7 @@
 #include "service/discard.h"
 
 #include "base/blob.h"
+#include "base/pages.h"
 #include "service/service_internal.h"
 
 #include <stdlib.h>
@@ -44,8 +45,11 @@ void service_discard(struct service *s, void (*free_it)(void *what), void *what)
         free_it(what);
 }
 
-static void unref_blob(void *blob)
+static void unref_blob(void *what)
 {
+    struct blob *blob = what;
+    if (!blob_is_shared(blob))
+        pages_drop(blob->bytes, blob->size);
     blob_unref(blob);
 }
 
@@ -59,8 +63,12 @@ void service_discard_blob(struct service *s, struct blob *blob)
 
 static void free_garbage(void *what)
 {
-    core_garbage_free(what);
-    free(what);
+    struct core_garbage *garbage = what;
+    for (size_t i = 0; i < garbage->blob_count; i++)
+        if (!blob_is_shared(garbage->blobs[i]))
+            pages_drop(garbage->blobs[i]->bytes, garbage->blobs[i]->size);
+    core_garbage_free(garbage);
+    free(garbage);
 }
 
 void service_discard_garbage(struct service *s)
