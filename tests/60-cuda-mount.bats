@@ -136,6 +136,31 @@ said_loaded() {
 
 # ---- memory ----------------------------------------------------------------------------------
 
+@test "a management library that hangs keeps nobody from looking: what was known before is shown" {
+    local known i looks=()
+    fake_gpus 'memory 512' 'others 64'
+    start_mount
+    known=$(device_get .free_bytes)
+    fake_gpus 'memory 512' 'others 128' 'slow nvmlDeviceGetMemoryInfo 3600000'
+    for i in {1..8}; do
+        timeout $((20 * SLOW)) stat -f "$M" >"$T/look-$i" &
+        looks+=($!)
+    done
+    assert_eq "$(timeout $((20 * SLOW)) cat "$M/weights/state")" EMPTY
+    assert_eq "$(device_get .free_bytes)" "$known"
+    metric_is gmsfs_device_free_bytes "$known"
+    for i in "${looks[@]}"; do
+        wait "$i"
+    done
+}
+
+@test "a management library that is slow is not waited for, and heard when it answers" {
+    fake_gpus 'memory 512' 'others 64'
+    start_mount
+    fake_gpus 'memory 512' 'others 128' 'slow nvmlDeviceGetMemoryInfo 300'
+    wait_until 10 device_is .free_bytes $((384 * MIB))
+}
+
 @test "memory that was freed and is still mapped is held by others, until it is not" {
     fake_gpus 'memory 256'
     start_mount

@@ -53,7 +53,9 @@ struct worker {
     struct audit *audit; /* NULL: none was asked for */
     struct event_watch control;
     struct event_timeout timeout; /* the service's */
-    struct job health;            /* posted when there is news, and not again before it is done */
+    struct job measurement;       /* posted when one is over */
+    atomic_bool measurement_posted;
+    struct job health; /* posted when there is news, and not again before it is done */
     int status;
 };
 
@@ -247,6 +249,23 @@ static void on_health(struct job *job)
     struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, health));
 
     service_on_health(worker->service);
+}
+
+/* A measurement is over: on any thread, then on the loop's. Several that are over are one news. */
+static void on_measurement(void *context)
+{
+    struct worker *worker = context;
+
+    if (!atomic_exchange(&worker->measurement_posted, true))
+        loop_post(worker->loop, &worker->measurement);
+}
+
+static void on_measured(struct job *job)
+{
+    struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, measurement));
+
+    atomic_store(&worker->measurement_posted, false);
+    service_on_measurement(worker->service);
 }
 
 static void on_exit_of(void *context, struct core_process process)
@@ -461,6 +480,8 @@ static int begin(struct worker *worker)
         return error;
     worker->health.done = on_health;
     vmm_on_health(worker->vmm, on_news, worker);
+    worker->measurement.done = on_measured;
+    vmm_on_measurement(worker->vmm, on_measurement, worker);
     tell_keeper(worker, &prepared);
     return 0;
 }
@@ -488,8 +509,10 @@ static void end(struct worker *worker)
         log_warning("%s: transfers hang; the worker ends without them", worker->setup->mountpoint);
         _exit(worker->status);
     }
-    if (worker->vmm)
+    if (worker->vmm) {
         vmm_on_health(worker->vmm, NULL, NULL);
+        vmm_on_measurement(worker->vmm, NULL, NULL);
+    }
     helpers_free(worker->helpers);
     fs_free(worker->fs);
     worker->fs = NULL;

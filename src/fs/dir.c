@@ -184,14 +184,17 @@ void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
 
 /* ---- the device as df sees it ------------------------------------------------------------ */
 
-void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
+static void reply_statfs(struct fs_request *request, int error, const struct service_answer *answer)
 {
-    struct fs *fs = fs_of(req);
+    struct fs *fs = request->fs;
     struct vmm_info info;
     uint64_t files = 0, room;
-    (void)node;
-    vmm_measure(service_get_vmm(fs->service));
-    vmm_get_info(service_get_vmm(fs->service), &info);
+    (void)answer;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    service_get_device(fs->service, &info);
     for (size_t i = 0; i < fs->core->stores.count; i++) {
         const struct layout *layout = core_get_layout(fs->core, fs->core->stores.items[i]);
         files += layout_count_allocations(layout) + layout_count_entries(layout);
@@ -212,5 +215,13 @@ void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
         .f_namemax = NAME_MAX_BYTES,
     };
     stat.f_bfree = stat.f_bavail = free_bytes / info.granularity_bytes;
-    fuse_reply_statfs(req, &stat);
+    fuse_reply_statfs(request->req, &stat);
+}
+
+void fs_op_statfs(fuse_req_t req, fuse_ino_t node)
+{
+    struct fs_request *request = fs_request_new(req, reply_statfs, 0);
+    (void)node;
+    if (request)
+        fs_request_submitted(request, service_measure(request->fs->service, &request->service));
 }

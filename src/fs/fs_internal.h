@@ -130,9 +130,10 @@ struct fs_request {
     struct fs_request *next, **link;
     uint64_t node, file, store;
     uint32_t uid;
-    size_t bytes;   /* write: how many; ioctl: the room for the answer */
-    void *buffer;   /* write: the stolen buffer of the request */
-    bool is_stolen; /* `buffer` is one of the session's size */
+    uint64_t offset; /* read of a text */
+    size_t bytes;    /* read, write: how many; ioctl: the room for the answer */
+    void *buffer;    /* write: the stolen buffer of the request */
+    bool is_stolen;  /* `buffer` is one of the session's size */
     char name[256];
     struct fuse_file_info info;       /* open, create */
     struct service_export export;     /* EXPORT, ACQUIRE */

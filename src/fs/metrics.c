@@ -181,8 +181,7 @@ static void write_device(FILE *out, const struct fs *fs)
 {
     struct vmm_info info;
     struct service_numbers numbers;
-    vmm_measure(service_get_vmm(fs->service));
-    vmm_get_info(service_get_vmm(fs->service), &info);
+    service_get_device(fs->service, &info);
     service_get_numbers(fs->service, &numbers);
     single(out, "gmsfs_device_total_bytes", "gauge", "Memory of the device.", info.total_bytes);
     single(out, "gmsfs_device_used_bytes", "gauge", "Memory in use, or being given back.",

@@ -98,17 +98,16 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     return fs_shown_set(fs, handle, (uint8_t *)text.data, text.size);
 }
 
-void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset)
+static bool is_to_be_made(const struct fs_shown *shown, uint64_t offset)
+{
+    return offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size);
+}
+
+static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, uint64_t offset)
 {
     struct fs *fs = fs_of(req);
-    struct fs_handle *handle = fs_handle_get(fs, fh, node);
-    enum node_kind kind = node_get_kind(node);
-    int error = handle ? 0 : -ENOMEM;
-    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO) && !find_held(fs, fh))
-        error = -ESTALE;
-    const struct fs_shown *shown = handle ? &handle->shown : NULL;
-    if (!error && (offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size)))
-        error = refresh(fs, handle);
+    const struct fs_shown *shown = &handle->shown;
+    int error = is_to_be_made(shown, offset) ? refresh(fs, handle) : 0;
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -120,4 +119,47 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
     fuse_reply_buf(req, size ? (const char *)shown->bytes + offset : NULL, size);
     if (size == 0 && offset > 0)
         fs_shown_finish(fs, handle);
+}
+
+static void reply_measured(struct fs_request *request, int error,
+                           const struct service_answer *answer)
+{
+    struct fs_handle *handle = fs_handle_get(request->fs, request->file, request->node);
+    (void)answer;
+    if (!error && !handle)
+        error = -ENOMEM;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        reply_text(request->req, handle, request->bytes, request->offset);
+}
+
+/* What says how much of the device others hold asks the device first. */
+static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, size_t size,
+                              uint64_t offset)
+{
+    struct fs_request *request = fs_request_new(req, reply_measured, 0);
+    if (!request)
+        return;
+    request->node = handle->node;
+    request->file = handle->id;
+    request->bytes = size;
+    request->offset = offset;
+    fs_request_submitted(request, service_measure(request->fs->service, &request->service));
+}
+
+void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset)
+{
+    struct fs *fs = fs_of(req);
+    struct fs_handle *handle = fs_handle_get(fs, fh, node);
+    enum node_kind kind = node_get_kind(node);
+    int error = handle ? 0 : -ENOMEM;
+    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO) && !find_held(fs, fh))
+        error = -ESTALE;
+    if (error)
+        fs_reply_error(req, error);
+    else if ((kind == NODE_DEVICE || kind == NODE_METRICS) && is_to_be_made(&handle->shown, offset))
+        measure_and_reply(req, handle, size, offset);
+    else
+        reply_text(req, handle, size, offset);
 }

@@ -93,8 +93,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     struct service_numbers numbers;
     json_t *object = json_object();
     bool failed = false;
-    vmm_measure(service_get_vmm(fs->service));
-    vmm_get_info(service_get_vmm(fs->service), &info);
+    service_get_device(fs->service, &info);
     service_get_numbers(fs->service, &numbers);
     failed |= json_object_set_new(object, "uuid", make_uuid(info.uuid)) != 0;
     failed |= json_object_set_new(object, "name", make_string(info.name)) != 0;

@@ -73,6 +73,8 @@ void service_free(struct service *service); /* ends: drops everything, joins not
 void service_on_timer(struct service *service);
 void service_on_idle(struct service *service);
 void service_on_exit(struct service *service, struct core_process process);
+/* A measurement is over (vmm_on_measurement). */
+void service_on_measurement(struct service *service);
 /* Device news (vmm_on_health): they become records, and sessions on a lost device end. */
 void service_on_health(struct service *service);
 

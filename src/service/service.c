@@ -59,6 +59,7 @@ void service_free(struct service *s)
     service_drop_allocs(s);
     service_drop_spools(s);
     service_drop_bulks(s);
+    service_drop_measuring(s);
     for (size_t i = 0; i < s->pieces.count; i++) {
         struct piece *piece = s->pieces.items[i];
         vmm_destroy(s->vmm, &piece->memory);
@@ -79,11 +80,6 @@ void service_free(struct service *s)
 const struct core *service_get_core(const struct service *s)
 {
     return s->core;
-}
-
-struct vmm *service_get_vmm(const struct service *s)
-{
-    return s->vmm;
 }
 
 void service_get_device(const struct service *s, struct vmm_info *info)
@@ -262,6 +258,7 @@ void service_arm_timer(struct service *s)
     at = earlier(at, service_parked_moment(s));
     at = earlier(at, service_alloc_moment(s));
     at = earlier(at, service_bulk_moment(s));
+    at = earlier(at, service_measure_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 
@@ -271,6 +268,7 @@ void service_on_timer(struct service *s)
     struct record record = {.type = RECORD_TIME};
     service_expire_parked(s, now_ms);
     service_expire_allocs(s, now_ms);
+    service_expire_measuring(s, now_ms);
     service_wake_bulks(s);
     service_apply_record(s, &record, NULL);
 }

@@ -100,7 +100,6 @@ void service_unobserve(struct service *s, struct service_observer *observer);
 
 /* Looking. What it shows of a store is for those who may read that store: views.h asks. */
 const struct core *service_get_core(const struct service *s);
-struct vmm *service_get_vmm(const struct service *s);
 
 struct service_numbers {
     uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;

@@ -20,6 +20,7 @@ struct free_job;
 struct watch;
 struct bound_note;
 struct commit_job;
+struct measuring;
 
 struct piece {
     uint64_t id; /* the memory handle */
@@ -104,6 +105,7 @@ struct service {
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
+    struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_free: effects are dropped */
@@ -114,6 +116,7 @@ void service_drop_parked(struct service *s);
 void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
+void service_drop_measuring(struct service *s);
 void service_drop_run(struct service *s, struct run *run);
 
 /* service.c */
@@ -283,6 +286,10 @@ void service_seal_file(struct service *s, const struct core_file *file);
 int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
                    struct service_request *request);
 void service_retry_spools(struct service *s);
+
+/* measure.c */
+void service_expire_measuring(struct service *s, uint64_t now_ms);
+uint64_t service_measure_moment(const struct service *s);
 
 /* metadata.c, bulk.c */
 void service_apply_slices(struct service *s);

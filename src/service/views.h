@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * views - what an open file may see of its store
- *
  * For front ends. Nothing here changes anything. Each view asks whether the file may read (-EBADF)
  * and whether there is something to be seen (-ESTALE). Pointers are valid until the next record.
+ *
+ * The device is everybody's to look at: service_measure, then service_get_device.
  */
 #ifndef GMSFS_SERVICE_VIEWS_H
 #define GMSFS_SERVICE_VIEWS_H
@@ -43,5 +44,9 @@ int service_view_acquired(const struct service *s, uint64_t file,
 /* Of a store, as the files `layout` and `layout_hash` show it; NULL: they are empty. */
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store);
 uint64_t service_count_readers(const struct core_store *store);
+
+/* Has the device asked what others hold of it, where that can be asked, and answers when it is
+ * known, or after a moment all the same. -ENOMEM */
+int service_measure(struct service *s, struct service_request *request);
 
 #endif
