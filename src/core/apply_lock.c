@@ -314,6 +314,8 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     enum lock_mode mode;
     int error = -EAGAIN;
 
+    /* Who sleeps is no state (core_encode.c): it is found before it is looked at. */
+    rouse(apply, store);
     /* A grant that the record itself is refused can be told by its return only. */
     if (store->suspect > 0 && lock_would_grant(&store->lock, wish, record->now_ms) == LOCK_MODE_RO)
         return -EIO;
@@ -347,7 +349,8 @@ static int check_lock_open(const struct record *record, const struct core_store 
         record->kind != CORE_KIND_ALLOCATION)
         return -EINVAL;
     if (!wish_is_known(record->wish) ||
-        (record->wish == LOCK_WISH_AUTO && record->kind != CORE_KIND_AUTO))
+        (record->wish == LOCK_WISH_AUTO && record->kind != CORE_KIND_AUTO) ||
+        record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (!store)
         return -ENOENT;
@@ -373,20 +376,22 @@ static struct core_waiter *find_kept_place(const struct core *core, const struct
 
 /* Would the process wait for itself? A release under way (GRACE) may be its own, one that has come
  * and waits for transfers (LEAVING) is. */
-static bool waits_for_itself(const struct core *core, const struct record *record,
-                             const struct core_store *store)
+static bool waits_for_itself(struct apply *apply, struct core_store *store)
 {
-    if (record->flags & (CORE_OPEN_GRACE | CORE_OPEN_LEAVING))
+    const struct record *record = apply->record;
+
+    if (record->flags & (CORE_OPEN_GRACE | CORE_OPEN_LEAVING) ||
+        !core_find_membership(apply->core, store->id, &record->process, 1))
         return false;
-    return core_find_membership(core, store->id, &record->process, 1) &&
-           lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==
-               LOCK_MODE_NONE;
+    rouse(apply, store);
+    return lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==
+           LOCK_MODE_NONE;
 }
 
 int apply_lock_open(struct apply *apply)
 {
     const struct record *record = apply->record;
-    const struct core_store *store = core_store(apply->core, record->store);
+    struct core_store *store = core_store(apply->core, record->store);
     struct asking asking = {.store = record->store,
                             .kind = (enum core_kind)record->kind,
                             .serial = record->serial,
@@ -403,7 +408,7 @@ int apply_lock_open(struct apply *apply)
         return error;
     if (apply->core->draining || apply->core->lost)
         return -ENODEV;
-    if (waits_for_itself(apply->core, record, store))
+    if (waits_for_itself(apply, store))
         return -EDEADLK;
     return ask(apply, &asking, find_kept_place(apply->core, record),
                may_wait && record->deadline_ms > record->now_ms);
@@ -425,7 +430,8 @@ int apply_acquire(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (!wish_is_known(record->wish) || (record->wish == LOCK_WISH_RO && record->size_bytes > 0))
+    if (!wish_is_known(record->wish) || (record->wish == LOCK_WISH_RO && record->size_bytes > 0) ||
+        record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;

@@ -13,7 +13,7 @@
 static const char *const taken_names[] = {"device", "events", "metrics", ".fds", ".", ".."};
 
 /* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
-static int check_store_name(const char *name)
+int core_check_store_name(const char *name)
 {
     size_t bytes = strlen(name);
 
@@ -37,7 +37,7 @@ static int copy_store_name(const struct record *record, char name[256])
 {
     int error = apply_copy_name(record, name);
 
-    return error < 0 ? error : check_store_name(name);
+    return error < 0 ? error : core_check_store_name(name);
 }
 
 int apply_store_create(struct apply *apply)

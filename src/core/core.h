@@ -18,6 +18,7 @@
 #define GMSFS_CORE_CORE_H
 
 #include "base/blob.h"
+#include "base/failure.h"
 #include "base/idvec.h"
 #include "base/share.h"
 #include "fsm/lock.h"
@@ -98,7 +99,7 @@ struct core_store {
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
     struct share sessions, waiters; /* of the lock, by user */
-    bool crowded;                   /* some waiters sleep for want of a session's place */
+    bool crowded;                   /* some waiters may sleep for want of a session's place */
     struct layout *committed;       /* NULL: nothing committed */
     struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
     struct blob *encoding;          /* canonical bytes of `committed` */
@@ -467,9 +468,16 @@ void core_commit_free(struct core_commit *commit); /* may be slow: on any thread
 bool core_take_garbage(struct core *core, struct core_garbage *garbage);
 void core_garbage_free(struct core_garbage *garbage);
 
-/* Everything that core_apply can read, as bytes; the caller frees. For comparison and, later,
- * resuming. */
+/* Everything that decides what a record does, as bytes; the caller frees. -ENOMEM */
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size);
+/* The same state from such bytes, which may be damaged: whatever core_apply cannot have led to is
+ * refused, and `failure` says what. It encodes to the same bytes and goes on as the one that was
+ * encoded; its queue of effects is empty, and who lacks memory or a share sleeps from the next
+ * record on, so apply a RECORD_TIME before core_next_moment is asked. -EINVAL; -EPROTONOSUPPORT: a
+ * version that is not known; -ENOMEM */
+int core_decode(const void *bytes, size_t size, struct core **core, struct failure *failure);
+/* What holds between any two records. -EINVAL: it does not, and why; -ENOMEM */
+int core_check(const struct core *core, struct failure *failure);
 /* A record as bytes (msgpack) and back; the decoded record borrows from `bytes` and `arena` (freed
  * by record_decode_free). */
 int record_encode(const struct record *record, uint8_t **bytes, size_t *size);

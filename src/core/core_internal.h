@@ -11,6 +11,18 @@
 
 #include "core/core.h"
 
+/* The head of an encoded state (core_encode.c). A change of what follows is another version. */
+#define CORE_STATE_MAGIC       "gmsfcore"
+#define CORE_STATE_MAGIC_BYTES 8u
+#define CORE_STATE_VERSION     1u
+
+/* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
+#define CORE_MOST_IDS (UINT64_C(1) << 55)
+
+#define CORE_OPEN_FLAGS                                                                          \
+    (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
+     CORE_OPEN_LEAVING | CORE_OPEN_OWNED)
+
 /* Memory by its handle, counted over the committed layout and the working copy of its one store. */
 struct core_memory {
     uint64_t id;
@@ -69,6 +81,22 @@ void core_waiter_free(struct core_waiter *waiter);
 void core_throw_layout(struct core *core, struct layout *layout);
 void core_throw_blob(struct core *core, struct blob *blob);
 
+/* core_view.c: the oldest event that is remembered; next_event: there is none. */
+uint64_t core_first_event(const struct core *core);
+
+/* core_uses.c: what the layouts hold. */
+struct core_memory_use {
+    uint64_t memory, store;
+    const struct layout_allocation *allocation;
+    bool committed; /* by the committed layout, else by the working copy */
+};
+
+/* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
+int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count);
+/* As core_check. Each memory is held as it is counted, and each id was given to one thing. */
+int core_check_memories(const struct core *core, struct failure *failure);
+int core_check_ids(const struct core *core, struct failure *failure);
+
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
 void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */
@@ -87,6 +115,7 @@ void core_drop_committed(struct core *core, struct core_store *store);
 void core_set_committed(struct core *core, struct core_store *store, struct layout *layout);
 
 /* apply_store.c */
+int core_check_store_name(const char *name); /* -EINVAL; -EPERM: it is taken by something else */
 int apply_store_create(struct apply *apply);
 int apply_store_remove(struct apply *apply);
 int apply_store_rename(struct apply *apply);

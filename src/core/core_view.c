@@ -74,6 +74,13 @@ bool core_waiter_counts(const struct core_waiter *waiter)
     return !waiter->away || (waiter->flags & CORE_OPEN_AGAIN) != 0;
 }
 
+uint64_t core_first_event(const struct core *core)
+{
+    uint64_t room = core->options.limits.events;
+
+    return core->next_event > room ? core->next_event - room : 1;
+}
+
 const struct core_event *core_find_event(const struct core *core, uint64_t seq)
 {
     const struct core_event *event = &core->events[seq % core->options.limits.events];

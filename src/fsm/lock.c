@@ -425,6 +425,44 @@ enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
     return wish_mode(lock->committed, wish);
 }
 
+int lock_restore_session(struct lock *lock, const struct lock_session *session)
+{
+    size_t count = lock->session_count;
+    int error;
+
+    if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= MODE_COUNT ||
+        count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
+        (count > 0 && lock->sessions[count - 1].id >= session->id) ||
+        (mode_rules[session->mode].needs_committed && !lock->committed) ||
+        mode_excluded_by(session->mode, held_modes(lock)))
+        return -EINVAL;
+    error = make_session_room(lock, 0);
+    if (error)
+        return error;
+    lock->sessions[lock->session_count++] = *session;
+    return 0;
+}
+
+int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
+{
+    void *waiters = lock->waiters;
+    size_t count = lock->waiter_count;
+    int error;
+
+    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= WISH_COUNT || waiter->asleep ||
+        count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
+        (waiter->looking && waiter_is_active(waiter)))
+        return -EINVAL;
+    error = make_room(&waiters, &lock->waiter_room, count + 1, sizeof(*lock->waiters));
+    lock->waiters = waiters;
+    if (!error)
+        error = make_session_room(lock, count + 1);
+    if (error)
+        return error;
+    lock->waiters[lock->waiter_count++] = *waiter;
+    return 0;
+}
+
 const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id)
 {
     size_t i = find_waiter_index(lock, waiter_id);

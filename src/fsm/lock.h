@@ -124,6 +124,13 @@ bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id);
 /* The mode that a wish would be granted in now. */
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish);
 
+/*
+ * A lock exactly as it was, from what may be damaged: whether it is committed, then its sessions,
+ * then its waiters, each by rising id and awake. What no lock could have is -EINVAL; -ENOMEM.
+ */
+int lock_restore_session(struct lock *lock, const struct lock_session *session);
+int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter);
+
 const struct lock_waiter *lock_find_waiter(const struct lock *lock, uint64_t waiter_id);
 const struct lock_session *lock_find_session(const struct lock *lock, uint64_t session_id);
 

@@ -86,14 +86,7 @@ static void run(uint64_t seed)
         apply(named((struct record){.type = RECORD_STORE_CREATE, .mode = 0755}, "weights"));
     for (unsigned i = 0; i < RECORDS; i++) {
         memset(&out, 0, sizeof out);
-        int error = random_step();
-        model_take_all();
-        check_reservations(error);
-        check_memories();
-        check_sessions();
-        check_waiters();
-        check_stores();
-        check_shares();
+        check_step(random_step());
     }
 }
 

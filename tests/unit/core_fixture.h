@@ -56,6 +56,34 @@ static bool state_equal(struct state a, struct state b)
     return a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0;
 }
 
+static bool state_decode(struct state state, struct core **decoded, struct failure *failure)
+{
+    int error = core_decode(state.bytes, state.size, decoded, failure);
+
+    if (error < 0)
+        check_int(error, error == -EPROTONOSUPPORT ? error : -EINVAL);
+    return error == 0;
+}
+
+/* As another process would have it. */
+static struct core *reborn(const struct core *of)
+{
+    struct state before = state_of(of), after;
+    struct failure failure = {0};
+    struct core *decoded = NULL;
+
+    if (!state_decode(before, &decoded, &failure))
+        fprintf(stderr, "# %s\n", failure.text);
+    require(decoded != NULL);
+    after = state_of(decoded);
+    require(check_bytes(after.bytes, after.size, before.bytes, before.size));
+    free(before.bytes);
+    free(after.bytes);
+    return decoded;
+}
+
+static bool mirror_is_reborn; /* before each record */
+
 static struct core_limits core_start_limits = {.events = 16};
 static uint32_t core_start_admin;
 
@@ -89,6 +117,11 @@ static int mirror_apply(const struct record *record, struct outcome *outcome)
     size_t size;
     int error;
 
+    if (mirror_is_reborn) {
+        struct core *again = reborn(mirror);
+        core_free(mirror);
+        mirror = again;
+    }
     require(record_encode(record, &bytes, &size) == 0);
     require(record_decode(bytes, size, &decoded, &arena) == 0);
     error = core_apply(mirror, &decoded, outcome);

@@ -72,21 +72,12 @@ static void model_take_all(void)
 /* Of the core, before the record. */
 static uint64_t reserved_before;
 
-/* What is set aside is a writer's, was free, and nobody waits for what is there. */
+/* What is set aside was free, and nobody waits for what is there. */
 static void check_reservations(int error)
 {
-    uint64_t sum = 0, taken, left;
-    size_t reserving = 0;
+    uint64_t now_bytes = core->reserved_bytes, taken, left;
 
-    for (size_t i = 0; i < core->sessions.count; i++) {
-        const struct core_session *session = core->sessions.items[i];
-
-        sum += session->reserved_bytes;
-        require(session->mode == LOCK_MODE_RW ||
-                (session->reserved_bytes == 0 && session->due_bytes == 0));
-    }
-    require(sum == core->reserved_bytes);
-    taken = sum > reserved_before ? sum - reserved_before : 0;
+    taken = now_bytes > reserved_before ? now_bytes - reserved_before : 0;
     require(taken <= device_free);
     left = device_free - taken;
     for (size_t i = 0; i < core->waiters.count; i++) {
@@ -94,7 +85,6 @@ static void check_reservations(int error)
         const struct core_store *store = core_find_store(core, waiter->store);
         bool free_for = lock_is_free_for(&store->lock, waiter->id);
 
-        reserving += waiter->reserve_bytes > 0;
         if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
             lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW)
             continue;
@@ -107,124 +97,70 @@ static void check_reservations(int error)
             left = lacks ? UINT64_MAX : left;
         }
     }
-    require(reserving == core->reserving);
 }
 
-static void count_layout(const struct layout *layout, uint32_t counts[MAX_IDS])
-{
-    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
-        uint64_t memory = layout_at_rank(layout, i)->memory;
-        require(memory < MAX_IDS);
-        counts[memory]++;
-    }
-}
-
-/* Memory is counted as often as layouts reach it, and what none reaches was freed. */
+/* What is held was made known, and what nothing holds was freed. */
 static void check_memories(void)
 {
-    static uint32_t counts[MAX_IDS];
-
-    memset(counts, 0, sizeof counts[0] * (next_memory + 1));
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        count_layout(store->committed, counts);
-        count_layout(store->working, counts);
-    }
-    for (uint64_t id = 1; id < next_memory; id++) {
-        const struct core_memory *memory = core_memory(core, id);
-        require((memory ? memory->refs : 0) == counts[id]);
-        require((memory != NULL) == (model.memories[id] == FATE_LIVE));
-    }
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        for (size_t rank = 0; store->committed && rank < layout_count_allocations(store->committed);
-             rank++)
-            require(core_is_committed_memory(core, store,
-                                             layout_at_rank(store->committed, rank)->memory));
-    }
+    for (uint64_t id = 1; id < next_memory; id++)
+        require((core_memory(core, id) != NULL) == (model.memories[id] == FATE_LIVE));
 }
 
 static void check_sessions(void)
 {
     for (size_t i = 0; i < core->sessions.count; i++) {
         const struct core_session *session = core->sessions.items[i];
-        const struct core_store *store = core_find_store(core, session->store);
-        uint64_t files = 0;
 
-        require(store != NULL && session->id < MAX_IDS);
-        require(lock_find_session(&store->lock, session->id)->mode == session->mode);
-        require(model.sessions[session->id] != FATE_OVER);
-        for (size_t j = 0; j < core->files.count; j++)
-            files += ((const struct core_file *)core->files.items[j])->session == session->id;
-        require(files == session->files && (files > 0 || session->ending));
-        if (session->exclusive && !session->ending)
-            require(core_find_file(core, session->opener)->session == session->id);
+        require(session->id < MAX_IDS && model.sessions[session->id] != FATE_OVER);
     }
 }
 
 static void check_waiters(void)
 {
-    size_t in_locks = 0;
-
-    for (size_t i = 0; i < core->stores.count; i++)
-        in_locks += ((const struct core_store *)core->stores.items[i])->lock.waiter_count;
-    require(in_locks == core->waiters.count);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
-        const struct core_store *store = core_find_store(core, waiter->store);
-        const struct lock_waiter *queued = lock_find_waiter(&store->lock, waiter->id);
 
-        require(queued && (queued->kept_until_ms != 0) == waiter->away);
-        require(queued->looking == (waiter->away && core_waiter_counts(waiter)));
         require(waiter->id < MAX_IDS);
         require((model.waiters[waiter->id] == FATE_LIVE) == !waiter->away);
-        if (waiter->file)
-            require(core_find_file(core, waiter->file) != NULL);
     }
     /* Nobody who was to be answered was lost. */
     for (uint64_t id = 1; id < core->next_waiter; id++)
         require(model.waiters[id] != FATE_LIVE || core_find_waiter(core, id) != NULL);
 }
 
-/* Serials are handed out once: none that exists is still to come. */
-static void check_serials(const struct layout *layout)
-{
-    const struct layout_entry *entry;
-    struct layout_cursor cursor;
-
-    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++)
-        require(layout_at_rank(layout, i)->serial < core->next_id);
-    if (layout)
-        layout_cursor_first(&cursor, layout);
-    while (layout && (entry = layout_cursor_next(&cursor)))
-        require(entry->serial < core->next_id);
-}
-
 static void check_stores(void)
 {
-    size_t in_locks = 0;
-
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
-        const struct core_session *writer = core_get_writer(core, store->id);
 
-        in_locks += store->lock.session_count;
         require(store->id < MAX_IDS);
-        require(!writer || store->lock.session_count == 1);
-        require(!store->working || writer);
-        require((store->committed != NULL) == store->lock.committed);
-        require((store->committed != NULL) == (store->encoding != NULL));
-        check_serials(store->committed);
-        check_serials(store->working);
         require(store->generation >= model.generations[store->id]);
         require((store->version != model.versions[store->id]) == model.announced[store->id]);
         model.generations[store->id] = store->generation;
         model.versions[store->id] = store->version;
     }
-    require(in_locks == core->sessions.count);
-    for (size_t i = 0; i < core->tickets.count; i++)
-        require(
-            core_find_session(core, ((const struct core_ticket *)core->tickets.items[i])->session));
+}
+
+/* What holds of any core, by itself. */
+static void check_core(void)
+{
+    struct failure failure = {0};
+
+    if (core_check(core, &failure) < 0)
+        fprintf(stderr, "# %s\n", failure.text);
+    require(failure.text[0] == '\0');
+}
+
+/* After the outcome `error` of one record. */
+static void check_step(int error)
+{
+    model_take_all();
+    check_reservations(error);
+    check_memories();
+    check_sessions();
+    check_waiters();
+    check_stores();
+    check_core();
 }
 
 /* After the time was told, nobody waits who need not. */

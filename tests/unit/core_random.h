@@ -456,60 +456,6 @@ static const struct {
     {step_gather, 4},
 };
 
-/* What each user has taken, counted anew. */
-static uint64_t count_taken(enum core_bound bound, const struct core_store *store, uint32_t uid)
-{
-    uint64_t taken = 0;
-
-    for (size_t i = 0; i < core->files.count; i++) {
-        const struct core_file *file = core->files.items[i];
-        if (file->uid == uid)
-            taken += bound == CORE_BOUND_FILES      ? 1
-                     : bound == CORE_BOUND_GATHERED ? file->gathered_bytes
-                                                    : 0;
-    }
-    for (size_t i = 0; i < core->waiters.count; i++) {
-        const struct core_waiter *waiter = core->waiters.items[i];
-        if (waiter->uid == uid)
-            taken += (bound == CORE_BOUND_FILES && waiter->file == 0) ||
-                     (bound == CORE_BOUND_WAITERS && waiter->store == store->id);
-    }
-    for (size_t i = 0; i < core->sessions.count; i++) {
-        const struct core_session *session = core->sessions.items[i];
-        taken += bound == CORE_BOUND_SESSIONS && session->uid == uid && session->store == store->id;
-    }
-    for (size_t i = 0; i < core->tickets.count; i++) {
-        const struct core_ticket *ticket = core->tickets.items[i];
-        taken += bound == CORE_BOUND_TICKETS && ticket->holder == uid;
-    }
-    return taken;
-}
-
-static void check_share(const struct share *share, enum core_bound bound,
-                        const struct core_store *store)
-{
-    uint64_t taken = 0;
-
-    for (uint32_t uid = 0; uid < 3; uid++) {
-        check_int(share_get_taken(share, uid), count_taken(bound, store, uid));
-        taken += share_get_taken(share, uid);
-    }
-    check_int(share->taken, taken);
-    check(share->taken <= share->limit);
-}
-
-static void check_shares(void)
-{
-    check_share(&core->file_share, CORE_BOUND_FILES, NULL);
-    check_share(&core->ticket_share, CORE_BOUND_TICKETS, NULL);
-    check_share(&core->gathered_share, CORE_BOUND_GATHERED, NULL);
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        check_share(&store->sessions, CORE_BOUND_SESSIONS, store);
-        check_share(&store->waiters, CORE_BOUND_WAITERS, store);
-    }
-}
-
 /* Every other walk meets bounds. */
 static void choose_limits(uint64_t seed)
 {

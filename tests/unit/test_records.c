@@ -28,14 +28,7 @@ static void run_randomly(uint64_t seed)
     make_store("weights");
     for (run_record = 0; run_record < RUN_RECORDS; run_record++) {
         memset(&out, 0, sizeof out);
-        int error = random_step();
-        model_take_all();
-        check_reservations(error);
-        check_memories();
-        check_sessions();
-        check_waiters();
-        check_stores();
-        check_shares();
+        check_step(random_step());
     }
 }
 

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What holds of a core between any two records. Nothing here trusts what is counted or found
+ * elsewhere: it is counted anew. The cost is that of looking at everything once, a few times.
+ */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is counted while objects are looked at. */
+struct check {
+    const struct core *core;
+    struct failure *failure;
+    size_t next_session[CORE_MAX_STORES], next_waiter[CORE_MAX_STORES]; /* of the locks */
+    uint64_t *session_files;                                            /* by index */
+    bool *file_waits;
+};
+
+#define WRONG(check, ...) failure_set((check)->failure, -EINVAL, __VA_ARGS__)
+
+static bool is_none(const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+
+    while (size > 0 && at[size - 1] == 0)
+        size--;
+    return size == 0;
+}
+
+static bool is_text(const char *text, size_t room)
+{
+    return memchr(text, '\0', room) != NULL;
+}
+
+/* Index of the item with this id; `count`: there is none. */
+static size_t index_of(const struct idvec *vec, uint64_t id)
+{
+    size_t low = 0, high = vec->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (*(const uint64_t *)vec->items[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
+}
+
+/* Ids rise, and none is still to come. */
+static int check_order(const struct check *check, const char *what, const struct idvec *vec,
+                       uint64_t next)
+{
+    uint64_t before = 0;
+
+    for (size_t i = 0; i < vec->count; i++) {
+        uint64_t id = *(const uint64_t *)vec->items[i];
+
+        if (id <= before || id >= next)
+            return WRONG(check, "%s %" PRIu64 ": its number is out of order", what, id);
+        before = id;
+    }
+    return 0;
+}
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+static int check_layouts(const struct check *check, const struct core_store *store)
+{
+    const struct layout *committed = store->committed, *working = store->working;
+    const struct core_session *writer = core_get_writer(check->core, store->id);
+    char message[sizeof store->last_error];
+
+    if ((committed != NULL) != (store->encoding != NULL) ||
+        (committed != NULL) != store->lock.committed)
+        return WRONG(check, "store %" PRIu64 ": whether it is committed is not clear", store->id);
+    if (!committed &&
+        (!is_none(store->hash, sizeof store->hash) || !is_none(store->group, sizeof store->group)))
+        return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
+                     store->id);
+    if (committed && layout_check(committed, false, message, sizeof message) < 0)
+        return WRONG(check, "store %" PRIu64 ": what is committed could not have been", store->id);
+    if (working && !writer)
+        return WRONG(check, "store %" PRIu64 ": a working copy has no writer", store->id);
+    if (committed && working && layout_next_slot(working) < layout_next_slot(committed))
+        return WRONG(check, "store %" PRIu64 ": the working copy would use slots again", store->id);
+    return 0;
+}
+
+static int check_lock(const struct check *check, const struct core_store *store)
+{
+    const struct lock *lock = &store->lock;
+    size_t writers = 0;
+
+    if (lock->patience_ms != check->core->options.patience_ms)
+        return WRONG(check, "store %" PRIu64 ": its patience is another's", store->id);
+    for (size_t i = 0; i < lock->session_count; i++)
+        writers += lock->sessions[i].mode == LOCK_MODE_RW;
+    if (writers > 0 && lock->session_count > 1)
+        return WRONG(check, "store %" PRIu64 ": its writer is not alone", store->id);
+    if (lock->session_count > writers && !lock->committed)
+        return WRONG(check, "store %" PRIu64 ": it has readers, and nothing to read", store->id);
+    if (check->core->lost && lock->session_count == 0 && lock->committed)
+        return WRONG(check, "store %" PRIu64 ": a device that is lost keeps nothing", store->id);
+    return 0;
+}
+
+static int check_store(const struct check *check, const struct core_store *store)
+{
+    int error;
+
+    if (!is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
+        return WRONG(check, "store %" PRIu64 ": its name is none of a store", store->id);
+    if (core_find_store_name(check->core, store->name) != store)
+        return WRONG(check, "store %" PRIu64 ": another one has its name", store->id);
+    if (store->mode & ~07777u || !is_text(store->last_error, sizeof store->last_error))
+        return WRONG(check, "store %" PRIu64 ": its attributes are none", store->id);
+    error = check_layouts(check, store);
+    return error < 0 ? error : check_lock(check, store);
+}
+
+static int check_stores(const struct check *check)
+{
+    const struct core *core = check->core;
+    int error = check_order(check, "store", &core->stores, core->next_id);
+
+    if (error == 0 && core->stores.count > CORE_MAX_STORES)
+        error = WRONG(check, "there are more than %u stores", CORE_MAX_STORES);
+    for (size_t i = 0; i < core->stores.count && error == 0; i++)
+        error = check_store(check, core->stores.items[i]);
+    return error;
+}
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+static int check_opener(const struct check *check, const struct core_session *session)
+{
+    const struct core_file *opener = core_file(check->core, session->opener);
+
+    if (session->exclusive && session->implicit)
+        return WRONG(check, "session %" PRIu64 ": it was taken in two ways", session->id);
+    if ((session->opener != 0) != (session->exclusive || session->implicit) ||
+        session->opener >= check->core->next_id)
+        return WRONG(check, "session %" PRIu64 ": who took it is not clear", session->id);
+    if (session->exclusive && !session->ending && (!opener || opener->session != session->id))
+        return WRONG(check, "session %" PRIu64 ": it has lost the file that took it", session->id);
+    if (session->files == 0 && !session->ending)
+        return WRONG(check, "session %" PRIu64 ": it has no files, and does not end", session->id);
+    return 0;
+}
+
+static int check_session(struct check *check, size_t index)
+{
+    const struct core_session *session = check->core->sessions.items[index];
+    size_t at = index_of(&check->core->stores, session->store);
+    const struct core_store *store;
+    const struct lock_session *held;
+
+    if (at == check->core->stores.count)
+        return WRONG(check, "session %" PRIu64 ": its store is gone", session->id);
+    store = check->core->stores.items[at];
+    held = &store->lock.sessions[check->next_session[at]++];
+    if (check->next_session[at] > store->lock.session_count || held->id != session->id ||
+        held->mode != session->mode)
+        return WRONG(check, "session %" PRIu64 ": the lock does not know it", session->id);
+    if (session->files != check->session_files[index])
+        return WRONG(check, "session %" PRIu64 ": its files are counted wrongly", session->id);
+    if (session->mode != LOCK_MODE_RW &&
+        (session->touched || session->reserved_bytes > 0 || session->due_bytes > 0))
+        return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
+    if (!is_text(session->comm, sizeof session->comm))
+        return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
+    return check_opener(check, session);
+}
+
+static int check_sessions(struct check *check)
+{
+    const struct core *core = check->core;
+    uint64_t reserved_bytes = 0;
+    int error = check_order(check, "session", &core->sessions, core->next_session);
+
+    for (size_t i = 0; i < core->sessions.count && error == 0; i++) {
+        const struct core_session *session = core->sessions.items[i];
+
+        error = check_session(check, i);
+        if (session->reserved_bytes > UINT64_MAX - reserved_bytes)
+            error = WRONG(check, "session %" PRIu64 ": more is set aside than there can be",
+                          session->id);
+        reserved_bytes += session->reserved_bytes;
+    }
+    for (size_t i = 0; i < core->stores.count && error == 0; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (check->next_session[i] != store->lock.session_count)
+            error = WRONG(check, "store %" PRIu64 ": its lock has a session too many", store->id);
+    }
+    if (error == 0 && reserved_bytes != core->reserved_bytes)
+        error = WRONG(check, "what is set aside is counted wrongly");
+    return error;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static int check_file(struct check *check, const struct core_file *file)
+{
+    const struct core *core = check->core;
+    size_t at = index_of(&core->sessions, file->session);
+    bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY;
+
+    if (file->kind <= CORE_KIND_NONE || file->kind > CORE_KIND_ENTRY ||
+        file->flags & ~CORE_OPEN_FLAGS)
+        return WRONG(check, "file %" PRIu64 ": it is of no kind that there is", file->id);
+    if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))
+        return WRONG(check, "file %" PRIu64 ": it is of something that was never there", file->id);
+    if (file->session >= core->next_session || (file->store == 0 && file->session != 0))
+        return WRONG(check, "file %" PRIu64 ": its session was never there", file->id);
+    if (at == core->sessions.count)
+        return 0;
+    if (((const struct core_session *)core->sessions.items[at])->store != file->store)
+        return WRONG(check, "file %" PRIu64 ": its session is another store's", file->id);
+    check->session_files[at]++;
+    return 0;
+}
+
+static int check_files(struct check *check)
+{
+    const struct core *core = check->core;
+    int error = check_order(check, "file", &core->files, core->next_id);
+
+    for (size_t i = 0; i < core->files.count && error == 0; i++)
+        error = check_file(check, core->files.items[i]);
+    return error;
+}
+
+/* ---- waiters -------------------------------------------------------------------------------- */
+
+/* Who asks through a ctl: a file of that store without a live session, that nobody else asks by. */
+static int check_asker(struct check *check, const struct core_waiter *waiter)
+{
+    size_t at = index_of(&check->core->files, waiter->file);
+    const struct core_file *file;
+
+    if (waiter->file == 0)
+        return 0;
+    if (at == check->core->files.count || check->file_waits[at])
+        return WRONG(check, "waiter %" PRIu64 ": it has no file of its own", waiter->id);
+    check->file_waits[at] = true;
+    file = check->core->files.items[at];
+    if (file->kind != CORE_KIND_CTL || file->store != waiter->store || file->uid != waiter->uid ||
+        core_session(check->core, file->session))
+        return WRONG(check, "waiter %" PRIu64 ": its file could not ask", waiter->id);
+    return 0;
+}
+
+static int check_wish(const struct check *check, const struct core_waiter *waiter)
+{
+    bool by_open = waiter->kind == CORE_KIND_LOCK || waiter->kind == CORE_KIND_AUTO ||
+                   waiter->kind == CORE_KIND_ALLOCATION;
+
+    if (waiter->file ? waiter->kind != CORE_KIND_CTL : !by_open)
+        return WRONG(check, "waiter %" PRIu64 ": nobody waits that way", waiter->id);
+    if (waiter->flags & ~CORE_OPEN_FLAGS ||
+        (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
+        return WRONG(check, "waiter %" PRIu64 ": it opens what was never there", waiter->id);
+    if (by_open && waiter->kind != CORE_KIND_AUTO && waiter->wish == LOCK_WISH_AUTO)
+        return WRONG(check, "waiter %" PRIu64 ": it cannot wish that", waiter->id);
+    if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
+        return WRONG(check, "waiter %" PRIu64 ": nothing can be set aside for it", waiter->id);
+    return 0;
+}
+
+static int check_waiter(struct check *check, const struct core_waiter *waiter)
+{
+    size_t at = index_of(&check->core->stores, waiter->store);
+    const struct lock_waiter *queued;
+    const struct core_store *store;
+    int error;
+
+    if (at == check->core->stores.count)
+        return WRONG(check, "waiter %" PRIu64 ": its store is gone", waiter->id);
+    store = check->core->stores.items[at];
+    queued = &store->lock.waiters[check->next_waiter[at]++];
+    if (check->next_waiter[at] > store->lock.waiter_count || queued->id != waiter->id ||
+        queued->wish != waiter->wish || (queued->kept_until_ms != 0) != waiter->away ||
+        queued->looking != (waiter->away && core_waiter_counts(waiter)))
+        return WRONG(check, "waiter %" PRIu64 ": the lock has another one in its place",
+                     waiter->id);
+    if (!waiter->grant.session || (waiter->grant.file == NULL) != (waiter->file != 0))
+        return WRONG(check, "waiter %" PRIu64 ": its grant would lack memory", waiter->id);
+    if (!is_text(waiter->comm, sizeof waiter->comm))
+        return WRONG(check, "waiter %" PRIu64 ": its program's name has no end", waiter->id);
+    error = check_asker(check, waiter);
+    return error < 0 ? error : check_wish(check, waiter);
+}
+
+static int check_waiters(struct check *check)
+{
+    const struct core *core = check->core;
+    size_t reserving = 0;
+    int error = check_order(check, "waiter", &core->waiters, core->next_waiter);
+
+    if (error == 0 && core->waiters.count > 0 && (core->draining || core->lost))
+        error = WRONG(check, "somebody waits, and nobody would be let in");
+    for (size_t i = 0; i < core->waiters.count && error == 0; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+
+        error = check_waiter(check, waiter);
+        reserving += waiter->reserve_bytes > 0;
+    }
+    for (size_t i = 0; i < core->stores.count && error == 0; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (check->next_waiter[i] != store->lock.waiter_count)
+            error = WRONG(check, "store %" PRIu64 ": its lock has a waiter too many", store->id);
+    }
+    if (error == 0 && reserving != core->reserving)
+        error = WRONG(check, "who wants memory set aside is counted wrongly");
+    return error;
+}
+
+/* ---- tickets, events, health ---------------------------------------------------------------- */
+
+static int check_ticket(const struct check *check, size_t index)
+{
+    const struct core_ticket *ticket = check->core->tickets.items[index];
+    const struct core_session *session = core_session(check->core, ticket->session);
+
+    if (!session || (ticket->writable && session->mode != LOCK_MODE_RW))
+        return WRONG(check, "ticket %" PRIu64 ": its session is gone", ticket->id);
+    if (ticket->serial >= check->core->next_id || (ticket->serial != 0 && ticket->count != 1) ||
+        ticket->first > LAYOUT_MAX_ALLOCATIONS ||
+        ticket->count > LAYOUT_MAX_ALLOCATIONS - ticket->first)
+        return WRONG(check, "ticket %" PRIu64 ": no layout has its range", ticket->id);
+    for (size_t i = 0; i < index; i++) {
+        const struct core_ticket *other = check->core->tickets.items[i];
+
+        if (memcmp(other->secret, ticket->secret, sizeof ticket->secret) == 0)
+            return WRONG(check, "ticket %" PRIu64 ": another one has its secret", ticket->id);
+    }
+    return 0;
+}
+
+static int check_tickets(const struct check *check)
+{
+    const struct core *core = check->core;
+    int error = check_order(check, "ticket", &core->tickets, core->next_ticket);
+
+    for (size_t i = 0; i < core->tickets.count && error == 0; i++)
+        error = check_ticket(check, i);
+    return error;
+}
+
+static int check_event(const struct check *check, uint64_t seq)
+{
+    const struct core_event *event = core_find_event(check->core, seq);
+    bool of_bound;
+
+    if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
+        return WRONG(check, "event %" PRIu64 ": it is none", seq);
+    of_bound = event->type == CORE_EVENT_BOUND;
+    if (!is_text(event->store, sizeof event->store) || !is_text(event->comm, sizeof event->comm) ||
+        !is_text(event->bound, sizeof event->bound) ||
+        (event->store[0] != '\0' && core_check_store_name(event->store) < 0))
+        return WRONG(check, "event %" PRIu64 ": a name in it is none", seq);
+    if (event->session >= check->core->next_session || event->waiter >= check->core->next_waiter)
+        return WRONG(check, "event %" PRIu64 ": it is about somebody who was never there", seq);
+    if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
+        return WRONG(check, "event %" PRIu64 ": it has a bound that is not its own", seq);
+    if (event->type != CORE_EVENT_REVOKED &&
+        (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
+        return WRONG(check, "event %" PRIu64 ": nobody asked for it", seq);
+    return 0;
+}
+
+static int check_events(const struct check *check)
+{
+    int error = 0;
+
+    for (uint64_t seq = core_first_event(check->core); seq < check->core->next_event && error == 0;
+         seq++)
+        error = check_event(check, seq);
+    return error;
+}
+
+static int check_health(const struct check *check)
+{
+    const struct core *core = check->core;
+
+    if (!is_text(core->health_reason, sizeof core->health_reason))
+        return WRONG(check, "the reason of the device's health has no end");
+    if (!core->lost && core->suspect == 0 && core->health_reason[0] != '\0')
+        return WRONG(check, "the device is well, and there is a reason why not");
+    return 0;
+}
+
+/* ---- shares --------------------------------------------------------------------------------- */
+
+/* The bound; who takes what of it is added with take_share, and compared by compare_share. */
+struct recount {
+    struct check *check;
+    const struct share *share;
+    struct share anew;
+};
+
+static int take_share(struct recount *recount, uint32_t uid, uint64_t more)
+{
+    if (more > recount->share->limit - recount->anew.taken)
+        return WRONG(recount->check, "user %" PRIu32 ": it has more than there is", uid);
+    return share_take(&recount->anew, uid, more);
+}
+
+static int compare_share(struct recount *recount, const char *what, int error)
+{
+    const struct idvec *users = &recount->anew.users;
+    bool same = recount->share->taken == recount->anew.taken;
+
+    for (size_t i = 0; i < users->count && same; i++) {
+        uint32_t uid = (uint32_t) * (const uint64_t *)users->items[i];
+        same = share_get_taken(recount->share, uid) == share_get_taken(&recount->anew, uid);
+    }
+    share_free(&recount->anew);
+    if (error == -ENOMEM)
+        return failure_no_memory(recount->check->failure);
+    if (error == 0 && !same)
+        return WRONG(recount->check, "the users' shares of %s are counted wrongly", what);
+    return error;
+}
+
+static struct recount begin_recount(struct check *check, const struct share *share)
+{
+    struct recount recount = {.check = check, .share = share};
+
+    share_init(&recount.anew, share->limit);
+    return recount;
+}
+
+static int check_file_shares(struct check *check)
+{
+    const struct core *core = check->core;
+    struct recount files = begin_recount(check, &core->file_share);
+    struct recount gathered = begin_recount(check, &core->gathered_share);
+    int error = 0, gathered_error = 0;
+
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+
+        if (error == 0)
+            error = take_share(&files, file->uid, 1);
+        if (gathered_error == 0)
+            gathered_error = take_share(&gathered, file->uid, file->gathered_bytes);
+    }
+    for (size_t i = 0; i < core->waiters.count && error == 0; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->file == 0)
+            error = take_share(&files, waiter->uid, 1);
+    }
+    error = compare_share(&files, "files", error);
+    gathered_error = compare_share(&gathered, "documents", gathered_error);
+    return error < 0 ? error : gathered_error;
+}
+
+static int check_ticket_shares(struct check *check)
+{
+    struct recount tickets = begin_recount(check, &check->core->ticket_share);
+    int error = 0;
+
+    for (size_t i = 0; i < check->core->tickets.count && error == 0; i++)
+        error = take_share(&tickets,
+                           ((const struct core_ticket *)check->core->tickets.items[i])->holder, 1);
+    return compare_share(&tickets, "tickets", error);
+}
+
+static int check_store_shares(struct check *check, const struct core_store *store)
+{
+    const struct core *core = check->core;
+    struct recount sessions = begin_recount(check, &store->sessions);
+    struct recount waiters = begin_recount(check, &store->waiters);
+    int error = 0, waiters_error = 0;
+
+    for (size_t i = 0; i < core->sessions.count && error == 0; i++) {
+        const struct core_session *session = core->sessions.items[i];
+
+        if (session->store == store->id)
+            error = take_share(&sessions, session->uid, 1);
+    }
+    for (size_t i = 0; i < core->waiters.count && waiters_error == 0; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->store == store->id)
+            waiters_error = take_share(&waiters, waiter->uid, 1);
+    }
+    error = compare_share(&sessions, "sessions", error);
+    waiters_error = compare_share(&waiters, "waiters", waiters_error);
+    return error < 0 ? error : waiters_error;
+}
+
+static int check_shares(struct check *check)
+{
+    int error = check_file_shares(check);
+
+    if (error == 0)
+        error = check_ticket_shares(check);
+    for (size_t i = 0; i < check->core->stores.count && error == 0; i++)
+        error = check_store_shares(check, check->core->stores.items[i]);
+    return error;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static int check_all(struct check *check)
+{
+    int error = check_stores(check);
+
+    if (error == 0)
+        error = check_files(check);
+    if (error == 0)
+        error = check_sessions(check);
+    if (error == 0)
+        error = check_waiters(check);
+    if (error == 0)
+        error = check_tickets(check);
+    if (error == 0)
+        error = check_events(check);
+    if (error == 0)
+        error = check_health(check);
+    if (error == 0)
+        error = check_shares(check);
+    if (error == 0)
+        error = core_check_memories(check->core, check->failure);
+    if (error == 0)
+        error = core_check_ids(check->core, check->failure);
+    return error;
+}
+
+int core_check(const struct core *core, struct failure *failure)
+{
+    struct check check = {.core = core, .failure = failure};
+    int error;
+
+    check.session_files = calloc(core->sessions.count + 1, sizeof *check.session_files);
+    check.file_waits = calloc(core->files.count + 1, sizeof *check.file_waits);
+    if (check.session_files && check.file_waits)
+        error = check_all(&check);
+    else
+        error = failure_no_memory(failure);
+    free(check.session_files);
+    free(check.file_waits);
+    return error;
+}

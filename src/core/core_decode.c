@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state from its bytes (core_encode.c), which may be anybody's. What is needed to build it is
+ * checked while it is read: lengths, numbers, what refers to what. The rest is core_check's, over
+ * the whole.
+ */
+#include "core/core_input.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- head ----------------------------------------------------------------------------------- */
+
+static void read_version(struct input *input)
+{
+    const uint8_t *magic = input_raw(input, CORE_STATE_MAGIC_BYTES);
+    uint32_t version;
+
+    if (magic && memcmp(magic, CORE_STATE_MAGIC, CORE_STATE_MAGIC_BYTES) != 0)
+        input_refuse(input, "this is no state of gmsfs");
+    version = input_u32(input);
+    if (input->error == 0 && version != CORE_STATE_VERSION)
+        input->error = failure_set(input->failure, -EPROTONOSUPPORT,
+                                   "the saved state is of version %" PRIu32
+                                   ", and this gmsfs reads version %u only",
+                                   version, CORE_STATE_VERSION);
+}
+
+static void read_options(struct input *input, struct core_options *options)
+{
+    options->patience_ms = input_u64(input);
+    options->granularity_bytes = input_u64(input);
+    options->limits.files = input_within(input, 1, CORE_MAX_FILES);
+    options->limits.tickets = input_within(input, 1, CORE_MAX_TICKETS);
+    options->limits.gathered_bytes = input_within(input, 1, CORE_MAX_GATHERED_BYTES);
+    options->limits.sessions = input_within(input, 1, LOCK_MAX_SESSIONS);
+    options->limits.waiters = input_within(input, 1, LOCK_MAX_WAITERS);
+    options->limits.events = input_within(input, 1, CORE_MAX_EVENTS);
+    options->admin_uid = input_u32(input);
+}
+
+static void read_head(struct input *input)
+{
+    struct core_options options = {0};
+    struct core *core;
+
+    read_version(input);
+    read_options(input, &options);
+    if (input->error == 0)
+        input_fail(input, core_new(&options, &input->core));
+    if (input->error < 0)
+        return;
+    core = input->core;
+    core->next_id = input_within(input, 1, CORE_MOST_IDS);
+    core->next_session = input_within(input, 1, CORE_MOST_IDS);
+    core->next_waiter = input_within(input, 1, CORE_MOST_IDS);
+    core->next_ticket = input_within(input, 1, CORE_MOST_IDS);
+    core->next_event = input_within(input, 1, CORE_MOST_IDS);
+    core->draining = input_bool(input);
+    core->lost = input_bool(input);
+    input_text(input, core->health_reason, sizeof core->health_reason);
+}
+
+/* ---- who is there --------------------------------------------------------------------------- */
+
+static void read_session(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "session");
+    struct core_session *session = input_new_item(input, sizeof *session);
+    struct core_store *store;
+    int error;
+
+    if (!session)
+        return;
+    session->id = id;
+    session->store = input_u64(input);
+    session->mode = (enum lock_mode)input_u8(input);
+    session->exclusive = input_bool(input);
+    session->implicit = input_bool(input);
+    session->touched = input_bool(input);
+    session->owned = input_bool(input);
+    session->ending = input_bool(input);
+    session->opener = input_u64(input);
+    input_fixed(input, session->token, sizeof session->token);
+    session->owner = input_process(input);
+    session->uid = input_u32(input);
+    input_text(input, session->comm, sizeof session->comm);
+    session->since_ms = input_u64(input);
+    session->reserved_bytes = input_within(input, 0, UINT64_MAX - core->reserved_bytes);
+    session->due_bytes = input_u64(input);
+    store = core_store(core, session->store);
+    if (!store)
+        input_refuse(input, "its store %" PRIu64 " is not there", session->store);
+    if (!input_keep(input, &core->sessions, session, core->next_session))
+        return;
+    core->reserved_bytes += session->reserved_bytes;
+    error =
+        lock_restore_session(&store->lock, &(struct lock_session){.id = id, .mode = session->mode});
+    if (error == -EINVAL)
+        input_refuse(input, "it cannot be beside the others of its store");
+    input_fail(input, error);
+    input_take(input, &store->sessions, session->uid, 1);
+}
+
+static void read_file(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "file");
+    struct core_file *file = input_new_item(input, sizeof *file);
+    struct core_session *session;
+
+    if (!file)
+        return;
+    file->id = id;
+    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_ENTRY);
+    file->store = input_u64(input);
+    file->serial = input_u64(input);
+    file->session = input_u64(input);
+    file->flags = input_u32(input);
+    file->uid = input_u32(input);
+    file->opener = input_process(input);
+    file->gathered_bytes = input_u64(input);
+    if (!input_keep(input, &core->files, file, core->next_id))
+        return;
+    session = core_session(core, file->session);
+    if (session)
+        session->files++;
+    input_take(input, &core->file_share, file->uid, 1);
+    input_take(input, &core->gathered_share, file->uid, file->gathered_bytes);
+}
+
+static void derive_waiter(struct input *input, struct core_store *store, struct core_waiter *waiter)
+{
+    const struct asking asking = {.file = waiter->file};
+
+    input->core->reserving += waiter->reserve_bytes > 0;
+    input_fail(input, apply_make_grant(&asking, &waiter->grant));
+    input_take(input, &store->waiters, waiter->uid, 1);
+    if (input->error == 0)
+        input_fail(input, share_pin(&store->sessions, waiter->uid));
+    if (waiter->file == 0)
+        input_take(input, &input->core->file_share, waiter->uid, 1);
+}
+
+static void read_place(struct input *input, struct core_store *store, struct core_waiter *waiter)
+{
+    struct lock_waiter queued = {.id = waiter->id, .wish = waiter->wish};
+    int error;
+
+    queued.since_ms = input_u64(input);
+    queued.hold_since_ms = input_u64(input);
+    queued.deadline_ms = input_u64(input);
+    queued.kept_until_ms = input_u64(input);
+    waiter->away = queued.kept_until_ms != 0;
+    queued.looking = waiter->away && core_waiter_counts(waiter);
+    if (input->error < 0)
+        return;
+    if (!store) {
+        input_refuse(input, "its store %" PRIu64 " is not there", waiter->store);
+        return;
+    }
+    error = lock_restore_waiter(&store->lock, &queued);
+    if (error == -EINVAL)
+        input_refuse(input, "it cannot wait behind the others of its store");
+    input_fail(input, error);
+}
+
+static void read_waiter(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "waiter");
+    struct core_waiter *waiter = input_new_item(input, sizeof *waiter);
+    struct core_store *store;
+
+    if (!waiter)
+        return;
+    waiter->id = id;
+    waiter->store = input_u64(input);
+    waiter->file = input_u64(input);
+    waiter->kind = (enum core_kind)input_u8(input);
+    waiter->serial = input_u64(input);
+    waiter->flags = input_u32(input);
+    waiter->wish = (enum lock_wish)input_u8(input);
+    waiter->owner = input_process(input);
+    waiter->uid = input_u32(input);
+    input_text(input, waiter->comm, sizeof waiter->comm);
+    input_fixed(input, waiter->token, sizeof waiter->token);
+    waiter->since_wall_ms = input_u64(input);
+    waiter->reserve_bytes = input_u64(input);
+    store = core_store(core, waiter->store);
+    read_place(input, store, waiter);
+    if (input_keep(input, &core->waiters, waiter, core->next_waiter))
+        derive_waiter(input, store, waiter);
+}
+
+static void read_ticket(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "ticket");
+    struct core_ticket *ticket = input_new_item(input, sizeof *ticket);
+
+    if (!ticket)
+        return;
+    ticket->id = id;
+    input_fixed(input, ticket->secret, sizeof ticket->secret);
+    ticket->session = input_u64(input);
+    ticket->uid = input_u32(input);
+    ticket->holder = input_u32(input);
+    ticket->first = input_u64(input);
+    ticket->count = input_u64(input);
+    ticket->serial = input_u64(input);
+    ticket->writable = input_bool(input);
+    ticket->expires_ms = input_u64(input);
+    if (input_keep(input, &core->tickets, ticket, core->next_ticket))
+        input_take(input, &core->ticket_share, ticket->holder, 1);
+}
+
+static void read_event(struct input *input, uint64_t seq)
+{
+    struct core_event *event = &input->core->events[seq % input->core->options.limits.events];
+
+    input->what = "event";
+    input->which = seq;
+    event->seq = seq;
+    event->type = (enum core_event_type)input_choice(input, 0, CORE_EVENT_TYPE_COUNT - 1);
+    event->wall_ms = input_u64(input);
+    input_text(input, event->store, sizeof event->store);
+    event->session = input_u64(input);
+    event->waiter = input_u64(input);
+    event->process = input_process(input);
+    event->uid = input_u32(input);
+    input_text(input, event->comm, sizeof event->comm);
+    event->allocations = input_u64(input);
+    event->bytes = input_u64(input);
+    event->generation = input_u64(input);
+    event->by = input_process(input);
+    event->by_uid = input_u32(input);
+    input_text(input, event->bound, sizeof event->bound);
+    event->is_share = input_bool(input);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static void read_many(struct input *input, const char *what, size_t most,
+                      void (*read_one)(struct input *input))
+{
+    size_t count;
+
+    input->what = what;
+    input->which = 0;
+    count = input_count(input, most, 8);
+    for (size_t i = 0; i < count && input->error == 0; i++)
+        read_one(input);
+}
+
+static void read_events(struct input *input)
+{
+    const struct core *core = input->core;
+
+    for (uint64_t seq = core_first_event(core); seq < core->next_event && input->error == 0; seq++)
+        read_event(input, seq);
+}
+
+/* An ending that comes next finds the room that the records before it would have left. */
+static int make_room(struct core *core)
+{
+    if (core_reserve(&core->sessions, core->waiters.count + 2) < 0 ||
+        core_reserve(&core->files, core->waiters.count + 2) < 0)
+        return -ENOMEM;
+    return core_reserve_effects(core, 1);
+}
+
+static void read_all(struct input *input)
+{
+    read_head(input);
+    if (input->error < 0)
+        return;
+    read_many(input, "its stores", CORE_MAX_STORES, input_store);
+    input_memories(input);
+    read_many(input, "its sessions", SIZE_MAX, read_session);
+    read_many(input, "its files", SIZE_MAX, read_file);
+    read_many(input, "its waiters", SIZE_MAX, read_waiter);
+    read_many(input, "its tickets", SIZE_MAX, read_ticket);
+    read_events(input);
+    if (input->error == 0 && input_left(input) > 0)
+        input_refuse(input, "%zu bytes follow that belong to nothing", input_left(input));
+    if (input->error == 0)
+        input_fail(input, make_room(input->core));
+    if (input->error == 0)
+        input->error = core_check(input->core, input->failure);
+}
+
+int core_decode(const void *bytes, size_t size, struct core **core, struct failure *failure)
+{
+    struct input input = {.start = bytes, .at = bytes, .failure = failure, .what = "its head"};
+
+    input.end = input.start + size;
+    read_all(&input);
+    if (input.error == 0)
+        *core = input.core;
+    else
+        core_free(input.core);
+    return input.error;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores from an encoded state: their layouts, what a commit made of them, and their memory. */
+#include "core/core_input.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+#define ALLOCATION_BYTES (5 * 8 + 1 + 4 + 4u) /* the least */
+#define ENTRY_BYTES      (3 * 8 + 4 + 4u)
+
+static void read_allocation(struct input *input, struct layout *layout)
+{
+    struct layout_restored from = {.serial = input_u64(input)};
+    int error;
+
+    from.slot = input_u64(input);
+    from.memory = input_u64(input);
+    from.size_bytes = input_u64(input);
+    from.aligned_bytes = input_u64(input);
+    from.spool = input_bool(input);
+    from.name = input_bytes(input, 255, &from.name_bytes);
+    from.tag = input_bytes(input, LAYOUT_MAX_TAG_BYTES, &from.tag_bytes);
+    if (input->error < 0)
+        return;
+    error = layout_restore_allocation(layout, &from);
+    if (error == -EINVAL)
+        input_refuse(input, "allocation %" PRIu64 " fits into no layout", from.serial);
+    input_fail(input, error);
+}
+
+static void read_entry(struct input *input, struct layout_put *put)
+{
+    put->serial = input_u64(input);
+    put->slot = input_u64(input);
+    put->offset = input_u64(input);
+    put->key = input_bytes(input, UINT16_MAX, &put->key_bytes);
+    put->value = input_bytes(input, LAYOUT_MAX_VALUE_BYTES, &put->value_bytes);
+}
+
+static void read_entries(struct input *input, struct layout *layout)
+{
+    size_t count = input_count(input, LAYOUT_MAX_ENTRIES, ENTRY_BYTES), culprit;
+    struct layout_put *puts = count ? calloc(count, sizeof *puts) : NULL;
+    int error;
+
+    if (!puts) {
+        input_fail(input, count ? -ENOMEM : 0);
+        return;
+    }
+    for (size_t i = 0; i < count && input->error == 0; i++)
+        read_entry(input, &puts[i]);
+    if (input->error == 0) {
+        error = layout_restore_entries(layout, puts, count, &culprit);
+        if (error == -EINVAL)
+            input_refuse(input, "metadata entry %zu of %zu fits into no layout", culprit, count);
+        input_fail(input, error);
+    }
+    free(puts);
+}
+
+static struct layout *read_layout(struct input *input)
+{
+    struct layout *layout = NULL;
+    uint64_t next_slot, changes;
+    size_t count;
+    int error;
+
+    if (!input_bool(input))
+        return NULL;
+    next_slot = input_u64(input);
+    changes = input_u64(input);
+    if (input->error < 0)
+        return NULL;
+    error = layout_restore(next_slot, changes, &layout);
+    if (error == -EINVAL)
+        input_refuse(input, "%" PRIu64 " slots are more than there can be", next_slot);
+    input_fail(input, error);
+    count = input_count(input, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_BYTES);
+    for (size_t i = 0; i < count && input->error == 0; i++)
+        read_allocation(input, layout);
+    if (input->error == 0)
+        read_entries(input, layout);
+    return layout;
+}
+
+/* What its commit made of it. */
+static void derive_committed(struct input *input, struct core_store *store)
+{
+    uint8_t *bytes;
+    size_t size;
+
+    lock_set_committed(&store->lock, store->committed != NULL);
+    if (!store->committed || input->error < 0)
+        return;
+    input_fail(input, layout_encode(store->committed, &bytes, &size));
+    if (input->error < 0)
+        return;
+    store->encoding = blob_new(bytes, size);
+    if (!store->encoding) {
+        free(bytes);
+        input_fail(input, -ENOMEM);
+        return;
+    }
+    layout_hash(bytes, size, store->hash);
+}
+
+void input_store(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "store");
+    struct core_store *store = input_new_item(input, sizeof *store);
+
+    if (!store)
+        return;
+    store->id = id;
+    lock_init(&store->lock, core->options.patience_ms);
+    share_init(&store->sessions, core->options.limits.sessions);
+    share_init(&store->waiters, core->options.limits.waiters);
+    if (!input_keep(input, &core->stores, store, core->next_id))
+        return;
+    input_fixed(input, store->uuid, sizeof store->uuid);
+    input_text(input, store->name, sizeof store->name);
+    store->uid = input_u32(input);
+    store->gid = input_u32(input);
+    store->mode = input_u32(input);
+    store->created_ms = input_u64(input);
+    store->changed_ms = input_u64(input);
+    store->generation = input_u64(input);
+    store->version = input_u64(input);
+    store->committed = read_layout(input);
+    store->working = read_layout(input);
+    input_fixed(input, store->group, sizeof store->group);
+    input_text(input, store->last_error, sizeof store->last_error);
+    store->grants_rw = input_u64(input);
+    store->grants_ro = input_u64(input);
+    store->commits = input_u64(input);
+    store->aborts = input_u64(input);
+    store->exports = input_u64(input);
+    derive_committed(input, store);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void derive_memories(struct input *input, const struct core_memory_use *uses, size_t count)
+{
+    struct core_memory *memory = NULL;
+
+    for (size_t i = 0; i < count && input->error == 0; i++) {
+        if (!memory || memory->id != uses[i].memory) {
+            memory = input_new_item(input, sizeof *memory);
+            if (!memory)
+                return;
+            memory->id = uses[i].memory;
+            memory->aligned_bytes = uses[i].allocation->aligned_bytes;
+            memory->committed = uses[i].committed ? uses[i].store : 0;
+            if (!input_keep(input, &input->core->memories, memory, UINT64_MAX))
+                return;
+        }
+        memory->refs++; /* core_check says whether so many may have it */
+    }
+}
+
+/* It is counted by the store that has it. */
+static void read_suspect(struct input *input, const struct core_memory_use *uses, size_t count,
+                         uint64_t before)
+{
+    uint64_t id = input_id(input, "suspect memory");
+    struct core_memory *memory = core_memory(input->core, id);
+    struct core_store *store;
+    size_t low = 0, high = count;
+
+    if (!memory || id <= before)
+        input_refuse(input, "its number is out of order");
+    if (input->error < 0)
+        return;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (uses[middle].memory < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    store = core_store(input->core, uses[low].store);
+    memory->suspect = store->id;
+    store->suspect++;
+    input->core->suspect++;
+}
+
+void input_memories(struct input *input)
+{
+    struct core_memory_use *uses;
+    size_t count, suspects;
+    uint64_t before = 0;
+
+    if (input->error == 0)
+        input_fail(input, core_collect_uses(input->core, &uses, &count));
+    if (input->error < 0)
+        return;
+    input->what = "its memory";
+    derive_memories(input, uses, count);
+    suspects = input_count(input, SIZE_MAX, 8);
+    for (size_t i = 0; i < suspects && input->error == 0; i++) {
+        read_suspect(input, uses, count, before);
+        before = input->which;
+    }
+    free(uses);
+}

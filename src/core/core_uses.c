@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all layouts hold together: memory, by which its table is made and checked, and ids. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static size_t count_allocations(const struct core *core)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        count += store->committed ? layout_count_allocations(store->committed) : 0;
+        count += store->working ? layout_count_allocations(store->working) : 0;
+    }
+    return count;
+}
+
+static size_t note_layout(const struct core_store *store, bool committed,
+                          struct core_memory_use *uses)
+{
+    const struct layout *layout = committed ? store->committed : store->working;
+    size_t count = 0;
+
+    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+
+        if (allocation->memory != LAYOUT_NO_MEMORY)
+            uses[count++] = (struct core_memory_use){.memory = allocation->memory,
+                                                     .store = store->id,
+                                                     .allocation = allocation,
+                                                     .committed = committed};
+    }
+    return count;
+}
+
+static int compare_uses(const void *left, const void *right)
+{
+    const struct core_memory_use *a = left, *b = right;
+
+    if (a->memory != b->memory)
+        return a->memory < b->memory ? -1 : 1;
+    return (a->committed ? 0 : 1) - (b->committed ? 0 : 1);
+}
+
+int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count)
+{
+    struct core_memory_use *made = calloc(count_allocations(core) + 1, sizeof *made);
+    size_t noted = 0;
+
+    if (!made)
+        return -ENOMEM;
+    for (size_t i = 0; i < core->stores.count; i++) {
+        noted += note_layout(core->stores.items[i], true, made + noted);
+        noted += note_layout(core->stores.items[i], false, made + noted);
+    }
+    qsort(made, noted, sizeof *made, compare_uses);
+    *uses = made;
+    *count = noted;
+    return 0;
+}
+
+/* The working copy has what is committed as it was committed, whatever it calls it. */
+static bool are_one(const struct core_memory_use *a, const struct core_memory_use *b)
+{
+    const struct layout_allocation *left = a->allocation, *right = b->allocation;
+
+    return a->store == b->store && a->committed && !b->committed && left->serial == right->serial &&
+           left->slot == right->slot && left->size_bytes == right->size_bytes &&
+           left->aligned_bytes == right->aligned_bytes && !left->spool && !right->spool;
+}
+
+/* `refs` uses of one memory, from the first on. */
+static int check_memory(const struct core_memory *memory, const struct core_memory_use *uses,
+                        uint64_t refs, struct failure *failure)
+{
+    uint64_t committed = uses[0].committed ? uses[0].store : 0;
+
+    if (refs > 2 || (refs == 2 && !are_one(&uses[0], &uses[1])))
+        return failure_set(failure, -EINVAL,
+                           "memory %" PRIu64 ": allocations that are not the same one have it",
+                           uses[0].memory);
+    if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
+        memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
+        memory->committed != committed ||
+        (memory->suspect != 0 && memory->suspect != uses[0].store))
+        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": it is counted wrongly",
+                           uses[0].memory);
+    return 0;
+}
+
+static int check_uses(const struct core *core, const struct core_memory_use *uses, size_t count,
+                      struct failure *failure)
+{
+    size_t at = 0, known = 0;
+
+    while (at < count) {
+        size_t end = at + 1;
+        const struct core_memory *memory =
+            known < core->memories.count ? core->memories.items[known] : NULL;
+        int error;
+
+        while (end < count && uses[end].memory == uses[at].memory)
+            end++;
+        error = check_memory(memory, &uses[at], end - at, failure);
+        if (error < 0)
+            return error;
+        known++;
+        at = end;
+    }
+    if (known < core->memories.count)
+        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": nothing holds it",
+                           ((const struct core_memory *)core->memories.items[known])->id);
+    return 0;
+}
+
+static int check_suspects(const struct core *core, struct failure *failure)
+{
+    uint64_t counts[CORE_MAX_STORES] = {0}, all = 0;
+
+    for (size_t i = 0; i < core->memories.count; i++) {
+        const struct core_memory *memory = core->memories.items[i];
+
+        for (size_t at = 0; memory->suspect != 0 && at < core->stores.count; at++)
+            counts[at] += ((struct core_store *)core->stores.items[at])->id == memory->suspect;
+        all += memory->suspect != 0;
+    }
+    for (size_t at = 0; at < core->stores.count; at++) {
+        const struct core_store *store = core->stores.items[at];
+
+        if (store->suspect != counts[at])
+            return failure_set(failure, -EINVAL,
+                               "store %" PRIu64 ": suspect memory is counted wrongly", store->id);
+    }
+    return core->suspect == all
+               ? 0
+               : failure_set(failure, -EINVAL, "suspect memory is counted wrongly");
+}
+
+int core_check_memories(const struct core *core, struct failure *failure)
+{
+    struct core_memory_use *uses;
+    size_t count;
+    int error = core_collect_uses(core, &uses, &count);
+
+    if (error < 0)
+        return failure_no_memory(failure);
+    error = check_uses(core, uses, count, failure);
+    free(uses);
+    return error < 0 ? error : check_suspects(core, failure);
+}
+
+/* ---- ids ------------------------------------------------------------------------------------ */
+
+enum id_kind {
+    ID_STORE,
+    ID_FILE,
+    ID_ALLOCATION,
+    ID_ENTRY,
+};
+
+struct id_use {
+    uint64_t id, store;
+    enum id_kind kind;
+};
+
+struct ids {
+    struct id_use *uses;
+    size_t count;
+};
+
+static size_t count_ids(const struct layout *layout)
+{
+    return layout ? layout_count_allocations(layout) + layout_count_entries(layout) : 0;
+}
+
+static void note_id(struct ids *ids, uint64_t id, uint64_t store, enum id_kind kind)
+{
+    ids->uses[ids->count++] = (struct id_use){.id = id, .store = store, .kind = kind};
+}
+
+static void note_layout_ids(struct ids *ids, const struct layout *layout, uint64_t store)
+{
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+
+    if (!layout)
+        return;
+    for (size_t i = 0; i < layout_count_allocations(layout); i++)
+        note_id(ids, layout_at_rank(layout, i)->serial, store, ID_ALLOCATION);
+    layout_cursor_first(&cursor, layout);
+    while ((entry = layout_cursor_next(&cursor)))
+        note_id(ids, entry->serial, store, ID_ENTRY);
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    const struct id_use *a = left, *b = right;
+
+    return a->id == b->id ? 0 : a->id < b->id ? -1 : 1;
+}
+
+static int collect_ids(const struct core *core, struct ids *ids)
+{
+    size_t most = core->stores.count + core->files.count;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        most += count_ids(store->committed) + count_ids(store->working);
+    }
+    *ids = (struct ids){.uses = calloc(most + 1, sizeof *ids->uses)};
+    if (!ids->uses)
+        return -ENOMEM;
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        note_id(ids, store->id, store->id, ID_STORE);
+        note_layout_ids(ids, store->committed, store->id);
+        note_layout_ids(ids, store->working, store->id);
+    }
+    for (size_t i = 0; i < core->files.count; i++)
+        note_id(ids, ((const struct core_file *)core->files.items[i])->id, 0, ID_FILE);
+    qsort(ids->uses, ids->count, sizeof *ids->uses, compare_ids);
+    return 0;
+}
+
+/* Only the two layouts of one store have the same thing; each of them has it once (src/meta). */
+static int check_id(const struct core *core, const struct id_use *use, const struct id_use *before,
+                    struct failure *failure)
+{
+    if (use->id == 0 || use->id >= core->next_id)
+        return failure_set(failure, -EINVAL,
+                           "id %" PRIu64 " of store %" PRIu64 ": it was not given to anything yet",
+                           use->id, use->store);
+    if (before && before->id == use->id &&
+        (before->store != use->store || before->kind != use->kind))
+        return failure_set(failure, -EINVAL, "id %" PRIu64 ": two things have it", use->id);
+    return 0;
+}
+
+int core_check_ids(const struct core *core, struct failure *failure)
+{
+    struct ids ids;
+    int error = collect_ids(core, &ids);
+
+    if (error < 0)
+        return failure_no_memory(failure);
+    for (size_t i = 0; i < ids.count && error == 0; i++)
+        error = check_id(core, &ids.uses[i], i > 0 ? &ids.uses[i - 1] : NULL, failure);
+    free(ids.uses);
+    return error;
+}
