@@ -109,6 +109,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
 }
 
+@test "core: a state that is decoded where memory lacks is refused whole" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/decode"
+}
+
 @test "bulk metadata is applied whole or not at all" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }

@@ -552,6 +552,37 @@ TAP_TEST(too_many_sessions_are_enospc_and_waiters_go_on_waiting)
     lock_free(&lock);
 }
 
+TAP_TEST(what_no_lock_could_have_is_not_restored)
+{
+    const struct lock_session reader = {5, LOCK_MODE_RO}, writer = {6, LOCK_MODE_RW};
+    const struct lock_waiter waiter = {.id = 3, .wish = LOCK_WISH_RW};
+    struct lock_waiter other = waiter;
+    struct lock lock;
+
+    lock_init(&lock, 100);
+    check_int(lock_restore_session(&lock, &reader), -EINVAL); /* nothing is committed */
+    check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_NONE}), -EINVAL);
+    check_int(lock_restore_session(&lock, &(struct lock_session){1, (enum lock_mode)3}), -EINVAL);
+    lock_set_committed(&lock, true);
+    check_int(lock_restore_session(&lock, &reader), 0);
+    check_int(lock_restore_session(&lock, &reader), -EINVAL); /* twice */
+    check_int(lock_restore_session(&lock, &writer), -EINVAL); /* beside a reader */
+    check_int(lock_restore_waiter(&lock, &waiter), 0);
+    check_int(lock_restore_waiter(&lock, &waiter), -EINVAL);
+    other.id = 4;
+    other.wish = (enum lock_wish)4;
+    check_int(lock_restore_waiter(&lock, &other), -EINVAL);
+    other.wish = LOCK_WISH_RO;
+    other.looking = true;
+    check_int(lock_restore_waiter(&lock, &other), -EINVAL); /* looking around, and not away */
+    other.kept_until_ms = 50;
+    check_int(lock_restore_waiter(&lock, &other), 0);
+    check_int(lock_restore_session(&lock, &(struct lock_session){9, LOCK_MODE_RO}), -EINVAL);
+    check_int(lock.session_count, 1);
+    check_int(lock.waiter_count, 2);
+    lock_free(&lock);
+}
+
 TAP_TEST(too_many_waiters_are_enospc)
 {
     struct lock lock = lock_of(false);

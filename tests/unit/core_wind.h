@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core_wind - brings any core to its end, by records, and holds it against core_check after each
+ *
+ * For states that were not made by records but decoded from bytes: whatever such a state holds must
+ * end as what records have made. Used by the tests of src/core and by tests/fuzz.
+ */
+#ifndef GMSFS_TESTS_UNIT_CORE_WIND_H
+#define GMSFS_TESTS_UNIT_CORE_WIND_H
+
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct wind {
+    struct core *core;
+    bool wrong;
+};
+
+/* -ENOSPC, -EIO and the like are answers; that the state does not hold is what is looked for. */
+static int wind_apply(struct wind *wind, struct record record)
+{
+    struct failure failure;
+    struct effect effect;
+    int error;
+
+    if (wind->wrong)
+        return -ECANCELED;
+    record.now_ms = 5000;
+    record.free_bytes = 1u << 20;
+    error = core_apply(wind->core, &record, NULL);
+    while (core_next_effect(wind->core, &effect))
+        ;
+    if (core_check(wind->core, &failure) < 0) {
+        fprintf(stderr, "# after %s: %s\n", record_type_name(record.type), failure.text);
+        wind->wrong = true;
+    }
+    return error;
+}
+
+static uint64_t wind_last(const struct idvec *vec)
+{
+    return *(const uint64_t *)vec->items[vec->count - 1];
+}
+
+static void wind_writers(struct wind *wind)
+{
+    for (size_t i = 0; i < wind->core->stores.count; i++) {
+        const struct core_session *writer =
+            core_get_writer(wind->core, *(const uint64_t *)wind->core->stores.items[i]);
+
+        if (!writer)
+            continue;
+        wind_apply(wind, (struct record){.type = RECORD_ENTRY_PUT,
+                                         .session = writer->id,
+                                         .name = "wind",
+                                         .name_bytes = 4,
+                                         .slot = LAYOUT_UNBOUND});
+        wind_apply(wind,
+                   (struct record){.type = RECORD_COMMIT, .session = writer->id, .flags = i % 2});
+    }
+}
+
+/* Whether all of it ended. */
+static bool wind_down(struct core *ending)
+{
+    struct wind wind = {.core = ending};
+
+    wind_apply(&wind, (struct record){.type = RECORD_TIME});
+    wind_writers(&wind);
+    while (ending->waiters.count > 0 && !wind.wrong)
+        wind_apply(&wind, (struct record){.type = RECORD_WAIT_END,
+                                          .waiter = wind_last(&ending->waiters),
+                                          .count = EINTR});
+    wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON});
+    while (ending->files.count > 0 && !wind.wrong)
+        wind_apply(&wind,
+                   (struct record){.type = RECORD_FILE_CLOSE, .file = wind_last(&ending->files)});
+    while (ending->sessions.count > 0 && !wind.wrong)
+        wind_apply(&wind, (struct record){.type = RECORD_SESSION_END,
+                                          .session = wind_last(&ending->sessions)});
+    wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP});
+    while (ending->stores.count > 0 && !wind.wrong)
+        wind_apply(&wind, (struct record){.type = RECORD_STORE_REMOVE,
+                                          .store = wind_last(&ending->stores)});
+    return !wind.wrong && ending->memories.count == 0 && ending->tickets.count == 0 &&
+           ending->suspect == 0 && ending->reserved_bytes == 0 && ending->file_share.taken == 0;
+}
+
+#endif

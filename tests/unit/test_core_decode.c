@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * States from bytes: what comes back goes on as it would have, and what is damaged is refused or
+ * is another state that holds. GMSFS_RUNS and GMSFS_SEED choose other walks than the usual ones.
+ */
+#include "core_random.h"
+#include "core_states.h"
+#include "core_wind.h"
+
+#define USUAL_WALKS  40
+#define WALK_RECORDS 2000
+
+/* ---- what comes back ------------------------------------------------------------------------- */
+
+static struct core *back; /* the core of the fixture, decoded */
+
+static void bring_back(void)
+{
+    core_free(back);
+    back = reborn(core);
+}
+
+TAP_TEST(a_fresh_core_comes_back_with_its_options)
+{
+    core_start_limits = (struct core_limits){.events = 3, .files = 20, .waiters = 5};
+    core_start_admin = 42;
+    core_start();
+    core_start_limits = (struct core_limits){.events = 16};
+    core_start_admin = 0;
+    bring_back();
+    check(memcmp(&back->options, &core->options, sizeof core->options) == 0);
+    check_int(back->file_share.limit, 20);
+    check_int(back->next_id, 1);
+}
+
+TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
+{
+    make_rich();
+    bring_back();
+    const struct core_store *was = core_find_store(core, rich.next);
+    const struct core_store *is = core_find_store(back, rich.next);
+
+    check_bytes(is->encoding->bytes, is->encoding->size, was->encoding->bytes, was->encoding->size);
+    check_bytes(is->hash, 16, was->hash, 16);
+    check_str(is->last_error, was->last_error);
+    check(is->last_error[0] != '\0');
+    check_int(layout_next_slot(is->working), layout_next_slot(was->working));
+    check_int(layout_count_changes(is->working), layout_count_changes(was->working));
+    check_int(layout_total_bytes(is->working), layout_total_bytes(was->working));
+    check(layout_find_serial(is->working, rich.spool)->spool);
+    check_str(layout_find_serial(is->working, rich.allocation)->name, "fresh");
+    check_int(core_count_given_up_bytes(back, is), core_count_given_up_bytes(core, was));
+    check(core_count_given_up_bytes(back, is) > 0);
+    was = core_find_store(core, rich.weights);
+    is = core_find_store(back, rich.weights);
+    check_bytes(is->group, 16, was->group, 16);
+    check_int(is->group[3], 9);
+    check_int(layout_at_rank(is->committed, 1)->slot, 2);
+    check_int(layout_at_rank(is->committed, 1)->bound_entries, 1);
+}
+
+TAP_TEST(sessions_come_back_with_their_files_tickets_and_reservations)
+{
+    make_rich();
+    bring_back();
+    const struct core_session *reader = core_find_session(back, rich.reader);
+    const struct core_session *writer = core_find_session(back, rich.writer);
+
+    check_int(reader->files, 2);
+    check_int(reader->owner.pid, P1.pid);
+    check(core_find_session(back, rich.ending)->ending);
+    check(writer->touched && writer->exclusive);
+    check_int(writer->reserved_bytes, 3 * GRAIN);
+    check_int(back->reserved_bytes, core->reserved_bytes);
+    check_int(core_find_file(back, rich.document)->gathered_bytes, 1234);
+    check_int(back->gathered_share.taken, 1234);
+    check_int(back->tickets.count, 2);
+    check_int(back->ticket_share.taken, 2);
+    check(core_find_store(back, core_find_file(back, rich.gone)->store) == NULL);
+}
+
+TAP_TEST(waiters_come_back_in_their_order_with_their_times)
+{
+    make_rich();
+    bring_back();
+    const struct lock *was = &core_find_store(core, rich.weights)->lock;
+    const struct lock *is = &core_find_store(back, rich.weights)->lock;
+
+    require(is->waiter_count == 2 && was->waiter_count == 2);
+    for (size_t i = 0; i < 2; i++) {
+        check_int(is->waiters[i].id, was->waiters[i].id);
+        check_int(is->waiters[i].since_ms, was->waiters[i].since_ms);
+        check_int(is->waiters[i].hold_since_ms, was->waiters[i].hold_since_ms);
+        check_int(is->waiters[i].kept_until_ms, was->waiters[i].kept_until_ms);
+        check_int(is->waiters[i].looking, was->waiters[i].looking);
+    }
+    check(core_find_waiter(back, rich.away)->away && !is->waiters[0].looking);
+    check(core_find_waiter(back, rich.looking)->away && is->waiters[1].looking);
+    check_int(core_find_waiter(back, rich.waiting)->reserve_bytes, GRAIN);
+    check_int(back->reserving, 1);
+    check_int(lock_find_waiter(&core_find_store(back, rich.next)->lock, rich.waiting)->deadline_ms,
+              now + 70000);
+}
+
+TAP_TEST(health_and_events_come_back)
+{
+    make_rich();
+    bring_back();
+    check_int(core_get_health(back), CORE_HEALTH_SUSPECT);
+    check_str(back->health_reason, "Xid 48");
+    check_int(core_find_store(back, rich.weights)->suspect, 2);
+    check_int(core_find_store(back, rich.next)->suspect, 0);
+    check(core_find_event(back, core->next_event - 17) == NULL);
+    for (uint64_t seq = core->next_event - 16; seq < core->next_event; seq++) {
+        const struct core_event *was = core_find_event(core, seq);
+        const struct core_event *is = core_find_event(back, seq);
+        require(was && is && was->seq == is->seq && was->type == is->type);
+        check_str(is->store, was->store);
+        check_str(is->bound, was->bound);
+        check_int(is->is_share, was->is_share);
+    }
+}
+
+TAP_TEST(a_mount_that_drains_and_a_device_that_is_lost_come_back_as_that)
+{
+    make_rich();
+    require(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}) == 0);
+    bring_back();
+    check(back->draining && back->waiters.count == 0);
+    make_rich();
+    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_LOST}, "gone")) ==
+            0);
+    bring_back();
+    check_int(core_get_health(back), CORE_HEALTH_LOST);
+    check_str(back->health_reason, "gone");
+    check(core_find_store(back, rich.weights)->committed != NULL); /* its reader is still there */
+}
+
+TAP_TEST(what_came_back_can_be_brought_to_its_end)
+{
+    make_rich();
+    bring_back();
+    check(wind_down(back));
+}
+
+/* ---- walks ---------------------------------------------------------------------------------- */
+
+static uint64_t walk_seed, walk_record;
+
+static void tell_where(void)
+{
+    if (tap_failed)
+        fprintf(stderr, "# GMSFS_SEED=%" PRIu64 " GMSFS_RUNS=1, record %" PRIu64 "\n", walk_seed,
+                walk_record);
+}
+
+static uint64_t number_from(const char *variable, uint64_t usual)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtoull(text, NULL, 10) : usual;
+}
+
+TAP_TEST(a_walk_goes_on_as_if_nothing_was_when_each_record_meets_a_core_that_came_back)
+{
+    uint64_t walks = number_from("GMSFS_RUNS", USUAL_WALKS);
+    uint64_t seed = number_from("GMSFS_SEED", 1);
+
+    atexit(tell_where);
+    mirror_is_reborn = true;
+    for (walk_seed = seed; walk_seed < seed + walks && !tap_failed; walk_seed++) {
+        random_state = walk_seed * 0x9e3779b97f4a7c15u + 1;
+        memset(&model, 0, sizeof model);
+        choose_limits(walk_seed);
+        core_start();
+        make_store("weights");
+        for (walk_record = 0; walk_record < WALK_RECORDS; walk_record++) {
+            memset(&out, 0, sizeof out);
+            check_step(random_step());
+        }
+        bring_back();
+        check(wind_down(back));
+    }
+    mirror_is_reborn = false;
+    core_start_limits = (struct core_limits){.events = 16};
+}
+
+/* Who sleeps for want of memory holds nobody off; that it slept is not in the bytes. */
+TAP_TEST(who_sleeps_is_found_anew_before_it_is_looked_at)
+{
+    uint64_t store;
+
+    core_start();
+    store = make_committed("weights", NULL);
+    device_free = 0;
+    must_open(store, LOCK_WISH_RO, P1);
+    require(acquire_reserving(open_ctl(store, P2), 5 * GRAIN, P2, LOCK_FOREVER) == 0);
+    mirror_is_reborn = true;
+    check_int(open_lock(store, LOCK_WISH_RO, P1), 0); /* or P1 would wait for itself: EDEADLK */
+    check(out.session != 0);
+    mirror_is_reborn = false;
+}
+
+/* ---- damage --------------------------------------------------------------------------------- */
+
+/* Decodes it in a block of its own size, so that a step over its end is seen. */
+static int decode_exact(const uint8_t *bytes, size_t size, struct core **decoded,
+                        struct failure *failure)
+{
+    uint8_t *exact = malloc(size ? size : 1);
+    int error;
+
+    require(exact != NULL);
+    memcpy(exact, bytes, size);
+    *decoded = NULL;
+    memset(failure->text, 0, 64);
+    error = core_decode(exact, size, decoded, failure);
+    free(exact);
+    check((error == 0) == (*decoded != NULL) && (error == 0) == (failure->text[0] == '\0'));
+    return error;
+}
+
+TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
+{
+    struct core *decoded;
+    struct failure failure;
+    struct state state;
+
+    make_rich();
+    state = state_of(core);
+    state.bytes[8] = 77;
+    check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
+    check_str(failure.text,
+              "the saved state is of version 77, and this gmsfs reads version 1 only");
+    state.bytes[0] ^= 1;
+    check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
+    check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
+    free(state.bytes);
+}
+
+TAP_TEST(a_state_that_is_cut_short_anywhere_or_too_long_is_refused)
+{
+    struct core *decoded;
+    struct failure failure;
+    struct state state;
+    uint8_t *longer;
+
+    make_rich();
+    state = state_of(core);
+    for (size_t size = 0; size < state.size; size++)
+        require(decode_exact(state.bytes, size, &decoded, &failure) == -EINVAL);
+    longer = calloc(1, state.size + 1);
+    require(longer != NULL);
+    memcpy(longer, state.bytes, state.size);
+    check_int(decode_exact(longer, state.size + 1, &decoded, &failure), -EINVAL);
+    check(strstr(failure.text, "1 bytes follow that belong to nothing") != NULL);
+    free(longer);
+    free(state.bytes);
+}
+
+/* Whether it was taken. */
+static bool try_damaged(const uint8_t *bytes, size_t size)
+{
+    struct core *decoded;
+    struct failure failure;
+    struct state again;
+    int error = decode_exact(bytes, size, &decoded, &failure);
+
+    if (error < 0) {
+        require(error == -EINVAL || error == -EPROTONOSUPPORT);
+        return false;
+    }
+    again = state_of(decoded);
+    require(check_bytes(again.bytes, again.size, bytes, size));
+    require(core_check(decoded, &failure) == 0);
+    require(wind_down(decoded));
+    core_free(decoded);
+    free(again.bytes);
+    return true;
+}
+
+TAP_TEST(a_byte_that_is_damaged_is_noticed_or_makes_another_state_that_holds)
+{
+    static const uint8_t values[] = {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff};
+    size_t taken = 0, tried = 0;
+    struct state state;
+
+    make_rich();
+    state = state_of(core);
+    require(try_damaged(state.bytes, state.size));
+    for (size_t at = 0; at < state.size; at++) {
+        for (size_t i = 0; i < sizeof values; i++, tried++) {
+            state.bytes[at] ^= values[i];
+            taken += try_damaged(state.bytes, state.size);
+            state.bytes[at] ^= values[i];
+        }
+    }
+    fprintf(stderr, "# %zu of %zu damaged states are states\n", taken, tried);
+    check(taken > 0 && taken < tried * 2 / 3);
+    free(state.bytes);
+}
+
+TAP_TEST(parts_that_are_moved_doubled_or_lost_are_noticed_or_make_another_state_that_holds)
+{
+    size_t taken = 0, tried = 0;
+    struct state state;
+    uint8_t *changed;
+
+    make_rich();
+    state = state_of(core);
+    changed = malloc(2 * state.size);
+    require(changed != NULL);
+    random_state = 4711;
+    for (; tried < 20000; tried++) {
+        size_t from = below(state.size), to = below(state.size);
+        size_t bytes = 1 + below(state.size - (from > to ? from : to));
+        size_t cut = one_in(2) ? 0 : bytes; /* written over what was there, or put before it */
+
+        memcpy(changed, state.bytes, to);
+        memcpy(changed + to, state.bytes + from, bytes);
+        memcpy(changed + to + bytes, state.bytes + to + cut, state.size - to - cut);
+        taken += try_damaged(changed, state.size + bytes - cut);
+    }
+    fprintf(stderr, "# %zu of %zu damaged states are states\n", taken, tried);
+    check(taken < tried);
+    free(changed);
+    free(state.bytes);
+}
+
+/* ---- lies ----------------------------------------------------------------------------------- */
+
+/* One field of the rich core; core_check has to see that it does not fit the others. */
+#define STORE(field)   ((struct core_store *)core_find_store(core, rich.weights))->field
+#define NEXT(field)    ((struct core_store *)core_find_store(core, rich.next))->field
+#define READER(field)  ((struct core_session *)core_find_session(core, rich.reader))->field
+#define WRITER(field)  ((struct core_session *)core_find_session(core, rich.writer))->field
+#define WAITING(field) ((struct core_waiter *)core_find_waiter(core, rich.waiting))->field
+#define OPENING(field) ((struct core_waiter *)core_find_waiter(core, rich.open))->field
+#define FILE_(field)   ((struct core_file *)core_find_file(core, rich.document))->field
+#define TICKET(field)  ((struct core_ticket *)idvec_find(&core->tickets, rich.ticket))->field
+#define MEMORY(field)  ((struct core_memory *)core->memories.items[0])->field
+#define EVENT(field)   ((struct core_event *)core_find_event(core, core->next_event - 1))->field
+
+#define LIE(lvalue, value)                                                   \
+    do {                                                                     \
+        struct failure failure_ = {0};                                       \
+        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
+        *at_ = (__typeof__(lvalue))(value);                                  \
+        if (!check_int(core_check(core, &failure_), -EINVAL))                \
+            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
+        *at_ = was_;                                                         \
+        require(core_check(core, &failure_) == 0);                           \
+    } while (0)
+
+TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
+{
+    make_rich();
+    LIE(core->next_id, 1);
+    LIE(core->draining, true);
+    LIE(core->lost, true);
+    LIE(core->suspect, 0);
+    LIE(core->reserved_bytes, 1);
+    LIE(core->reserving, 0);
+    LIE(core->file_share.taken, 0);
+    LIE(core->ticket_share.taken, 0);
+    LIE(core->gathered_share.taken, 0);
+    LIE(core->options.patience_ms, 0);
+    LIE(core->next_event, core->next_event + 1);
+    core_start();
+    strcpy(core->health_reason, "well, and yet");
+    check_int(core_check(core, &(struct failure){0}), -EINVAL);
+}
+
+TAP_TEST(core_check_notices_what_is_wrong_with_stores)
+{
+    make_rich();
+    LIE(STORE(id), rich.next + 1);
+    LIE(STORE(name[0]), 0);
+    LIE(STORE(name[3]), '/');
+    LIE(STORE(mode), 010000);
+    LIE(STORE(suspect), 0);
+    LIE(STORE(sessions.taken), 0);
+    LIE(STORE(waiters.taken), 0);
+    LIE(STORE(lock.committed), false);
+    LIE(STORE(lock.waiter_count), 1);
+    LIE(STORE(lock.session_count), 1);
+    LIE(STORE(lock.sessions[0].mode), LOCK_MODE_RW);
+    LIE(STORE(lock.waiters[0].wish), LOCK_WISH_RO);
+    LIE(STORE(lock.waiters[0].kept_until_ms), 0);
+    LIE(STORE(lock.waiters[0].looking), true);
+    LIE(STORE(committed), NULL);
+    LIE(STORE(committed), NEXT(committed));
+    LIE(STORE(encoding), NULL);
+    LIE(STORE(working), NEXT(working));
+    LIE(NEXT(committed), NEXT(working));
+    LIE(NEXT(working), NULL);
+    LIE(*(uint64_t *)&core_find_store(core, rich.fresh)->group, 1);
+    memcpy(NEXT(name), STORE(name), sizeof NEXT(name));
+    check_int(core_check(core, &(struct failure){0}), -EINVAL);
+}
+
+TAP_TEST(core_check_notices_what_is_wrong_with_memory_and_ids)
+{
+    const struct layout *working;
+
+    make_rich();
+    LIE(MEMORY(id), 1000);
+    LIE(MEMORY(refs), 2);
+    LIE(MEMORY(aligned_bytes), 1);
+    LIE(MEMORY(committed), 0);
+    LIE(MEMORY(committed), rich.next);
+    LIE(MEMORY(suspect), 0);
+    LIE(MEMORY(suspect), rich.next);
+    working = NEXT(working);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 0))->size_bytes, 1);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 0))->memory, LAYOUT_NO_MEMORY);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 0))->serial, 3);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 0))->spool, true);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 1))->serial, rich.weights);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 1))->serial, rich.gone);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 1))->serial, core->next_id);
+    LIE(((struct layout_allocation *)layout_at_rank(working, 1))->memory, MEMORY(id));
+    LIE(((struct layout_entry *)layout_find_entry(working, "more", 4))->serial, rich.gone);
+    LIE(((struct layout_entry *)layout_find_entry(working, "more", 4))->serial, 0);
+}
+
+TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
+{
+    make_rich();
+    LIE(READER(files), 1);
+    LIE(READER(mode), LOCK_MODE_RW);
+    LIE(READER(store), rich.next);
+    LIE(READER(store), 1);
+    LIE(READER(touched), true);
+    LIE(READER(due_bytes), 1);
+    LIE(READER(opener), 3);
+    LIE(READER(exclusive), true);
+    LIE(READER(implicit), true);
+    LIE(READER(uid), 12);
+    LIE(WRITER(opener), 0);
+    LIE(WRITER(opener), rich.gone);
+    LIE(WRITER(opener), core->next_id);
+    LIE(WRITER(reserved_bytes), 0);
+    LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
+    LIE(core->next_session, rich.writer);
+    LIE(FILE_(kind), 9);
+    LIE(FILE_(kind), 0);
+    LIE(FILE_(flags), 1u << 7);
+    LIE(FILE_(store), core->next_id);
+    LIE(FILE_(session), rich.reader);
+    LIE(FILE_(session), rich.writer);
+    LIE(FILE_(session), core->next_session);
+    LIE(FILE_(uid), 12);
+    LIE(FILE_(gathered_bytes), 0);
+    LIE(FILE_(gathered_bytes), UINT64_MAX);
+    memset(READER(comm), 'x', CORE_COMM_BYTES);
+    check_int(core_check(core, &(struct failure){0}), -EINVAL);
+}
+
+TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
+{
+    make_rich();
+    LIE(WAITING(store), rich.fresh);
+    LIE(WAITING(store), 1);
+    LIE(WAITING(file), 0);
+    LIE(WAITING(file), rich.gone);
+    LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
+    LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
+    LIE(WAITING(kind), CORE_KIND_LOCK);
+    LIE(WAITING(flags), 1u << 7);
+    LIE(WAITING(wish), LOCK_WISH_RO);
+    LIE(WAITING(uid), 12);
+    LIE(WAITING(reserve_bytes), 0);
+    LIE(WAITING(away), true);
+    LIE(WAITING(grant.session), NULL);
+    LIE(OPENING(grant.file), NULL);
+    LIE(OPENING(kind), CORE_KIND_CTL);
+    LIE(OPENING(wish), LOCK_WISH_AUTO);
+    LIE(OPENING(reserve_bytes), 1);
+    LIE(core->next_waiter, rich.open);
+}
+
+TAP_TEST(core_check_notices_what_is_wrong_with_tickets_and_events)
+{
+    make_rich();
+    LIE(TICKET(session), 999);
+    LIE(TICKET(session), rich.reader);
+    LIE(TICKET(secret[0]), 1);
+    LIE(TICKET(count), 2);
+    LIE(TICKET(first), LAYOUT_MAX_ALLOCATIONS);
+    LIE(TICKET(serial), core->next_id);
+    LIE(TICKET(holder), 12);
+    LIE(core->next_ticket, rich.ticket);
+    LIE(EVENT(seq), 1);
+    LIE(EVENT(type), CORE_EVENT_TYPE_COUNT);
+    LIE(EVENT(type), CORE_EVENT_COMMITTED);
+    LIE(EVENT(store[1]), '/');
+    LIE(EVENT(session), core->next_session);
+    LIE(EVENT(waiter), core->next_waiter);
+    LIE(EVENT(bound[0]), 0);
+    LIE(EVENT(by.pid), 1);
+    LIE(EVENT(by_uid), 1);
+}
