@@ -44,12 +44,20 @@ enum gmsfs_mode {
     GMSFS_MODE_RW_OR_RO = 3, /* asked for, never granted */
 };
 
+/*
+ * The states of a store: each word as the file `state`, the metric gmsfs_store_state and the
+ * commands have it, and its number, from 0 on without a gap. STATE is called for each.
+ */
+#define GMSFS_STATE_LIST(STATE) \
+    STATE(EMPTY, 0)             \
+    STATE(RW, 1)                \
+    STATE(COMMITTED, 2)         \
+    STATE(RO, 3)                \
+    STATE(LAYOUT_COMMITTED, 4) /* reserved: does not occur */
+
+#define GMSFS_STATE_ENUMERATOR(word, number) GMSFS_STATE_##word = number,
 enum gmsfs_state {
-    GMSFS_STATE_EMPTY = 0,
-    GMSFS_STATE_RW = 1,
-    GMSFS_STATE_COMMITTED = 2,
-    GMSFS_STATE_RO = 3,
-    GMSFS_STATE_LAYOUT_COMMITTED = 4,
+    GMSFS_STATE_LIST(GMSFS_STATE_ENUMERATOR)
 };
 
 /* What a descriptor of an allocation is. */

@@ -46,7 +46,7 @@ refused() { # REASON PATH INCLUDE...
 @test "calls downwards are allowed" {
     allowed src/base/text.c '"base/text.h"' '"text.h"' '<string.h>' '<stdio.h>'
     allowed src/base/log.c '"base/log.h"' '<time.h>' '<unistd.h>'
-    allowed src/fsm/lock.c '"fsm/lock.h"' '"base/text.h"' '"base/log.h"'
+    allowed src/fsm/lock.c '"fsm/lock.h"' '"gmsfs_abi.h"' '"base/text.h"' '"base/log.h"'
     allowed src/meta/layout.c '"base/text.h"' '<msgpack.h>' '<xxhash.h>'
     allowed src/core/core.c '"fsm/lock.h"' '"meta/layout.h"' '<errno.h>'
     allowed src/service/service.c '"core/core.h"' '"vmm/vmm.h"' '<time.h>'

@@ -154,7 +154,7 @@ class Store:
 
     @property
     def state(self):
-        """EMPTY, RW, COMMITTED, RO or LAYOUT_COMMITTED, as the file `state` says."""
+        """The word that the file `state` says, such as COMMITTED; gmsfs(5) has them all."""
         return self.info.state
 
     @property

@@ -15,7 +15,7 @@
 static const char usage[] =
     "Usage: gmsfs wait [--timeout S] STORE STATE[,STATE...]\n"
     "\n"
-    "Waits until the store is in one of the states: EMPTY, RW, COMMITTED, RO, LAYOUT_COMMITTED.\n"
+    "Waits until the store is in one of the states" STORE_STATE_WORDS ".\n"
     "Takes no lock. A state that passes very quickly may not be seen: wait for what can follow it\n"
     "as well, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
     "\n"
@@ -40,7 +40,7 @@ static unsigned wait_parse(const char *list)
     }
     while ((word = strsep(&rest, ","))) {
         if (store_state_parse(word, &state) != 0) {
-            cli_usage_error("'%s' is no state: EMPTY, RW, COMMITTED, RO, LAYOUT_COMMITTED", word);
+            cli_usage_error("'%s' is no state: there are" STORE_STATE_WORDS, word);
             states = 0;
             break;
         }

@@ -107,13 +107,8 @@ int store_open(const char *path, gmsfs_t **handle)
     return r ? store_explain_open(path, r) : 0;
 }
 
-static const char *const state_names[] = {
-    [GMSFS_STATE_EMPTY] = "EMPTY",
-    [GMSFS_STATE_RW] = "RW",
-    [GMSFS_STATE_COMMITTED] = "COMMITTED",
-    [GMSFS_STATE_RO] = "RO",
-    [GMSFS_STATE_LAYOUT_COMMITTED] = "LAYOUT_COMMITTED",
-};
+#define STATE_NAME(word, number) [number] = #word,
+static const char *const state_names[] = {GMSFS_STATE_LIST(STATE_NAME)};
 
 #define STATES (sizeof(state_names) / sizeof(state_names[0]))
 

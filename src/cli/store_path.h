@@ -19,6 +19,9 @@ int store_open(const char *path, gmsfs_t **handle);
  */
 int store_explain(const char *path, const char *doing, int error);
 
+#define STORE_STATE_WORD(word, number) " " #word
+#define STORE_STATE_WORDS              GMSFS_STATE_LIST(STORE_STATE_WORD) /* each behind a blank */
+
 /* The state's name as the file `state` has it; parse: any case; -EINVAL. */
 const char *store_state_name(enum gmsfs_state state);
 int store_state_parse(const char *text, enum gmsfs_state *state);

@@ -78,7 +78,7 @@ static const struct {
 static void write_states(FILE *out, const char *name, const struct core_store *store)
 {
     char more[48];
-    for (unsigned state = LOCK_STATE_EMPTY; state <= LOCK_STATE_RO; state++) {
+    for (unsigned state = 0; state < LOCK_STATE_COUNT; state++) {
         snprintf(more, sizeof more, ",state=\"%s\"", lock_state_name((enum lock_state)state));
         sample(out, name, store, more, lock_get_state(&store->lock) == (enum lock_state)state);
     }

@@ -219,14 +219,11 @@ void lock_free(struct lock *lock)
 
 const char *lock_state_name(enum lock_state state)
 {
-    static const char *const names[] = {
-        [LOCK_STATE_EMPTY] = "EMPTY",
-        [LOCK_STATE_RW] = "RW",
-        [LOCK_STATE_COMMITTED] = "COMMITTED",
-        [LOCK_STATE_RO] = "RO",
-    };
+#define NAME(word, number) [number] = #word,
+    static const char *const names[LOCK_STATE_COUNT] = {GMSFS_STATE_LIST(NAME)};
+#undef NAME
 
-    assert((size_t)state < sizeof(names) / sizeof(names[0]));
+    assert((size_t)state < LOCK_STATE_COUNT);
     return names[state];
 }
 

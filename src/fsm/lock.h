@@ -13,6 +13,8 @@
 #ifndef GMSFS_FSM_LOCK_H
 #define GMSFS_FSM_LOCK_H
 
+#include "gmsfs_abi.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,11 +35,10 @@ enum lock_mode {
     LOCK_MODE_RW = 2,
 };
 
-enum lock_state { /* derived, never stored; values equal enum gmsfs_state */
-    LOCK_STATE_EMPTY = 0,
-    LOCK_STATE_RW = 1,
-    LOCK_STATE_COMMITTED = 2,
-    LOCK_STATE_RO = 3,
+/* Derived, never stored: LOCK_STATE_EMPTY and so on, the states that clients know. */
+#define LOCK_STATE_ENUMERATOR(word, number) LOCK_STATE_##word = number,
+enum lock_state {
+    GMSFS_STATE_LIST(LOCK_STATE_ENUMERATOR) LOCK_STATE_COUNT
 };
 
 struct lock_session {

@@ -36,7 +36,6 @@ CONSTANTS = {
     "GMSFS_TOKEN_BYTES": abi.TOKEN_BYTES,
     "GMSFS_HASH_TEXT_BYTES": abi.HASH_TEXT_BYTES,
     "GMSFS_DEVICE_ERROR_BYTES": abi.DEVICE_ERROR_BYTES,
-    "GMSFS_STATE_LAYOUT_COMMITTED": abi.STATES.index("LAYOUT_COMMITTED"),
     **{f"GMSFS_MEMORY_{kind.name.upper()}": number for number, kind in enumerate(memory.KINDS)},
 }
 
@@ -57,6 +56,9 @@ def questions():
     for name, number in CONSTANTS.items():
         lines.append(f'printf("{name} %llu\\n", (unsigned long long){name});')
         want.append(f"{name} {number}")
+    lines.append('#define WORD(word, number) printf("state %d " #word "\\n", number);')
+    lines.append("GMSFS_STATE_LIST(WORD)")
+    want += [f"state {number} {word}" for number, word in enumerate(abi.STATES)]
     return lines, want
 
 

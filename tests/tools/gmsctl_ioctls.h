@@ -251,18 +251,20 @@ static int op_apply(char **arg)
 
 static int op_info(char **arg)
 {
-    static const char *const states[] = {"EMPTY", "RW", "COMMITTED", "RO", "LAYOUT_COMMITTED"};
+#define NAME(word, number) [number] = #word,
+    static const char *const states[] = {GMSFS_STATE_LIST(NAME)};
+#undef NAME
     struct gmsfs_ioc_info i = {.mode = 0};
     (void)arg;
     if (ioctl(s.fd, GMSFS_IOC_INFO, &i) != 0)
         return -errno;
     printf("mode=%s state=%s session=%llu committed=%u generation=%llu allocations=%llu "
            "entries=%llu total=%llu readers=%llu writers_waiting=%llu layout_bytes=%u abi=%u",
-           mode_name(i.mode), i.state < 5 ? states[i.state] : "?", (unsigned long long)i.session,
-           i.committed, (unsigned long long)i.generation, (unsigned long long)i.allocations,
-           (unsigned long long)i.entries, (unsigned long long)i.total_bytes,
-           (unsigned long long)i.readers, (unsigned long long)i.writers_waiting, i.layout_bytes,
-           i.abi_version);
+           mode_name(i.mode), i.state < sizeof states / sizeof states[0] ? states[i.state] : "?",
+           (unsigned long long)i.session, i.committed, (unsigned long long)i.generation,
+           (unsigned long long)i.allocations, (unsigned long long)i.entries,
+           (unsigned long long)i.total_bytes, (unsigned long long)i.readers,
+           (unsigned long long)i.writers_waiting, i.layout_bytes, i.abi_version);
     print_hex(" token=", i.token, sizeof i.token);
     print_hex(" store=", i.store_id, sizeof i.store_id);
     print_hex(" hash=", i.layout_hash, sizeof i.layout_hash);

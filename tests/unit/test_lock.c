@@ -61,6 +61,8 @@ TAP_TEST(states_have_the_names_that_the_state_file_shows)
     check_str(lock_state_name(LOCK_STATE_RW), "RW");
     check_str(lock_state_name(LOCK_STATE_COMMITTED), "COMMITTED");
     check_str(lock_state_name(LOCK_STATE_RO), "RO");
+    for (unsigned state = 0; state < LOCK_STATE_COUNT; state++)
+        check(lock_state_name((enum lock_state)state) != NULL); /* no gap between the numbers */
 }
 
 TAP_TEST(an_empty_store_grants_rw_and_no_ro)
