@@ -7,7 +7,7 @@
 #include "core_states.h"
 #include "core_wind.h"
 
-#define USUAL_WALKS  40
+#define USUAL_WALKS  20
 #define WALK_RECORDS 2000
 
 /* ---- what comes back ------------------------------------------------------------------------- */
@@ -199,6 +199,22 @@ TAP_TEST(who_sleeps_is_found_anew_before_it_is_looked_at)
     check_int(open_lock(store, LOCK_WISH_RO, P1), 0); /* or P1 would wait for itself: EDEADLK */
     check(out.session != 0);
     mirror_is_reborn = false;
+}
+
+TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
+{
+    struct record record;
+    uint64_t store;
+
+    core_start();
+    store = make_store("weights");
+    record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
+    record.flags |= 1u << 7;
+    check_int(apply(record), -EINVAL);
+    check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 7};
+    record.file = open_ctl(store, P1);
+    check_int(apply(record), -EINVAL);
 }
 
 /* ---- damage --------------------------------------------------------------------------------- */
