@@ -377,3 +377,34 @@ mode_of() {
     expect EPERM truncate "$W/lock" 0
     expect_message EPERM chown 1 "$W/ctl"
 }
+
+@test "what is removed as it is listed is gone in the end, however small the buffer of readdir" {
+    local bytes
+    exec 5<>"$W/lock"
+    for bytes in 512 2048 32768; do
+        for i in {1..1000}; do
+            echo >"$W/metadata/key-$i"
+        done
+        run_logged -0 "$GMSCTL" empty "$W/metadata" "$bytes"
+        assert_eq "$(field removed)" 1000
+        assert_eq "$(ls "$W/metadata")" ''
+    done
+    exec 5>&-
+}
+
+@test "a directory that is listed shows every name that stays once, whatever else comes and goes" {
+    exec 5<>"$W/lock"
+    for i in {1..500}; do
+        echo >"$W/metadata/stays-$i"
+        echo >"$W/metadata/goes-$i"
+    done
+    find "$W/metadata" -name 'stays-*' -printf '%f\n' >"$T/listed" &
+    for i in {1..500}; do
+        rm "$W/metadata/goes-$i"
+        echo >"$W/metadata/comes-$i"
+    done
+    wait $!
+    exec 5>&-
+    assert_eq "$(sort "$T/listed" | uniq | wc -l)" 500
+    assert_eq "$(wc -l <"$T/listed")" 500
+}

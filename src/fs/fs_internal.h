@@ -51,9 +51,6 @@ struct fs_handle {
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of those with a poll */
-    char *last_name;                          /* metadata directory: the key last listed */
-    size_t last_bytes;
-    uint64_t last_offset; /* and the offset behind it */
 };
 
 struct connection;

@@ -49,7 +49,6 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
     fs_shown_drop(fs, handle);
     unlink_poll(handle);
     fs_gather_free(fs, handle, &handle->gathered);
-    free(handle->last_name);
     free(handle);
 }
 

@@ -2,9 +2,9 @@
 /*
  * readdir - listing directories that change meanwhile
  *
- * An offset is where to go on, not how many came before: a store's id, an allocation's slot. So
- * whoever removes what was listed misses nothing and sees nothing twice. Entries are in order of
- * key, which does not fit into an offset: the open directory remembers the key behind its last one.
+ * An offset is where to go on, not how many came before: a store's id, an allocation's slot, an
+ * entry's serial. So whoever removes what was listed misses nothing and sees nothing twice, however
+ * little of an answer its buffer took. Entries come in the order in which they were made.
  */
 #include "fs/fs_internal.h"
 
@@ -102,49 +102,21 @@ static void list_allocations(struct listing *list, const struct node *node, uint
     }
 }
 
-/* Where to go on: behind the remembered key, or (seekdir) as many on as the offset counts. */
-static void find_entry(struct layout_cursor *cursor, const struct layout *layout,
-                       const struct fs_handle *dir, uint64_t offset)
-{
-    if (offset > OFFSET_DYNAMIC && dir->last_name && dir->last_offset == offset) {
-        layout_cursor_seek_behind(cursor, layout, dir->last_name, dir->last_bytes);
-        return;
-    }
-    layout_cursor_first(cursor, layout);
-    layout_cursor_skip(cursor, (size_t)(offset - OFFSET_DYNAMIC));
-}
-
-static int remember(struct fs_handle *dir, const struct layout_entry *entry, uint64_t offset)
-{
-    if (!dir->last_name)
-        dir->last_name = malloc(NAME_MAX_BYTES);
-    if (!dir->last_name)
-        return -ENOMEM;
-    memcpy(dir->last_name, entry->key, entry->key_bytes);
-    dir->last_bytes = entry->key_bytes;
-    dir->last_offset = offset;
-    return 0;
-}
-
-static int list_entries(struct listing *list, const struct node *node, struct fs_handle *dir,
-                        uint64_t offset)
+static void list_entries(struct listing *list, const struct node *node, uint64_t offset)
 {
     const struct layout *layout = core_get_layout(list->fs->core, node->store);
-    const struct layout_entry *entry, *last = NULL;
+    const struct layout_entry *entry;
     struct layout_cursor cursor;
-    if (offset < OFFSET_DYNAMIC)
-        offset = OFFSET_DYNAMIC;
-    find_entry(&cursor, layout, dir, offset);
+    layout_cursor_seek_serial(&cursor, layout,
+                              offset > OFFSET_DYNAMIC ? offset - OFFSET_DYNAMIC + 1 : 0);
     while ((entry = layout_cursor_next(&cursor))) {
         char name[NAME_MAX_BYTES + 1];
         if (name_encode_key(entry->key, entry->key_bytes, name) < 0)
             continue;
-        if (!add(list, name, node_make_id(NODE_ENTRY, entry->serial), S_IFREG, offset + 1))
-            break;
-        offset++;
-        last = entry;
+        if (!add(list, name, node_make_id(NODE_ENTRY, entry->serial), S_IFREG,
+                 OFFSET_DYNAMIC + entry->serial))
+            return;
     }
-    return last ? remember(dir, last, offset) : 0;
 }
 
 static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store, uint32_t uid,
@@ -214,7 +186,7 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
     else if (node.kind == NODE_ALLOCATIONS)
         list_allocations(&list, &node, offset);
     else if (node.kind == NODE_METADATA)
-        error = list_entries(&list, &node, dir, offset);
+        list_entries(&list, &node, offset);
 out:
     if (error && error != -ENOENT)
         fs_reply_error(req, error);

@@ -38,7 +38,7 @@ const struct layout_entry *layout_find_entry_serial(const struct layout *layout,
 
 static void enter_chunk(struct layout_cursor *cursor, size_t chunk, size_t offset)
 {
-    const struct layout_index *index = &cursor->layout->by_key;
+    const struct layout_index *index = cursor->index;
 
     cursor->chunk = chunk;
     cursor->next = cursor->end = NULL;
@@ -48,53 +48,37 @@ static void enter_chunk(struct layout_cursor *cursor, size_t chunk, size_t offse
     cursor->end = layout_index_entries(index, chunk) + index->chunks[chunk].count;
 }
 
+static void seek(struct layout_cursor *cursor, const struct layout_index *index,
+                 const struct index_target *target)
+{
+    struct index_place place;
+
+    layout_index_find(index, target, &place);
+    cursor->index = index;
+    enter_chunk(cursor, place.chunk, place.offset);
+}
+
 void layout_cursor_first(struct layout_cursor *cursor, const struct layout *layout)
 {
-    cursor->layout = layout;
+    cursor->index = &layout->by_key;
     enter_chunk(cursor, 0, 0);
 }
 
 void layout_cursor_seek(struct layout_cursor *cursor, const struct layout *layout, const void *key,
                         size_t key_bytes)
 {
-    const struct index_target target = {.key = key, .key_bytes = key_bytes};
-    struct index_place place;
-
-    layout_index_find(&layout->by_key, &target, &place);
-    cursor->layout = layout;
-    enter_chunk(cursor, place.chunk, place.offset);
+    seek(cursor, &layout->by_key, &(struct index_target){.key = key, .key_bytes = key_bytes});
 }
 
-void layout_cursor_seek_behind(struct layout_cursor *cursor, const struct layout *layout,
-                               const void *key, size_t key_bytes)
+void layout_cursor_seek_serial(struct layout_cursor *cursor, const struct layout *layout,
+                               uint64_t serial)
 {
-    const struct index_target target = {.key = key, .key_bytes = key_bytes};
-    struct index_place place;
-
-    if (layout_index_find(&layout->by_key, &target, &place))
-        place.offset++;
-    cursor->layout = layout;
-    enter_chunk(cursor, place.chunk, place.offset);
-}
-
-void layout_cursor_skip(struct layout_cursor *cursor, size_t count)
-{
-    const struct layout_index *index = &cursor->layout->by_key;
-
-    while (cursor->chunk < index->chunk_count) {
-        size_t left = (size_t)(cursor->end - cursor->next);
-        if (count <= left) {
-            cursor->next += count;
-            return;
-        }
-        count -= left;
-        enter_chunk(cursor, cursor->chunk + 1, 0);
-    }
+    seek(cursor, &layout->by_serial, &(struct index_target){.serial = serial});
 }
 
 const struct layout_entry *layout_cursor_cross(struct layout_cursor *cursor)
 {
-    if (cursor->chunk < cursor->layout->by_key.chunk_count)
+    if (cursor->chunk < cursor->index->chunk_count)
         enter_chunk(cursor, cursor->chunk + 1, 0);
     return cursor->next != cursor->end ? *cursor->next++ : NULL;
 }

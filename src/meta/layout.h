@@ -106,21 +106,24 @@ const struct layout_entry *layout_find_entry(const struct layout *layout, const 
                                              size_t key_bytes);
 const struct layout_entry *layout_find_entry_serial(const struct layout *layout, uint64_t serial);
 
-/* Goes through the entries in order. Valid until the next change of the layout. */
+struct layout_index;
+
+/* Goes through the entries in an order, of keys or of serials. Valid until the next change of the
+ * layout. */
 struct layout_cursor {
     struct layout_entry *const *next, *const *end; /* in this chunk */
-    const struct layout *layout;
+    const struct layout_index *index;
     size_t chunk;
 };
 
 void layout_cursor_first(struct layout_cursor *cursor, const struct layout *layout);
-/* To the first entry whose key is not below this one; behind: whose key is above it. */
+/* To the first entry whose key is not below this one, and on by keys. */
 void layout_cursor_seek(struct layout_cursor *cursor, const struct layout *layout, const void *key,
                         size_t key_bytes);
-void layout_cursor_seek_behind(struct layout_cursor *cursor, const struct layout *layout,
-                               const void *key, size_t key_bytes);
-/* As `count` times layout_cursor_next, some hundred entries at a step. */
-void layout_cursor_skip(struct layout_cursor *cursor, size_t count);
+/* To the first entry whose serial is not below this one, and on by serials: a position that means
+ * the same whatever comes and goes. */
+void layout_cursor_seek_serial(struct layout_cursor *cursor, const struct layout *layout,
+                               uint64_t serial);
 const struct layout_entry *layout_cursor_cross(struct layout_cursor *cursor);
 /* The entry that it stands at, and it moves on. NULL: there is none any more. */
 static inline const struct layout_entry *layout_cursor_next(struct layout_cursor *cursor)

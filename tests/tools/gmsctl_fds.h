@@ -188,6 +188,18 @@ static int op_poke(char **arg)
     return result(wrote);
 }
 
+static int op_seek_memory(char **arg)
+{
+    return lseek(memory_of(arg[0]), (off_t)number(arg[1]), SEEK_SET) < 0 ? -errno : 0;
+}
+
+static int op_position(char **arg)
+{
+    off_t position = lseek(memory_of(arg[0]), 0, SEEK_CUR);
+    printf("position=%lld\n", (long long)position);
+    return position < 0 ? -errno : 0;
+}
+
 static int op_peek(char **arg)
 {
     struct bytes room = {.size = number(arg[2])};

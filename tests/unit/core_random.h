@@ -375,7 +375,8 @@ static int step_entry(void)
     if (one_in(4) && layout_count_entries(layout) > 0) {
         record.type = RECORD_ENTRY_RENAME;
         layout_cursor_first(&cursor, layout);
-        layout_cursor_skip(&cursor, below(layout_count_entries(layout)));
+        for (uint64_t skipped = below(layout_count_entries(layout)); skipped > 0; skipped--)
+            layout_cursor_next(&cursor);
         record.serial = layout_cursor_next(&cursor)->serial;
     }
     return apply(with_name(record, random_name()));

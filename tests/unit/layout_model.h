@@ -393,19 +393,38 @@ static void compare_entry(const struct model *model, size_t key, const struct la
     require(layout_find_entry_serial(model->layout, entry->serial) == entry);
 }
 
-/* A cursor that was put before and behind a key, and one that got there by skipping. */
-static void compare_cursors(const struct model *model, size_t key, size_t index,
-                            const struct layout_entry *here, const struct layout_entry *next)
+/* A cursor that was put before a key, and one at the serial of what is there and behind it. */
+static void compare_cursors(const struct model *model, size_t key, const struct layout_entry *here,
+                            const struct layout_entry *next)
 {
+    const struct layout_entry *behind;
     struct layout_cursor cursor;
 
     layout_cursor_seek(&cursor, model->layout, model_keys[key], strlen(model_keys[key]));
     require(layout_cursor_next(&cursor) == (here ? here : next));
-    layout_cursor_seek_behind(&cursor, model->layout, model_keys[key], strlen(model_keys[key]));
-    require(layout_cursor_next(&cursor) == next);
-    layout_cursor_first(&cursor, model->layout);
-    layout_cursor_skip(&cursor, index);
-    require(layout_cursor_next(&cursor) == (here ? here : next));
+    if (!here)
+        return;
+    layout_cursor_seek_serial(&cursor, model->layout, here->serial);
+    require(layout_cursor_next(&cursor) == here);
+    behind = layout_cursor_next(&cursor);
+    layout_cursor_seek_serial(&cursor, model->layout, here->serial + 1);
+    require(layout_cursor_next(&cursor) == behind);
+}
+
+/* All of them, each above the one before it. */
+static void compare_serials_in_order(const struct model *model, size_t count)
+{
+    const struct layout_entry *entry;
+    struct layout_cursor cursor;
+    uint64_t last = 0;
+
+    layout_cursor_seek_serial(&cursor, model->layout, 0);
+    for (size_t i = 0; i < count; i++) {
+        entry = layout_cursor_next(&cursor);
+        require(entry && (i == 0 || entry->serial > last));
+        last = entry->serial;
+    }
+    require(layout_cursor_next(&cursor) == NULL);
 }
 
 static void compare_entries(const struct model *model)
@@ -418,7 +437,6 @@ static void compare_entries(const struct model *model)
     layout_cursor_first(&cursor, model->layout);
     entry = layout_cursor_next(&cursor);
     for (size_t key = 0; key < MODEL_KEYS; key++) {
-        size_t before = index;
         here = NULL;
         if (model->present[key]) {
             compare_entry(model, key, entry);
@@ -430,11 +448,12 @@ static void compare_entries(const struct model *model)
             require(!layout_find_entry(model->layout, model_keys[key], strlen(model_keys[key])));
         }
         if (pick(16) == 0)
-            compare_cursors(model, key, before, here, entry);
+            compare_cursors(model, key, here, entry);
     }
     require(entry == NULL && layout_cursor_next(&cursor) == NULL);
     require(layout_count_entries(model->layout) == index);
     require(layout_entry_bytes(model->layout) == bytes);
+    compare_serials_in_order(model, index);
 }
 
 /* What an index promises to itself: nothing is empty, and what stands beside a chunk is true. */

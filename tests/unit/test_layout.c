@@ -54,13 +54,14 @@ static const struct layout_entry *find(const struct layout *layout, const char *
     return layout_find_entry(layout, key, strlen(key));
 }
 
-/* By skipping all before it. */
+/* By going through all before it. */
 static const struct layout_entry *entry_at(const struct layout *layout, size_t index)
 {
     struct layout_cursor cursor;
 
     layout_cursor_first(&cursor, layout);
-    layout_cursor_skip(&cursor, index);
+    while (index-- > 0)
+        layout_cursor_next(&cursor);
     return layout_cursor_next(&cursor);
 }
 

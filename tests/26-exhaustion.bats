@@ -1,0 +1,195 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# One user takes all that it can have of one thing, and holds it: the others and root go on.
+
+load helpers
+load gmsctl
+
+HOG=$BUILD/tests/tools/hog
+OTHER_UID=$((TEST_UID - 1))
+WORKER_MAX_KB=$((64 << 10))
+
+setup() {
+    common_setup
+    requires root
+    start_mount size=256M,spool_max=4M
+    mkdir "$M/hogged" "$M/mine"
+    chmod 0777 "$M/hogged"
+    commit_something hogged
+    commit_something mine
+    scripts/make-model --single --size 1M --out "$T/model" >/dev/null
+}
+
+commit_something() { # STORE
+    (
+        cd "$M/$1"
+        exec 3<>lock
+        truncate -s 4096 allocations/a
+        printf value >metadata/key
+        echo 1 >commit
+    )
+}
+
+as_other() {
+    setpriv --reuid="$OTHER_UID" --regid="$OTHER_UID" --clear-groups --inh-caps=-all "$@"
+}
+
+is_full() {
+    grep -q '^full ' "$T/spawn-$SPAWNED" || ! kill -0 "$SPAWNED"
+}
+
+# hog WHAT ERRNO: until it is refused with it.
+hog() {
+    spawn as_user "$HOG" "$M" hogged "$1"
+    wait_until $((60 * SLOW)) is_full
+    assert_match "$(output_of "$SPAWNED")" "^full [0-9]+ $2\$"
+}
+
+# bound_is_told NAME: by an event, with the user and the errno
+bound_is_told() {
+    assert_match "$(jq -c "select(.type == \"bound\") | [.bound, .uid]" "$M/events" | sort -u)" \
+        "\"$1\",$TEST_UID"
+}
+
+root_commits() {
+    local generation
+    generation=$(jq .generation "$M/mine/info")
+    (
+        exec 3<>"$M/mine/lock"
+        printf "$RANDOM" >"$M/mine/metadata/key"
+        echo 1 >"$M/mine/commit"
+    )
+    assert_eq "$(jq .generation "$M/mine/info")" $((generation + 1))
+}
+
+others_attach() {
+    run_logged -0 as_other "$GMSCTL" open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" \
+        redeem last 253 peek 0 0 1
+}
+
+others_look() {
+    assert_eq "$(as_other cat "$M/mine/state")" COMMITTED
+    assert_match "$(as_other ls "$M/mine/metadata")" key
+    as_other cat "$M/device" "$M/metrics" "$M/mine/layout" >"$T/looked"
+    run_logged -0 timeout $((20 * SLOW)) "$GMSFS" status "$M"
+    assert_match "$output" mine
+    assert_match "$output" hogged
+}
+
+others_write() {
+    mkdir -p "$M/others"
+    chown "$OTHER_UID" "$M/others"
+    (
+        exec 3<>"$M/others/lock"
+        as_other dd if=/dev/zero of="$M/others/allocations/a" bs=64K count=8 status=none
+        echo 1 >"$M/others/commit"
+    )
+    rmdir "$M/others"
+}
+
+root_loads() {
+    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" load "$M/mine" "$T/model"
+}
+
+sessions_of_hog() {
+    awk -v uid="$TEST_UID" '$5 == uid && $1 ~ /^[0-9]+$/ { print $1 }' "$M/hogged/sessions"
+}
+
+root_revokes() {
+    local session
+    session=$(sessions_of_hog | head -n 1)
+    [[ -z $session ]] || echo "$session" >"$M/hogged/abort"
+}
+
+worker_is_small() {
+    local worker kb
+    worker=$(worker_of "$KEEPER")
+    kb=$(awk '$1 == "RssAnon:" { print $2 }' "/proc/$worker/status")
+    [[ -n ${SANITIZE:-} ]] || ((kb < WORKER_MAX_KB)) || fail "the worker has $kb kB"
+}
+
+others_go_on() {
+    root_commits
+    others_attach
+    others_look
+    others_write
+    worker_is_small
+    root_loads
+    root_revokes
+}
+
+@test "one user's open files leave the others theirs" {
+    hog files EDQUOT
+    bound_is_told files
+    others_go_on
+}
+
+@test "one user's open directories leave the others theirs" {
+    hog directories EDQUOT
+    bound_is_told directories
+    others_go_on
+}
+
+@test "one user's texts leave the others theirs" {
+    hog texts EDQUOT
+    bound_is_told texts
+    others_go_on
+}
+
+@test "one user's sessions by ACQUIRE leave the others theirs" {
+    hog sessions EDQUOT
+    others_go_on
+}
+
+@test "one user's sessions by lock leave the others theirs" {
+    hog locks EDQUOT
+    others_go_on
+}
+
+@test "one user's waiters leave the others theirs" {
+    hog waiters EDQUOT
+    others_go_on
+}
+
+@test "one user's tickets leave the others theirs" {
+    hog tickets EDQUOT
+    bound_is_told tickets
+    others_go_on
+}
+
+@test "one user's documents leave the others theirs" {
+    hog gathered EDQUOT
+    others_go_on
+}
+
+@test "one user's connections leave the others theirs" {
+    hog connections EDQUOT
+    bound_is_told connections
+    others_go_on
+}
+
+@test "one user's spools leave the others theirs" {
+    hog spools EDQUOT
+    bound_is_told spools
+    others_go_on
+}
+
+@test "one user's writes leave the others theirs" {
+    hog transfers EINPROGRESS
+    others_go_on
+}
+
+@test "what one user held is there again when it is gone" {
+    local first
+    hog files EDQUOT
+    first=$(output_of "$SPAWNED")
+    let_go "$SPAWNED" || true
+    wait_until 10 device_files_are_few
+    hog files EDQUOT
+    assert_eq "$(output_of "$SPAWNED")" "$first"
+}
+
+device_files_are_few() {
+    (($(awk '$1 == "gmsfs_open_files" { print $2 }' "$M/metrics") < 10))
+}

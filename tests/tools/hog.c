@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hog - takes all that one user can have of one thing, and holds it
+ *
+ *   hog MOUNT STORE WHAT
+ * Takes until it is refused, says `full COUNT ERRNO` and holds what it has until it is killed.
+ * Where one process may open no more files, a further one goes on. For tests of bounds: STORE has
+ * an allocation, and this user may write it (reading is enough for most).
+ */
+#define _GNU_SOURCE
+#include "tool.h"
+
+#include <gmsfs_abi.h>
+#include <linux/aio_abi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define MAX_TAKEN    200000u
+#define MAX_THREADS  6000u
+#define STACK_BYTES  (64u << 10)
+#define LARGE_BYTES  (1u << 20)
+#define AIO_REQUESTS 4096
+
+static const char *mount, *store;
+static char path[PATH_MAX];
+
+static const char *in_mount(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", mount, name);
+    return path;
+}
+
+static const char *in_store(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s/%s", mount, store, name);
+    return path;
+}
+
+static int open_or_errno(const char *name, int flags)
+{
+    int fd = open(name, flags | O_CLOEXEC, 0666);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* ---- one of each: 0 or a negative errno ------------------------------------------------------ */
+
+static int take_file(void)
+{
+    int fd = open_or_errno(in_mount("device"), O_RDONLY);
+
+    return fd < 0 ? fd : 0;
+}
+
+static int take_directory(void)
+{
+    int fd = open_or_errno(in_store("metadata"), O_RDONLY | O_DIRECTORY);
+
+    return fd < 0 ? fd : 0;
+}
+
+/* A text stays with the file until it was read to its end. */
+static int take_text(void)
+{
+    int fd = open_or_errno(in_mount("metrics"), O_RDONLY);
+    char byte;
+
+    if (fd < 0)
+        return fd;
+    return read(fd, &byte, 1) < 0 ? -errno : 0;
+}
+
+static int acquire(int fd, uint32_t mode, uint64_t timeout_ms)
+{
+    struct gmsfs_ioc_acquire acquire = {.mode = mode, .timeout_ms = timeout_ms};
+
+    return ioctl(fd, GMSFS_IOC_ACQUIRE, &acquire) < 0 ? -errno : 0;
+}
+
+static int take_session(void)
+{
+    int fd = open_or_errno(in_store("ctl"), O_RDONLY);
+
+    return fd < 0 ? fd : acquire(fd, GMSFS_MODE_RO, 0);
+}
+
+static int take_lock(void)
+{
+    int fd = open_or_errno(in_store("lock"), O_RDONLY);
+
+    return fd < 0 ? fd : 0;
+}
+
+static int take_ticket(void)
+{
+    static int fd = -1;
+    struct gmsfs_ioc_export export = {0};
+
+    if (fd < 0) {
+        fd = open_or_errno(in_store("ctl"), O_RDONLY);
+        if (fd < 0 || acquire(fd, GMSFS_MODE_RO, 5000) < 0)
+            tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
+    }
+    return ioctl(fd, GMSFS_IOC_EXPORT, &export) < 0 ? -errno : 0;
+}
+
+/* What is written to a writer's `ctl` is gathered until an APPLY. */
+static int take_gathered(void)
+{
+    static char bytes[LARGE_BYTES];
+    static int lock = -1, fd = -1;
+    ssize_t written;
+
+    if (lock < 0)
+        lock = open_or_errno(in_store("lock"), O_RDWR);
+    if (lock < 0)
+        return lock;
+    if (fd < 0)
+        fd = open_or_errno(in_store("ctl"), O_RDWR);
+    if (fd < 0)
+        return fd;
+    written = write(fd, bytes, sizeof bytes);
+    if (written < 0 && errno == EFBIG) { /* a document has a bound as well: the next one */
+        fd = -1;
+        return take_gathered();
+    }
+    return written < 0 ? -errno : 0;
+}
+
+static int take_connection(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    char byte;
+
+    if (fd < 0)
+        return -errno;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/.fds", mount);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
+        return -errno;
+    /* Taken or not is seen by whether it is closed at once. */
+    if (recv(fd, &byte, 1, MSG_DONTWAIT) == 0)
+        return -EDQUOT;
+    return errno == EAGAIN ? 0 : -errno;
+}
+
+static int take_spool(void)
+{
+    static char bytes[LARGE_BYTES], name[64];
+    static unsigned number;
+    static int lock = -1, fd = -1;
+    ssize_t written;
+
+    if (lock < 0)
+        lock = open_or_errno(in_store("lock"), O_RDWR);
+    if (lock < 0)
+        return lock;
+    if (fd < 0) {
+        snprintf(name, sizeof name, "allocations/spool-%u", number++);
+        fd = open_or_errno(in_store(name), O_WRONLY | O_CREAT);
+    }
+    if (fd < 0)
+        return fd;
+    written = write(fd, bytes, sizeof bytes);
+    if (written < 0 && errno == EFBIG) {
+        fd = -1;
+        return take_spool();
+    }
+    return written < 0 ? -errno : 0;
+}
+
+/* ---- those that wait, each on a thread --------------------------------------------------------
+ */
+
+static pthread_mutex_t waiting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t refusal = PTHREAD_COND_INITIALIZER;
+static int refused; /* what the first one heard */
+
+static void *wait_for_lock(void *unused)
+{
+    int fd = open_or_errno(path, O_RDWR);
+    int error = fd < 0 ? fd : acquire(fd, GMSFS_MODE_RW, GMSFS_TIMEOUT_FOREVER);
+
+    (void)unused;
+    pthread_mutex_lock(&waiting);
+    if (error < 0 && !refused)
+        refused = error;
+    pthread_cond_signal(&refusal);
+    pthread_mutex_unlock(&waiting);
+    return NULL;
+}
+
+/* Somebody of this user holds the lock for reading, so that all others wait. */
+static int fill_with_waiters(unsigned *count)
+{
+    pthread_attr_t small;
+    pthread_t thread;
+    int reader = open_or_errno(in_store("ctl"), O_RDONLY);
+
+    if (reader < 0 || acquire(reader, GMSFS_MODE_RO, 5000) < 0)
+        tool_die("%s: no reader's lock: %s", in_store("ctl"), strerror(errno));
+    in_store("ctl"); /* `path`, as the threads open it */
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, STACK_BYTES);
+    for (*count = 0; *count < MAX_THREADS; (*count)++)
+        if (pthread_create(&thread, &small, wait_for_lock, NULL))
+            tool_die("thread %u: %s", *count, strerror(errno));
+    pthread_mutex_lock(&waiting);
+    while (!refused)
+        pthread_cond_wait(&refusal, &waiting);
+    pthread_mutex_unlock(&waiting);
+    return refused;
+}
+
+/* Writes that are queued: refused is none of them, they are held back. So this is full when all
+ * that one process may have in flight is under way. */
+static int fill_with_writes(unsigned *count)
+{
+    static char bytes[LARGE_BYTES];
+    static struct iocb requests[AIO_REQUESTS], *list[AIO_REQUESTS];
+    aio_context_t context = 0;
+    int lock = open_or_errno(in_store("lock"), O_RDWR), fd;
+
+    if (lock < 0)
+        return lock;
+    fd = open_or_errno(in_store("allocations/large"), O_WRONLY | O_CREAT | O_DIRECT);
+    if (fd < 0 || ftruncate(fd, LARGE_BYTES) < 0)
+        return -errno;
+    if (syscall(SYS_io_setup, AIO_REQUESTS, &context) < 0)
+        tool_die("io_setup: %s", strerror(errno));
+    for (*count = 0; *count < AIO_REQUESTS; (*count)++) {
+        list[*count] = &requests[*count];
+        requests[*count] = (struct iocb){.aio_lio_opcode = IOCB_CMD_PWRITE,
+                                         .aio_fildes = (uint32_t)fd,
+                                         .aio_buf = (uintptr_t)bytes,
+                                         .aio_nbytes = sizeof bytes};
+    }
+    return (int)syscall(SYS_io_submit, context, *count, list) < 0 ? -errno : -EINPROGRESS;
+}
+
+/* ---- taking all ------------------------------------------------------------------------------ */
+
+static const struct kind {
+    const char *name;
+    int (*take)(void);
+    int (*fill)(unsigned *count);
+} kinds[] = {
+    {"files", take_file, NULL},
+    {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},
+    {"sessions", take_session, NULL},
+    {"locks", take_lock, NULL},
+    {"tickets", take_ticket, NULL},
+    {"gathered", take_gathered, NULL},
+    {"connections", take_connection, NULL},
+    {"spools", take_spool, NULL},
+    {"waiters", NULL, fill_with_waiters},
+    {"transfers", NULL, fill_with_writes},
+};
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    tool_die("%s: no such thing", name);
+}
+
+static void use_all_descriptors(void)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* This process has no descriptor left: its child goes on, and ends with it. */
+static void go_on_in_child(void)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child < 0)
+        tool_die("fork: %s", strerror(errno));
+    if (child > 0) {
+        waitpid(child, &status, 0);
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    closefrom(3);
+}
+
+static int take_all(const struct kind *kind, unsigned *count)
+{
+    for (*count = 0; *count < MAX_TAKEN; (*count)++) {
+        int error = kind->take();
+        if (error == -EMFILE) {
+            go_on_in_child();
+            error = kind->take();
+        }
+        if (error < 0)
+            return error;
+    }
+    tool_die("%s: never refused", kind->name);
+}
+
+int main(int argc, char **argv)
+{
+    const struct kind *kind;
+    unsigned count = 0;
+    int error;
+
+    if (argc != 4)
+        tool_die("usage: hog MOUNT STORE WHAT");
+    mount = argv[1];
+    store = argv[2];
+    kind = find_kind(argv[3]);
+    use_all_descriptors();
+    error = kind->take ? take_all(kind, &count) : kind->fill(&count);
+    printf("full %u %s\n", count, strerrorname_np(-error));
+    fflush(stdout);
+    for (;;)
+        pause();
+}
