@@ -159,3 +159,16 @@ revoked() { # FILTER: of the last revocation in events
     run_logged -0 as_user "$GMSCTL" open "$W/abort" w write "revoke $(waiter_id "$writer")"
     assert_eq "$(revoked '[.pid, .uid, .by_uid]')" "[$writer,0,$TEST_UID]"
 }
+
+@test "users share no open file description of memory: a position that one sets is not the other's" {
+    store_with_mode 0755
+    spawn "$GMSCTL" open "$W/ctl" r acquire ro 0 export 0 0 connect "$M" redeem last 253 seek-memory 0 4096 \
+        say held until "$T/go" position 0
+    wait_until 5 said "$SPAWNED" held
+    run_logged -0 as_user "$GMSCTL" open "$W/ctl" r acquire ro 0 export 0 0 connect "$M" \
+        redeem last 253 position 0 seek-memory 0 8192
+    assert_match "$output" 'position=0'
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'position=4096'
+}

@@ -136,6 +136,17 @@ static int send_error(struct connection *connection, int error)
     return send_answer(connection, error, 0);
 }
 
+struct batch {
+    int descriptors[GMSFS_BATCH_MAX], own[GMSFS_BATCH_MAX];
+    unsigned own_count; /* are ours to close */
+};
+
+static void close_own(struct batch *batch)
+{
+    while (batch->own_count > 0)
+        close(batch->own[--batch->own_count]);
+}
+
 /* The next message of the ticket. Whatever is wrong with the session is told, and ends the
  * transfer. */
 static int send_batch(struct connection *connection)
@@ -143,18 +154,23 @@ static int send_batch(struct connection *connection)
     struct fs *fs = connection->fs;
     uint64_t left = connection->ticket.count - connection->sent;
     uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
-    int descriptors[GMSFS_BATCH_MAX];
+    struct batch batch = {0};
     struct message message;
+    int error = 0;
     message.header = (struct gmsfs_fds_header){
         .version = GMSFS_ABI_VERSION, .count = count, .remaining = left - count};
     for (uint32_t i = 0; i < count; i++) {
         struct service_descriptor descriptor;
-        int error =
+        error =
             service_get_descriptor(fs->service, &connection->ticket,
                                    connection->ticket.first + connection->sent + i, &descriptor);
-        if (error)
+        if (error) {
+            close_own(&batch);
             return send_error(connection, error);
-        descriptors[i] = descriptor.fd;
+        }
+        batch.descriptors[i] = descriptor.fd;
+        if (descriptor.is_own)
+            batch.own[batch.own_count++] = descriptor.fd;
         message.items[i] = (struct gmsfs_fds_item){
             .rank = descriptor.rank,
             .slot = descriptor.slot,
@@ -162,7 +178,8 @@ static int send_batch(struct connection *connection)
             .aligned_bytes = descriptor.aligned_bytes,
         };
     }
-    int error = send_message(connection->watch.fd, &message, descriptors);
+    error = send_message(connection->watch.fd, &message, batch.descriptors);
+    close_own(&batch);
     if (error)
         return error;
     connection->sent += count;

@@ -22,6 +22,11 @@ struct bound_note;
 struct commit_job;
 struct measuring;
 
+struct piece_holder { /* the user whose processes share a descriptor of the piece */
+    uint32_t uid;
+    bool any;
+};
+
 struct piece {
     uint64_t id; /* the memory handle */
     struct vmm_piece memory;
@@ -29,6 +34,7 @@ struct piece {
     uint64_t reserved_bytes; /* charged to the device for it */
     uint64_t spooled_bytes;  /* charged to this user's share of the spools */
     uint32_t uid;
+    struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */

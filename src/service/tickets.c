@@ -170,12 +170,27 @@ int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
         return error;
     *out = (struct service_redeemed){
         .session = outcome.ticket.session,
+        .uid = uid,
         .first = outcome.ticket.first,
         .count = outcome.ticket.count,
         .serial = outcome.ticket.serial,
         .writable = outcome.ticket.writable,
     };
     s->numbers.tickets_redeemed++;
+    return 0;
+}
+
+/* The first user that gets a piece shares the service's own descriptor with nobody but itself. */
+static int lend(struct service *s, struct piece *piece, const struct service_redeemed *ticket,
+                struct service_descriptor *descriptor)
+{
+    struct piece_holder *holder = &piece->holders[ticket->writable];
+    if (!holder->any)
+        *holder = (struct piece_holder){.uid = ticket->uid, .any = true};
+    descriptor->is_own = holder->uid != ticket->uid;
+    if (descriptor->is_own)
+        return vmm_duplicate(s->vmm, &piece->memory, ticket->writable, &descriptor->fd);
+    descriptor->fd = ticket->writable ? piece->memory.fd : piece->memory.fd_readonly;
     return 0;
 }
 
@@ -191,7 +206,7 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
         ticket->serial
             ? layout_find_serial(layout, ticket->serial)
             : (rank < layout_count_allocations(layout) ? layout_at_rank(layout, rank) : NULL);
-    const struct piece *piece =
+    struct piece *piece =
         allocation && !allocation->spool ? idvec_find(&s->pieces, allocation->memory) : NULL;
     if (!piece)
         return -ESTALE; /* freed since the ticket was made */
@@ -202,7 +217,6 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
         .slot = allocation->slot,
         .size_bytes = allocation->size_bytes,
         .aligned_bytes = allocation->aligned_bytes,
-        .fd = ticket->writable ? piece->memory.fd : piece->memory.fd_readonly,
     };
-    return 0;
+    return lend(s, piece, ticket, descriptor);
 }

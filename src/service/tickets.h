@@ -26,6 +26,7 @@ int service_export(struct service *s, uint64_t file, struct service_export *expo
 
 struct service_redeemed { /* a ticket in use */
     uint64_t session;
+    uint32_t uid; /* whose */
     uint64_t first, count;
     uint64_t serial; /* one allocation, whatever its rank by now; 0: ranks */
     bool writable;
@@ -36,10 +37,13 @@ int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
 
 struct service_descriptor {
     uint64_t rank, slot, size_bytes, aligned_bytes;
-    int fd; /* the service's: duplicate by sending, never close */
+    int fd;      /* to be sent */
+    bool is_own; /* the caller's, to be closed once it is sent; else the service's */
 };
 
-/* The descriptor of one rank of a ticket in use. -ESTALE when its session is over. */
+/* The descriptor of one rank of a ticket in use. Users share no open file description, so that a
+ * position, a flag or a lock of one is not another's. -ESTALE when its session is over; -EMFILE,
+ * -ENFILE, -ENOMEM; -EBUSY: somebody holds a lease on the memory's file. */
 int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
                            struct service_descriptor *descriptor);
 
