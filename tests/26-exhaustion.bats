@@ -13,12 +13,15 @@ WORKER_MAX_KB=$((64 << 10))
 setup() {
     common_setup
     requires root
+    if [[ $BATS_TEST_DESCRIPTION == *spools* ]]; then
+        fake_gpus 'memory 512' # elsewhere they are of the device's memory at once
+    fi
     start_mount size=256M,spool_max=4M
     mkdir "$M/hogged" "$M/mine"
     chmod 0777 "$M/hogged"
     commit_something hogged
     commit_something mine
-    scripts/make-model --single --size 1M --out "$T/model" >/dev/null
+    MODEL=$(scripts/make-model --single --size 1M --out "$T/model")
 }
 
 commit_something() { # STORE
@@ -41,15 +44,15 @@ is_full() {
 
 # hog WHAT ERRNO: until it is refused with it.
 hog() {
-    spawn as_user "$HOG" "$M" hogged "$1"
+    spawn "${AS_USER[@]}" "$HOG" "$M" hogged "$1"
     wait_until $((60 * SLOW)) is_full
     assert_match "$(output_of "$SPAWNED")" "^full [0-9]+ $2\$"
 }
 
 # bound_is_told NAME: by an event, with the user and the errno
 bound_is_told() {
-    assert_match "$(jq -c "select(.type == \"bound\") | [.bound, .uid]" "$M/events" | sort -u)" \
-        "\"$1\",$TEST_UID"
+    assert_match "$(jq -r 'select(.event == "bound") | "\(.bound) \(.uid)"' "$M/events" | sort -u)" \
+        "$1 $TEST_UID"
 }
 
 root_commits() {
@@ -65,7 +68,7 @@ root_commits() {
 
 others_attach() {
     run_logged -0 as_other "$GMSCTL" open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" \
-        redeem last 253 peek 0 0 1
+        redeem last 253
 }
 
 others_look() {
@@ -89,7 +92,7 @@ others_write() {
 }
 
 root_loads() {
-    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" load "$M/mine" "$T/model"
+    run_logged -0 timeout $((30 * SLOW)) "$GMSFS" load "$M/mine" "$MODEL"
 }
 
 sessions_of_hog() {
@@ -99,7 +102,7 @@ sessions_of_hog() {
 root_revokes() {
     local session
     session=$(sessions_of_hog | head -n 1)
-    [[ -z $session ]] || echo "$session" >"$M/hogged/abort"
+    [[ -z $session ]] || echo "revoke $session" >"$M/hogged/abort"
 }
 
 worker_is_small() {
@@ -164,7 +167,7 @@ others_go_on() {
 }
 
 @test "one user's connections leave the others theirs" {
-    hog connections EDQUOT
+    hog connections EINPROGRESS # its oldest ones make place for its new ones
     bound_is_told connections
     others_go_on
 }
@@ -184,7 +187,7 @@ others_go_on() {
     local first
     hog files EDQUOT
     first=$(output_of "$SPAWNED")
-    let_go "$SPAWNED" || true
+    let_go "$SPAWNED"
     wait_until 10 device_files_are_few
     hog files EDQUOT
     assert_eq "$(output_of "$SPAWNED")" "$first"

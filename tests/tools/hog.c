@@ -7,7 +7,6 @@
  * Where one process may open no more files, a further one goes on. For tests of bounds: STORE has
  * an allocation, and this user may write it (reading is enough for most).
  */
-#define _GNU_SOURCE
 #include "tool.h"
 
 #include <gmsfs_abi.h>
@@ -22,11 +21,12 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#define MAX_TAKEN    200000u
-#define MAX_THREADS  6000u
-#define STACK_BYTES  (64u << 10)
-#define LARGE_BYTES  (1u << 20)
-#define AIO_REQUESTS 4096
+#define MAX_TAKEN       200000u
+#define MAX_THREADS     6000u
+#define STACK_BYTES     (64u << 10)
+#define LARGE_BYTES     (1u << 20)
+#define AIO_REQUESTS    4096
+#define MAX_CONNECTIONS 2048u /* twice what there are */
 
 static const char *mount, *store;
 static char path[PATH_MAX];
@@ -115,40 +115,37 @@ static int take_ticket(void)
 static int take_gathered(void)
 {
     static char bytes[LARGE_BYTES];
-    static int lock = -1, fd = -1;
-    ssize_t written;
+    static int fd = -1;
 
-    if (lock < 0)
-        lock = open_or_errno(in_store("lock"), O_RDWR);
-    if (lock < 0)
-        return lock;
-    if (fd < 0)
+    if (fd < 0) {
         fd = open_or_errno(in_store("ctl"), O_RDWR);
-    if (fd < 0)
-        return fd;
-    written = write(fd, bytes, sizeof bytes);
-    if (written < 0 && errno == EFBIG) { /* a document has a bound as well: the next one */
-        fd = -1;
-        return take_gathered();
+        if (fd < 0 || acquire(fd, GMSFS_MODE_RW, 5000) < 0)
+            tool_die("%s: no session: %s", in_store("ctl"), strerror(errno));
     }
-    return written < 0 ? -errno : 0;
+    return write(fd, bytes, sizeof bytes) < 0 ? -errno : 0;
 }
 
 static int take_connection(void)
 {
+    static unsigned connections;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    char byte;
+    struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
+    struct gmsfs_fds_header answer; /* who is served is told that nobody made this ticket */
 
     if (fd < 0)
         return -errno;
     snprintf(address.sun_path, sizeof address.sun_path, "%s/.fds", mount);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
         return -errno;
-    /* Taken or not is seen by whether it is closed at once. */
-    if (recv(fd, &byte, 1, MSG_DONTWAIT) == 0)
-        return -EDQUOT;
-    return errno == EAGAIN ? 0 : -errno;
+    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0 ||
+        recv(fd, &answer, sizeof answer, 0) <= 0)
+        return -ECONNREFUSED;
+    if (answer.error != -ESTALE)
+        return answer.error;
+    /* Where it has all of them, its oldest one was closed for this one. */
+    return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
 }
 
 static int take_spool(void)
