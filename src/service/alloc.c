@@ -5,12 +5,10 @@
  * Order for new memory: the account, the descriptor (jobs), the keeper's duplicate (same jobs), the
  * record, the answer. A failure on the way gives everything back.
  */
+#include "service/alloc_op.h"
 #include "service/allocations.h"
 
-#include "service/service_internal.h"
-
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,43 +16,6 @@
 #define RETRY_MS 200u
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
-
-/* So many descriptors go to the keeper at once. The round trips then cost less than a microsecond a
- * piece, and what the threads have left over at the end, when nothing else goes on, is little. */
-#define KEEP_BATCH 64u
-
-/* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
- * thread makes whichever piece is next, and they end together. */
-struct alloc_part {
-    struct job job; /* first */
-    struct alloc_op *op;
-    int error;
-};
-
-struct alloc_op {
-    struct alloc_part parts[SERVICE_MAX_ALLOC_THREADS];
-    uint32_t parts_running;
-    atomic_uint_fast64_t taken; /* pieces that some part makes or has made */
-    atomic_bool failed;         /* a part did: the others need not go on */
-    atomic_bool interrupted;    /* nobody waits for it: no further piece, and it waits no more */
-    struct service *service;
-    struct service_request *request;
-    uint64_t session;
-    uint64_t serial; /* resize: of this allocation; 0: new ones */
-    bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
-    uint64_t size_bytes, aligned_bytes;
-    uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
-    uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
-    uint64_t not_before_ms; /* the machine lacked memory: the next try */
-    uint32_t count;
-    bool complained;       /* the event was written */
-    bool running;          /* the job has it: it cannot be answered yet */
-    uint64_t before_bytes; /* aside: what was set aside when it was asked */
-    char name[256], tag[256];
-    struct piece **pieces; /* `count` of them while the job runs */
-    int error;             /* the job's */
-    struct alloc_op *next;
-};
 
 static void op_free(struct alloc_op *op)
 {
@@ -80,51 +41,6 @@ static void op_give_back(struct service *s, struct alloc_op *op)
         op->pieces[i] = NULL;
     }
     piece_free_gathered(s);
-}
-
-/* Several threads may take the last descriptors before the first of them is told that it has one of
- * the spare ones. */
-static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
-{
-    int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
-
-    if (error == -EMFILE || error == -ENFILE)
-        return -ENOSPC;
-    return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
-}
-
-/* The next piece that no part has taken; NULL: none is left, or the operation has ended. */
-static struct piece *take_piece(struct alloc_op *op)
-{
-    if (atomic_load(&op->failed) || atomic_load(&op->interrupted))
-        return NULL;
-    uint64_t index = atomic_fetch_add(&op->taken, 1);
-    return index < op->count ? op->pieces[index] : NULL;
-}
-
-static void run_create(struct job *job)
-{
-    struct alloc_part *part = (struct alloc_part *)job;
-    struct alloc_op *op = part->op;
-    const struct service_host *host = &op->service->host;
-    struct service_memory batch[KEEP_BATCH];
-    struct piece *piece;
-    size_t gathered = 0;
-    while (!part->error && (piece = take_piece(op))) {
-        part->error = make_piece(op->service, piece, op->size_bytes);
-        if (part->error)
-            break;
-        batch[gathered++] = (struct service_memory){
-            .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
-        if (gathered < KEEP_BATCH)
-            continue;
-        part->error = host->keep(host->context, batch, gathered);
-        gathered = 0;
-    }
-    if (!part->error && gathered > 0 && !atomic_load(&op->failed))
-        part->error = host->keep(host->context, batch, gathered);
-    if (part->error)
-        atomic_store(&op->failed, true);
 }
 
 static int record_resized(struct service *s, struct alloc_op *op)
@@ -253,45 +169,6 @@ static void finish_create(struct alloc_op *op)
     service_end_use(s, session);
 }
 
-static void done_create(struct job *job)
-{
-    struct alloc_part *part = (struct alloc_part *)job;
-    struct alloc_op *op = part->op;
-    op->service->numbers.jobs_in_flight--;
-    if (!op->error)
-        op->error = part->error;
-    if (--op->parts_running == 0)
-        finish_create(op);
-}
-
-static uint32_t count_parts(const struct service *s, const struct alloc_op *op)
-{
-    uint32_t threads = s->options.alloc_threads;
-    if (threads > SERVICE_MAX_ALLOC_THREADS)
-        threads = SERVICE_MAX_ALLOC_THREADS;
-    if (threads == 0)
-        threads = 1;
-    return op->count < threads ? op->count : threads;
-}
-
-/* Fails only if no part could be started: one makes all the pieces as well, if slowly. */
-static int op_submit(struct service *s, struct alloc_op *op)
-{
-    uint32_t count = count_parts(s, op);
-    int error = 0;
-    op->parts_running = 0;
-    atomic_init(&op->failed, false);
-    atomic_init(&op->taken, 0);
-    for (uint32_t i = 0; i < count && !error; i++) {
-        struct alloc_part *part = &op->parts[i];
-        *part = (struct alloc_part){.job = {.run = run_create, .done = done_create}, .op = op};
-        error = service_submit(s, SERVICE_POOL_MEMORY, &part->job);
-        if (!error)
-            op->parts_running++;
-    }
-    return op->parts_running == 0 ? error : 0;
-}
-
 static int op_reserve(struct service *s, struct alloc_op *op)
 {
     const struct core_session *held = core_find_session(s->core, op->session);
@@ -335,7 +212,7 @@ static int op_try(struct service *s, struct alloc_op *op)
     error = service_begin_use(s, op->session);
     if (error)
         goto give_back;
-    error = op_submit(s, op);
+    error = alloc_make(s, op);
     if (!error) {
         op->running = true;
         op->request->alloc = op;
@@ -395,6 +272,7 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
         return NULL;
     }
     op->service = s;
+    op->made = finish_create;
     op->request = request;
     op->session = session;
     op->count = count;

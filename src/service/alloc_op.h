@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alloc_op - an ALLOC, a resize or a RESERVE under way
+ *
+ * For alloc.c, whose it is, and alloc_make.c, which makes its memory on helper threads.
+ */
+#ifndef GMSFS_SERVICE_ALLOC_OP_H
+#define GMSFS_SERVICE_ALLOC_OP_H
+
+#include "service/service_internal.h"
+
+#include <stdatomic.h>
+
+/* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
+ * thread makes whichever piece is next, and they end together. */
+struct alloc_part {
+    struct job job; /* first */
+    struct alloc_op *op;
+    int error;
+};
+
+struct alloc_op {
+    struct alloc_part parts[SERVICE_MAX_ALLOC_THREADS];
+    uint32_t parts_running;
+    atomic_uint_fast64_t taken; /* pieces that some part makes or has made */
+    atomic_bool failed;         /* a part did: the others need not go on */
+    atomic_bool interrupted;    /* nobody waits for it: no further piece, and it waits no more */
+    void (*made)(struct alloc_op *op); /* all parts are through */
+    struct service *service;
+    struct service_request *request;
+    uint64_t session;
+    uint64_t serial; /* resize: of this allocation; 0: new ones */
+    bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
+    uint64_t size_bytes, aligned_bytes;
+    uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
+    uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
+    uint64_t not_before_ms; /* the machine lacked memory: the next try */
+    uint32_t count;
+    bool complained;       /* the event was written */
+    bool running;          /* the job has it: it cannot be answered yet */
+    uint64_t before_bytes; /* aside: what was set aside when it was asked */
+    char name[256], tag[256];
+    struct piece **pieces; /* `count` of them while the job runs */
+    int error;             /* the job's */
+    struct alloc_op *next;
+};
+
+/* Has `count` pieces made and kept; op->made is called on the loop's thread, when op->error says
+ * whether they are. Fails only if no part could be started: one makes all the pieces as well, if
+ * slowly. */
+int alloc_make(struct service *s, struct alloc_op *op);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/spool.h"
+
+#include "base/log.h"
+#include "service/allocations.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Bytes of a committed layout are about to change: no rollback from here on. */
+static int touch(struct service *s, const struct core_store *store, uint64_t session,
+                 uint64_t memory)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (held->touched || !core_is_committed_memory(s->core, store, memory))
+        return 0;
+    struct record record = {.type = RECORD_TOUCH, .session = session};
+    return service_apply_record(s, &record, NULL);
+}
+
+static void spool_start(struct service *s, struct spool_op *op);
+
+static void spool_answer(struct service *s, struct spool_op *op, int error)
+{
+    struct service_request *request = op->request;
+    struct service_answer answer = {.bytes = op->bytes};
+    uint64_t session = op->session;
+    free(op);
+    service_answer(request, error, &answer);
+    service_end_use(s, session);
+}
+
+/* Sealed memory may have another descriptor, which the keeper is to have in the old one's place;
+ * where that failed, it is done when the spool is to be ended again. */
+static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
+{
+    const struct service_host *host = &op->service->host;
+    struct service_memory kept = {.id = op->piece->id};
+    int fd = memory->fd;
+    int error = memory->sealed ? 0 : vmm_seal(op->service->vmm, memory, op->size_bytes);
+    if (memory->fd != fd)
+        op->piece->moved = true;
+    if (error || !op->piece->moved)
+        return error;
+    kept.fd = memory->fd;
+    kept.bytes = memory->aligned_bytes;
+    error = host->keep(host->context, &kept, 1);
+    if (!error)
+        op->piece->moved = false;
+    return error;
+}
+
+/* New memory is clear; what was there before may have bytes of a write that failed. */
+static int clear_gap(struct vmm *vmm, struct spool_op *op)
+{
+    static const uint8_t zeros[65536];
+    uint64_t end = op->offset < op->reserved_bytes ? op->offset : op->reserved_bytes;
+    int error = 0;
+    for (uint64_t at = op->gap_bytes; !error && at < end; at += sizeof zeros) {
+        size_t bytes = end - at < sizeof zeros ? (size_t)(end - at) : sizeof zeros;
+        error = vmm_write(vmm, &op->memory, zeros, bytes, at);
+    }
+    return error;
+}
+
+static void run_spool(struct job *job)
+{
+    struct spool_op *op = (struct spool_op *)job;
+    const struct service_host *host = &op->service->host;
+    struct vmm *vmm = op->service->vmm;
+    struct vmm_piece *memory = &op->memory;
+    if (op->kind == SPOOL_SETTLE) {
+        op->error = memory->sealed ? 0 : vmm_settle(vmm, memory, op->size_bytes);
+        return;
+    }
+    if (op->kind == SPOOL_SEAL) {
+        op->error = run_seal(op, memory);
+        return;
+    }
+    if (memory->fd < 0) {
+        op->error = vmm_create(vmm, 0, false, memory);
+        if (!op->error)
+            op->error = host->admit_descriptor(host->context, memory->fd);
+        struct service_memory kept = {.id = op->piece->id, .fd = memory->fd};
+        if (!op->error)
+            op->error = host->keep(host->context, &kept, 1);
+    }
+    if (!op->error)
+        op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);
+    if (!op->error)
+        op->error = clear_gap(vmm, op);
+    if (!op->error && op->bytes > 0)
+        op->error = vmm_write(vmm, memory, op->from, op->bytes, op->offset);
+}
+
+static int record_spool(struct service *s, const struct spool_op *op)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY,
+        .session = op->session,
+        .serial = op->serial,
+        .memory = op->piece->id,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->piece->reserved_bytes,
+        .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+/* A failed write leaves the spool as it was; a new one goes away. */
+static void undo_spool(struct service *s, struct spool_op *op)
+{
+    struct piece *piece = op->piece;
+    if (op->kind != SPOOL_WRITE)
+        return;
+    service_undraw(s, op->session, op->drawn_bytes);
+    if (piece->new_serial) {
+        piece->doomed = true; /* freed by piece_end */
+        return;
+    }
+    /* Memory that was committed beyond the account stays charged: it goes with the spool. */
+    uint64_t committed = piece->memory.aligned_bytes;
+    uint64_t keep = committed > op->reserved_bytes ? committed : op->reserved_bytes;
+    piece_shrink(s, piece, keep);
+}
+
+/* The end of a spool frees what was committed beyond its size. */
+static void give_back_excess(struct service *s, struct piece *piece)
+{
+    piece_count_spooled(s, piece, 0);
+    if (piece->memory.aligned_bytes < piece->reserved_bytes)
+        piece_shrink(s, piece, piece->memory.aligned_bytes);
+}
+
+static void finish_spool(struct service *s, struct spool_op *op, int error)
+{
+    struct piece *piece = op->piece;
+    struct spool_op *queue = piece->queue;
+    piece->memory = op->memory;
+    if (op->kind == SPOOL_WRITE)
+        s->numbers.transfers_in_flight--;
+    if (!error && op->kind == SPOOL_SEAL)
+        give_back_excess(s, piece);
+    /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
+    if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
+        error = record_spool(s, op);
+    if (error && op->kind == SPOOL_SEAL)
+        service_on_seal_failed(s, op->session, error);
+    if (error)
+        undo_spool(s, op);
+    else
+        piece->new_serial = 0;
+    if (!error && op->kind == SPOOL_WRITE) {
+        s->numbers.transfers_total++;
+        s->numbers.written_bytes += op->bytes;
+    }
+    piece->queue = NULL;
+    piece->exclusive = false;
+    piece_end(s, piece);
+    spool_answer(s, op, error);
+    if (error) /* what it had charged is there again */
+        service_on_memory(s);
+    while (queue) { /* the first takes the next piece for itself, the others queue there again */
+        struct spool_op *next = queue->next;
+        queue->next = NULL;
+        spool_start(s, queue);
+        queue = next;
+    }
+}
+
+static void done_spool(struct job *job)
+{
+    struct spool_op *op = (struct spool_op *)job;
+    struct service *s = op->service;
+    turn_end(s, &op->turn);
+    finish_spool(s, op, op->turn.error ? op->turn.error : op->error);
+}
+
+static struct piece *find_spool_piece(struct service *s, const struct layout_allocation *allocation)
+{
+    if (allocation->memory != LAYOUT_NO_MEMORY)
+        return idvec_find(&s->pieces, allocation->memory);
+    for (size_t i = s->pieces.count; i > 0; i--) { /* new ones are at the end */
+        struct piece *piece = s->pieces.items[i - 1];
+        if (piece->new_serial == allocation->serial && !piece->doomed)
+            return piece;
+    }
+    return NULL;
+}
+
+static void spool_queue(struct piece *piece, struct spool_op *op)
+{
+    struct spool_op **last = &piece->queue;
+    while (*last)
+        last = &(*last)->next;
+    *last = op;
+}
+
+/* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. */
+static int take_spooled(struct service *s, struct piece *piece, const struct spool_op *op,
+                        uint64_t bytes)
+{
+    if (!vmm_can_settle(s->vmm) || bytes <= piece->spooled_bytes)
+        return 0;
+    int error = service_take(s, SERVICE_BOUND_SPOOLS, op->turn.store, op->turn.uid,
+                             bytes - piece->spooled_bytes);
+    if (!error) {
+        piece->uid = op->turn.uid;
+        piece->spooled_bytes = bytes;
+    }
+    return error;
+}
+
+/* Charges what a write needs; a full device shortens it to what there is room for. -EAGAIN: memory
+ * is coming back just now. */
+static int spool_reserve(struct service *s, struct piece *piece, struct spool_op *op)
+{
+    uint64_t end = op->offset + op->bytes;
+    op->reserved_bytes = piece->reserved_bytes;
+    op->drawn_bytes = 0;
+    if (end <= piece->reserved_bytes)
+        return 0;
+    uint64_t need = vmm_align(s->vmm, end), before = piece->reserved_bytes;
+    if (need == 0)
+        return -ENOMEM;
+    int error = take_spooled(s, piece, op, need);
+    if (!error)
+        error = service_reserve(s, op->session, need - before, &op->drawn_bytes);
+    if (!error) {
+        piece->reserved_bytes = need;
+        return 0;
+    }
+    piece_count_spooled(s, piece, before);
+    if (error == -EAGAIN)
+        return error;
+    if (before <= op->offset)
+        return error;
+    op->bytes = before - op->offset;
+    return 0;
+}
+
+/* Once: who writes goes on writing. */
+static void tell_spool_bound(struct service *s)
+{
+    if (!s->told_spool_bound)
+        log_warning("an allocation that is written to without a size is bounded by spool_max= "
+                    "(%llu bytes): give it its size first (truncate -s SIZE FILE), then write "
+                    "without truncating (dd conv=notrunc), or mount with a greater spool_max=",
+                    (unsigned long long)s->options.spool_max_bytes);
+    s->told_spool_bound = true;
+}
+
+static int spool_prepare_write(struct service *s, const struct layout_allocation *allocation,
+                               struct spool_op *op)
+{
+    uint64_t size_bytes = allocation->memory == LAYOUT_NO_MEMORY ? 0 : allocation->size_bytes;
+    if (op->offset >= s->options.spool_max_bytes &&
+        !(op->bytes == 0 && op->offset == s->options.spool_max_bytes)) {
+        tell_spool_bound(s);
+        return -EFBIG;
+    }
+    if (op->bytes > s->options.spool_max_bytes - op->offset)
+        op->bytes = s->options.spool_max_bytes - op->offset;
+    if (!op->piece) {
+        op->piece = piece_new(s, op->session, 0);
+        if (!op->piece)
+            return -ENOMEM;
+        op->piece->new_serial = op->serial;
+        if (idvec_insert(&s->pieces, op->piece)) {
+            free(op->piece);
+            op->piece = NULL;
+            return -ENOMEM;
+        }
+    }
+    int error = spool_reserve(s, op->piece, op);
+    uint64_t end = op->offset + op->bytes;
+    op->gap_bytes = size_bytes;
+    op->size_bytes = end > size_bytes ? end : size_bytes;
+    if (error && op->piece->new_serial && op->piece->running == 0) {
+        free(idvec_remove(&s->pieces, op->piece->id));
+        op->piece = NULL;
+    }
+    return error;
+}
+
+static int write_sized(struct service *s, struct spool_op *op, const struct core_store *store,
+                       const struct layout_allocation *allocation)
+{
+    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    struct service_transfer what = {.piece = piece,
+                                    .session = op->session,
+                                    .store = store->id,
+                                    .uid = op->turn.uid,
+                                    .from = op->from,
+                                    .span = {.offset = op->offset, .bytes = op->bytes}};
+    if (op->offset >= allocation->size_bytes)
+        return -ENOSPC; /* as at the end of a block device */
+    if (op->bytes > allocation->size_bytes - op->offset)
+        what.span.bytes = allocation->size_bytes - op->offset;
+    if (!piece)
+        return -EIO;
+    int error = touch(s, store, op->session, allocation->memory);
+    if (!error)
+        error = service_start_transfer(s, &what, op->request);
+    return error;
+}
+
+/* Until the next piece is free: a matter of milliseconds, and it holds the session in use. */
+static void spool_wait(struct service *s, struct spool_op *op)
+{
+    struct spool_op **last = &s->spool_waiting;
+    while (*last)
+        last = &(*last)->next;
+    op->next = NULL;
+    *last = op;
+}
+
+void service_drop_spools(struct service *s)
+{
+    while (s->spool_waiting) {
+        struct spool_op *op = s->spool_waiting;
+        struct service_request *request = op->request;
+        s->spool_waiting = op->next;
+        free(op);
+        service_answer(request, -ENOTCONN, NULL);
+    }
+}
+
+void service_retry_spools(struct service *s)
+{
+    struct spool_op *op = s->spool_waiting;
+    s->spool_waiting = NULL;
+    while (op) {
+        struct spool_op *next = op->next;
+        op->next = NULL;
+        spool_start(s, op);
+        op = next;
+    }
+}
+
+/* Runs an operation, or queues it behind the one that has the spool. The session is in use. */
+static void spool_start(struct service *s, struct spool_op *op)
+{
+    const struct core_store *store = NULL;
+    const struct layout_allocation *allocation = core_find_allocation(s->core, op->serial, &store);
+    int error = allocation ? 0 : -ESTALE;
+    bool sized = allocation && allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool;
+    op->piece = NULL;
+    if (!error && sized && op->kind == SPOOL_WRITE) {
+        error = write_sized(s, op, store, allocation);
+        if (!error) {
+            free(op); /* a plain transfer goes on with its request and its use of the session */
+            return;
+        }
+    } else if (!error && !sized) {
+        op->piece = find_spool_piece(s, allocation);
+        if (op->piece && op->piece->exclusive) {
+            spool_queue(op->piece, op);
+            return;
+        }
+        if (op->kind == SPOOL_WRITE)
+            error = spool_prepare_write(s, allocation, op);
+        else if (op->piece)
+            op->size_bytes = allocation->size_bytes;
+    }
+    if (error == -EAGAIN) { /* what was freed or given up for it is not yet back */
+        spool_wait(s, op);
+        return;
+    }
+    if (error || !op->piece) {
+        spool_answer(s, op, error);
+        return;
+    }
+    op->turn.job = (struct job){.run = run_spool, .done = done_spool};
+    op->error = 0;
+    op->memory = op->piece->memory;
+    op->piece->exclusive = true;
+    piece_begin(op->piece);
+    if (op->kind == SPOOL_WRITE)
+        s->numbers.transfers_in_flight++;
+    error = turn_begin(s, &op->turn, op->kind != SPOOL_WRITE);
+    if (error)
+        finish_spool(s, op, error);
+}
+
+int spool_begin(struct service *s, const struct spool_op *what, bool closing)
+{
+    struct spool_op *op = malloc(sizeof *op);
+    if (!op)
+        return -ENOMEM;
+    *op = *what;
+    op->service = s;
+    int error = closing ? service_begin_use_while_closing(s, op->session)
+                        : service_begin_use(s, op->session);
+    if (error) {
+        free(op);
+        return error;
+    }
+    spool_start(s, op);
+    return 0;
+}
