@@ -5,6 +5,7 @@
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/store_file.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
     if (r)
         return clear_explain(path, r);
     if (!quiet)
-        printf("%s is not suspect\n", path);
+        ui_line(stdout, "%s is not suspect", path);
     return CLI_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -158,8 +159,8 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
     if (status == CLI_OK)
         output_set_done();
     if (status == CLI_OK && !drain->quiet)
-        printf(drain->undo ? "%s serves\n" : "%s is drained: the device holds nothing\n",
-               mount->path);
+        ui_line(stdout, drain->undo ? "%s serves" : "%s is drained: the device holds nothing",
+                mount->path);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/signals.h"
 #include "cli/store_connect.h"
 #include "cli/store_path.h"
+#include "cli/ui.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static void load_abort(struct load *load, int status)
 
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    fprintf(stderr, "nothing was committed; %s %s\n", load->store, left);
+    ui_line(stderr, "nothing was committed; %s %s", load->store, left);
 }
 
 static void load_print_result(const struct load *load, uint64_t start_ms)

@@ -204,7 +204,7 @@ static int ls_store(const char *path, bool as_json)
         if (r)
             cli_error("%s: %s", path, strerror(-r));
         else if (!ls.layout && !as_json)
-            fprintf(stderr, "%s is EMPTY: nothing is committed in it\n", path);
+            ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
     }
     gmsfs_free_layout(ls.layout);
     free(ls.list);

@@ -9,6 +9,7 @@
 #include "cli/metadata.h"
 #include "cli/output.h"
 #include "cli/store_path.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +26,8 @@ static const char usage[] =
     "\n"
     "put sets an entry, with the value as given, or read from standard input when it is - or\n"
     "missing; get prints a value as it is; rm removes an entry; ls lists keys, one a line, by\n"
-    "their bytes. get and ls take no lock, and see a writer's work in progress. put and rm need\n"
+    "their bytes. On a terminal what it would obey is '?'. get and ls take no lock, and see a "
+    "writer's work in progress. put and rm need\n"
     "a writer's session: 'gmsfs run -w STORE -- gmsfs metadata put ...'.\n"
     "\n"
     "      --allocation NAME|SLOT   bind the entry to this allocation (default: to none)\n"
@@ -149,6 +151,8 @@ static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
     (void)handle;
     if (r)
         return metadata_explain(metadata->store, metadata->key, "get", r);
+    if (isatty(STDOUT_FILENO))
+        ui_clean_bytes(value, value_bytes, "\n\t");
     fwrite(value, 1, value_bytes, stdout);
     free(value);
     return CLI_OK;
@@ -164,8 +168,11 @@ static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
         store_explain(metadata->store, "list the metadata", r);
         return CLI_FAILURE;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (isatty(STDOUT_FILENO))
+            ui_clean(keys[i]);
         puts(keys[i]);
+    }
     free(keys);
     return CLI_OK;
 }

@@ -11,6 +11,7 @@
 #include "cli/run.h"
 #include "cli/store_file.h"
 #include "cli/store_path.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +124,7 @@ static int run_open(struct run *run)
         fd = -errno;
     if (fd == -EAGAIN && run->timeout_ms > 0) {
         if (isatty(STDERR_FILENO))
-            fprintf(stderr, "waiting for the lock of %s ('sessions' in it shows who has it)\n",
+            ui_line(stderr, "waiting for the lock of %s ('sessions' in it shows who has it)",
                     run->store);
         fd = run_wait(path, run->flags, run->timeout_ms);
     }
@@ -245,7 +246,7 @@ static int run_finish(const struct run *run, int status)
     if (run->joined) {
         if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR) {
             output_set_done(); /* as far as it is ours */
-            fprintf(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits\n",
+            ui_line(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits",
                     (uint64_t)run->info.session, run->store);
         }
         return status;

@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "cli/save.h"
 #include "cli/signals.h"
+#include "cli/ui.h"
 #include "model/safetensors_write.h"
 #include "mover/work.h"
 
@@ -46,8 +47,8 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
                 save->tensors.others);
     if (save->quiet)
         return;
-    printf("saved %s: %zu tensors in %zu %s, %s\n", save->store, save->tensors.count, files,
-           files == 1 ? "file" : "files", last->path);
+    ui_line(stdout, "saved %s: %zu tensors in %zu %s, %s", save->store, save->tensors.count, files,
+            files == 1 ? "file" : "files", last->path);
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", save->tensors.size_bytes,
            size_format(save->tensors.size_bytes, size),
            (double)(cli_now_ms() - start_ms) / MS_PER_S,

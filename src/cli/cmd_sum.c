@@ -21,6 +21,7 @@
 
 #define MS_PER_S         1000.0
 #define SUM_TEXT_BYTES   33
+#define SUM_ESCAPED      "\\\n\r" /* in names */
 #define SUM_UPDATE_BYTES STAGING_BUFFER_MAX_BYTES
 
 static const char usage[] =
@@ -216,38 +217,28 @@ static void sum_format(XXH128_hash_t hash, char text[SUM_TEXT_BYTES])
              (uint64_t)hash.low64);
 }
 
-/* As xxhsum and sha256sum do: a line with such a name begins with a backslash. */
-static void sum_print_escaped(const char *hash, const char *name)
-{
-    printf("\\%s  ", hash);
-    for (; *name; name++) {
-        if (*name == '\\')
-            fputs("\\\\", stdout);
-        else if (*name == '\n')
-            fputs("\\n", stdout);
-        else if (*name == '\r')
-            fputs("\\r", stdout);
-        else
-            putchar((unsigned char)*name < ' ' ? '?' : *name);
-    }
-    putchar('\n');
-}
-
+/* As xxhsum and sha256sum do: a line with such a name begins with a backslash, and all else of it
+ * is as it is, so that different names are different lines. A terminal gets it harmless. */
 static int sum_print_line(const struct sum_item *item)
 {
-    char hash[SUM_TEXT_BYTES], *name;
+    char hash[SUM_TEXT_BYTES], *line = malloc(sizeof(hash) + 3 + 2 * strlen(item->name)),
+                               *at = line;
 
-    sum_format(item->hash, hash);
-    if (strpbrk(item->name, "\\\n\r")) {
-        sum_print_escaped(hash, item->name);
-        return CLI_OK;
-    }
-    name = strdup(item->name);
-    if (!name)
+    if (!line)
         return cli_out_of_memory();
-    ui_clean(name);
-    printf("%s  %s\n", hash, name);
-    free(name);
+    sum_format(item->hash, hash);
+    at += sprintf(at, "%s%s  ", strpbrk(item->name, SUM_ESCAPED) ? "\\" : "", hash);
+    for (const char *name = item->name; *name; name++) {
+        bool is_escaped = strchr(SUM_ESCAPED, *name) != NULL;
+        if (is_escaped)
+            *at++ = '\\';
+        *at++ = !is_escaped ? *name : *name == '\n' ? 'n' : *name == '\r' ? 'r' : '\\';
+    }
+    *at = '\0';
+    if (isatty(STDOUT_FILENO))
+        ui_clean(line);
+    puts(line);
+    free(line);
     return CLI_OK;
 }
 

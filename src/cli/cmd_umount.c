@@ -10,6 +10,7 @@
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
+#include "cli/ui.h"
 #include "gmsfs.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ static int umount_busy(const struct mount *mount)
                   mount->path, mount->path);
     if (holders && *holders)
         fputs(holders, stderr);
-    fprintf(stderr, "End them, or use 'gmsfs umount -l %s'.\n", mount->path);
+    ui_line(stderr, "End them, or use 'gmsfs umount -l %s'.", mount->path);
     free(holders);
     return CLI_FAILURE;
 }

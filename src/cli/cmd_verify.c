@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "cli/reader.h"
 #include "cli/store_memory.h"
+#include "cli/ui.h"
 #include "model/safetensors.h"
 #include "mover/direct.h"
 #include "mover/work.h"
@@ -321,10 +322,10 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
     }
     if (verify->quiet)
         return CLI_OK;
-    printf("verified %s: %zu tensors, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", verify->store,
-           verify->model->tensor_count, verify->model->tensor_bytes,
-           size_format(verify->model->tensor_bytes, size), (double)passed_ms / MS_PER_S,
-           progress_rate(verify->model->tensor_bytes, passed_ms));
+    ui_line(stdout, "verified %s: %zu tensors, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",
+            verify->store, verify->model->tensor_count, verify->model->tensor_bytes,
+            size_format(verify->model->tensor_bytes, size), (double)passed_ms / MS_PER_S,
+            progress_rate(verify->model->tensor_bytes, passed_ms));
     if (more)
         printf("%zu more tensors of the store are in none of the files\n", more);
     return CLI_OK;

@@ -11,6 +11,7 @@
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
+#include "cli/ui.h"
 #include "image/image_entries.h"
 
 #include <errno.h>
@@ -333,7 +334,7 @@ static void load_abort(struct image_load *load, int status)
     r = gmsfs_abort(load->handle, &rolled_back);
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    fprintf(stderr, "nothing was committed; %s %s\n", load->request->store,
+    ui_line(stderr, "nothing was committed; %s %s", load->request->store,
             r             ? "is as the daemon left it"
             : rolled_back ? "has its earlier layout again"
                           : "is empty");
@@ -346,12 +347,13 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
 
     if (load->request->quiet)
         return;
-    printf("committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s\n",
-           load->request->store, manifest->allocation_count, load->image.layout.entry_count,
-           load->generation, image_digest_text(load->hash, hash),
-           memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0
-               ? ""
-               : " (realigned: not the one that was saved)");
+    ui_line(stdout,
+            "committed %s: %zu allocations and %zu entries, generation %" PRIu64 ", layout %s%s",
+            load->request->store, manifest->allocation_count, load->image.layout.entry_count,
+            load->generation, image_digest_text(load->hash, hash),
+            memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0
+                ? ""
+                : " (realigned: not the one that was saved)");
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
            progress_rate(manifest->stored_bytes, load->copied_ms));

@@ -144,17 +144,12 @@ static int ls_print_text(const struct ls *ls)
 {
     const struct image_manifest *manifest = &ls->image.manifest;
     char hash[IMAGE_DIGEST_TEXT_BYTES], size[SIZE_TEXT_BYTES], text[TIME_BYTES];
-    char *store = strdup(manifest->store);
 
-    if (!store)
-        return -ENOMEM;
-    ui_clean(store);
     if (ls->image.unfinished)
         printf("unfinished: %zu of %zu pieces, %" PRIu64 " of %" PRIu64 " bytes are there\n",
                ls->done_pieces, manifest->piece_count, ls->done_bytes, manifest->stored_bytes);
-    printf("store       %s, generation %" PRIu64 ", granularity %s\n", store, manifest->generation,
-           size_format(manifest->granularity_bytes, size));
-    free(store);
+    ui_line(stdout, "store       %s, generation %" PRIu64 ", granularity %s", manifest->store,
+            manifest->generation, size_format(manifest->granularity_bytes, size));
     printf("saved       %s\n", ls_time(manifest->saved_s, text));
     printf("layout_hash %s\n", image_digest_text(manifest->layout_hash, hash));
     if (memcmp(manifest->group, no_group, sizeof(no_group)) != 0)

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/ui.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,9 +21,9 @@ static void save_print_result(const struct image_save *save, uint64_t start_ms)
 
     if (save->request->quiet)
         return;
-    printf("saved %s: %zu allocations and %zu entries in %s, layout %s\n", save->reader.store,
-           manifest->allocation_count, save->reader.layout->entry_count, save->dir.path,
-           image_digest_text(manifest->layout_hash, hash));
+    ui_line(stdout, "saved %s: %zu allocations and %zu entries in %s, layout %s",
+            save->reader.store, manifest->allocation_count, save->reader.layout->entry_count,
+            save->dir.path, image_digest_text(manifest->layout_hash, hash));
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s", manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
            progress_rate(manifest->stored_bytes, save->copied_ms));
@@ -37,9 +38,8 @@ static void save_print_failure(const struct image_save *save, int status)
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
     if (save->began)
-        fprintf(stderr,
-                "%s is not finished, and no image yet; 'gmsfs image save --resume' goes on with "
-                "it\n",
+        ui_line(stderr,
+                "%s is not finished, and no image yet; 'gmsfs image save --resume' goes on with it",
                 save->dir.path);
     else if (status > CLI_SIGNALED)
         fprintf(stderr, "nothing was saved\n");

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
+#include "cli/ui.h"
 #include "mover/sink.h"
 
 #include <errno.h>
@@ -215,7 +216,7 @@ static void prepare_undo(const struct image_save *save, const struct image_dir_c
 {
     image_dir_undo(&save->dir, true);
     if (content->manifest || content->unfinished)
-        fprintf(stderr, "the image that was in %s is gone\n", save->dir.path);
+        ui_line(stderr, "the image that was in %s is gone", save->dir.path);
 }
 
 int image_save_prepare(struct image_save *save)

@@ -8,6 +8,7 @@
 #include "cli/store_file.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -206,8 +207,8 @@ static void group_say_waiting(const struct load_group *group, int error)
     else if (error == -ENOMEM)
         fprintf(stderr, "waiting for memory for %zu stores\n", group->count);
     else if (state != GMSFS_STATE_EMPTY)
-        fprintf(stderr,
-                "waiting for the locks of %zu stores; %s is %s ('sessions' in it shows who)\n",
+        ui_line(stderr,
+                "waiting for the locks of %zu stores; %s is %s ('sessions' in it shows who)",
                 group->count, busy->store, store_state_name(state));
     else
         fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
@@ -367,7 +368,7 @@ static void group_abort(struct load_group *group, const uint8_t id[16], int stat
     for (size_t i = 0; i < group->count; i++) {
         struct load *rank = &group->ranks[i];
         bool is_committed = group_has_committed(rank, id);
-        fprintf(stderr, "%s %s\n", rank->store,
+        ui_line(stderr, "%s %s", rank->store,
                 is_committed ? "is committed" : load_abort_store(rank));
     }
 }

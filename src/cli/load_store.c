@@ -8,6 +8,7 @@
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -160,8 +161,8 @@ const char *load_abort_store(struct load *load)
 
 void load_print_store(const struct load *load)
 {
-    printf("committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64 "\n",
-           load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
+    ui_line(stdout, "committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64,
+            load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
 }
 
 void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us)

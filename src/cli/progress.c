@@ -85,6 +85,7 @@ static void progress_draw(struct progress *progress, uint64_t done_bytes, uint64
 
     progress_format(text, progress->verb, done_bytes, progress->whole_bytes,
                     now_ms - progress->start_ms, progress->width);
+    ui_clean(text);
     progress->drawn = progress->width > 0;
     fprintf(stderr, progress->width ? "\r%s\033[K" : "%s\n", text);
 }

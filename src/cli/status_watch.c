@@ -181,7 +181,7 @@ static int watch_show_screen(struct watch *watch)
 static int watch_show_json(struct watch *watch)
 {
     json_t *array = status_make_json(watch->look);
-    char *text = array ? json_dumps(array, JSON_COMPACT) : NULL;
+    char *text = array ? json_dumps(array, JSON_COMPACT | ui_json_flags()) : NULL;
 
     json_decref(array);
     if (!text)
@@ -238,14 +238,10 @@ static json_t *watch_make_lines(const struct watch *watch)
 
 static void watch_print_line(const char *path, const char *line)
 {
-    char stamp[TIME_BYTES], *text;
+    char stamp[TIME_BYTES];
 
     watch_format_time(stamp);
-    if (asprintf(&text, "%s  %s  %s", stamp, path, line) < 0)
-        return;
-    ui_clean(text);
-    puts(text);
-    free(text);
+    ui_line(stdout, "%s  %s  %s", stamp, path, line);
 }
 
 static int watch_show_lines(struct watch *watch)

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/store_path.h"
 #include "cli/store_space.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *h
         why = "; nothing is committed in it yet";
     else if (mode == GMSFS_MODE_RO && info.writers_waiting && info.state != GMSFS_STATE_RW)
         why = "; a writer waits before us";
-    fprintf(stderr, "waiting for the %s lock of %s, which is %s%s ('sessions' in it shows who)\n",
+    ui_line(stderr, "waiting for the %s lock of %s, which is %s%s ('sessions' in it shows who)",
             mode == GMSFS_MODE_RO ? "RO" : "RW", path, store_state_name(info.state), why);
 }
 

@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
+#include "cli/ui.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +53,8 @@ void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
 
     store_get_space(path, handle, &space);
     if (space.is_known && needed_bytes > space.free_bytes)
-        fprintf(stderr, "waiting for memory for %s: %s needed, %s free\n", path,
+        ui_line(stderr, "waiting for memory for %s: %s needed, %s free", path,
                 size_format(needed_bytes, needed), size_format(space.free_bytes, available));
     else
-        fprintf(stderr, "waiting for memory for %s: others asked before\n", path);
+        ui_line(stderr, "waiting for memory for %s: others asked before", path);
 }

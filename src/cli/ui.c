@@ -2,28 +2,89 @@
 #include "cli/ui.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define DELETE_CHARACTER 0x7f
-#define FIRST_PRINTABLE  0x20
-#define FIRST_ROOM       64u
+#define FIRST_ROOM 64u
+#define LINE_BYTES 4096
+
+/* Bytes of the UTF-8 character at the beginning, and which it is; 0: there is none. */
+static size_t ui_decode(const unsigned char *at, size_t left, uint32_t *character)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
+
+    if (length == 0 || length > left || *at > 0xf4)
+        return 0;
+    *character = length == 1 ? *at : *at & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+        *character = *character << 6 | (at[i] & 0x3fu);
+    }
+    if (*character < least[length] || *character > 0x10ffff ||
+        (*character >= 0xd800 && *character <= 0xdfff))
+        return 0;
+    return length;
+}
+
+/* What a terminal obeys, C0 and C1, and what turns the text around it: marks, embeddings and
+ * isolates of both directions, and the ends of lines and paragraphs. */
+static bool ui_is_harmful(uint32_t character)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0x061c, 0x061c},
+                  {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
+
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (character >= ranges[i].first && character <= ranges[i].last)
+            return true;
+    return false;
+}
+
+void ui_clean_bytes(void *bytes, size_t size_bytes, const char *kept)
+{
+    unsigned char *at = bytes, *end = at + size_bytes;
+    uint32_t character = 0;
+
+    while (at < end) {
+        size_t length = ui_decode(at, (size_t)(end - at), &character);
+        bool is_kept = length == 1 && *at && strchr(kept, *at);
+        if (length == 0 || (ui_is_harmful(character) && !is_kept))
+            memset(at, '?', length ? length : 1);
+        at += length ? length : 1;
+    }
+}
 
 void ui_clean(char *text)
 {
-    unsigned char *at = (unsigned char *)text;
+    ui_clean_bytes(text, strlen(text), "");
+}
 
-    for (; *at; at++) {
-        if (*at < FIRST_PRINTABLE || *at == DELETE_CHARACTER)
-            *at = '?';
-        /* The C1 controls, which terminals obey too, are U+0080..9F: C2 80..9F in UTF-8. */
-        if (*at == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
-            *at++ = '?';
-            *at = '?';
-        }
+void ui_line(FILE *to, const char *format, ...)
+{
+    char small[LINE_BYTES], *text = small;
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0) { /* no memory: as much as there is room for */
+        va_start(arguments, format);
+        vsnprintf(small, sizeof(small), format, arguments);
+        va_end(arguments);
+        text = small;
     }
+    ui_clean(text);
+    fprintf(to, "%s\n", text);
+    if (text != small)
+        free(text);
 }
 
 unsigned ui_width(int fd)
@@ -90,9 +151,14 @@ json_t *ui_json_text(const char *text)
     return json;
 }
 
+size_t ui_json_flags(void)
+{
+    return isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
+}
+
 int ui_json_print(json_t *json)
 {
-    int r = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+    int r = json ? json_dumpf(json, stdout, JSON_INDENT(2) | ui_json_flags()) : -1;
 
     json_decref(json);
     if (r < 0 && !ferror(stdout))

@@ -3,8 +3,8 @@
  * ui - what the commands print: harmless text, tables, bars
  *
  * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so
- * everything of them that reaches a terminal goes through ui_clean or a table, and what reaches
- * JSON through ui_json_text. Never exits.
+ * everything of them that reaches a terminal goes through ui_clean, a line or a table, and what
+ * reaches JSON through ui_json_text. Never exits.
  */
 #ifndef GMSFS_CLI_UI_H
 #define GMSFS_CLI_UI_H
@@ -17,8 +17,16 @@
 
 #define UI_MAX_COLUMNS 12u
 
-/* Replaces control characters by '?', in place. */
+/*
+ * Replaces by '?', in place and byte by byte, what a terminal would obey or be confused by: control
+ * characters, C1 too, those that change the direction of text, and what is not UTF-8.
+ */
 void ui_clean(char *text);
+/* The same of bytes, which may have NULs; control characters in `kept` stay. */
+void ui_clean_bytes(void *bytes, size_t size_bytes, const char *kept);
+
+/* One line, cleaned as a whole, and its end. */
+void ui_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Columns of the terminal behind fd; 0 when it is none. */
 unsigned ui_width(int fd);
@@ -34,6 +42,9 @@ unsigned ui_percent(uint64_t part, uint64_t whole);
 
 /* A string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
 json_t *ui_json_text(const char *text);
+
+/* Of json_dumps for stdout: on a terminal all but ASCII is escaped, which is the same JSON. */
+size_t ui_json_flags(void);
 
 /* Prints to stdout, indented, and frees it. 0, also where that cannot be written, which
  * output_end() tells; or -ENOMEM (also when json is NULL). */

@@ -25,6 +25,51 @@ TAP_TEST(control_characters_are_made_harmless_and_utf8_stays)
     check_str(text, "a?[1m??b\xc3\xa4??z");
 }
 
+TAP_TEST(what_turns_text_around_and_what_is_not_utf8_is_made_harmless)
+{
+    static const char *const harmful[] = {
+        "\xd8\x9c",         "\xe2\x80\x8e", "\xe2\x80\x8f",     "\xe2\x80\xa8", "\xe2\x80\xa9",
+        "\xe2\x80\xaa",     "\xe2\x80\xae", "\xe2\x81\xa6",     "\xe2\x81\xa9", "\x9b",
+        "\xc0\x9b",         "\xe0\x82\x9b", "\xf0\x80\x82\x9b", "\xe2\x80",     "\xed\xa0\x80",
+        "\xf4\x90\x80\x80", "\xff"};
+    static const char harmless[] = "\xe2\x80\x90\xe2\x80\xaf\xe2\x81\xaa\xf0\x9f\x98\x80";
+    char text[64], marks[] = "????";
+
+    for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {
+        snprintf(text, sizeof(text), "%s", harmful[i]);
+        ui_clean(text);
+        check_str(text, marks + strlen(marks) - strlen(harmful[i]));
+    }
+    snprintf(text, sizeof(text), "%s", harmless);
+    ui_clean(text);
+    check_str(text, harmless);
+}
+
+TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_what_is_asked_for)
+{
+    char bytes[] = "a\tb\n\0\033\xc3";
+
+    ui_clean_bytes(bytes, sizeof(bytes) - 1, "\n\t");
+    check_int(memcmp(bytes, "a\tb\n???", sizeof(bytes) - 1), 0);
+}
+
+TAP_TEST(a_line_of_any_length_is_one_line)
+{
+    char *text = NULL, *name = malloc(10000);
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+
+    require(to != NULL && name != NULL);
+    memset(name, '\n', 9999);
+    name[9999] = '\0';
+    ui_line(to, "%s and \033", name);
+    fclose(to);
+    check_int(size, 9999 + strlen(" and ?\n"));
+    check_int(strcspn(text, "\n"), size - 1);
+    free(name);
+    free(text);
+}
+
 TAP_TEST(a_bar_is_full_or_empty_only_at_the_ends)
 {
     char text[16];
