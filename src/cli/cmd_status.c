@@ -15,7 +15,8 @@ static const char usage[] =
     "\n"
     "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
     "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
-    "is DEAD, one that does not answer within 3 seconds SILENT.\n"
+    "is DEAD, one that does not answer within 3 seconds SILENT, and one that answers by an error\n"
+    "UNKNOWN, with the error.\n"
     "\n"
     "      --json              the same as JSON\n"
     "      --watch[=SECONDS]   go on showing it until Ctrl-C: on a terminal painted anew, "
@@ -24,7 +25,7 @@ static const char usage[] =
     "                          each change); looks at every event, and after SECONDS (default 2)\n"
     "      --help              this text\n"
     "\n"
-    "Exit status: 0 all of them answered; 1 one did not, or failure; 2 usage.\n"
+    "Exit status: 0 all was seen; 1 a mount or a store of one was not, or failure; 2 usage.\n"
     "--watch ends with 0 at Ctrl-C.\n";
 
 static int status_once(struct status_look *look, bool as_json)
@@ -35,11 +36,10 @@ static int status_once(struct status_look *look, bool as_json)
         fputs("no gmsfs mount is there; 'gmsfs mount' makes one\n", stderr);
     if (status == CLI_OK && as_json && ui_json_print(status_make_json(look)) != 0)
         status = cli_out_of_memory();
-    for (size_t i = 0; as_json && status == CLI_OK && i < look->mounts.count; i++)
-        if (!json_is_object(json_object_get(look->looks[i], "device")))
-            status = CLI_FAILURE;
     if (status == CLI_OK && !as_json)
-        status = status_print(look, stdout, ui_width(STDOUT_FILENO));
+        status_print(look, stdout, ui_width(STDOUT_FILENO));
+    if (status == CLI_OK && !status_is_whole(look))
+        status = CLI_FAILURE;
     status_look_free(look);
     return status;
 }

@@ -47,15 +47,39 @@ json_t *mount_look_parse_sessions(const char *text)
     return array;
 }
 
+static void look_set_error(json_t *look, int error)
+{
+    const char *name = strerrorname_np(-error);
+
+    json_object_set_new(look, "errno", json_string(name ? name : "?"));
+    json_object_set_new(look, "error", json_string(strerror(-error)));
+}
+
+/* A store may be removed while it is looked at. */
+static bool look_is_gone(int error)
+{
+    return error == -ENOENT || error == -ENOTDIR || error == -ESTALE;
+}
+
 static json_t *look_at_store(const char *mount, const char *name)
 {
-    char *path = store_file_path(mount, name), *file = NULL, *text = NULL;
-    json_t *store = path ? store_info_json(path) : NULL;
+    char *path = store_file_path(mount, name),
+         *file = path ? store_file_path(path, "sessions") : NULL;
+    char *text = NULL;
+    json_t *store = NULL;
+    int error = file ? store_read_json(path, "info", &store) : -ENOMEM;
 
-    if (store) {
-        file = store_file_path(path, "sessions");
-        if (file && store_read_text(file, &text) == 0)
-            json_object_set_new(store, "sessions", mount_look_parse_sessions(text));
+    if (!error)
+        error = store_read_text(file, &text);
+    if (look_is_gone(error)) {
+        json_decref(store);
+        store = NULL;
+    } else {
+        if (!store)
+            store = json_object();
+        if (error)
+            look_set_error(store, error);
+        json_object_set_new(store, "sessions", mount_look_parse_sessions(text ? text : ""));
         json_object_set_new(store, "name", ui_json_text(name));
     }
     free(text);
@@ -64,49 +88,65 @@ static json_t *look_at_store(const char *mount, const char *name)
     return store;
 }
 
-/* The directories at the top are the stores; one that is removed meanwhile is left out. */
-static json_t *look_at_stores(const char *mount)
+static int look_filter(const struct dirent *entry)
 {
-    struct dirent **names;
-    json_t *stores = json_array(), *store;
-    int count = scandir(mount, &names, NULL, alphasort);
+    bool is_dir = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
 
-    for (int i = 0; i < count; i++) {
-        if ((names[i]->d_type == DT_DIR || names[i]->d_type == DT_UNKNOWN) &&
-            names[i]->d_name[0] != '.') {
-            store = look_at_store(mount, names[i]->d_name);
-            if (store)
-                json_array_append_new(stores, store);
-        }
-        free(names[i]);
-    }
-    if (count >= 0)
-        free(names);
-    return stores;
+    return is_dir && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
+/* The directories at the top are the stores. */
+static int look_at_stores(const char *mount, json_t *stores)
+{
+    struct dirent **names;
+    json_t *store;
+    int count = scandir(mount, &names, look_filter, alphasort);
+
+    if (count < 0)
+        return -errno;
+    for (int i = 0; i < count; i++) {
+        store = look_at_store(mount, names[i]->d_name);
+        if (store)
+            json_array_append_new(stores, store);
+        free(names[i]);
+    }
+    free(names);
+    return 0;
+}
+
+/* What the kernel answers for a daemon that has ended, or for one that is about to. Any other error
+ * is an answer. */
 static const char *look_health(int error)
 {
-    if (error == -EACCES || error == -EPERM)
-        return "no access";
-    return "dead";
+    if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECONNREFUSED)
+        return "dead";
+    return error == -EACCES || error == -EPERM ? "no access" : "unknown";
+}
+
+static json_t *look_failed(const char *health, int error)
+{
+    json_t *look = json_pack("{s:s,s:n,s:[]}", "health", health, "device", "stores");
+
+    if (error)
+        look_set_error(look, error);
+    return look;
 }
 
 static json_t *look_now(const char *path)
 {
-    char *file = store_file_path(path, "device"), *text = NULL;
-    int r = file ? store_read_text(file, &text) : -ENOMEM;
-    json_t *device = r ? NULL : json_loads(text, 0, NULL), *look;
+    const char *health;
+    json_t *device, *look, *stores;
+    int error = store_read_json(path, "device", &device);
 
-    if (device)
-        look =
-            json_pack("{s:s,s:o,s:o}", "health",
-                      *store_json_text(device, "health") ? store_json_text(device, "health") : "ok",
-                      "device", device, "stores", look_at_stores(path));
-    else
-        look = json_pack("{s:s,s:n,s:[]}", "health", look_health(r), "device", "stores");
-    free(text);
-    free(file);
+    if (error)
+        return look_failed(look_health(error), error);
+    stores = json_array();
+    error = look_at_stores(path, stores);
+    health = store_json_text(device, "health");
+    look = json_pack("{s:s,s:o,s:o}", "health", *health ? health : "ok", "device", device, "stores",
+                     stores);
+    if (error)
+        look_set_error(look, error);
     return look;
 }
 
@@ -128,7 +168,8 @@ static void look_child(const void *path, int fd)
 
 struct look {
     struct child *child;
-    int fd; /* -1: there is none */
+    int error; /* why there is none */
+    int fd;    /* -1: there is none */
     char *text;
     size_t used;
 };
@@ -175,10 +216,11 @@ static json_t *look_result(struct look *look, uint64_t start_ms)
         else if (r == 0 || errno != EINTR)
             break;
     }
-    json = done && look->text ? json_loads(look->text, 0, NULL) : NULL;
-    if (json)
-        return json;
-    return json_pack("{s:s,s:n,s:[]}", "health", "silent", "device", "stores");
+    if (!done)
+        return look_failed("silent", 0);
+    json = look->text ? json_loads(look->text, 0, NULL) : NULL;
+    /* Without an answer the child was ended, or had no memory. */
+    return json ? json : look_failed("unknown", look->error ? look->error : -ECHILD);
 }
 
 int mount_look(const struct mounts *mounts, json_t ***results)
@@ -194,7 +236,8 @@ int mount_look(const struct mounts *mounts, json_t ***results)
     }
     for (size_t i = 0; i < mounts->count; i++) {
         looks[i].fd = -1;
-        child_start(&looks[i].child, look_child, mounts->list[i].path, &looks[i].fd);
+        looks[i].error =
+            child_start(&looks[i].child, look_child, mounts->list[i].path, &looks[i].fd);
     }
     for (size_t i = 0; i < mounts->count; i++) {
         list[i] = look_result(&looks[i], start_ms);
@@ -232,6 +275,20 @@ static int look_print_holders(const json_t *look, FILE *to)
     return ui_table_end(&table, to, 2);
 }
 
+static void look_print_unknown(const json_t *look, FILE *to)
+{
+    json_t *store;
+    size_t i;
+
+    if (*store_json_text(look, "error"))
+        ui_line(to, "  its stores cannot be listed: %s", store_json_text(look, "error"));
+    json_array_foreach (json_object_get(look, "stores"), i, store) {
+        if (*store_json_text(store, "error"))
+            ui_line(to, "  who holds %s cannot be seen: %s", store_json_text(store, "name"),
+                    store_json_text(store, "error"));
+    }
+}
+
 char *mount_look_holders(const struct mount *mount)
 {
     struct mounts one = {.list = (struct mount *)mount, .count = 1};
@@ -245,6 +302,7 @@ char *mount_look_holders(const struct mount *mount)
     to = open_memstream(&text, &size);
     if (to) {
         look_print_holders(looks[0], to);
+        look_print_unknown(looks[0], to);
         fclose(to);
     }
     json_decref(looks[0]);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,18 @@ static const char *status_state(const json_t *store, char *text, size_t room)
     return text;
 }
 
+/* One that could not be looked at: what is known of it, and why. */
+static void status_add_unknown(const json_t *store, struct ui_table *table)
+{
+    const char *name = store_json_text(store, "errno");
+    char why[TEXT_BYTES];
+
+    snprintf(why, sizeof(why), "%s (%s)", store_json_text(store, "error"), name);
+    ui_table_add(table, (const char *[]){store_json_text(store, "name"),
+                                         strcmp(name, "EACCES") ? "UNKNOWN" : "NO ACCESS", "-", "-",
+                                         "-", "-", "-", why});
+}
+
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
@@ -103,52 +116,110 @@ static void status_print_stores(const json_t *stores, FILE *to)
     ui_table_add(&table, (const char *[]){"STORE", "STATE", "BYTES", "ALLOCATIONS", "ENTRIES",
                                           "GENERATION", "GROUP", "HOLDERS"});
     json_array_foreach (stores, i, store) {
-        status_add_store(store, &table);
+        if (json_object_get(store, "error"))
+            status_add_unknown(store, &table);
+        else
+            status_add_store(store, &table);
     }
     if (ui_table_end(&table, to, INDENT) != 0)
         cli_out_of_memory();
 }
 
+/* Of an error that is an answer. */
+static const char *status_way_out(const char *name)
+{
+    static const struct {
+        const char *name, *way_out;
+    } ways_out[] = {
+        {"ENFILE", "all that may be open of it, or on this machine, is; 'lsof' names whose it is"},
+        {"EMFILE", "more may not be open; raise 'ulimit -n', or close some"},
+        {"EDQUOT", "your share of what may be open of it is used up; close some"},
+        {"ENOSPC", "a bound of it is reached, which its file 'events' names"},
+        {"ENOMEM", "memory is short, of this machine or in a bound of it; end what uses much"},
+        {"EAGAIN", "no process could be made to look; 'ulimit -u' bounds them"},
+        {"ENOENT", "it was unmounted just now, or something else is mounted over it"},
+        {"ETIMEDOUT", "its daemon is stuck; its log may tell why"},
+        {"ECHILD", "the process that looked was ended; look again"},
+    };
+
+    for (size_t i = 0; i < sizeof(ways_out) / sizeof(ways_out[0]); i++)
+        if (strcmp(name, ways_out[i].name) == 0)
+            return ways_out[i].way_out;
+    return "look again, and into the log of its daemon";
+}
+
+static void status_print_unknown(const json_t *look, const char *what, FILE *to)
+{
+    const char *name = store_json_text(look, "errno");
+
+    ui_line(to, "%s: %s (%s); %s", what, store_json_text(look, "error"), name,
+            status_way_out(name));
+}
+
+static void status_print_absent(const json_t *look, const char *path, FILE *to)
+{
+    const char *health = store_json_text(look, "health");
+    char what[TEXT_BYTES + PATH_MAX];
+
+    if (strcmp(health, "dead") == 0) {
+        ui_line(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path,
+                path);
+    } else if (strcmp(health, "silent") == 0) {
+        ui_line(to, "%s  SILENT: no answer within %u s; its daemon is stopped or stuck", path,
+                MOUNT_LOOK_TIMEOUT_MS / 1000);
+    } else if (strcmp(health, "no access") == 0) {
+        ui_line(to, "%s  NO ACCESS: another user's mount, without -o allow_other", path);
+    } else {
+        snprintf(what, sizeof(what), "%s  UNKNOWN: cannot be looked at", path);
+        status_print_unknown(look, what, to);
+    }
+}
+
 static void status_print_mount(const json_t *look, FILE *to, unsigned width)
 {
-    const char *health = store_json_text(look, "health"), *reason;
+    const char *path = store_json_text(look, "mount"), *reason;
     json_t *device = json_object_get(look, "device");
-    char path[4096];
 
-    snprintf(path, sizeof(path), "%s", store_json_text(look, "mount"));
-    ui_clean(path);
-    if (json_is_object(device)) {
-        reason = store_json_text(device, "health_reason");
-        fprintf(to, "%s  %s  %s%s%s%s\n", path, store_json_text(device, "name"), health,
-                *reason ? " (" : "", reason, *reason ? ")" : "");
-        status_print_memory(device, to, width);
-        status_print_stores(json_object_get(look, "stores"), to);
+    if (!json_is_object(device)) {
+        status_print_absent(look, path, to);
         return;
     }
-    if (strcmp(health, "dead") == 0)
-        fprintf(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'\n",
-                path, path);
-    else if (strcmp(health, "silent") == 0)
-        fprintf(to, "%s  SILENT: no answer within %u s; its daemon is stopped or stuck\n", path,
-                MOUNT_LOOK_TIMEOUT_MS / 1000);
+    reason = store_json_text(device, "health_reason");
+    ui_line(to, "%s  %s  %s%s%s%s", path, store_json_text(device, "name"),
+            store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "");
+    status_print_memory(device, to, width);
+    if (json_object_get(look, "error"))
+        status_print_unknown(look, "  its stores cannot be listed", to);
     else
-        fprintf(to, "%s  NO ACCESS: another user's mount, without -o allow_other\n", path);
+        status_print_stores(json_object_get(look, "stores"), to);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-int status_print(const struct status_look *look, FILE *to, unsigned width)
+void status_print(const struct status_look *look, FILE *to, unsigned width)
 {
-    int status = CLI_OK;
-
     for (size_t i = 0; i < look->mounts.count; i++) {
-        if (!json_is_object(json_object_get(look->looks[i], "device")))
-            status = CLI_FAILURE;
         if (i > 0)
             fputc('\n', to);
         status_print_mount(look->looks[i], to, width);
     }
-    return status;
+}
+
+bool status_is_whole(const struct status_look *look)
+{
+    const json_t *store;
+    size_t j;
+
+    for (size_t i = 0; i < look->mounts.count; i++) {
+        if (!json_is_object(json_object_get(look->looks[i], "device")) ||
+            json_object_get(look->looks[i], "error"))
+            return false;
+        json_array_foreach (json_object_get(look->looks[i], "stores"), j, store) {
+            if (json_object_get(store, "error"))
+                return false;
+        }
+    }
+    return true;
 }
 
 json_t *status_make_json(const struct status_look *look)

@@ -32,8 +32,11 @@ void status_look_free(struct status_look *look);
 /* What --json prints: a new array, NULL when out of memory. */
 json_t *status_make_json(const struct status_look *look);
 
-/* As on a screen of `width` columns (0: none). CLI_FAILURE when a mount did not answer. */
-int status_print(const struct status_look *look, FILE *to, unsigned width);
+/* As on a screen of `width` columns (0: none). */
+void status_print(const struct status_look *look, FILE *to, unsigned width);
+
+/* Whether everything that was to be looked at was seen: each mount answered, each of its stores. */
+bool status_is_whole(const struct status_look *look);
 
 /* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */
 char *status_format_holders(const json_t *store);

@@ -204,15 +204,37 @@ static void watch_format_time(char text[TIME_BYTES])
         strcpy(text, "-");
 }
 
+static json_t *watch_unknown_line(const json_t *look, const char *what)
+{
+    return json_sprintf("%s: %s (%s)", what, store_json_text(look, "error"),
+                        store_json_text(look, "errno"));
+}
+
+static json_t *watch_mount_line(const json_t *look)
+{
+    const char *health = store_json_text(look, "health");
+    char what[64];
+
+    if (!json_object_get(look, "error") || strcmp(health, "dead") == 0)
+        return json_string(health);
+    snprintf(what, sizeof(what), "%s%s", health,
+             json_is_object(json_object_get(look, "device")) ? "  stores unknown" : "");
+    return watch_unknown_line(look, what);
+}
+
 static json_t *watch_store_line(const json_t *store)
 {
-    char bytes[SIZE_TEXT_BYTES], *holders = status_format_holders(store);
-    json_t *line = json_sprintf(
+    char bytes[SIZE_TEXT_BYTES], *holders;
+    json_t *line;
+
+    if (json_object_get(store, "error"))
+        return watch_unknown_line(store, "unknown");
+    holders = status_format_holders(store);
+    line = json_sprintf(
         "%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64 "  %s",
         store_json_text(store, "state"), size_format(store_json_number(store, "bytes"), bytes),
         store_json_number(store, "allocations"), store_json_number(store, "entries"),
         store_json_number(store, "generation"), holders && *holders ? holders : "-");
-
     free(holders);
     return line;
 }
@@ -226,7 +248,7 @@ static json_t *watch_make_lines(const struct watch *watch)
     for (size_t i = 0; i < watch->look->mounts.count; i++) {
         const json_t *look = watch->look->looks[i];
         const char *mount = store_json_text(look, "mount");
-        json_object_set_new(lines, mount, json_string(store_json_text(look, "health")));
+        json_object_set_new(lines, mount, watch_mount_line(look));
         json_array_foreach (json_object_get(look, "stores"), j, store) {
             char path[2 * PATH_MAX];
             snprintf(path, sizeof(path), "%s/%s", mount, store_json_text(store, "name"));

@@ -77,30 +77,36 @@ int store_read_text(const char *path, char **text)
     return r;
 }
 
-static json_t *store_read_json(const char *path, const char *file)
+int store_read_json(const char *path, const char *file, json_t **json)
 {
     char *name = store_file_path(path, file), *text = NULL;
-    json_t *json = NULL;
+    int error = name ? store_read_text(name, &text) : -ENOMEM;
 
-    if (name && store_read_text(name, &text) == 0)
-        json = json_loads(text, 0, NULL);
-    if (json && !json_is_object(json)) {
-        json_decref(json);
-        json = NULL;
+    *json = error ? NULL : json_loads(text, 0, NULL);
+    if (!error && !json_is_object(*json)) {
+        json_decref(*json);
+        *json = NULL;
+        error = -EBADMSG;
     }
     free(text);
     free(name);
-    return json;
+    return error;
 }
 
 json_t *store_device_json(const char *path)
 {
-    return store_read_json(path, "../device");
+    json_t *json;
+
+    store_read_json(path, "../device", &json);
+    return json;
 }
 
 json_t *store_info_json(const char *path)
 {
-    return store_read_json(path, "info");
+    json_t *json;
+
+    store_read_json(path, "info", &json);
+    return json;
 }
 
 uint64_t store_json_number(const json_t *object, const char *name)

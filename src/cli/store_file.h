@@ -20,6 +20,9 @@ int store_read_text(const char *path, char **text);
 /* Any file, of not much more than most_bytes (-ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 
+/* A file of a store or mount as a JSON object. -EBADMSG: it is none; *json is NULL on failure. */
+int store_read_json(const char *path, const char *file, json_t **json);
+
 /* `device` of the mount that the store lies in, or `info` of the store: JSON, or NULL. */
 json_t *store_device_json(const char *path);
 json_t *store_info_json(const char *path);
