@@ -106,7 +106,9 @@ static int load_into_store(struct load *load)
 
     if (store_open(load->store, &load->handle) != 0)
         return CLI_FAILURE;
-    status = load_check_space(load);
+    status = load_check_sources(load, load->model);
+    if (status == CLI_OK)
+        status = load_check_space(load);
     if (status != CLI_OK)
         return status;
     status = store_connect_reserve(load->handle, load->store, load->timeout_ms, load->quiet,

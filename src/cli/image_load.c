@@ -10,15 +10,18 @@
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
+#include "cli/store_source.h"
 #include "cli/store_space.h"
 #include "cli/ui.h"
 #include "image/image_entries.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LAST_ERROR_BYTES 256
 #define MS_PER_S         1000.0
@@ -359,6 +362,18 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
            progress_rate(manifest->stored_bytes, load->copied_ms));
 }
 
+/* The image may lie in allocations. */
+static int load_check_source(const struct image_load *load)
+{
+    int fd = image_dir_open_file(&load->image.dir, IMAGE_LAYOUT, O_RDONLY), status;
+
+    if (fd < 0)
+        return CLI_OK; /* who reads it will tell */
+    status = store_source_check(load->request->store, load->handle, load->image.dir.path, fd);
+    close(fd);
+    return status;
+}
+
 /* All that can be refused without the lock. */
 static int load_prepare(struct image_load *load)
 {
@@ -377,7 +392,9 @@ static int load_prepare(struct image_load *load)
         store_explain(load->request->store, "open the store", load->ctl_fd);
         return CLI_FAILURE;
     }
-    status = load_check_granularity(load, info.granularity_bytes);
+    status = load_check_source(load);
+    if (status == CLI_OK)
+        status = load_check_granularity(load, info.granularity_bytes);
     if (status == CLI_OK)
         status = load_align(load, info.granularity_bytes);
     if (status == CLI_OK)

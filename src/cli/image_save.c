@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/store_source.h"
 #include "cli/ui.h"
 
 #include <inttypes.h>
@@ -72,6 +73,13 @@ int image_save(const struct image_request *request)
         .request = request, .way = {request->direct, request->threads}, .dir = {.fd = -1}};
     int status;
 
+    if (store_source_is_mounted(request->path)) {
+        cli_error(
+            "%s: lies in a gmsfs mount, which has stores and no images; choose a directory on "
+            "a disk",
+            request->path);
+        return CLI_FAILURE;
+    }
     signals_install("\ngmsfs image: stopped by a signal; nothing was saved\n");
     status = reader_open(&save.reader, request->store, request->timeout_ms, request->quiet);
     if (status == CLI_OK)

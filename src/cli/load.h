@@ -79,6 +79,7 @@ int load_get_staged(struct load *load);                 /* the memory, mapped */
 int load_fill_staged(struct load *loads, size_t count); /* the inputs are open */
 
 /* load_store.c: the steps in one store. */
+int load_check_sources(const struct load *load, const struct model *model); /* none is in it */
 int load_check_space(struct load *load); /* also fills needed_bytes */
 int load_clear(struct load *load);
 int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */

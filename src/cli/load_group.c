@@ -157,6 +157,8 @@ static int group_open(struct load_group *group)
             return CLI_FAILURE;
         group->handles[i] = rank->handle;
         status = group_check_permission(rank);
+        for (size_t j = 0; status == CLI_OK && j < group->count; j++)
+            status = load_check_sources(rank, group->ranks[j].model);
         if (status == CLI_OK)
             status = load_check_space(rank);
         if (status == CLI_OK)

@@ -7,6 +7,7 @@
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
 #include "cli/store_path.h"
+#include "cli/store_source.h"
 #include "cli/store_space.h"
 #include "cli/ui.h"
 
@@ -34,6 +35,16 @@ static void load_count_needed(struct load *load, uint64_t granularity_bytes)
 {
     for (uint32_t i = 0; i < load->plan.allocation_count; i++)
         load->needed_bytes += load_align(load->plan.allocation_bytes[i], granularity_bytes);
+}
+
+int load_check_sources(const struct load *load, const struct model *model)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < model->file_count; i++)
+        status =
+            store_source_check(load->store, load->handle, model->files[i].path, model->files[i].fd);
+    return status;
 }
 
 /* What can never fit is told before the lock is asked for. */

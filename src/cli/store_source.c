@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_source.h"
+
+#include "cli/cli.h"
+#include "cli/store_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define FUSE_MAGIC  0x65735546 /* f_type; linux/magic.h of older systems has it not */
+#define MOUNT_DEPTH 3          /* directories from the deepest of a mount to its top */
+
+/* Other file systems know the ioctl not, or by another length, which its number has in it. */
+int store_source_check(const char *store, gmsfs_t *handle, const char *file, int fd)
+{
+    struct gmsfs_ioc_info from = {0};
+    struct gmsfs_info to;
+    struct statfs fs;
+    int error;
+
+    if (fstatfs(fd, &fs) < 0 || (unsigned long)fs.f_type != FUSE_MAGIC ||
+        ioctl(fd, GMSFS_IOC_INFO, &from) < 0)
+        return CLI_OK;
+    error = gmsfs_get_info(handle, &to);
+    if (error) {
+        store_explain(store, "look at it", error);
+        return CLI_FAILURE;
+    }
+    if (memcmp(from.store_id, to.store_id, sizeof(to.store_id)) != 0)
+        return CLI_OK;
+    cli_error("cannot take the RW lock: %s: %s: '%s' lies in this very store, and reading it holds "
+              "the lock that writing waits for; copy it out of the mount, and load the copy",
+              store, strerror(EDEADLK), file);
+    return CLI_FAILURE;
+}
+
+bool store_source_is_mounted(const char *dir)
+{
+    char path[PATH_MAX];
+    struct statfs fs;
+    bool is_mounted = false;
+    int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), above;
+
+    if (fd < 0 && errno == ENOENT) {
+        snprintf(path, sizeof(path), "%s", dir);
+        fd = open(dirname(path), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (fd < 0 || fstatfs(fd, &fs) < 0 || (unsigned long)fs.f_type != FUSE_MAGIC) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    for (int i = 0; fd >= 0 && !is_mounted && i < MOUNT_DEPTH; i++) {
+        is_mounted = faccessat(fd, ".fds", F_OK, 0) == 0 && faccessat(fd, "device", F_OK, 0) == 0;
+        above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        close(fd);
+        fd = above;
+    }
+    if (fd >= 0)
+        close(fd);
+    return is_mounted;
+}
