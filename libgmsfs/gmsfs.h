@@ -24,6 +24,7 @@
  *   -ECHILD    the handle was opened before fork() and this is the child (see FORK)
  *   -ESTALE    the session is over (revoked, or the store was removed)
  *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
+ *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
  *
  * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
  * mount or change mappings are done one after the other, also while one of them waits

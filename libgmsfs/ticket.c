@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,27 @@ struct ticket_transfer {
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
+/* Where there is no /proc: by the store's path, if it is short enough and still leads to the mount.
+ * -ENAMETOOLONG: it is not. */
+static int ticket_connect_path(struct gmsfs *handle, int root, int fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t room = sizeof address.sun_path;
+    struct stat wanted, found;
+
+    if (access("/proc/self/fd", F_OK) == 0)
+        return -ENOENT;
+    if ((size_t)snprintf(address.sun_path, room, "%s/../.fds", handle->path) >= room)
+        return -ENAMETOOLONG;
+    address.sun_path[strlen(address.sun_path) - strlen("/.fds")] = '\0';
+    if (stat(address.sun_path, &found) < 0 || fstat(root, &wanted) < 0)
+        return -errno;
+    if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino)
+        return -ENOENT;
+    strcat(address.sun_path, "/.fds");
+    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+}
+
 /* Inside the gate. The mount's root is the directory above the store, by whatever name. The path
  * goes through /proc/self/fd because sun_path holds 107 bytes. */
 static int ticket_connect_once(struct gmsfs *handle)
@@ -49,8 +71,11 @@ static int ticket_connect_once(struct gmsfs *handle)
         goto out;
     }
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
         r = -errno;
+    if (r == -ENOENT)
+        r = ticket_connect_path(handle, root, fd);
+    if (r) {
         close(fd);
         goto out;
     }

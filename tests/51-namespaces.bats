@@ -151,3 +151,59 @@ teardown() {
     common_teardown || return
     ! grep -q " $T/shared " /proc/self/mountinfo || umount "$T/shared"
 }
+
+# ---- without /proc ---------------------------------------------------------------------------
+
+# without_proc COMMAND...: as in a chroot where nobody mounted it
+without_proc() {
+    unshare --mount bash -c "$LEAVE_OTHERS"'
+        mount -t tmpfs none /proc && shift && exec "$@"' _ "$M" timeout $((30 * SLOW)) "$@"
+}
+
+proc_is_not_there() {
+    requires fuse root mountns no-sanitizer python3 || return 1
+    "$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1
+    MODEL=$(find "$T/model" -name '*.safetensors')
+}
+
+@test "without /proc: all commands that name a path do their work" {
+    proc_is_not_there
+    start_mount
+    local store=$M/weights
+    run_logged -0 without_proc "$GMSFS" load -q "$store" "$MODEL"
+    run_logged -0 without_proc "$GMSFS" verify "$store" "$MODEL"
+    run_logged -0 without_proc "$GMSFS" sum "$store"
+    run_logged -0 without_proc "$GMSFS" save -q "$store" "$T/saved.safetensors"
+    "$GMSFS" verify "$store" "$T/saved.safetensors"
+    run_logged -0 without_proc "$GMSFS" image save -q "$store" "$T/image"
+    run_logged -0 without_proc "$GMSFS" image load -q "$store" "$T/image"
+    run_logged -0 without_proc "$GMSFS" load -q --group --force "$store=$MODEL"
+    run_logged -0 without_proc "$GMSFS" status "$store"
+    assert_match "$output" "^$M  .*weights +COMMITTED"
+    cd "$store"
+    run_logged -0 without_proc "$GMSFS" status .
+    assert_match "$output" "^$M  "
+    cd "$T"
+    run_logged -1 without_proc "$GMSFS" status "$T"
+    assert_match "$output" 'not in a gmsfs mount'
+    run_logged -0 without_proc "$GMSFS" clear-suspect "$store" "$M"
+    run_logged -0 without_proc "$GMSFS" drain "$M"
+    run_logged -0 without_proc "$GMSFS" drain --undo "$M"
+}
+
+@test "without /proc: what needs it says so" {
+    proc_is_not_there
+    local long=$T/a-name-that-is-so-long-that-a-socket-in-it-cannot-be-reached-by-its-path/as-an-address-holds-107-bytes
+    mkdir -p "$long"
+    start_mount '' "$long"
+    run_logged -1 without_proc "$GMSFS" load -q "$M/weights" "$MODEL"
+    assert_match "$output" 'File name too long.*there is no /proc'
+    run_logged -1 without_proc "$GMSFS" drain "$M"
+    assert_match "$output" 'the path is too long.*there is no /proc'
+    run_logged -1 without_proc "$GMSFS" status
+    assert_match "$output" '/proc/self/mountinfo: No such file or directory; mount /proc here'
+    run_logged -1 without_proc "$GMSFS" umount "$M"
+    assert_match "$output" '/proc/self/mountinfo: No such file or directory; mount /proc here'
+    run_logged -0 "$GMSFS" load -q "$M/weights" "$MODEL" # with it, paths may be as long as they like
+    run_logged -0 "$GMSFS" drain "$M"
+}

@@ -110,11 +110,9 @@ static int clear_run(int argc, char **argv)
     }
     if (optind == argc)
         return cli_usage_error("a STORE or MOUNT is needed");
-    r = mounts_read(&mounts);
-    if (r) {
-        cli_error("cannot read the table of mounts: %s", strerror(-r));
-        return CLI_FAILURE;
-    }
+    r = mounts_read_for(argv + optind, (size_t)(argc - optind), &mounts);
+    if (r)
+        return mounts_explain(r);
     for (int i = optind; i < argc; i++) {
         if (clear_path(&mounts, argv[i], quiet) != CLI_OK)
             status = CLI_FAILURE;

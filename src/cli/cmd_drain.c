@@ -47,7 +47,7 @@ static const char usage[] =
     "N.\n";
 
 struct drain {
-    const char *path;
+    char *path;
     uint64_t timeout_ms;
     bool revoke, undo, quiet;
 };
@@ -72,6 +72,12 @@ static int drain_explain(const struct mount *mount, int error)
                   "whether %s serves",
                   strsignal(signals_get()), mount->path);
         return CLI_SIGNALED + signals_get();
+    case -ENAMETOOLONG:
+        cli_error(
+            "%s: the path is too long for a socket's address, and there is no /proc, by which "
+            "longer ones are reached; mount it, or mount at a shorter path",
+            mount->path);
+        break;
     case -ECANCELED:
         cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
         break;
@@ -168,12 +174,10 @@ static int drain_path(const struct drain *drain)
 {
     const struct mount *mount;
     struct mounts mounts;
-    int r = mounts_read(&mounts), status = CLI_FAILURE;
+    int r = mounts_read_for(&drain->path, 1, &mounts), status = CLI_FAILURE;
 
-    if (r) {
-        cli_error("cannot read the table of mounts: %s", strerror(-r));
-        return CLI_FAILURE;
-    }
+    if (r)
+        return mounts_explain(r);
     mount = mounts_find(&mounts, drain->path, false);
     if (mount)
         status = drain_mount(drain, mount);

@@ -145,10 +145,8 @@ static int umount_all(char **paths, int count, bool lazy)
     for (int i = 0; i < count; i++) {
         struct mounts mounts;
         int r = mounts_read(&mounts);
-        if (r) {
-            cli_error("cannot read the table of mounts: %s", strerror(-r));
-            return CLI_FAILURE;
-        }
+        if (r)
+            return mounts_explain(r);
         if (umount_one(&mounts, paths[i], lazy) != CLI_OK)
             status = CLI_FAILURE;
         mounts_free(&mounts);

@@ -12,25 +12,40 @@
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_S 5
+#define SOCKET          ".fds"
 
-/* Through its directory, for a path may be longer than a socket's address. */
+static int connect_at(const struct sockaddr_un *address)
+{
+    const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), error;
+
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+        connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+        return fd;
+    error = -errno;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* A path that is longer than a socket's address goes through /proc, which may not be there. */
 int daemon_connect(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
-    int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), fd, r = 0;
+    const size_t room = sizeof(address.sun_path);
+    int dir_fd, fd;
 
+    if ((size_t)snprintf(address.sun_path, room, "%s/" SOCKET, path) < room)
+        return connect_at(&address);
+    dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return -errno;
-    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/.fds", dir_fd);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
-        connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        r = -errno;
+    snprintf(address.sun_path, room, "/proc/self/fd/%d/" SOCKET, dir_fd);
+    fd = connect_at(&address);
+    if (fd == -ENOENT && access("/proc/self/fd", F_OK) < 0)
+        fd = -ENAMETOOLONG;
     close(dir_fd);
-    if (r && fd >= 0)
-        close(fd);
-    return r ? r : fd;
+    return fd;
 }
 
 static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *remaining)

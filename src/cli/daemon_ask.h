@@ -12,7 +12,8 @@
 
 #include <stdint.h>
 
-/* A connection to the daemon of the mount at `path`, to be closed by close(2); a negative errno. */
+/* A connection to the daemon of the mount at `path`, to be closed by close(2); a negative errno.
+ * -ENAMETOOLONG: the path is longer than a socket's address, and there is no /proc. */
 int daemon_connect(const char *path);
 
 /* Sends one request and takes its answer: its error, or that of the way there. remaining: optional,

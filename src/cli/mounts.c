@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define MOUNTINFO     "/proc/self/mountinfo"
 #define FSTYPE        "fuse.gmsfs"
-#define POLL_MAX_MS   200u /* looked at anew at the latest after that */
+#define FUSE_MAGIC    0x65735546 /* f_type; linux/magic.h of older systems has it not */
+#define POLL_MAX_MS   200u       /* looked at anew at the latest after that */
 #define FIELD_ID      0
 #define FIELD_ROOT    3
 #define FIELD_PATH    4
@@ -123,6 +125,75 @@ int mounts_read(struct mounts *mounts)
     r = mounts_parse(text, mounts);
     free(text);
     return r;
+}
+
+/* ---- without a table ----------------------------------------------------------------------- */
+
+bool mounts_is_top(int dir_fd)
+{
+    struct statfs fs;
+
+    return fstatfs(dir_fd, &fs) == 0 && (unsigned long)fs.f_type == FUSE_MAGIC &&
+           faccessat(dir_fd, ".fds", F_OK, 0) == 0 && faccessat(dir_fd, "device", F_OK, 0) == 0;
+}
+
+static int mounts_add_top(struct mounts *mounts, const char *path)
+{
+    struct mount *grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
+    struct mount mount = {.path = strdup(path), .root = strdup("/"), .source = strdup("")};
+
+    if (grown)
+        mounts->list = grown;
+    if (!grown || !mount.path || !mount.root || !mount.source) {
+        free(mount.path);
+        free(mount.root);
+        free(mount.source);
+        return -ENOMEM;
+    }
+    mounts->list[mounts->count++] = mount;
+    return 0;
+}
+
+/* The mount that `path` lies in, if it is one, by looking at the directories above. */
+static int mounts_add_seen(struct mounts *mounts, const char *path)
+{
+    char at[PATH_MAX];
+    bool is_top = false;
+
+    if (!realpath(path, at))
+        return 0;
+    for (;;) {
+        int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        is_top = fd >= 0 && mounts_is_top(fd);
+        if (fd >= 0)
+            close(fd);
+        if (is_top || !strrchr(at, '/') || at[1] == '\0')
+            break;
+        strrchr(at, '/')[strrchr(at, '/') == at] = '\0';
+    }
+    return is_top ? mounts_add_top(mounts, at) : 0;
+}
+
+int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts)
+{
+    int error = mounts_read(mounts);
+
+    if (error != -ENOENT || count == 0)
+        return error;
+    memset(mounts, 0, sizeof(*mounts));
+    error = 0;
+    for (size_t i = 0; !error && i < count; i++)
+        error = mounts_add_seen(mounts, paths[i]);
+    if (error)
+        mounts_free(mounts);
+    return error;
+}
+
+int mounts_explain(int error)
+{
+    cli_error("cannot read the table of mounts, " MOUNTINFO ": %s%s", strerror(-error),
+              error == -ENOENT ? "; mount /proc here, or call this where it is" : "");
+    return CLI_FAILURE;
 }
 
 void mounts_free(struct mounts *mounts)

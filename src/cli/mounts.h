@@ -2,8 +2,9 @@
 /*
  * mounts - the gmsfs mounts that this process sees
  *
- * For `gmsfs status` and `gmsfs umount`. Reads /proc/self/mountinfo alone, so it never touches a
- * mount, and a dead or silent one cannot hold it up.
+ * For the commands that are about mounts. Reads /proc/self/mountinfo alone, so it never touches a
+ * mount, and a dead or silent one cannot hold it up; only where there is no /proc does it look at
+ * the paths that were named.
  */
 #ifndef GMSFS_CLI_MOUNTS_H
 #define GMSFS_CLI_MOUNTS_H
@@ -30,7 +31,17 @@ struct mounts {
 int mounts_read(struct mounts *mounts);
 void mounts_free(struct mounts *mounts);
 
-/* The same from a text in the form of mountinfo; pure. */
+/* The same; where there is no /proc, those that the paths lie in, with id 0. -ENOENT: neither /proc
+ * nor a path. */
+int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts);
+
+/* Says that the table could not be read; CLI_FAILURE. */
+int mounts_explain(int error);
+
+/* Whether a directory is the top of a gmsfs mount, by looking at it. */
+bool mounts_is_top(int dir_fd);
+
+/* The same as mounts_read from a text in the form of mountinfo; pure. */
 int mounts_parse(const char *text, struct mounts *mounts);
 
 /*

@@ -256,12 +256,10 @@ static int status_select(const struct mounts *all, char **paths, size_t count,
 
 int status_look(struct status_look *look)
 {
-    int status = CLI_OK, r = mounts_read(&look->all);
+    int status = CLI_OK, r = mounts_read_for(look->paths, look->path_count, &look->all);
 
-    if (r) {
-        cli_error("cannot read the table of mounts: %s", strerror(-r));
-        return CLI_FAILURE;
-    }
+    if (r)
+        return mounts_explain(r);
     look->mounts = look->all;
     if (look->path_count) {
         memset(&look->mounts, 0, sizeof(look->mounts));

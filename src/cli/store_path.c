@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 int store_explain(const char *path, const char *doing, int error)
 {
@@ -43,6 +44,18 @@ int store_explain(const char *path, const char *doing, int error)
             "cannot %s: %s: the mount is drained ('gmsfs drain --undo' lets it serve again), or "
             "its device is lost (mount anew when it is back); its file 'device' tells",
             doing, path);
+        break;
+    case -EHOSTUNREACH:
+        cli_error("cannot %s: %s: the mount's socket '.fds' is not above it: the store alone was "
+                  "bind-mounted; bind the whole mount",
+                  doing, path);
+        break;
+    case -ENAMETOOLONG:
+        cli_error("cannot %s: %s: %s%s", doing, path, strerror(-error),
+                  access("/proc/self/fd", F_OK) == 0
+                      ? ""
+                      : " for the address of the mount's socket, and there is no /proc, by which "
+                        "longer ones are reached; mount it, or use a shorter path");
         break;
     case -ECANCELED:
         cli_error("cannot %s: %s: the wait was ended by root or the store's owner", doing, path);

@@ -2,6 +2,7 @@
 #include "cli/store_source.h"
 
 #include "cli/cli.h"
+#include "cli/mounts.h"
 #include "cli/store_path.h"
 
 #include <errno.h>
@@ -11,22 +12,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#define FUSE_MAGIC  0x65735546 /* f_type; linux/magic.h of older systems has it not */
-#define MOUNT_DEPTH 3          /* directories from the deepest of a mount to its top */
+#define MOUNT_DEPTH 3 /* directories from the deepest of a mount to its top */
 
 /* Other file systems know the ioctl not, or by another length, which its number has in it. */
 int store_source_check(const char *store, gmsfs_t *handle, const char *file, int fd)
 {
     struct gmsfs_ioc_info from = {0};
     struct gmsfs_info to;
-    struct statfs fs;
     int error;
 
-    if (fstatfs(fd, &fs) < 0 || (unsigned long)fs.f_type != FUSE_MAGIC ||
-        ioctl(fd, GMSFS_IOC_INFO, &from) < 0)
+    if (ioctl(fd, GMSFS_IOC_INFO, &from) < 0)
         return CLI_OK;
     error = gmsfs_get_info(handle, &to);
     if (error) {
@@ -44,7 +41,6 @@ int store_source_check(const char *store, gmsfs_t *handle, const char *file, int
 bool store_source_is_mounted(const char *dir)
 {
     char path[PATH_MAX];
-    struct statfs fs;
     bool is_mounted = false;
     int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), above;
 
@@ -52,13 +48,8 @@ bool store_source_is_mounted(const char *dir)
         snprintf(path, sizeof(path), "%s", dir);
         fd = open(dirname(path), O_PATH | O_DIRECTORY | O_CLOEXEC);
     }
-    if (fd < 0 || fstatfs(fd, &fs) < 0 || (unsigned long)fs.f_type != FUSE_MAGIC) {
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
     for (int i = 0; fd >= 0 && !is_mounted && i < MOUNT_DEPTH; i++) {
-        is_mounted = faccessat(fd, ".fds", F_OK, 0) == 0 && faccessat(fd, "device", F_OK, 0) == 0;
+        is_mounted = mounts_is_top(fd);
         above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         close(fd);
         fd = above;
