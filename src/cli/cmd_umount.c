@@ -5,15 +5,20 @@
  * Root unmounts as umount(8) does. Where an ordinary user mounted, the daemon itself keeps the
  * mount busy by its socket, so it is asked to let go first, through that socket.
  */
+#include "base/size.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
+#include "cli/daemon_watch.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 #include "gmsfs.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +27,33 @@
 #include <unistd.h>
 
 #define GONE_TIMEOUT_MS  10000u
+#define END_TIMEOUT_MS   60000u
+#define COPIES_MS        500u /* an unmounted daemon ends at once, so one that has not is looked at */
+#define COPIES_SHOWN     8u
 #define FUSERMOUNT_FAILS 127
 
 static const char usage[] =
-    "Usage: gmsfs umount [-l] MOUNT...\n"
+    "Usage: gmsfs umount [-l] [--timeout S] MOUNT...\n"
     "\n"
-    "Unmounts, which ends the daemon and gives all memory back that no client has mapped. Refuses\n"
-    "while clients hold files of the mount, and says who.\n"
+    "Unmounts, which ends the daemon and gives all memory back that no client has mapped; waits "
+    "for\n"
+    "that, and says who maps how much of what is left. Refuses while clients hold files of the\n"
+    "mount, and says who.\n"
     "\n"
-    "  -l, --lazy   detach the mount now, also a dead one; clients go on with the files they have\n"
-    "      --help   this text\n"
+    "  -l, --lazy       detach the mount now, also a dead one, and wait for nothing; clients go "
+    "on\n"
+    "                   with the files they have\n"
+    "      --timeout S  wait at most S seconds until the memory is back (default: 60)\n"
+    "      --help       this text\n"
     "\n"
-    "Exit status: 0 all are unmounted; 1 failure; 2 usage.\n";
+    "Exit status: 0 unmounted, and the daemons have ended; 1 failure, also where a copy of the\n"
+    "mount, in another mount namespace or elsewhere, keeps the daemon; 2 usage; 3 unmounted, but\n"
+    "the memory was not back in time.\n";
+
+struct umount {
+    bool lazy;
+    uint64_t timeout_ms;
+};
 
 /* ---- ways to unmount ----------------------------------------------------------------------- */
 
@@ -115,7 +135,153 @@ static int umount_lazily(const struct mount *mount)
     return r == -EPERM ? umount_by_fusermount(mount, true) : r;
 }
 
-static int umount_one(const struct mounts *mounts, const char *path, bool lazy)
+/* ---- until the memory is back -------------------------------------------------------------- */
+
+/* What else is mounted of the same, as this process sees it: those that are not in `seen` yet. */
+static size_t umount_show_copies(const struct mount *mount, pid_t pid, struct ui_table *table,
+                                 uint64_t seen[COPIES_SHOWN], size_t count)
+{
+    struct mounts mounts;
+    char number[24];
+    bool is_known;
+
+    if (mounts_read_of(pid, &mounts) != 0)
+        return count;
+    snprintf(number, sizeof(number), "pid %d", (int)pid);
+    for (size_t i = 0; i < mounts.count && count < COPIES_SHOWN; i++) {
+        is_known = mounts.list[i].device != mount->device;
+        for (size_t j = 0; j < count; j++)
+            is_known |= seen[j] == mounts.list[i].id;
+        if (is_known)
+            continue;
+        seen[count++] = mounts.list[i].id;
+        ui_table_add(table, (const char *[]){mounts.list[i].path, "as seen by", number});
+    }
+    mounts_free(&mounts);
+    return count;
+}
+
+/* Whether there are any; then it says so. */
+static bool umount_has_copies(const struct mount *mount)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    struct ui_table table;
+    uint64_t seen[COPIES_SHOWN];
+    size_t count = 0;
+
+    ui_table_begin(&table, "lll");
+    count = umount_show_copies(mount, getpid(), &table, seen, count);
+    while (processes && (entry = readdir(processes)))
+        if (isdigit((unsigned char)entry->d_name[0]))
+            count = umount_show_copies(mount, atoi(entry->d_name), &table, seen, count);
+    if (processes)
+        closedir(processes);
+    if (count == 0) {
+        ui_table_free(&table);
+        return false;
+    }
+    cli_error("%s: unmounted here, but copies of the mount keep its daemon, and all of its memory:",
+              mount->path);
+    ui_table_end(&table, stderr, 2);
+    fputs(
+        "Unmount those too, in another mount namespace by 'nsenter -t PID -m umount PATH', or end "
+        "its processes.\n",
+        stderr);
+    return true;
+}
+
+/* What comes back only as they unmap it is theirs: no failure. */
+static void umount_show_clients(const struct mount *mount, const struct daemon_watch *watch)
+{
+    struct daemon_watch_client *list;
+    struct ui_table table;
+    size_t count;
+
+    if (daemon_watch_list(watch, &list, &count) != 0 || count == 0)
+        return;
+    ui_table_begin(&table, "lrll");
+    for (size_t i = 0; i < count; i++) {
+        char pid[24], bytes[24], size[SIZE_TEXT_BYTES + 2];
+        snprintf(pid, sizeof(pid), "pid %d", (int)list[i].pid);
+        snprintf(bytes, sizeof(bytes), "%" PRIu64 " bytes", list[i].bytes);
+        size_format(list[i].bytes, size);
+        ui_table_add(&table, (const char *[]){pid, bytes, size, list[i].comm});
+    }
+    ui_line(stderr, "%s is unmounted; what clients still map comes back when they unmap it or end:",
+            mount->path);
+    ui_table_end(&table, stderr, 2);
+    free(list);
+}
+
+static int umount_wait_end(const struct mount *mount, const struct daemon_watch *watch,
+                           uint64_t timeout_ms)
+{
+    uint64_t start_ms = cli_now_ms();
+    int error = daemon_watch_end(watch, timeout_ms < COPIES_MS ? timeout_ms : COPIES_MS);
+
+    if (error && umount_has_copies(mount))
+        return CLI_FAILURE;
+    if (error)
+        error = daemon_watch_end(watch, cli_left_ms(start_ms, timeout_ms));
+    if (error) {
+        cli_error("%s: unmounted, but its daemon (process %d) has not given the memory back in the "
+                  "time given; its log may tell why",
+                  mount->path, (int)watch->keeper);
+        return CLI_TIMEOUT;
+    }
+    umount_show_clients(mount, watch);
+    return CLI_OK;
+}
+
+/* It has been unmounted; `asked` is how asking for its daemon ended before. */
+static int umount_follow(const struct mount *mount, const struct daemon_watch *watch, int asked,
+                         uint64_t timeout_ms)
+{
+    if (asked == 0)
+        return umount_wait_end(mount, watch, timeout_ms);
+    if (asked == -ENOTCONN || asked == -ECONNABORTED || asked == -ECONNREFUSED)
+        return CLI_OK; /* there was none any more */
+    if (umount_has_copies(mount))
+        return CLI_FAILURE;
+    if (asked != -ETIMEDOUT)
+        return CLI_OK; /* who it is cannot be seen from here */
+    cli_error("%s: unmounted, but its daemon did not answer before, so its memory may not be back; "
+              "'pgrep -af gmsfs' shows whether it is still there",
+              mount->path);
+    return CLI_TIMEOUT;
+}
+
+static int umount_explain(const struct mount *mount, int error)
+{
+    if (error == -EBUSY)
+        return umount_busy(mount);
+    if (error == -ETIMEDOUT)
+        cli_error("%s: the daemon tried, but the mount is still there: somebody may have a working "
+                  "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
+                  mount->path, mount->path);
+    else
+        cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
+    return CLI_FAILURE;
+}
+
+static int umount_and_wait(const struct mount *mount, uint64_t timeout_ms)
+{
+    struct daemon_watch watch;
+    int asked = daemon_watch_open(&watch, mount->path);
+    int error = umount_gently(mount), status;
+
+    if (error)
+        status = umount_explain(mount, error);
+    else
+        status = umount_follow(mount, &watch, asked, timeout_ms);
+    daemon_watch_close(&watch);
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int umount_one(const struct mounts *mounts, const char *path, const struct umount *umount)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
     int r;
@@ -126,29 +292,24 @@ static int umount_one(const struct mounts *mounts, const char *path, bool lazy)
                   mount ? ", but in the one at " : "", mount ? mount->path : "");
         return CLI_FAILURE;
     }
-    r = lazy ? umount_lazily(mount) : umount_gently(mount);
-    if (r == -EBUSY)
-        return umount_busy(mount);
-    if (r == -ETIMEDOUT)
-        cli_error("%s: the daemon tried, but the mount is still there: somebody may have a working "
-                  "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
-                  mount->path, mount->path);
-    else if (r)
-        cli_error("%s: cannot unmount: %s", mount->path, strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    if (!umount->lazy)
+        return umount_and_wait(mount, umount->timeout_ms);
+    r = umount_lazily(mount);
+    return r ? umount_explain(mount, r) : CLI_OK;
 }
 
-static int umount_all(char **paths, int count, bool lazy)
+static int umount_all(char **paths, int count, const struct umount *umount)
 {
-    int status = CLI_OK;
+    int status = CLI_OK, one;
 
     for (int i = 0; i < count; i++) {
         struct mounts mounts;
         int r = mounts_read(&mounts);
         if (r)
             return mounts_explain(r);
-        if (umount_one(&mounts, paths[i], lazy) != CLI_OK)
-            status = CLI_FAILURE;
+        one = umount_one(&mounts, paths[i], umount);
+        if (one != CLI_OK && status != CLI_FAILURE)
+            status = one;
         mounts_free(&mounts);
     }
     return status;
@@ -156,23 +317,29 @@ static int umount_all(char **paths, int count, bool lazy)
 
 static int umount_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"lazy", no_argument, NULL, 'l'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    bool lazy = false;
-    int option;
+    static const struct option options[] = {{"lazy", no_argument, NULL, 'l'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct umount umount = {.timeout_ms = END_TIMEOUT_MS};
+    int option, status = CLI_OK;
 
-    while ((option = cli_getopt(argc, argv, ":lh", options)) != -1) {
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":lh", options)) != -1) {
         if (option == 'l')
-            lazy = true;
+            umount.lazy = true;
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &umount.timeout_ms);
         else
             return option == 'h' ? cli_help() : CLI_USAGE;
     }
+    if (status != CLI_OK)
+        return status;
     if (optind == argc)
         return cli_usage_error("a MOUNT is needed");
-    if (umount_all(argv + optind, argc - optind, lazy) != CLI_OK)
-        return CLI_FAILURE;
-    output_set_done();
-    return CLI_OK;
+    status = umount_all(argv + optind, argc - optind, &umount);
+    if (status == CLI_OK)
+        output_set_done();
+    return status;
 }
 
 const struct cli_command cmd_umount = {

@@ -94,3 +94,40 @@ int daemon_ask_once(const char *path, enum gmsfs_fds_op op)
 
     return daemon_ask_store(path, op, none);
 }
+
+/* The kernel says with each message who sent it, if it is to; what is asked for is nothing, so the
+ * answer is an error. */
+static int receive_sender(int fd)
+{
+    const struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
+    struct gmsfs_fds_header header;
+    char control[CMSG_SPACE(sizeof(struct ucred))];
+    struct iovec part = {&header, sizeof(header)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    const struct cmsghdr *at;
+    struct ucred sender;
+
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int)) < 0 ||
+        send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0 || recvmsg(fd, &message, 0) < 0)
+        return -errno;
+    at = CMSG_FIRSTHDR(&message);
+    if (!at || at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS)
+        return -ECONNRESET; /* the end, and no message */
+    memcpy(&sender, CMSG_DATA(at), sizeof(sender));
+    return sender.pid;
+}
+
+int daemon_ask_pid(const char *path)
+{
+    int fd = daemon_connect(path), pid;
+
+    if (fd < 0)
+        return fd;
+    pid = receive_sender(fd);
+    close(fd);
+    return pid;
+}

@@ -19,6 +19,7 @@
 #define FUSE_MAGIC    0x65735546 /* f_type; linux/magic.h of older systems has it not */
 #define POLL_MAX_MS   200u       /* looked at anew at the latest after that */
 #define FIELD_ID      0
+#define FIELD_DEVICE  2
 #define FIELD_ROOT    3
 #define FIELD_PATH    4
 #define FIELD_OPTIONS 5
@@ -58,6 +59,15 @@ static bool mounts_is_by_root(const char *options)
     return owner && strtoul(owner + strlen(OPTION_OWNER), NULL, 10) == 0;
 }
 
+/* "0:57" */
+static uint64_t mounts_parse_device(const char *text)
+{
+    unsigned major = 0, minor = 0;
+
+    sscanf(text, "%u:%u", &major, &minor);
+    return (uint64_t)major << 32 | minor;
+}
+
 /* 1: a gmsfs mount was added; 0: the line is about something else. */
 static int mounts_add(struct mounts *mounts, char *line)
 {
@@ -82,6 +92,7 @@ static int mounts_add(struct mounts *mounts, char *line)
     if (!source || strcmp(type, FSTYPE) != 0)
         return 0;
     mount = (struct mount){.id = strtoull(fields[FIELD_ID], NULL, 10),
+                           .device = mounts_parse_device(fields[FIELD_DEVICE]),
                            .root = mounts_copy(fields[FIELD_ROOT]),
                            .path = mounts_copy(fields[FIELD_PATH]),
                            .source = mounts_copy(source),
@@ -115,16 +126,29 @@ int mounts_parse(const char *text, struct mounts *mounts)
     return r < 0 ? r : 0;
 }
 
-int mounts_read(struct mounts *mounts)
+static int mounts_read_file(const char *file, struct mounts *mounts)
 {
     char *text;
-    int r = store_read_text(MOUNTINFO, &text);
+    int r = store_read_text(file, &text);
 
     if (r)
         return r;
     r = mounts_parse(text, mounts);
     free(text);
     return r;
+}
+
+int mounts_read(struct mounts *mounts)
+{
+    return mounts_read_file(MOUNTINFO, mounts);
+}
+
+int mounts_read_of(pid_t pid, struct mounts *mounts)
+{
+    char file[64];
+
+    snprintf(file, sizeof(file), "/proc/%d/mountinfo", (int)pid);
+    return mounts_read_file(file, mounts);
 }
 
 /* ---- without a table ----------------------------------------------------------------------- */

@@ -12,14 +12,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct mount {
-    uint64_t id;    /* the kernel's: tells a mount from the next one at the same place */
-    char *path;     /* where it is */
-    char *root;     /* what of it is there: "/" unless it is a bind mount of a part */
-    char *source;   /* "host", a GPU; what mount(8) shows */
-    bool read_only; /* mounted read-only here */
-    bool by_root;   /* by root itself, not by fusermount3 for an ordinary user */
+    uint64_t id;     /* the kernel's: tells a mount from the next one at the same place */
+    uint64_t device; /* of the file system: the same for all copies of a mount */
+    char *path;      /* where it is */
+    char *root;      /* what of it is there: "/" unless it is a bind mount of a part */
+    char *source;    /* "host", a GPU; what mount(8) shows */
+    bool read_only;  /* mounted read-only here */
+    bool by_root;    /* by root itself, not by fusermount3 for an ordinary user */
 };
 
 struct mounts {
@@ -40,6 +42,9 @@ int mounts_explain(int error);
 
 /* Whether a directory is the top of a gmsfs mount, by looking at it. */
 bool mounts_is_top(int dir_fd);
+
+/* As another process sees them, which may be in another mount namespace. */
+int mounts_read_of(pid_t pid, struct mounts *mounts);
 
 /* The same as mounts_read from a text in the form of mountinfo; pure. */
 int mounts_parse(const char *text, struct mounts *mounts);

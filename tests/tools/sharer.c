@@ -11,8 +11,10 @@
  *                                    line from standard input and compares the bytes
  *   sharer hold STORE ro|rw          connects, prints the session's token; ends with its standard
  *                                    input; a line "commit" commits, "add" allocates
- *   sharer exec STORE FILE r|rw      opens FILE, close-on-exec as the handle is, and executes echo
- *   sharer join STORE TOKEN [BYTES]  joins: a reader attaches, a writer adds an allocation
+ *   sharer stay STORE                attaches all, closes every file, prints "mapped", and stays
+ * until it is killed sharer exec STORE FILE r|rw      opens FILE, close-on-exec as the handle is,
+ * and executes echo sharer join STORE TOKEN [BYTES]  joins: a reader attaches, a writer adds an
+ * allocation
  *
  * Each allocation is filled from its slot, so a reader knows what must be in it.
  */
@@ -238,6 +240,20 @@ static void do_hold(int argc, char **argv)
     }
 }
 
+/* The library would unmap; who only closes files keeps what is mapped. */
+static void do_stay(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    check(gmsfs_connect(handle, GMSFS_MODE_RO, LIMIT_MS), "gmsfs_connect");
+    attach();
+    close_range(STDERR_FILENO + 1, ~0u, 0);
+    puts("mapped");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+
 static void do_exec(int argc, char **argv)
 {
     if (argc != 2)
@@ -266,8 +282,9 @@ static const struct {
     const char *name;
     void (*act)(int argc, char **argv); /* what follows the store */
 } commands[] = {
-    {"exec", do_exec},   {"load", do_load},   {"kept", do_kept}, {"attach", do_attach},
-    {"cycle", do_cycle}, {"sleep", do_sleep}, {"hold", do_hold}, {"join", do_join},
+    {"exec", do_exec},     {"load", do_load},   {"kept", do_kept},
+    {"attach", do_attach}, {"cycle", do_cycle}, {"sleep", do_sleep},
+    {"hold", do_hold},     {"join", do_join},   {"stay", do_stay},
 };
 
 int main(int argc, char **argv)

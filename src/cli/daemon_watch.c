@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/daemon_watch.h"
+
+#include "base/child.h"
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/store_file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ASK_MS      2000
+#define MEMORY_NAME "/memfd:gmsfs (deleted)" /* as /proc shows it */
+#define PATH_BYTES  64
+
+/* ---- who it is ----------------------------------------------------------------------------- */
+
+static void ask_in_child(const void *mount, int to)
+{
+    int worker = daemon_ask_pid(mount);
+    ssize_t put = write(to, &worker, sizeof(worker));
+
+    (void)put;
+}
+
+/* The pid of the process that serves, or a negative errno. */
+static int ask_worker(const char *mount)
+{
+    struct pollfd said = {.events = POLLIN};
+    struct child *child = NULL;
+    int worker = -ETIMEDOUT, error = child_start(&child, ask_in_child, mount, &said.fd);
+
+    if (error)
+        return error;
+    if (poll(&said, 1, ASK_MS) > 0 && read(said.fd, &worker, sizeof(worker)) != sizeof(worker))
+        worker = -ESRCH;
+    close(said.fd);
+    child_end(child);
+    return worker ? worker : -ESRCH;
+}
+
+/* From /proc/PID/status; "" and 0 where there is none. */
+static void read_status(pid_t pid, char name[32], pid_t *parent)
+{
+    char path[PATH_BYTES], *text = NULL, *line;
+
+    name[0] = '\0';
+    *parent = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    if (store_read_text(path, &text) != 0)
+        return;
+    sscanf(text, "Name:\t%31[^\n]", name);
+    line = strstr(text, "\nPPid:");
+    if (line)
+        *parent = (pid_t)strtol(line + strlen("\nPPid:"), NULL, 10);
+    free(text);
+}
+
+/* The worker's parent, where its name is what the worker's begins with; else the worker: a keeper
+ * that died has left it to another. */
+static pid_t find_keeper(pid_t worker)
+{
+    char name[32], above[32];
+    pid_t keeper, other;
+
+    read_status(worker, name, &keeper);
+    if (keeper <= 0)
+        return worker;
+    read_status(keeper, above, &other);
+    return *above && strncmp(name, above, strlen(above)) == 0 ? keeper : worker;
+}
+
+/* ---- its memory ---------------------------------------------------------------------------- */
+
+static int compare_inodes(const void *left, const void *right)
+{
+    ino_t a = *(const ino_t *)left, b = *(const ino_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+static int note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
+{
+    char target[sizeof(MEMORY_NAME)];
+    struct stat known;
+    ssize_t length = readlinkat(dir_fd, name, target, sizeof(target));
+    size_t room = watch->memory_count;
+    ino_t *grown;
+
+    if (length != sizeof(MEMORY_NAME) - 1 || memcmp(target, MEMORY_NAME, (size_t)length) != 0 ||
+        fstatat(dir_fd, name, &known, 0) < 0)
+        return 0;
+    if ((room & (room - 1)) == 0) { /* it is full at each power of two */
+        grown = realloc(watch->memory, (room ? room * 2 : 1) * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        watch->memory = grown;
+    }
+    watch->memory[watch->memory_count++] = known.st_ino;
+    return 0;
+}
+
+/* Who may not look there learns less; that is no failure. */
+static int find_memory(struct daemon_watch *watch)
+{
+    char path[PATH_BYTES];
+    struct dirent *entry;
+    DIR *dir;
+    int error = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)watch->keeper);
+    dir = opendir(path);
+    while (dir && !error && (entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            error = note_memory(watch, dirfd(dir), entry->d_name);
+    if (dir)
+        closedir(dir);
+    if (watch->memory_count)
+        qsort(watch->memory, watch->memory_count, sizeof(*watch->memory), compare_inodes);
+    return error;
+}
+
+int daemon_watch_open(struct daemon_watch *watch, const char *mount)
+{
+    int worker = ask_worker(mount);
+
+    *watch = (struct daemon_watch){.pidfd = -1};
+    if (worker < 0)
+        return worker;
+    watch->keeper = find_keeper(worker);
+    watch->pidfd = (int)syscall(SYS_pidfd_open, watch->keeper, 0);
+    if (watch->pidfd < 0)
+        return -errno;
+    if (find_keeper(worker) != watch->keeper)
+        return -ESRCH; /* it ended just now, and the number may be another's */
+    return find_memory(watch);
+}
+
+void daemon_watch_close(struct daemon_watch *watch)
+{
+    if (watch->pidfd >= 0)
+        close(watch->pidfd);
+    free(watch->memory);
+    *watch = (struct daemon_watch){.pidfd = -1};
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+int daemon_watch_end(const struct daemon_watch *watch, uint64_t timeout_ms)
+{
+    struct pollfd over = {.fd = watch->pidfd, .events = POLLIN};
+    uint64_t start_ms = cli_now_ms(), left_ms;
+
+    do {
+        left_ms = cli_left_ms(start_ms, timeout_ms);
+        if (poll(&over, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX) > 0)
+            return 0;
+    } while (left_ms > 0);
+    return -ETIMEDOUT;
+}
+
+/* ---- who maps its memory ------------------------------------------------------------------- */
+
+/* A line of /proc/PID/maps: how much of the memory it maps. */
+static uint64_t count_line(const struct daemon_watch *watch, const char *line)
+{
+    uint64_t begin, end, inode;
+    ino_t wanted;
+
+    if (!strstr(line, MEMORY_NAME) ||
+        sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &begin, &end, &inode) != 3)
+        return 0;
+    wanted = (ino_t)inode;
+    return bsearch(&wanted, watch->memory, watch->memory_count, sizeof(wanted), compare_inodes)
+               ? end - begin
+               : 0;
+}
+
+static uint64_t count_mapped(const struct daemon_watch *watch, pid_t pid)
+{
+    char path[PATH_BYTES], *line = NULL;
+    uint64_t bytes = 0;
+    size_t room = 0;
+    FILE *maps;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    maps = fopen(path, "re");
+    while (maps && getline(&line, &room, maps) > 0)
+        bytes += count_line(watch, line);
+    if (maps)
+        fclose(maps);
+    free(line);
+    return bytes;
+}
+
+static int add_client(struct daemon_watch_client **list, size_t *count, pid_t pid, uint64_t bytes)
+{
+    struct daemon_watch_client *grown = realloc(*list, (*count + 1) * sizeof(*grown));
+    pid_t parent;
+
+    if (!grown)
+        return -ENOMEM;
+    *list = grown;
+    grown += (*count)++;
+    *grown = (struct daemon_watch_client){.pid = pid, .bytes = bytes};
+    read_status(pid, grown->comm, &parent);
+    return 0;
+}
+
+int daemon_watch_list(const struct daemon_watch *watch, struct daemon_watch_client **list,
+                      size_t *count)
+{
+    DIR *processes = watch->memory_count ? opendir("/proc") : NULL;
+    struct dirent *entry;
+    int error = 0;
+
+    *list = NULL;
+    *count = 0;
+    while (processes && !error && (entry = readdir(processes))) {
+        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
+        uint64_t bytes = pid ? count_mapped(watch, pid) : 0;
+        if (bytes)
+            error = add_client(list, count, pid, bytes);
+    }
+    if (processes)
+        closedir(processes);
+    if (error) {
+        free(*list);
+        *list = NULL;
+        *count = 0;
+    }
+    return error;
+}

@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs umount answers when the memory is back, or says what has it.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+cli() { # [-STATUS] ARGUMENT...
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
+# A new mount namespace has copies of the mounts of other tests, which could not end before it does.
+LEAVE_OTHERS='
+    while read -r _ _ _ _ at _; do
+        [[ $at == "$1" ]] || umount -l "$at"
+    done < <(grep " - fuse.gmsfs " /proc/self/mountinfo)'
+
+@test "when umount has answered, the daemon has ended and its memory is back" {
+    start_mount size=600M
+    "$GMSFS" run -w "$M/weights" -- fallocate -l 500M "$M/weights/allocations/a"
+    cli umount "$M"
+    process_gone "$KEEPER" || fail 'the daemon is still there'
+    assert_eq "$output" '' output
+    expect_death
+    wait_exit "$KEEPER"
+    assert_eq "$status" 0 status
+}
+
+@test "an ordinary user's umount waits for the daemon too" {
+    requires user-fuse
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount size=600M
+    as_user "$GMSFS" run -w "$M/weights" -- fallocate -l 500M "$M/weights/allocations/a"
+    wait_until 5 as_user "$GMSFS" umount "$M"
+    process_gone "$KEEPER" || fail 'the daemon is still there'
+    expect_death
+}
+
+@test "what clients still map is named, in bytes" {
+    start_mount
+    "$BUILD/tests/tools/sharer" load "$M/weights" 3 2097152
+    spawn "$BUILD/tests/tools/sharer" stay "$M/weights"
+    wait_until 5 grep -q mapped "$T/spawn-$SPAWNED"
+    wait_until 5 cli umount "$M"
+    assert_match "$output" "$M is unmounted; what clients still map comes back"
+    assert_match "$output" "pid $SPAWNED +6291456 bytes +6.0 MiB +sharer"
+    process_gone "$KEEPER" || fail 'the daemon is still there'
+    expect_death
+}
+
+@test "a copy of the mount in another mount namespace is named, with what to do" {
+    requires root mountns nsenter
+    start_mount
+    "$GMSFS" run -w "$M/weights" -- fallocate -l 1M "$M/weights/allocations/a"
+    spawn unshare --mount bash -c "$LEAVE_OTHERS"'
+        echo there && exec sleep 60' _ "$M"
+    wait_until 5 grep -q there "$T/spawn-$SPAWNED"
+    cli -1 umount "$M"
+    assert_match "$output" 'unmounted here, but copies of the mount keep its daemon'
+    assert_match "$output" "$M  as seen by  pid $SPAWNED"
+    assert_match "$output" 'nsenter -t PID -m umount PATH'
+    not_mounted "$M"
+    process_lives "$KEEPER"
+    expect_death
+    nsenter -t "$SPAWNED" -m umount "$M" # as it says
+    wait_exit "$KEEPER"
+    assert_eq "$status" 0 status
+}
+
+@test "a bind mount of a store keeps the daemon, and is named" {
+    requires root
+    start_mount
+    mkdir "$T/bound"
+    mount --bind "$M/weights" "$T/bound"
+    cli -1 umount "$M"
+    assert_match "$output" "$T/bound +as seen by"
+    expect_death
+    umount "$T/bound"
+    wait_exit "$KEEPER"
+    assert_eq "$status" 0 status
+}
+
+@test "a daemon that does not end is given up after the time given" {
+    requires root
+    start_mount
+    kill -STOP "$KEEPER"
+    cli -3 umount --timeout 0.3 "$M"
+    assert_match "$output" "its daemon .process $KEEPER. has not given the memory back in the time given"
+    not_mounted "$M"
+    expect_death
+    kill -CONT "$KEEPER"
+    wait_exit "$KEEPER"
+    cli -2 umount --timeout soon "$M"
+}
+
+@test "a daemon that is stopped holds no umount up for long, and is said to be so" {
+    requires root
+    start_mount
+    local worker
+    worker=$(worker_of "$KEEPER")
+    kill -STOP "$worker"
+    cli -3 umount "$M"
+    assert_match "$output" 'its daemon did not answer before, so its memory may not be back'
+    not_mounted "$M"
+    expect_death
+    kill -CONT "$worker"
+    wait_exit "$KEEPER"
+}
+
+@test "umount -l waits for nothing" {
+    requires root
+    start_mount
+    kill -STOP "$KEEPER"
+    cli umount -l "$M"
+    not_mounted "$M"
+    expect_death
+    kill -CONT "$KEEPER"
+    wait_exit "$KEEPER"
+}
