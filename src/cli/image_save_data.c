@@ -19,7 +19,7 @@
 /* One of the files. Open while pieces of it are being written. */
 struct data_file {
     struct sink sink;
-    int fd;             /* -1: not open */
+    int fd;             /* negative: not open; whoever took it may read this without the lock */
     size_t pieces_left; /* that are not done with */
 };
 
@@ -56,16 +56,19 @@ static int file_take(struct data_run *run, uint64_t number, struct data_file **t
     const struct image_save *save = run->save;
     struct data_file *file = &run->files[number];
     char name[IMAGE_NAME_BYTES];
+    int error = 0;
 
     pthread_mutex_lock(&run->lock);
     if (file->fd < 0) {
         file->fd = image_dir_open_file(&save->dir, image_data_name(number, name), O_RDWR);
         if (file->fd >= 0)
             sink_open(&file->sink, file->fd, save->manifest.file_sizes[number], &save->way);
+        else
+            error = file->fd;
     }
     pthread_mutex_unlock(&run->lock);
     *taken = file;
-    return file->fd < 0 ? file->fd : 0;
+    return error;
 }
 
 static int file_close(struct data_file *file)

@@ -182,28 +182,44 @@ static int ring_reserve(struct staging_lane *lane)
     return 0;
 }
 
-/* The next one of the ring. */
+static unsigned ring_size(const struct cuda_lane *own)
+{
+    return own->is_whole ? own->pinned : STAGING_BUFFERS;
+}
+
+/* Work needs one buffer. More are for speed: where the driver refuses one of those, the ring stays
+ * as it is. */
+static int ring_refused(struct staging_lane *lane, const char *doing, const char *call,
+                        enum drv_result result)
+{
+    cuda_lane(lane)->is_whole = cuda_lane(lane)->pinned > 0;
+    return cuda_lane(lane)->is_whole ? 0 : cuda_result(lane->device, doing, call, result);
+}
+
+/* The next one of the ring, or the ring is whole. */
 static int ring_grow(struct staging_lane *lane)
 {
+    const struct drv *driver = cuda_device(lane->device)->driver;
     size_t bytes = cuda_device(lane->device)->buffer_bytes;
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->pinned];
     int r = own->ring ? 0 : ring_reserve(lane);
+    enum drv_result result;
 
     if (r)
         return r;
     buffer->bytes = own->ring + own->pinned * bytes;
     populate(buffer->bytes, bytes);
-    r = CALL(lane->device, DOING_PIN, cuMemHostRegister_v2,
-             (buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE));
-    if (r)
-        return r;
-    r = CALL(lane->device, DOING_OPEN, cuEventCreate, (&buffer->event, DRV_EVENT_DISABLE_TIMING));
-    if (r)
-        cuda_device(lane->device)->driver->cuMemHostUnregister(buffer->bytes);
-    else
-        own->pinned++;
-    return r;
+    result = driver->cuMemHostRegister_v2(buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE);
+    if (result != DRV_SUCCESS)
+        return ring_refused(lane, DOING_PIN, "cuMemHostRegister_v2", result);
+    result = driver->cuEventCreate(&buffer->event, DRV_EVENT_DISABLE_TIMING);
+    if (result != DRV_SUCCESS) {
+        driver->cuMemHostUnregister(buffer->bytes);
+        return ring_refused(lane, DOING_OPEN, "cuEventCreate", result);
+    }
+    own->pinned++;
+    return 0;
 }
 
 static void ring_release(struct staging_lane *lane)
@@ -220,6 +236,7 @@ static void ring_release(struct staging_lane *lane)
     if (own->ring)
         munmap(own->ring, ring_bytes(lane));
     own->ring = NULL;
+    own->is_whole = false;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
@@ -267,7 +284,7 @@ static bool ring_is_short(const struct staging_lane *lane)
     const struct cuda_lane *own = cuda_lane(lane);
     const struct cuda_buffer *first = &own->buffers[0];
 
-    return own->pinned < STAGING_BUFFERS &&
+    return own->pinned < ring_size(own) &&
            (own->pinned == 0 ||
             (first->is_busy &&
              cuda_device(lane->device)->driver->cuEventQuery(first->event) != DRV_SUCCESS));
@@ -282,14 +299,12 @@ static int cuda_room(struct staging_lane *lane, void *to, size_t most_bytes, uin
 
     (void)to;
     *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
-    if (!r && own->turn == own->pinned) {
-        if (!ring_is_short(lane))
-            own->turn = 0;
-        else
-            r = ring_grow(lane);
-    }
+    if (!r && own->turn == own->pinned && ring_is_short(lane))
+        r = ring_grow(lane);
     if (r)
         return r;
+    if (own->turn == own->pinned)
+        own->turn = 0;
     *room = own->buffers[own->turn].bytes;
     return buffer_wait(lane, &own->buffers[own->turn], DOING_SEND);
 }
@@ -328,12 +343,10 @@ static int cuda_ask(struct staging_lane *lane, unsigned index)
     struct cuda_lane *own = cuda_lane(lane);
     uint64_t left = lane->left_bytes - own->ahead_bytes;
     size_t step = left < lane->step_bytes ? (size_t)left : lane->step_bytes;
-    int r = index < own->pinned ? 0 : ring_grow(lane);
-
-    if (!r)
-        r = CALL(lane->device, DOING_GET, cuMemcpyDtoHAsync_v2,
+    int r = CALL(lane->device, DOING_GET, cuMemcpyDtoHAsync_v2,
                  (own->buffers[index].bytes,
                   (drv_pointer)(uintptr_t)(lane->from + own->ahead_bytes), step, own->stream));
+
     if (!r)
         r = buffer_record(lane, &own->buffers[index], DOING_GET);
     own->ahead_bytes += step;
@@ -347,16 +360,19 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
     struct cuda_buffer *buffer = &own->buffers[own->turn];
     int r = 0;
 
-    for (unsigned i = 0; !r && i < STAGING_BUFFERS && own->ahead_bytes < lane->left_bytes; i++) {
-        unsigned index = (own->turn + i) % STAGING_BUFFERS;
-        if (!own->buffers[index].is_busy)
+    for (unsigned i = 0; !r && i < ring_size(own) && own->ahead_bytes < lane->left_bytes; i++) {
+        unsigned index = (own->turn + i) % ring_size(own);
+        if (index == own->pinned)
+            r = ring_grow(lane);
+        index = (own->turn + i) % ring_size(own); /* it may be whole now */
+        if (!r && !own->buffers[index].is_busy)
             r = cuda_ask(lane, index);
     }
     if (!r)
         r = buffer_wait(lane, buffer, DOING_GET);
     *part = buffer->bytes;
     own->ahead_bytes -= size_bytes;
-    own->turn = (own->turn + 1) % STAGING_BUFFERS;
+    own->turn = (own->turn + 1) % ring_size(own);
     return r;
 }
 

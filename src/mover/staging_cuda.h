@@ -30,6 +30,7 @@ struct cuda_lane {
     uint8_t *ring; /* addresses of the buffers; NULL: none yet */
     struct cuda_buffer buffers[STAGING_BUFFERS];
     unsigned pinned;      /* buffers, from the first on */
+    bool is_whole;        /* the driver refuses more of them */
     unsigned turn;        /* of the buffer that is used next */
     uint64_t ahead_bytes; /* of what the fetch has left: asked of the driver */
 };

@@ -376,6 +376,25 @@ TAP_TEST(a_buffer_is_pinned_only_where_the_thread_would_wait)
     }
 }
 
+TAP_TEST(a_buffer_that_is_for_speed_alone_may_be_refused)
+{
+    static const char *const calls[] = {"cuMemHostRegister_v2", "cuEventCreate"};
+    static const uint64_t sizes[] = {8 * STEP_BYTES, 1, 3 * STEP_BYTES + 5};
+    struct staging_memory memory[2];
+    struct failure failure;
+    char control[200];
+    bool is_told;
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        snprintf(control, sizeof control, LAZY "fail %s 2 2\n", calls[i]);
+        struct staging *staging = begin(control, memory);
+        go_round(staging, memory, sizes, 3, 1);
+        check_int(cuda_lane(staging->lanes)->pinned, 1);
+        check(!staging_get_failure(staging, &failure, &is_told));
+        end(staging);
+    }
+}
+
 TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
 {
     struct staging_memory memory[2];
