@@ -116,7 +116,7 @@ static int check_read(struct check_run *run, const struct image_piece *piece,
 
     if (fd < 0)
         return fd;
-    direct_open(&file, fd, run->use);
+    direct_open_part(&file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
     r = check_steps(run, piece, &file, lane, state);
     direct_close(&file);
     close(fd);

@@ -65,7 +65,8 @@ enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_
 /* ---- what the cache has -------------------------------------------------------------------- */
 
 /* The kernel counts by itself from 6.5 on. */
-static bool count_by_cachestat(int fd, uint64_t size_bytes, uint64_t page, uint64_t *bytes)
+static bool count_by_cachestat(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t page,
+                               uint64_t *bytes)
 {
 #ifdef SYS_cachestat
     const long number = SYS_cachestat;
@@ -74,7 +75,7 @@ static bool count_by_cachestat(int fd, uint64_t size_bytes, uint64_t page, uint6
 #endif
     struct {
         uint64_t offset_bytes, size_bytes;
-    } range = {0, size_bytes};
+    } range = {offset_bytes, size_bytes};
     struct {
         uint64_t cached, dirty, writeback, evicted, recently_evicted; /* pages */
     } counts = {0};
@@ -109,15 +110,16 @@ static bool is_overlay(int fd)
     return fstatfs(fd, &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-uint64_t direct_count_cached(int fd, uint64_t size_bytes)
+uint64_t direct_count_cached(int fd, uint64_t offset_bytes, uint64_t size_bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    uint64_t begin = offset_bytes & ~(page - 1), end = offset_bytes + size_bytes;
 
     /* It looks at the file of the overlay, which has no pages; a mapping is of the one below. */
-    if (!is_overlay(fd) && count_by_cachestat(fd, size_bytes, page, &bytes))
+    if (!is_overlay(fd) && count_by_cachestat(fd, begin, end - begin, page, &bytes))
         return bytes;
-    for (uint64_t at = 0; at < size_bytes; at += WINDOW_BYTES) {
-        uint64_t left = size_bytes - at;
+    for (uint64_t at = begin; at < end; at += WINDOW_BYTES) {
+        uint64_t left = end - at;
         bytes += count_by_mincore(fd, at, left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES, page);
     }
     return bytes;
@@ -162,19 +164,25 @@ static int direct_open_again(int fd, int flags)
     return again < 0 ? -errno : again;
 }
 
-void direct_open(struct direct_file *file, int fd, enum direct_use use)
+void direct_open_part(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
+                      uint64_t size_bytes)
 {
-    struct stat known;
-
     file->fd = fd;
     file->direct_fd = -1;
     atomic_init(&file->gave_up, false);
-    if (use == DIRECT_NEVER || fstat(fd, &known) < 0 || known.st_size == 0)
+    if (use == DIRECT_NEVER || size_bytes == 0)
         return;
-    if (use == DIRECT_AUTO &&
-        direct_count_cached(fd, (uint64_t)known.st_size) >= (uint64_t)known.st_size / 2)
+    if (use == DIRECT_AUTO && direct_count_cached(fd, offset_bytes, size_bytes) >= size_bytes / 2)
         return;
     file->direct_fd = direct_open_again(fd, O_RDONLY);
+}
+
+void direct_open(struct direct_file *file, int fd, enum direct_use use)
+{
+    struct stat known;
+    bool is_known = fstat(fd, &known) == 0;
+
+    direct_open_part(file, fd, use, 0, is_known ? (uint64_t)known.st_size : 0);
 }
 
 int direct_open_writer(int fd)

@@ -29,7 +29,7 @@
 #define DIRECT_THREADS 8u
 
 enum direct_use {
-    DIRECT_AUTO, /* each file but those that the cache has at least half of */
+    DIRECT_AUTO, /* each file, or part, but those that the cache has at least half of */
     DIRECT_ALWAYS,
     DIRECT_NEVER,
 };
@@ -55,6 +55,10 @@ enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_
 /* Never fails: a file that cannot be had directly is read through the cache. fd stays the caller's,
  * and open until direct_close. */
 void direct_open(struct direct_file *file, int fd, enum direct_use use);
+/* For who reads a part of it alone: what the cache has of that part decides, and nothing else is
+ * counted. */
+void direct_open_part(struct direct_file *file, int fd, enum direct_use use, uint64_t offset_bytes,
+                      uint64_t size_bytes);
 void direct_close(struct direct_file *file);
 
 /* For a file that is open for writing; whoever writes directly asks first. */
@@ -85,7 +89,7 @@ size_t direct_room_bytes(size_t size_bytes);
 int direct_read(struct direct_file *file, uint8_t *room, uint64_t offset_bytes, size_t size_bytes,
                 uint8_t **bytes);
 
-/* How much of the file the cache has; 0 where the kernel does not say. */
-uint64_t direct_count_cached(int fd, uint64_t size_bytes);
+/* How much of a part of the file the cache has, in pages; 0 where the kernel does not say. */
+uint64_t direct_count_cached(int fd, uint64_t offset_bytes, uint64_t size_bytes);
 
 #endif

@@ -11,6 +11,7 @@
 
 #define FILE_BYTES ((size_t)3 * 1000 * 1000 + 17)
 #define ROOM_BYTES ((size_t)256 << 10)
+#define PART_BYTES (1u << 20)
 #define GIB        (UINT64_C(1) << 30)
 
 static uint8_t *bytes_of_file;
@@ -157,11 +158,34 @@ TAP_TEST(what_the_cache_has_is_read_through_it)
     int fd = make_file(true);
     struct direct_file file;
 
-    check(direct_count_cached(fd, FILE_BYTES) >= FILE_BYTES);
+    check(direct_count_cached(fd, 0, FILE_BYTES) >= FILE_BYTES);
     direct_open(&file, fd, DIRECT_AUTO);
     check(!direct_is_on(&file));
     direct_close(&file);
     drop_file(fd);
+}
+
+TAP_TEST(what_the_cache_has_is_counted_in_the_part_that_is_read)
+{
+    const char *dir = getenv("TMPDIR");
+    int fd = open(dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    uint64_t whole = 4 * PART_BYTES;
+    char *part = calloc(1, PART_BYTES);
+    struct direct_file file;
+
+    /* A hole, but for the second part. */
+    require(fd >= 0 && part && ftruncate(fd, (off_t)whole) == 0);
+    require(pwrite(fd, part, PART_BYTES, PART_BYTES) == (ssize_t)PART_BYTES);
+    free(part);
+    check_int(direct_count_cached(fd, 0, PART_BYTES), 0);
+    check_int(direct_count_cached(fd, PART_BYTES, PART_BYTES), PART_BYTES);
+    check_int(direct_count_cached(fd, PART_BYTES + 100, 1), DIRECT_ALIGN_BYTES);
+    check_int(direct_count_cached(fd, 2 * PART_BYTES, 2 * PART_BYTES), 0);
+    check_int(direct_count_cached(fd, 0, whole), PART_BYTES);
+    direct_open_part(&file, fd, DIRECT_AUTO, PART_BYTES, PART_BYTES);
+    check(!direct_is_on(&file));
+    direct_close(&file);
+    close(fd);
 }
 
 TAP_TEST(the_option_has_three_words)
