@@ -11,9 +11,10 @@
 
 #include "safetensors_parts.h"
 
-#define LENGTH_BYTES 8u
-#define FETCH_AGAIN  "fetch the file again"
-#define WRITE_AGAIN  "write the file again with the safetensors library"
+#define LENGTH_BYTES    8u
+#define BEGINNING_BYTES 32u /* that tell what a file is */
+#define FETCH_AGAIN     "fetch the file again"
+#define WRITE_AGAIN     "write the file again with the safetensors library"
 
 /* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
 static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
@@ -57,10 +58,12 @@ static int add_opened(struct model *model, const char *path, struct failure *err
     return 0;
 }
 
-/* The header as JSON; sets where the data starts. */
-static int read_header(struct model_file *file, json_t **header, struct failure *error)
+/* How long the header is; *other: what else the file may be, if it is no safetensors file. */
+static int read_length(const struct model_file *file, uint64_t *length, const char **other,
+                       struct failure *error)
 {
-    uint64_t length = 0;
+    size_t size_bytes =
+        file->size_bytes < BEGINNING_BYTES ? (size_t)file->size_bytes : BEGINNING_BYTES;
     char *bytes = NULL;
     int err;
 
@@ -69,12 +72,29 @@ static int read_header(struct model_file *file, json_t **header, struct failure 
                                 "has %" PRIu64
                                 " bytes, too few for a safetensors file; " FETCH_AGAIN,
                                 file->size_bytes);
-    err = safetensors_read(file->fd, file->path, 0, LENGTH_BYTES, &bytes, error);
+    err = safetensors_read(file->fd, file->path, 0, size_bytes, &bytes, error);
     if (err != 0)
         return err;
-    memcpy(&length, bytes, sizeof(length));
+    memcpy(length, bytes, sizeof(*length));
+    *length = le64toh(*length);
+    *other = safetensors_other(bytes, size_bytes);
     free(bytes);
-    length = le64toh(length);
+    return 0;
+}
+
+/* The header as JSON; sets where the data starts. */
+static int read_header(struct model_file *file, json_t **header, struct failure *error)
+{
+    const char *other = NULL;
+    uint64_t length = 0;
+    char *bytes = NULL;
+    int err = read_length(file, &length, &other, error);
+
+    if (err != 0)
+        return err;
+    if (other &&
+        (length > SAFETENSORS_MAX_HEADER_BYTES || length > file->size_bytes - LENGTH_BYTES))
+        return safetensors_fail(error, -EINVAL, file->path, NULL, "%s", other);
     if (length > SAFETENSORS_MAX_HEADER_BYTES)
         return safetensors_fail(error, -EINVAL, file->path, NULL,
                                 "says its header has %" PRIu64 " bytes, more than the %u allowed; "
@@ -87,7 +107,9 @@ static int read_header(struct model_file *file, json_t **header, struct failure 
     err = safetensors_read(file->fd, file->path, LENGTH_BYTES, (size_t)length, &bytes, error);
     if (err != 0)
         return err;
-    if (length == 0 || bytes[0] != '{')
+    if (other && (length == 0 || bytes[0] != '{'))
+        err = safetensors_fail(error, -EINVAL, file->path, NULL, "%s", other);
+    else if (length == 0 || bytes[0] != '{')
         err = safetensors_fail(error, -EINVAL, file->path, NULL,
                                "its header does not start with '{'; this is no safetensors file, "
                                "or " FETCH_AGAIN);

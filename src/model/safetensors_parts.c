@@ -98,6 +98,9 @@ int safetensors_parse_object(const char *path, const char *what, const char *byt
 
     if (value == NULL && json_error_code(&parse) == json_error_out_of_memory)
         return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+    if (value == NULL && (json_error_code(&parse) == json_error_null_character ||
+                          json_error_code(&parse) == json_error_null_byte_in_key))
+        return safetensors_fail_nul(path, what, bytes, size_bytes, error);
     if (value == NULL)
         return safetensors_fail(error, -EINVAL, path, NULL,
                                 "%s is not valid JSON: %s (byte %d of it); fetch the file again",

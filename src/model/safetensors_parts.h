@@ -33,6 +33,14 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
                              size_t size_bytes, json_t **object, struct failure *error);
 
+/* What a file that begins so is, and the way out, to stand behind its name; NULL: not known. Pure.
+ */
+const char *safetensors_other(const char *bytes, size_t size_bytes);
+
+/* The text has an escaped NUL, which jansson refuses: says where. Returns -EINVAL. */
+int safetensors_fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
+                         struct failure *error);
+
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *error);
 

@@ -345,7 +345,7 @@ TAP_TEST(a_header_that_is_not_json_is_refused)
     check_refused("{\"a\xff\":1}", 0, "JSON");
     check_refused("{\"a\\u0000b\":"
                   "{}}",
-                  0, "JSON");
+                  0, "NUL byte");
 }
 
 TAP_TEST(a_header_with_a_nul_behind_it_is_refused)
@@ -433,6 +433,81 @@ TAP_TEST(a_header_length_beyond_the_bound_is_refused)
         check(strstr(error.text, "allowed") != NULL);
     }
     close(fd);
+}
+
+TAP_TEST(a_file_of_another_format_is_named)
+{
+#define OF(bytes) bytes, sizeof(bytes) - 1
+    static const struct {
+        const char *bytes;
+        size_t size_bytes;
+        const char *says;
+    } files[] = {
+        {OF("GGUF\x03\0\0\0\0\0\0\0"), "is a GGUF file"},
+        {OF("PK\x03\x04\0\0\x08\x08\0\0\0\0"), "is a ZIP archive, as PyTorch writes .bin"},
+        {OF("PK\x03\x04\0\0\0\0\0\0\0\0"), "is a ZIP archive"},
+        {OF("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."), "is a pickle"},
+        {OF("\x89HDF\r\n\x1a\n\0\0\0\0"), "is an HDF5 file"},
+        {OF("\x93NUMPY\x01\0v\0{'descr'"), "is a NumPy array"},
+        {OF("version https://git-lfs.github.com/spec/v1\n"), "'git lfs pull' fetches that"},
+        {OF("<!DOCTYPE html>\n<html>"), "is a web page"},
+        {OF("{\"metadata\":{}}"), "an index has to be named *.json"},
+    };
+#undef OF
+    struct model *model;
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        int fd = new_file();
+
+        put(fd, files[i].bytes, files[i].size_bytes, 0);
+        check_int(open_path(path, &model), -EINVAL);
+        check(strstr(error.text, files[i].says) != NULL);
+        /* Also where the length that its bytes make is one that the file could have. */
+        require(ftruncate(fd, 200 << 20) == 0);
+        check_int(open_path(path, &model), -EINVAL);
+        check(strstr(error.text, files[i].says) != NULL);
+        close(fd);
+    }
+}
+
+TAP_TEST(a_file_that_is_cut_off_is_none_of_another_format)
+{
+    struct model *model;
+    uint64_t length = htole64(0x7b); /* '{' */
+    int fd = new_file();
+
+    put(fd, &length, sizeof(length), 0);
+    put(fd, "{\"a", 3, sizeof(length));
+    check_int(open_path(path, &model), -EINVAL);
+    check(strstr(error.text, "truncated") != NULL);
+    close(fd);
+}
+
+TAP_TEST(a_nul_in_a_name_is_said_with_the_name)
+{
+    static const struct {
+        const char *header, *says;
+    } files[] = {
+        {"{" TENSOR("plain", "U8", "[0]", "[0,0]") "," TENSOR("a\\u0000b", "U8", "[0]",
+                                                              "[0,0]") "}",
+         "the name of tensor 'a\\u0000b' has a NUL byte"},
+        {"{" TENSOR("\\\"\\\\u0000", "U8", "[0]", "[0,0]") "," TENSOR("\\\\\\u0000", "U8", "[0]",
+                                                                      "[0,0]") "}",
+         "the name of tensor '\\\\\\u0000' has a NUL byte"},
+        {"{\"__metadata__\":{\"k\\u0000\" : \"v\"}}", "the name 'k\\u0000' has a NUL byte"},
+        {"{\"__metadata__\":{\"k\":\"v\\u0000\"}}", "the text 'v\\u0000' has a NUL byte"},
+    };
+    struct model *model;
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        int fd = new_file();
+
+        fill(fd, files[i].header, 0);
+        check_int(open_path(path, &model), -EINVAL);
+        check(strstr(error.text, files[i].says) != NULL);
+        check(strstr(error.text, "fetch") == NULL);
+        close(fd);
+    }
 }
 
 TAP_TEST(every_truncation_of_a_valid_file_is_refused)
