@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Files in a mount as what commands read and write: a source in the store that is loaded, an image
-# where there are none.
+# What a mount has, and has not, as what commands read and write: a source in the store that is
+# loaded, an image where there are none, a store that is not there.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -52,6 +52,13 @@ refused() {
     refused "other: Resource deadlock avoided: '$source'" load --group "$M/weights=$source" "$M/other=$MODEL"
     assert_state weights EMPTY
     assert_state other COMMITTED
+}
+
+@test "a store that is not there is not made by loading, and the way out makes it" {
+    refused "$M/new: no such store; .*'mkdir $M/new' makes this one" load -q "$M/new" "$MODEL"
+    [[ ! -e $M/new ]] || fail 'a store was made'
+    mkdir "$M/new"
+    run_logged -0 "$GMSFS" load -q "$M/new" "$MODEL"
 }
 
 @test "an image that lies in the store is not loaded into it" {

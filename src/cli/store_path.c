@@ -89,8 +89,9 @@ static int store_explain_open(const char *path, int error)
     switch (error) {
     case -ENOENT:
         if (store_is_mount(path, true))
-            cli_error("%s: no such store; 'gmsfs status' lists those there are, mkdir makes one",
-                      path);
+            cli_error("%s: no such store; 'gmsfs status' lists those there are, 'mkdir %s' makes "
+                      "this one",
+                      path, path);
         else
             cli_error("%s: there is no gmsfs mount; 'gmsfs status' lists those there are, 'gmsfs "
                       "mount' makes one (also anew, where its daemon died)",
