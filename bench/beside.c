@@ -97,6 +97,25 @@ static void commit_metadata(const char *mount, size_t mib)
     gmsfs_close(store);
 }
 
+static uint64_t used_bytes(const char *mount)
+{
+    static const char name[] = "\"used_bytes\":";
+    char path[4096], text[4096];
+    const char *found;
+    ssize_t bytes;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/device", mount);
+    fd = bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
+    bytes = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    found = strstr(text, name);
+    if (!found)
+        bench_die(path, EINVAL);
+    return strtoull(found + sizeof name - 1, NULL, 10);
+}
+
 static void remove_stores(const char *mount, uint32_t allocations, uint64_t bytes)
 {
     gmsfs_t *store = make_store(mount, "removed");
@@ -112,7 +131,8 @@ static void remove_stores(const char *mount, uint32_t allocations, uint64_t byte
     bench_call(path, rmdir(path));
     snprintf(path, sizeof path, "%s/removed", mount);
     bench_call(path, rmdir(path));
-    usleep(20000); /* its memory is given back after the answer */
+    while (used_bytes(mount) > 0) /* it is given back after the answer */
+        usleep(5000);
     atomic_store(phase, PHASE_NONE);
 }
 

@@ -62,6 +62,17 @@ static void init_pool(struct helpers *helpers, enum service_pool which, unsigned
     pthread_condattr_destroy(&clock);
 }
 
+/* The kernel may be long about freeing and cannot be interrupted everywhere, so a processor is left
+ * to the loop and its clients. */
+static unsigned count_background(void)
+{
+    long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+
+    if (half < 1)
+        return 1;
+    return half < HELPERS_MAX_BACKGROUND ? (unsigned)half : HELPERS_MAX_BACKGROUND;
+}
+
 int helpers_new(struct loop *loop, struct helpers **helpers)
 {
     struct helpers *new = calloc(1, sizeof *new);
@@ -73,7 +84,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     pthread_cond_init(&new->left, NULL);
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
-    init_pool(new, SERVICE_POOL_BACKGROUND, HELPERS_MAX_BACKGROUND);
+    init_pool(new, SERVICE_POOL_BACKGROUND, count_background());
     *helpers = new;
     return 0;
 }
