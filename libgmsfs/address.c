@@ -7,16 +7,16 @@
 
 int gfs_va_enter(struct gmsfs *handle, struct gfs_va_scope *scope)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
-    r = gfs_memory_enter(&handle->memory, 0, &scope->memory);
-    if (r)
+    if (error)
+        return error;
+    error = gfs_memory_enter(&handle->memory, 0, &scope->memory);
+    if (error)
         gfs_leave(handle);
     else
         scope->handle = handle;
-    return r;
+    return error;
 }
 
 void gfs_va_leave(struct gfs_va_scope *scope)
@@ -32,12 +32,12 @@ void gfs_va_leave(struct gfs_va_scope *scope)
 
 int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings)
 {
-    int r;
+    int error;
 
     gfs_state_lock(handle);
-    r = gfs_vmap_make_room(&handle->map, reservations, mappings);
+    error = gfs_vmap_make_room(&handle->map, reservations, mappings);
     gfs_state_unlock(handle);
-    return r;
+    return error;
 }
 
 static void address_drop_reservation(struct gmsfs *handle, struct gfs_reservation *reservation)
@@ -115,53 +115,54 @@ static int address_check_place(const struct address_single *single, uint64_t ali
 static int address_map(struct address_single *single, uint64_t aligned_bytes, int fd)
 {
     struct gfs_memory *memory = &single->handle->memory;
-    int r = gfs_memory_map(memory, single->va, aligned_bytes, single->access, fd);
+    int error = gfs_memory_map(memory, single->va, aligned_bytes, single->access, fd);
 
-    if (r)
-        return r;
-    r = gfs_memory_settle(memory, single->va, aligned_bytes, single->access, single->devices);
-    if (r)
+    if (error)
+        return error;
+    error = gfs_memory_settle(memory, single->va, aligned_bytes, single->access, single->devices);
+    if (error)
         gfs_memory_unmap(memory, single->va, aligned_bytes);
-    return r;
+    return error;
 }
 
 static int address_take(void *context, const struct gmsfs_fds_item *item, int *fd)
 {
     struct address_single *single = context;
     struct gfs_memory *memory = &single->handle->memory;
-    int r = gfs_va_check_item(single->handle, item);
+    int error = gfs_va_check_item(single->handle, item);
 
-    if (!r && single->va)
-        r = address_check_place(single, item->aligned_bytes);
-    else if (!r)
-        r = gfs_memory_reserve(memory, item->aligned_bytes, &single->va, &single->reserved_bytes);
-    if (!r)
-        r = address_map(single, item->aligned_bytes, *fd);
-    if (r && single->reserved_bytes) {
+    if (!error && single->va)
+        error = address_check_place(single, item->aligned_bytes);
+    else if (!error)
+        error =
+            gfs_memory_reserve(memory, item->aligned_bytes, &single->va, &single->reserved_bytes);
+    if (!error)
+        error = address_map(single, item->aligned_bytes, *fd);
+    if (error && single->reserved_bytes) {
         gfs_memory_release(memory, single->va, single->reserved_bytes);
         single->va = 0;
         single->reserved_bytes = 0;
     }
-    if (!r)
+    if (!error)
         single->mapping =
             gfs_va_describe(single->handle, single->va, item, single->access, single->devices);
-    return r;
+    return error;
 }
 
 int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank,
                 enum gmsfs_access access, struct gfs_mapping **mapping)
 {
     struct address_single single = {.handle = handle, .va = va, .access = access};
-    int r = gfs_export_check(handle, access);
+    int error = gfs_export_check(handle, access);
 
-    if (!r)
-        r = gfs_memory_find_devices(&handle->memory, &single.devices);
-    if (!r)
-        r = gfs_va_make_room(handle, 1, 1);
-    if (!r)
-        r = gfs_export_slot(handle, slot, rank, access, address_take, &single);
-    if (r)
-        return r;
+    if (!error)
+        error = gfs_memory_find_devices(&handle->memory, &single.devices);
+    if (!error)
+        error = gfs_va_make_room(handle, 1, 1);
+    if (!error)
+        error = gfs_export_slot(handle, slot, rank, access, address_take, &single);
+    if (error)
+        return error;
     gfs_state_lock(handle);
     if (single.reserved_bytes)
         gfs_vmap_add_reservation(&handle->map,
@@ -177,14 +178,14 @@ int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank
 int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_automatic)
 {
     struct gfs_reservation *reservation;
-    int r = 0;
+    int error = 0;
 
     if (mapping->live)
-        r = gfs_memory_synchronise(&handle->memory);
-    if (!r && mapping->live)
-        r = gfs_memory_unmap(&handle->memory, mapping->va, mapping->aligned_bytes);
-    if (r)
-        return r;
+        error = gfs_memory_synchronise(&handle->memory);
+    if (!error && mapping->live)
+        error = gfs_memory_unmap(&handle->memory, mapping->va, mapping->aligned_bytes);
+    if (error)
+        return error;
     gfs_state_lock(handle);
     reservation = gfs_vmap_remove_mapping(&handle->map, mapping);
     gfs_state_unlock(handle);
@@ -206,71 +207,71 @@ int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_reservation reservation = {0};
-    int r;
+    int error;
 
     if (!va)
         return -EINVAL;
-    r = gfs_va_enter(handle, &scope);
-    if (r)
-        return r;
-    r = gfs_va_make_room(handle, 1, 0);
-    if (!r)
-        r = gfs_memory_reserve(&handle->memory, size_bytes, &reservation.base,
-                               &reservation.size_bytes);
-    if (!r) {
+    error = gfs_va_enter(handle, &scope);
+    if (error)
+        return error;
+    error = gfs_va_make_room(handle, 1, 0);
+    if (!error)
+        error = gfs_memory_reserve(&handle->memory, size_bytes, &reservation.base,
+                                   &reservation.size_bytes);
+    if (!error) {
         gfs_state_lock(handle);
         gfs_vmap_add_reservation(&handle->map, &reservation);
         gfs_state_unlock(handle);
         *va = (void *)reservation.base;
     }
-    return r;
+    return error;
 }
 
 int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (!va || (uintptr_t)va % handle->granularity_bytes)
-        r = -EINVAL;
+        error = -EINVAL;
     else
-        r = gfs_va_make(handle, (uintptr_t)va, slot, GMSFS_SLOT_NONE, access, &mapping);
-    return r;
+        error = gfs_va_make(handle, (uintptr_t)va, slot, GMSFS_SLOT_NONE, access, &mapping);
+    return error;
 }
 
 int gmsfs_unmap_va(gmsfs_t *handle, void *va)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     mapping = gfs_va_find(handle, va);
     if (mapping && gfs_slabs_find(&handle->slabs, mapping->va))
-        r = -EBUSY;
+        error = -EBUSY;
     else
-        r = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
-    return r;
+        error = mapping ? gfs_va_undo(handle, mapping, 1) : -ENOENT;
+    return error;
 }
 
 int gmsfs_free_va(gmsfs_t *handle, void *va)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_reservation *reservation;
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     reservation = gfs_vmap_find_reservation(&handle->map, (uintptr_t)va);
     if (!reservation || reservation->base != (uintptr_t)va)
-        r = -ENOENT;
+        error = -ENOENT;
     else if (reservation->mappings)
-        r = -EBUSY;
+        error = -EBUSY;
     else
         address_drop_reservation(handle, reservation);
-    return r;
+    return error;
 }

@@ -42,20 +42,20 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
                            const char *name, unsigned flags, uint64_t *first_slot)
 {
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = count, .flags = flags};
-    int r;
+    int error;
 
     if (count == 0 || size_bytes == 0 || flags & ~GMSFS_ALLOC_NOWAIT ||
         gfs_text_copy(alloc.tag, sizeof alloc.tag, tag) ||
         gfs_text_copy(alloc.name, sizeof alloc.name, name))
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_alloc(handle, &alloc);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_alloc(handle, &alloc);
     gfs_leave(handle);
-    if (!r && first_slot)
+    if (!error && first_slot)
         *first_slot = alloc.slot;
-    return r;
+    return error;
 }
 
 /* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */
@@ -72,28 +72,28 @@ static void alloc_note_freed(struct gmsfs *handle, uint64_t slot)
 
 int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
-    r = gfs_alloc_free(handle, slot);
-    if (!r)
+    if (error)
+        return error;
+    error = gfs_alloc_free(handle, slot);
+    if (!error)
         alloc_note_freed(handle, slot);
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 int gmsfs_clear_all_handles(gmsfs_t *handle)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
-    r = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_CLEAR, NULL) : -ENOLCK;
-    if (!r)
+    if (error)
+        return error;
+    error = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_CLEAR, NULL) : -ENOLCK;
+    if (!error)
         alloc_note_freed(handle, GMSFS_SLOT_NONE);
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 static int alloc_keep_fd(void *context, const struct gmsfs_fds_item *item, int *fd)
@@ -106,46 +106,47 @@ static int alloc_keep_fd(void *context, const struct gmsfs_fds_item *item, int *
 
 int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, int *fd)
 {
-    int kept = -1, r;
+    int kept = -1, error;
 
     if (!fd)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_export_check(handle, access);
-    if (!r)
-        r = gfs_export_slot(handle, slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_export_check(handle, access);
+    if (!error)
+        error = gfs_export_slot(handle, slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
     gfs_leave(handle);
-    if (!r)
+    if (!error)
         *fd = kept;
-    return r;
+    return error;
 }
 
 int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
 {
     struct gfs_mapping *mapping;
     enum gmsfs_access access;
-    int kept = -1, r;
+    int kept = -1, error;
 
     if (!fd)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
     mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (!mapping)
-        r = -ENOENT;
+        error = -ENOENT;
     else if (handle->mode == GMSFS_MODE_NONE)
-        r = -ENOLCK;
+        error = -ENOLCK;
     else if (mapping->ident.epoch != handle->ident.epoch)
-        r = -ESTALE;
-    if (!r) {
+        error = -ESTALE;
+    if (!error) {
         access = handle->mode == GMSFS_MODE_RW ? mapping->access : GMSFS_ACCESS_READ;
-        r = gfs_export_slot(handle, mapping->slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+        error =
+            gfs_export_slot(handle, mapping->slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
     }
     gfs_leave(handle);
-    if (!r)
+    if (!error)
         *fd = kept;
-    return r;
+    return error;
 }

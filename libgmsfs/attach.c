@@ -18,13 +18,14 @@ static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd
     struct attach *attach = context;
     struct gmsfs *handle = attach->handle;
     uint64_t offset = handle->range.mapped_bytes;
-    int r = gfs_va_check_item(handle, item);
+    int error = gfs_va_check_item(handle, item);
 
-    if (r || attach->done == attach->count || item->rank != attach->done)
+    if (error || attach->done == attach->count || item->rank != attach->done)
         return -EPROTO;
-    r = gfs_range_append(&handle->memory, &handle->range, item->aligned_bytes, attach->access, *fd);
-    if (r)
-        return r == -ENOSPC ? -EPROTO : r;
+    error =
+        gfs_range_append(&handle->memory, &handle->range, item->aligned_bytes, attach->access, *fd);
+    if (error)
+        return error == -ENOSPC ? -EPROTO : error;
     attach->mappings[attach->done++] =
         gfs_va_describe(handle, (uintptr_t)offset, item, attach->access, handle->range.devices);
     return 0;
@@ -34,22 +35,22 @@ static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd
 static int attach_range(struct attach *attach, struct gfs_export *export, int careful)
 {
     struct gmsfs *handle = attach->handle;
-    int r;
+    int error;
 
     attach->done = 0;
     gfs_gate_enter();
     handle->range.careful = careful;
-    r = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
+    error = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
     gfs_gate_leave();
-    if (!r)
-        r = gfs_export_redeem(handle, export, attach_take, attach);
+    if (!error)
+        error = gfs_export_redeem(handle, export, attach_take, attach);
     gfs_gate_enter();
-    if (!r)
-        r = gfs_range_end(&handle->memory, &handle->range, attach->access);
-    if (r)
+    if (!error)
+        error = gfs_range_end(&handle->memory, &handle->range, attach->access);
+    if (error)
         gfs_range_cancel(&handle->memory, &handle->range);
     gfs_gate_leave();
-    return r == -ENOSPC ? -EPROTO : r;
+    return error == -ENOSPC ? -EPROTO : error;
 }
 
 /* Ours are in the table from now on. */
@@ -87,23 +88,25 @@ static int attach_all(struct attach *attach, struct gmsfs_mapping **list)
 {
     struct gfs_export export = {.access = attach->access};
     struct gmsfs *handle = attach->handle;
-    int r = gfs_export_check(handle, attach->access);
+    int error = gfs_export_check(handle, attach->access);
 
-    if (!r)
-        r = gfs_export_ticket(handle, &export);
-    if (r || export.count == 0)
-        return r;
-    r = attach_prepare(attach, &export, list);
-    if (!r)
-        r = attach_range(attach, &export, 0);
-    if (r == -EEXIST) { /* another thread took an address while it was nobody's */
+    if (!error)
+        error = gfs_export_ticket(handle, &export);
+    if (error || export.count == 0)
+        return error;
+    error = attach_prepare(attach, &export, list);
+    if (!error)
+        error = attach_range(attach, &export, 0);
+    if (error == -EEXIST) {
+        /* another thread took an address while it was nobody's */
+
         export = (struct gfs_export){.access = attach->access, .count = attach->count};
-        r = gfs_export_ticket(handle, &export);
-        if (!r)
-            r = attach_range(attach, &export, 1);
+        error = gfs_export_ticket(handle, &export);
+        if (!error)
+            error = attach_range(attach, &export, 1);
     }
-    if (r)
-        return r;
+    if (error)
+        return error;
     attach_enter(attach);
     for (uint64_t i = 0; list && i < attach->count; i++)
         (*list)[i] = gfs_mapping_describe(attach->mappings + i);
@@ -116,17 +119,17 @@ int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_map
     GFS_VA_SCOPE(scope);
     struct attach attach = {.handle = handle, .access = access};
     struct gmsfs_mapping *made = NULL;
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
-    r = attach_all(&attach, list ? &made : NULL);
+    if (error)
+        return error;
+    error = attach_all(&attach, list ? &made : NULL);
     free(attach.mappings);
-    if (!r && count)
+    if (!error && count)
         *count = attach.count;
-    if (!r && list)
+    if (!error && list)
         *list = made;
     else
         free(made);
-    return r;
+    return error;
 }

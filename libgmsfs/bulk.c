@@ -64,7 +64,7 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
 {
     struct gmsfs_handle_info *list = NULL;
     uint64_t bound = GMSFS_SLOT_NONE, first = 0, row = 0;
-    int r;
+    int error;
 
     for (size_t i = 0; i < count && bound == GMSFS_SLOT_NONE; i++)
         bound = entries[i].slot;
@@ -73,9 +73,9 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
     if (bound == GMSFS_SLOT_NONE)
         return 0;
     if (!gfs_list_in_a_row(handle, &first, &row)) {
-        r = gfs_list(handle, &list, slot_count);
-        if (r)
-            return r;
+        error = gfs_list(handle, &list, slot_count);
+        if (error)
+            return error;
         row = *slot_count;
     }
     *slot_count = row;
@@ -108,12 +108,12 @@ static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
  * does not, the second APPLY finds none. */
 static int bulk_apply(struct gmsfs *handle, struct gmsfs_ioc_apply *apply, size_t count)
 {
-    int r = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
+    int error = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
 
-    if (r != -ENOMEM)
-        return r;
-    r = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
-    return !r && apply->error == -EINVAL && apply->culprit >= count ? -ENOMEM : r;
+    if (error != -ENOMEM)
+        return error;
+    error = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
+    return !error && apply->error == -EINVAL && apply->culprit >= count ? -ENOMEM : error;
 }
 
 /* Bytes go out while others are made, so there is never more than a piece of the document here.
@@ -125,20 +125,20 @@ static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries,
         .drain = bulk_write, .context = handle, .drain_bytes = BULK_PIECE_BYTES};
     struct gmsfs_ioc_apply apply = {0};
     int sent = gfs_bulk_encode(&writer, entries, count, slots, slot_count, culprit);
-    int r;
+    int error;
 
     if (!sent)
         sent = gfs_write_end(&writer);
     free(writer.bytes);
-    r = bulk_apply(handle, &apply, count);
+    error = bulk_apply(handle, &apply, count);
     if (sent)
         return sent;
-    if (!r && apply.error) {
-        r = apply.error < 0 ? apply.error : -EPROTO;
+    if (!error && apply.error) {
+        error = apply.error < 0 ? apply.error : -EPROTO;
         if (apply.culprit < count)
             *culprit = (size_t)apply.culprit;
     }
-    return r;
+    return error;
 }
 
 int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
@@ -146,13 +146,13 @@ int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, siz
 {
     uint64_t *slots = NULL;
     size_t slot_count;
-    int r;
+    int error;
 
     if (count == 0)
         return 0;
-    r = bulk_slots(handle, entries, count, &slots, &slot_count);
-    if (!r)
-        r = bulk_send(handle, entries, count, slots, slot_count, culprit);
+    error = bulk_slots(handle, entries, count, &slots, &slot_count);
+    if (!error)
+        error = bulk_send(handle, entries, count, slots, slot_count, culprit);
     free(slots);
-    return r;
+    return error;
 }

@@ -40,26 +40,26 @@ static int create_device_share(struct gmsfs *handle)
 static int create_slab_bytes(struct gmsfs *handle, uint64_t *slab_bytes)
 {
     uint64_t announced_bytes = create_round_up(handle, handle->announced_bytes);
-    int r = 0;
+    int error = 0;
 
     if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT) {
         *slab_bytes = create_round_up(handle, handle->slab_wish_bytes);
         return 0;
     }
     if (handle->slab_bytes == 0)
-        r = create_device_share(handle);
+        error = create_device_share(handle);
     *slab_bytes = handle->slab_bytes;
     if (announced_bytes && announced_bytes < *slab_bytes)
         *slab_bytes = announced_bytes;
-    return r;
+    return error;
 }
 
 int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     handle->slab_wish_bytes = slab_bytes;
     gfs_leave(handle);
     return 0;
@@ -88,18 +88,20 @@ static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char
                            struct gfs_mapping **mapping)
 {
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = 1};
-    int r = gfs_text_copy(alloc.tag, sizeof alloc.tag, tag);
+    int error = gfs_text_copy(alloc.tag, sizeof alloc.tag, tag);
 
-    if (!r)
-        r = gfs_alloc(handle, &alloc);
-    if (r)
-        return r;
-    r = gfs_va_make(handle, 0, alloc.slot, alloc.rank, GMSFS_ACCESS_WRITE, mapping);
-    if (r) {
+    if (!error)
+        error = gfs_alloc(handle, &alloc);
+    if (error)
+        return error;
+    error = gfs_va_make(handle, 0, alloc.slot, alloc.rank, GMSFS_ACCESS_WRITE, mapping);
+    if (error) {
         gfs_alloc_free(handle, alloc.slot);
-        return r;
+        return error;
     }
-    (*mapping)->tag = strdup(alloc.tag); /* NULL: not known, which is no failure */
+    (*mapping)->tag = strdup(alloc.tag);
+    /* NULL: not known, which is no failure */
+
     (*mapping)->made = 1;
     return 0;
 }
@@ -109,37 +111,37 @@ static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
 {
     int mine = mapping->made && create_is_open(handle, mapping) && !mapping->freed;
     int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
-    int r = gfs_va_undo(handle, mapping, 0);
+    int error = gfs_va_undo(handle, mapping, 0);
 
     if (freed == -ENOENT || freed == -ESTALE)
         freed = 0;
-    return r ? r : freed;
+    return error ? error : freed;
 }
 
 static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char *tag)
 {
     struct gfs_mapping *mapping;
-    int r = create_allocate(handle, slab_bytes, tag, &mapping);
+    int error = create_allocate(handle, slab_bytes, tag, &mapping);
 
-    if (r)
-        return r;
-    r = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
-    if (r)
+    if (error)
+        return error;
+    error = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
+    if (error)
         create_give_back(handle, mapping);
-    return r;
+    return error;
 }
 
 static int create_carve(struct gmsfs *handle, uint64_t slab_bytes, uint64_t size_bytes,
                         const char *tag, uintptr_t *va)
 {
-    int r;
+    int error;
 
     create_look_at_slabs(handle);
-    r = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
-    if (r != -ENOENT)
-        return r;
-    r = create_add_slab(handle, slab_bytes, tag);
-    return r ? r : gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    if (error != -ENOENT)
+        return error;
+    error = create_add_slab(handle, slab_bytes, tag);
+    return error ? error : gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -149,18 +151,18 @@ static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char 
 {
     struct gfs_mapping *mapping;
     uint64_t slab_bytes;
-    int r = handle->mode == GMSFS_MODE_RW ? create_slab_bytes(handle, &slab_bytes) : -ENOLCK;
+    int error = handle->mode == GMSFS_MODE_RW ? create_slab_bytes(handle, &slab_bytes) : -ENOLCK;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (size_bytes <= slab_bytes) {
-        r = create_carve(handle, slab_bytes, size_bytes, tag, va);
-        mapping = r ? NULL : gfs_vmap_find_mapping(&handle->map, *va);
+        error = create_carve(handle, slab_bytes, size_bytes, tag, va);
+        mapping = error ? NULL : gfs_vmap_find_mapping(&handle->map, *va);
     } else {
-        r = create_allocate(handle, size_bytes, tag, &mapping);
+        error = create_allocate(handle, size_bytes, tag, &mapping);
     }
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (size_bytes > slab_bytes)
         *va = mapping->va;
     *slot = mapping->slot;
@@ -174,16 +176,16 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
     char checked[GMSFS_NAME_MAX + 1];
     uint64_t made_slot;
     uintptr_t va;
-    int r;
+    int error;
 
     if (!ptr || size_bytes == 0 || gfs_text_copy(checked, sizeof checked, tag))
         return -EINVAL;
-    r = gfs_va_enter(handle, &scope);
-    if (r)
-        return r;
-    r = create_mapping(handle, size_bytes, checked, &va, &made_slot);
-    if (r)
-        return r;
+    error = gfs_va_enter(handle, &scope);
+    if (error)
+        return error;
+    error = create_mapping(handle, size_bytes, checked, &va, &made_slot);
+    if (error)
+        return error;
     *ptr = (void *)va;
     if (slot)
         *slot = made_slot;
@@ -194,14 +196,14 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
 static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uintptr_t va)
 {
     void *base = (void *)slab->va;
-    int r;
+    int error;
 
     if (slab->piece_count != 1 || slab->pieces[0].offset != va - slab->va)
         return gfs_slab_give_back(slab, va);
-    r = create_give_back(handle, gfs_va_find(handle, base));
+    error = create_give_back(handle, gfs_va_find(handle, base));
     if (!gfs_va_find(handle, base))
         gfs_slabs_remove(&handle->slabs, slab);
-    return r;
+    return error;
 }
 
 int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
@@ -209,15 +211,15 @@ int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr)
     GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
     struct gfs_slab *slab;
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     slab = gfs_slabs_find(&handle->slabs, (uintptr_t)ptr);
     mapping = gfs_va_find(handle, ptr);
     if (slab)
-        r = create_destroy_piece(handle, slab, (uintptr_t)ptr);
+        error = create_destroy_piece(handle, slab, (uintptr_t)ptr);
     else
-        r = mapping ? create_give_back(handle, mapping) : -ENOENT;
-    return r;
+        error = mapping ? create_give_back(handle, mapping) : -ENOENT;
+    return error;
 }

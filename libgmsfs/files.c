@@ -41,34 +41,35 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     size_t size = 0, room = FILES_READ_BYTES;
     uint8_t *data;
     ssize_t got;
-    int r = 0;
+    int error = 0;
 
     /* So much more that its end is found without a growth. */
+
     if (expected_bytes && expected_bytes <= limit_bytes)
         room += (size_t)expected_bytes;
     data = gfs_large_alloc(room);
     if (!data)
         return -ENOMEM;
     for (;;) {
-        r = files_make_room(&data, size, &room);
-        if (r)
+        error = files_make_room(&data, size, &room);
+        if (error)
             break;
         got = read(fd, data + size, room - size - 1);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            r = -errno;
+            error = -errno;
         if (got <= 0)
             break;
         size += (size_t)got;
         if (size > limit_bytes) {
-            r = -EFBIG;
+            error = -EFBIG;
             break;
         }
     }
-    if (r) {
+    if (error) {
         free(data);
-        return r;
+        return error;
     }
     data[size] = 0;
     *bytes = data;
@@ -92,34 +93,36 @@ int gfs_fd_above(int fd)
 int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
 {
-    int fd, r;
+    int fd, error;
 
     gfs_gate_enter();
     do
         fd = gfs_fd_above(openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC));
     while (fd < 0 && errno == EINTR);
-    r = fd < 0 ? -errno : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
+    error = fd < 0 ? -errno : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
     if (fd >= 0)
         close(fd);
     gfs_gate_leave();
-    return r;
+    return error;
 }
 
 int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each, void *context)
 {
     struct dirent *entry;
     DIR *stream = NULL;
-    int fd, r = 0;
+    int fd, error = 0;
 
     gfs_gate_enter();
     fd = gfs_fd_above(openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0) {
-        r = errno == ENOENT ? -ESTALE : -errno; /* every store has its directories */
+        error = errno == ENOENT ? -ESTALE : -errno;
+        /* every store has its directories */
+
         goto out;
     }
     stream = fdopendir(fd);
     if (!stream) {
-        r = -errno;
+        error = -errno;
         close(fd);
         goto out;
     }
@@ -130,16 +133,16 @@ int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each,
             break;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        r = each(context, dirfd(stream), entry->d_name);
-        if (r)
+        error = each(context, dirfd(stream), entry->d_name);
+        if (error)
             break;
     }
     if (!entry && errno)
-        r = -errno;
+        error = -errno;
     closedir(stream);
 out:
     gfs_gate_leave();
-    return r;
+    return error;
 }
 
 /* ---- attributes --------------------------------------------------------------------------- */
@@ -162,10 +165,10 @@ int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *te
 int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t *value)
 {
     char text[32], *end;
-    int r = gfs_xattr_text(dir_fd, name, attribute, text, sizeof text);
+    int error = gfs_xattr_text(dir_fd, name, attribute, text, sizeof text);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (text[0] < '0' || text[0] > '9')
         return -EPROTO;
     errno = 0;

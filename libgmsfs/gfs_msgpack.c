@@ -111,11 +111,11 @@ int gfs_read_uint(struct gfs_reader *reader, uint64_t *value)
 int gfs_read_text(struct gfs_reader *reader, const char **text, size_t *size_bytes)
 {
     const uint8_t *bytes;
-    int r = read_bytes(reader, TAG_FIXSTR, TAG_STR8, &bytes, size_bytes);
+    int error = read_bytes(reader, TAG_FIXSTR, TAG_STR8, &bytes, size_bytes);
 
-    if (!r)
+    if (!error)
         *text = (const char *)bytes;
-    return r;
+    return error;
 }
 
 int gfs_read_binary(struct gfs_reader *reader, const uint8_t **bytes, size_t *size_bytes)

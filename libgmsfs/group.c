@@ -39,7 +39,7 @@ static int member_compare_stores(const void *left, const void *right)
 static int group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t *reserve_bytes,
                        size_t count)
 {
-    int r = 0;
+    int error = 0;
 
     if (!handles || count == 0 || count > GMSFS_GROUP_MAX)
         return -EINVAL;
@@ -54,11 +54,11 @@ static int group_enter(struct group *group, gmsfs_t *const *handles, const uint6
     for (size_t i = 1; i < count; i++)
         if (group->members[i].handle == group->members[i - 1].handle)
             return -EINVAL;
-    for (size_t i = 0; i < count && !r; i++) {
-        r = gfs_enter(group->members[i].handle);
-        group->members[i].entered = !r;
+    for (size_t i = 0; i < count && !error; i++) {
+        error = gfs_enter(group->members[i].handle);
+        group->members[i].entered = !error;
     }
-    return r;
+    return error;
 }
 
 static void group_leave(struct group *group)
@@ -76,24 +76,24 @@ static int group_look(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct member *member = group->members + i;
-        int r;
+        int error;
 
         memset(&member->info, 0, sizeof member->info);
-        r = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
-        if (!r && member->taken && member->info.session != member->acquire.session)
-            r = -ESTALE;
-        if (r)
-            return r;
+        error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
+        if (!error && member->taken && member->info.session != member->acquire.session)
+            error = -ESTALE;
+        if (error)
+            return error;
     }
     return 0;
 }
 
 static int group_sort(struct group *group)
 {
-    int r = group_look(group);
+    int error = group_look(group);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     qsort(group->members, group->count, sizeof *group->members, member_compare_stores);
     for (size_t i = 1; i < group->count; i++)
         if (member_compare_stores(group->members + i - 1, group->members + i) == 0)
@@ -134,12 +134,12 @@ uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes)
 
 static int member_acquire(struct member *member, struct gmsfs_ioc_acquire acquire)
 {
-    int r;
+    int error;
 
     member->acquire = acquire;
-    r = gfs_session_take(member->handle, &member->acquire);
-    member->taken = !r;
-    return r;
+    error = gfs_session_take(member->handle, &member->acquire);
+    member->taken = !error;
+    return error;
 }
 
 int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
@@ -156,17 +156,17 @@ int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t 
     for (;;) {
         uint64_t left_ms = gfs_group_wait_ms(group, reserve_bytes);
         int last = left_ms <= GROUP_LOOK_MS;
-        int r = member_acquire(
+        int error = member_acquire(
             member, (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_RW,
                                                .flags = last ? 0 : GMSFS_ACQUIRE_AGAIN,
                                                .timeout_ms = last ? left_ms : GROUP_LOOK_MS,
                                                .reserve_bytes = reserve_bytes});
 
-        if (r != -ETIMEDOUT || last)
-            return r;
-        r = group_look(group);
-        if (r)
-            return r;
+        if (error != -ETIMEDOUT || last)
+            return error;
+        error = group_look(group);
+        if (error)
+            return error;
         if (group_is_whole(group))
             return GROUP_WHOLE;
     }
@@ -191,10 +191,10 @@ void gfs_group_release(struct group *group)
 static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mode)
 {
     for (size_t i = first; i < group->count; i++) {
-        int r = member_take(group->members + i, mode, gfs_group_left_ms(group));
+        int error = member_take(group->members + i, mode, gfs_group_left_ms(group));
 
-        if (r)
-            return r;
+        if (error)
+            return error;
         if (group->members[i].acquire.mode != group->members[0].acquire.mode)
             return GROUP_MIXED;
     }
@@ -216,13 +216,13 @@ static int group_wait_to_heal(struct group *group)
 /* RW on all of them, unless there turns out to be nothing to heal. */
 static int group_take_to_heal(struct group *group)
 {
-    int r = group_wait_to_heal(group);
+    int error = group_wait_to_heal(group);
 
-    if (!r)
-        r = group_take_from(group, 1, GMSFS_MODE_RW);
-    if (!r && group_is_whole(group))
-        r = GROUP_WHOLE;
-    return r;
+    if (!error)
+        error = group_take_from(group, 1, GMSFS_MODE_RW);
+    if (!error && group_is_whole(group))
+        error = GROUP_WHOLE;
+    return error;
 }
 
 /* A grant of RO says that something is committed. All of one kind: RW where all are empty, or RO
@@ -231,16 +231,16 @@ static int group_take_to_heal(struct group *group)
 static int group_take_either(struct group *group)
 {
     for (;;) {
-        int r = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
+        int error = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
 
-        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
-            r = GROUP_MIXED;
-        if (r != GROUP_MIXED)
-            return r;
+        if (!error && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
+            error = GROUP_MIXED;
+        if (error != GROUP_MIXED)
+            return error;
         gfs_group_release(group);
-        r = group_take_to_heal(group);
-        if (r != GROUP_WHOLE)
-            return r;
+        error = group_take_to_heal(group);
+        if (error != GROUP_WHOLE)
+            return error;
         gfs_group_release(group);
         if (gfs_group_left_ms(group) == 0)
             return -EAGAIN;
@@ -251,12 +251,12 @@ static int group_take_either(struct group *group)
 static int group_try_readers(struct group *group, size_t has, size_t *busy)
 {
     for (size_t i = 0; i < group->count; i++) {
-        int r = i == has ? 0 : member_take(group->members + i, GMSFS_MODE_RO, 0);
+        int error = i == has ? 0 : member_take(group->members + i, GMSFS_MODE_RO, 0);
 
-        if (r == -EAGAIN)
+        if (error == -EAGAIN)
             *busy = i;
-        if (r)
-            return r;
+        if (error)
+            return error;
     }
     return group_look(group);
 }
@@ -265,18 +265,18 @@ static int group_try_readers(struct group *group, size_t has, size_t *busy)
 static int group_take_readers(struct group *group)
 {
     size_t has = SIZE_MAX, busy = 0;
-    int r = group_try_readers(group, has, &busy);
+    int error = group_try_readers(group, has, &busy);
 
-    while (r == -EAGAIN && gfs_group_left_ms(group) > 0) {
+    while (error == -EAGAIN && gfs_group_left_ms(group) > 0) {
         gfs_group_release(group);
         has = busy;
-        r = member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group));
-        if (!r)
-            r = group_try_readers(group, has, &busy);
+        error = member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group));
+        if (!error)
+            error = group_try_readers(group, has, &busy);
     }
-    if (!r && !group_is_whole(group))
-        r = -ESTALE;
-    return r;
+    if (!error && !group_is_whole(group))
+        error = -ESTALE;
+    return error;
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -294,12 +294,12 @@ static int group_open_for(struct group *group, enum gmsfs_mode *mode)
 {
     for (size_t i = 0; i < group->count && *mode != GMSFS_MODE_RO; i++) {
         struct gmsfs *handle = group->members[i].handle;
-        int r = handle->writable ? 0 : gfs_ctl_open(handle, 1);
+        int error = handle->writable ? 0 : gfs_ctl_open(handle, 1);
 
-        if (r == -EACCES && *mode == GMSFS_MODE_RW_OR_RO)
+        if (error == -EACCES && *mode == GMSFS_MODE_RW_OR_RO)
             *mode = GMSFS_MODE_RO;
-        else if (r)
-            return r;
+        else if (error)
+            return error;
     }
     return 0;
 }
@@ -316,18 +316,18 @@ static int group_take(struct group *group, enum gmsfs_mode mode)
 {
     for (unsigned tries = 0;; tries++) {
         struct member *lacking = NULL;
-        int r = group_take_locks(group, mode);
+        int error = group_take_locks(group, mode);
 
-        if (!r && group->members[0].acquire.mode == GMSFS_MODE_RW)
-            r = gfs_group_reserve(group, &lacking);
+        if (!error && group->members[0].acquire.mode == GMSFS_MODE_RW)
+            error = gfs_group_reserve(group, &lacking);
         if (!lacking)
-            return r;
+            return error;
         if (gfs_group_left_ms(group) == 0)
-            return group->timeout_ms ? -EAGAIN : r;
+            return group->timeout_ms ? -EAGAIN : error;
         gfs_group_release(group);
-        r = gfs_group_wait_memory(group, lacking, mode, tries);
-        if (r)
-            return r;
+        error = gfs_group_wait_memory(group, lacking, mode, tries);
+        if (error)
+            return error;
     }
 }
 
@@ -363,46 +363,46 @@ int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsf
                                 uint64_t timeout_ms, const uint64_t *reserve_bytes)
 {
     struct group group = {.start_ms = gfs_clock_ms(), .timeout_ms = timeout_ms};
-    int r = group_check_mode(mode, reserve_bytes, count);
+    int error = group_check_mode(mode, reserve_bytes, count);
 
-    if (r)
-        return r;
-    r = group_enter(&group, handles, reserve_bytes, count);
-    if (!r)
-        r = group_check_free(&group);
-    if (!r)
-        r = group_sort(&group);
-    if (!r)
-        r = group_open_for(&group, &mode);
-    if (!r && mode != GMSFS_MODE_RO)
-        r = gfs_group_plan_memory(&group);
-    if (!r)
-        r = group_take(&group, mode);
-    if (!r)
+    if (error)
+        return error;
+    error = group_enter(&group, handles, reserve_bytes, count);
+    if (!error)
+        error = group_check_free(&group);
+    if (!error)
+        error = group_sort(&group);
+    if (!error)
+        error = group_open_for(&group, &mode);
+    if (!error && mode != GMSFS_MODE_RO)
+        error = gfs_group_plan_memory(&group);
+    if (!error)
+        error = group_take(&group, mode);
+    if (!error)
         group_note(&group);
     gfs_group_release(&group);
     group_leave(&group);
-    return r == -EAGAIN && timeout_ms != 0 ? -ETIMEDOUT : r;
+    return error == -EAGAIN && timeout_ms != 0 ? -ETIMEDOUT : error;
 }
 
 /* Nothing is committed while one of them could not be: revoked, removed, dead. */
 static int group_check_writers(struct group *group)
 {
-    int r;
+    int error;
 
     for (size_t i = 0; i < group->count; i++)
         if (group->members[i].handle->mode != GMSFS_MODE_RW)
             return -ENOLCK;
-    r = group_sort(group);
-    for (size_t i = 0; i < group->count && !r; i++) {
+    error = group_sort(group);
+    for (size_t i = 0; i < group->count && !error; i++) {
         struct member *member = group->members + i;
 
         if (member->info.session == member->handle->session)
             continue;
         gfs_session_forget(member->handle);
-        r = -ESTALE;
+        error = -ESTALE;
     }
-    return r;
+    return error;
 }
 
 /* What a store would refuse is found before the first of them has committed. */
@@ -410,10 +410,10 @@ static int group_check_layouts(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct gmsfs_ioc_commit commit = {.flags = GMSFS_COMMIT_CHECK};
-        int r = gfs_ioctl(group->members[i].handle, GMSFS_IOC_COMMIT, &commit);
+        int error = gfs_ioctl(group->members[i].handle, GMSFS_IOC_COMMIT, &commit);
 
-        if (r)
-            return r;
+        if (error)
+            return error;
     }
     return 0;
 }
@@ -431,33 +431,33 @@ static int group_make_id(uint8_t id[16])
 /* The first store comes last: everybody who wants the group queues up for it. */
 static int group_commit(struct group *group, unsigned flags, const uint8_t id[16])
 {
-    int r = 0;
+    int error = 0;
 
-    for (size_t i = group->count; i-- > 0 && !r;)
-        r = gfs_session_commit(group->members[i].handle, flags | GMSFS_COMMIT_GROUP, id);
-    return r;
+    for (size_t i = group->count; i-- > 0 && !error;)
+        error = gfs_session_commit(group->members[i].handle, flags | GMSFS_COMMIT_GROUP, id);
+    return error;
 }
 
 int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, uint8_t *id)
 {
     struct group group = {0};
     uint8_t bytes[16];
-    int r;
+    int error;
 
     if (flags & ~GMSFS_COMMIT_STAY)
         return -EINVAL;
-    r = group_enter(&group, handles, NULL, count);
-    if (!r)
-        r = group_check_writers(&group);
-    if (!r)
-        r = group_check_layouts(&group);
-    if (!r)
-        r = group_make_id(bytes);
-    if (!r) {
-        r = group_commit(&group, flags, bytes);
+    error = group_enter(&group, handles, NULL, count);
+    if (!error)
+        error = group_check_writers(&group);
+    if (!error)
+        error = group_check_layouts(&group);
+    if (!error)
+        error = group_make_id(bytes);
+    if (!error) {
+        error = group_commit(&group, flags, bytes);
         if (id)
             memcpy(id, bytes, sizeof bytes);
     }
     group_leave(&group);
-    return r;
+    return error;
 }

@@ -76,21 +76,21 @@ static int find_device(struct member *member)
 
 int gfs_group_plan_memory(struct group *group)
 {
-    int r = 0;
+    int error = 0;
 
     group->by_device = calloc(group->count, sizeof(*group->by_device));
     if (!group->by_device)
         return -ENOMEM;
-    for (size_t i = 0; i < group->count && !r; i++) {
+    for (size_t i = 0; i < group->count && !error; i++) {
         group->by_device[i] = group->members + i;
-        r = find_device(group->members + i);
+        error = find_device(group->members + i);
     }
-    if (r)
-        return r;
+    if (error)
+        return error;
     qsort(group->by_device, group->count, sizeof(*group->by_device), compare_devices);
-    for (size_t i = 0; i < group->count && !r; i++)
-        r = plan_member(group->by_device[i], i ? group->by_device[i - 1] : NULL);
-    return r;
+    for (size_t i = 0; i < group->count && !error; i++)
+        error = plan_member(group->by_device[i], i ? group->by_device[i - 1] : NULL);
+    return error;
 }
 
 int gfs_group_reserve(struct group *group, struct member **lacking)
@@ -99,12 +99,13 @@ int gfs_group_reserve(struct group *group, struct member **lacking)
         struct member *member = group->by_device[i];
         struct gmsfs_ioc_reserve reserve = {.bytes = member->reserve_bytes,
                                             .flags = GMSFS_RESERVE_AS_ACQUIRE};
-        int r = member->reserve_bytes ? gfs_ioctl(member->handle, GMSFS_IOC_RESERVE, &reserve) : 0;
+        int error =
+            member->reserve_bytes ? gfs_ioctl(member->handle, GMSFS_IOC_RESERVE, &reserve) : 0;
 
-        if (r == -ENOMEM || r == -EAGAIN)
+        if (error == -ENOMEM || error == -EAGAIN)
             *lacking = member;
-        if (r)
-            return r;
+        if (error)
+            return error;
     }
     return 0;
 }
@@ -125,9 +126,9 @@ static void pause_randomly(const struct group *group, unsigned tries)
 /* Who would as well read has no reason to wait for readers of what is whole by now. */
 static int wait_as_either(struct group *group, struct member *lacking)
 {
-    int r = gfs_member_take_or_see(group, lacking, lacking->until_bytes);
+    int error = gfs_member_take_or_see(group, lacking, lacking->until_bytes);
 
-    return r == GROUP_WHOLE ? 0 : r;
+    return error == GROUP_WHOLE ? 0 : error;
 }
 
 static int wait_as_writer(struct group *group, struct member *lacking)
@@ -139,10 +140,11 @@ static int wait_as_writer(struct group *group, struct member *lacking)
 int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
                           unsigned tries)
 {
-    int r = mode == GMSFS_MODE_RW ? wait_as_writer(group, lacking) : wait_as_either(group, lacking);
+    int error =
+        mode == GMSFS_MODE_RW ? wait_as_writer(group, lacking) : wait_as_either(group, lacking);
 
     gfs_group_release(group);
-    if (!r && tries > 0)
+    if (!error && tries > 0)
         pause_randomly(group, tries);
-    return r;
+    return error;
 }

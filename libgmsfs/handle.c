@@ -186,38 +186,38 @@ static int handle_open_files(const char *path, struct handle_files *files)
     const struct gfs_memory_kind *kind;
     struct gmsfs_ioc_info info;
     struct statfs fs;
-    int r = 0;
+    int error = 0;
 
     *files = (struct handle_files){.dir_fd = -1, .ctl_fd = -1};
     files->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (files->dir_fd < 0 || fstatfs(files->dir_fd, &fs) < 0) {
-        r = -errno;
+        error = -errno;
         goto out;
     }
-    r = -ENOTTY;
+    error = -ENOTTY;
     if ((unsigned long)fs.f_type != HANDLE_FUSE_MAGIC)
         goto out;
     files->ctl_fd = handle_open_ctl_best(files->dir_fd, &files->writable);
     if (files->ctl_fd < 0) {
-        r = files->ctl_fd == -ENOENT ? -ENOTTY : files->ctl_fd;
+        error = files->ctl_fd == -ENOENT ? -ENOTTY : files->ctl_fd;
         goto out;
     }
     memset(&info, 0, sizeof info);
-    r = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
+    error = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
     kind = gfs_memory_find_kind(info.memory);
-    if (!r && !kind)
-        r = -EOPNOTSUPP;
+    if (!error && !kind)
+        error = -EOPNOTSUPP;
     gfs_memory_init(&files->memory, kind, info.device_uuid, info.granularity_bytes);
-    if (!r && (info.granularity_bytes == 0 ||
-               info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
-               (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))
-        r = -EPROTO;
+    if (!error && (info.granularity_bytes == 0 ||
+                   info.granularity_bytes % (uint64_t)sysconf(_SC_PAGESIZE) != 0 ||
+                   (info.granularity_bytes & (info.granularity_bytes - 1)) != 0))
+        error = -EPROTO;
 out:
-    if (r) {
+    if (error) {
         handle_close_fd(&files->ctl_fd);
         handle_close_fd(&files->dir_fd);
     }
-    return r;
+    return error;
 }
 
 /* What is reserved belongs to a device. */
@@ -287,7 +287,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
 {
     struct handle_files files;
     struct gmsfs *handle;
-    int r;
+    int error;
 
     if (!path || !out)
         return -EINVAL;
@@ -301,22 +301,22 @@ int gmsfs_open(const char *path, gmsfs_t **out)
     pthread_mutex_init(&handle->state, NULL);
     handle->dir_fd = handle->ctl_fd = handle->fds_fd = -1;
     handle->slab_wish_bytes = GMSFS_SLAB_DEFAULT;
-    r = handle_path_absolute(path, &handle->path);
-    if (!r) {
+    error = handle_path_absolute(path, &handle->path);
+    if (!error) {
         gfs_gate_enter();
-        r = handle_open_files(path, &files);
-        if (!r) {
+        error = handle_open_files(path, &files);
+        if (!error) {
             handle->memory = files.memory;
             handle_set_files(handle, &files);
             handle_register(handle);
         }
         gfs_gate_leave();
     }
-    if (r)
+    if (error)
         handle_free(handle);
     else
         *out = handle;
-    return r;
+    return error;
 }
 
 static void handle_drop_memory(struct gmsfs *handle)
@@ -357,27 +357,27 @@ void gmsfs_close(gmsfs_t *handle)
 int gmsfs_reopen(gmsfs_t *handle)
 {
     struct handle_files files;
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (handle->mode != GMSFS_MODE_NONE)
-        r = -EBUSY;
-    for (size_t i = 0; i < handle->map.mapping_count && !r; i++)
+        error = -EBUSY;
+    for (size_t i = 0; i < handle->map.mapping_count && !error; i++)
         if (handle->map.mappings[i].live)
-            r = -EBUSY;
-    if (r)
+            error = -EBUSY;
+    if (error)
         goto out;
     gfs_gate_enter();
-    r = handle_open_files(handle->path, &files);
-    if (!r) {
-        r = handle_set_memory(handle, &files.memory);
-        if (r) {
+    error = handle_open_files(handle->path, &files);
+    if (!error) {
+        error = handle_set_memory(handle, &files.memory);
+        if (error) {
             handle_close_fd(&files.ctl_fd);
             handle_close_fd(&files.dir_fd);
         }
     }
-    if (!r) {
+    if (!error) {
         handle_close_fd(&handle->fds_fd);
         handle_close_fd(&handle->ctl_fd);
         handle_close_fd(&handle->dir_fd);
@@ -386,5 +386,5 @@ int gmsfs_reopen(gmsfs_t *handle)
     gfs_gate_leave();
 out:
     gfs_leave(handle);
-    return r;
+    return error;
 }

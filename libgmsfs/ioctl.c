@@ -25,14 +25,14 @@ static int ioctl_once(struct gmsfs *handle, unsigned long request, void *argumen
 
 int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
 {
-    int r;
+    int error;
 
     do
-        r = ioctl_once(handle, request, argument);
-    while (r == -EINTR);
-    if (r == -ESTALE && handle->mode != GMSFS_MODE_NONE)
+        error = ioctl_once(handle, request, argument);
+    while (error == -EINTR);
+    if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE)
         gfs_session_forget(handle);
-    return r;
+    return error;
 }
 
 /* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
@@ -42,19 +42,19 @@ int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     struct gmsfs_ioc_acquire request = *acquire;
     uint64_t timeout_ms = acquire->timeout_ms;
     uint64_t start_ms = gfs_clock_ms();
-    int r;
+    int error;
 
     for (;;) {
         *acquire = request;
-        r = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
-        if (r != -EINTR && r != -ETIMEDOUT)
-            return r;
+        error = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+        if (error != -EINTR && error != -ETIMEDOUT)
+            return error;
         if (timeout_ms == GMSFS_TIMEOUT_FOREVER)
             continue;
         uint64_t spent_ms = gfs_clock_ms() - start_ms;
         if (timeout_ms != 0 && spent_ms >= timeout_ms)
             return -ETIMEDOUT;
-        if (timeout_ms == 0 && r == -ETIMEDOUT)
+        if (timeout_ms == 0 && error == -ETIMEDOUT)
             return -EAGAIN;
         request.timeout_ms = timeout_ms == 0 ? 0 : timeout_ms - spent_ms;
     }

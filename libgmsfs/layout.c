@@ -96,64 +96,64 @@ static int layout_read_count(struct gfs_reader *reader, size_t least_bytes, size
 static int layout_read_allocations(struct gfs_reader *reader, struct gmsfs_layout *layout)
 {
     void *items;
-    int r = layout_read_count(reader, ALLOCATION_LEAST_BYTES, sizeof *layout->allocations,
-                              &layout->allocation_count, &items);
+    int error = layout_read_count(reader, ALLOCATION_LEAST_BYTES, sizeof *layout->allocations,
+                                  &layout->allocation_count, &items);
 
     layout->allocations = items;
-    for (size_t i = 0; !r && i < layout->allocation_count; i++)
-        r = layout_read_allocation(reader, layout->allocations + i);
-    return r;
+    for (size_t i = 0; !error && i < layout->allocation_count; i++)
+        error = layout_read_allocation(reader, layout->allocations + i);
+    return error;
 }
 
 static int layout_read_entries(struct gfs_reader *reader, struct gmsfs_layout *layout)
 {
     void *items;
-    int r = layout_read_count(reader, ENTRY_LEAST_BYTES, sizeof *layout->entries,
-                              &layout->entry_count, &items);
+    int error = layout_read_count(reader, ENTRY_LEAST_BYTES, sizeof *layout->entries,
+                                  &layout->entry_count, &items);
 
     layout->entries = items;
-    for (size_t i = 0; !r && i < layout->entry_count; i++)
-        r = layout_read_entry(reader, layout->allocation_count, layout->entries + i);
-    return r;
+    for (size_t i = 0; !error && i < layout->entry_count; i++)
+        error = layout_read_entry(reader, layout->allocation_count, layout->entries + i);
+    return error;
 }
 
 static int layout_read_document(struct gfs_reader *reader, struct gmsfs_layout *layout)
 {
     uint32_t fields;
     uint64_t version;
-    int r;
+    int error;
 
     if (gfs_read_map(reader, &fields) || fields != 3 || layout_read_name(reader, "v") ||
         gfs_read_uint(reader, &version) || version != LAYOUT_VERSION ||
         layout_read_name(reader, "allocations"))
         return -EPROTO;
-    r = layout_read_allocations(reader, layout);
-    if (!r)
-        r = layout_read_name(reader, "metadata");
-    if (!r)
-        r = layout_read_entries(reader, layout);
-    if (!r && reader->at != reader->end)
-        r = -EPROTO;
-    return r;
+    error = layout_read_allocations(reader, layout);
+    if (!error)
+        error = layout_read_name(reader, "metadata");
+    if (!error)
+        error = layout_read_entries(reader, layout);
+    if (!error && reader->at != reader->end)
+        error = -EPROTO;
+    return error;
 }
 
 int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **out)
 {
     struct layout_owned *owned = calloc(1, sizeof *owned);
     struct gfs_reader reader = {.at = bytes, .end = bytes + size_bytes};
-    int r;
+    int error;
 
     if (!owned) {
         free(bytes);
         return -ENOMEM;
     }
     owned->bytes = bytes;
-    r = layout_read_document(&reader, &owned->layout);
-    if (r)
+    error = layout_read_document(&reader, &owned->layout);
+    if (error)
         gmsfs_free_layout(&owned->layout);
     else
         *out = &owned->layout;
-    return r;
+    return error;
 }
 
 void gmsfs_free_layout(struct gmsfs_layout *layout)
@@ -174,49 +174,49 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     struct gmsfs_ioc_info before = {0}, after = {0};
     uint8_t *bytes = NULL;
     size_t size_bytes = 0;
-    int r = gfs_ioctl(handle, GMSFS_IOC_INFO, &before);
+    int error = gfs_ioctl(handle, GMSFS_IOC_INFO, &before);
 
-    if (!r && (!before.committed || before.state == GMSFS_STATE_RW))
+    if (!error && (!before.committed || before.state == GMSFS_STATE_RW))
         return -ENODATA;
-    if (!r)
-        r = gfs_file_read(handle, "layout", before.layout_bytes, GFS_LAYOUT_BYTES_MAX, &bytes,
-                          &size_bytes);
-    if (r == -ENOENT)
-        r = -ESTALE;
-    if (!r)
-        r = gfs_ioctl(handle, GMSFS_IOC_INFO, &after);
-    if (!r && (size_bytes == 0 || before.generation != after.generation ||
-               memcmp(before.layout_hash, after.layout_hash, 16) != 0))
-        r = -EAGAIN;
-    if (r) {
+    if (!error)
+        error = gfs_file_read(handle, "layout", before.layout_bytes, GFS_LAYOUT_BYTES_MAX, &bytes,
+                              &size_bytes);
+    if (error == -ENOENT)
+        error = -ESTALE;
+    if (!error)
+        error = gfs_ioctl(handle, GMSFS_IOC_INFO, &after);
+    if (!error && (size_bytes == 0 || before.generation != after.generation ||
+                   memcmp(before.layout_hash, after.layout_hash, 16) != 0))
+        error = -EAGAIN;
+    if (error) {
         free(bytes);
-        return r;
+        return error;
     }
-    r = gfs_layout_decode(bytes, size_bytes, out);
-    if (!r)
+    error = gfs_layout_decode(bytes, size_bytes, out);
+    if (!error)
         gfs_hex_format(before.layout_hash, (*out)->hash);
-    return r;
+    return error;
 }
 
 static int layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
 {
-    int r = -EAGAIN;
+    int error = -EAGAIN;
 
-    for (int i = 0; i < LAYOUT_TRIES && r == -EAGAIN; i++)
-        r = layout_read_once(handle, layout);
-    return r == -EAGAIN ? -ENODATA : r;
+    for (int i = 0; i < LAYOUT_TRIES && error == -EAGAIN; i++)
+        error = layout_read_once(handle, layout);
+    return error == -EAGAIN ? -ENODATA : error;
 }
 
 int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
 {
-    int r;
+    int error;
 
     if (!layout)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = layout_read(handle, layout);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = layout_read(handle, layout);
     gfs_leave(handle);
-    return r;
+    return error;
 }

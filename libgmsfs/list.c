@@ -67,21 +67,21 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
 {
     const uint8_t *at = page->data, *end = page->data + page->bytes;
     uint64_t least = page->first;
-    int r;
+    int error;
 
     if (page->bytes > sizeof page->data || page->count > page->bytes ||
         (page->more && !page->count))
         return -EPROTO;
-    r = page->count ? list_make_room(list, page->count) : 0;
-    for (uint32_t i = 0; i < page->count && !r; i++) {
+    error = page->count ? list_make_room(list, page->count) : 0;
+    for (uint32_t i = 0; i < page->count && !error; i++) {
         struct gmsfs_handle_info *info = list->items + list->count;
-        r = list_read_item(&at, end, info);
-        if (!r && info->slot < least)
-            r = -EPROTO;
+        error = list_read_item(&at, end, info);
+        if (!error && info->slot < least)
+            error = -EPROTO;
         least = info->slot + 1;
         list->count++;
     }
-    return r;
+    return error;
 }
 
 /* -EAGAIN: the layout changed between two pages. `loosely`, what is removed or renamed meanwhile
@@ -89,32 +89,32 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
 static int list_read_pages(struct gmsfs *handle, struct list *list, int loosely)
 {
     struct gmsfs_ioc_list page = {.flags = GMSFS_LIST_BY_SLOT};
-    int r;
+    int error;
 
     list->count = 0;
     do {
         page.count = 0;
         if (loosely)
             memset(page.layout, 0, sizeof page.layout);
-        r = gfs_ioctl(handle, GMSFS_IOC_LIST, &page);
-        if (!r)
-            r = list_take_page(list, &page);
-        if (!r && page.more)
+        error = gfs_ioctl(handle, GMSFS_IOC_LIST, &page);
+        if (!error)
+            error = list_take_page(list, &page);
+        if (!error && page.more)
             page.first = list->items[list->count - 1].slot + 1;
-    } while (!r && page.more);
-    return r;
+    } while (!error && page.more);
+    return error;
 }
 
 int gfs_list(struct gmsfs *handle, struct gmsfs_handle_info **out, size_t *count)
 {
     struct list list = {0};
-    int r = -EAGAIN;
+    int error = -EAGAIN;
 
-    for (int i = 0; i <= LIST_TRIES && r == -EAGAIN; i++)
-        r = list_read_pages(handle, &list, i == LIST_TRIES);
-    if (r) {
+    for (int i = 0; i <= LIST_TRIES && error == -EAGAIN; i++)
+        error = list_read_pages(handle, &list, i == LIST_TRIES);
+    if (error) {
         free(list.items);
-        return r;
+        return error;
     }
     *out = list.items;
     *count = list.count;
@@ -142,28 +142,28 @@ static int list_read_one(struct gmsfs *handle, struct gmsfs_ioc_list *page,
                          struct gmsfs_handle_info *info)
 {
     const uint8_t *at = page->data;
-    int r;
+    int error;
 
     page->count = 1;
     memset(page->data, 0, LIST_ITEM_MAX_BYTES);
-    r = gfs_ioctl(handle, LIST_ONE, page);
-    if (!r && page->count == 0)
-        r = -ENOENT;
-    if (!r && page->bytes > LIST_ITEM_MAX_BYTES)
-        r = -EPROTO;
-    return r ? r : list_read_item(&at, page->data + page->bytes, info);
+    error = gfs_ioctl(handle, LIST_ONE, page);
+    if (!error && page->count == 0)
+        error = -ENOENT;
+    if (!error && page->bytes > LIST_ITEM_MAX_BYTES)
+        error = -EPROTO;
+    return error ? error : list_read_item(&at, page->data + page->bytes, info);
 }
 
 int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info *info)
 {
     struct gmsfs_ioc_list page;
-    int r;
+    int error;
 
     memset(&page, 0, offsetof(struct gmsfs_ioc_list, data));
     page.first = slot;
     page.flags = GMSFS_LIST_BY_SLOT;
-    r = list_read_one(handle, &page, info);
-    return !r && info->slot != slot ? -ENOENT : r;
+    error = list_read_one(handle, &page, info);
+    return !error && info->slot != slot ? -ENOENT : error;
 }
 
 /* Slots rise with ranks. So where the slots of the first and of the last rank lie as far apart as
@@ -188,18 +188,18 @@ int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count)
 int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *out)
 {
     struct gmsfs_handle_info info;
-    int r;
+    int error;
 
     if (!out)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_list_find(handle, slot, &info);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_list_find(handle, slot, &info);
     gfs_leave(handle);
-    if (!r)
+    if (!error)
         *out = info;
-    return r;
+    return error;
 }
 
 int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **out,
@@ -207,17 +207,17 @@ int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_inf
 {
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0, kept = 0;
-    int r;
+    int error;
 
     if (!out || !out_count)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_list(handle, &list, &count);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_list(handle, &list, &count);
     gfs_leave(handle);
-    if (r)
-        return r;
+    if (error)
+        return error;
     for (size_t i = 0; i < count; i++)
         if (!tag || strcmp(list[i].tag, tag) == 0)
             list[kept++] = list[i];

@@ -19,17 +19,17 @@ int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access acces
 {
     GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int r;
+    int error;
 
     if (!ptr)
         return -EINVAL;
-    r = gfs_va_enter(handle, &scope);
-    if (r)
-        return r;
-    r = gfs_va_make(handle, 0, slot, GMSFS_SLOT_NONE, access, &mapping);
-    if (!r)
+    error = gfs_va_enter(handle, &scope);
+    if (error)
+        return error;
+    error = gfs_va_make(handle, 0, slot, GMSFS_SLOT_NONE, access, &mapping);
+    if (!error)
         *ptr = (void *)mapping->va;
-    return r;
+    return error;
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */
@@ -81,20 +81,20 @@ int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *co
 {
     struct gmsfs_mapping *made;
     size_t made_count;
-    int r;
+    int error;
 
     if (!list || !count)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = mapping_list(handle, &made, &made_count);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = mapping_list(handle, &made, &made_count);
     gfs_leave(handle);
-    if (!r) {
+    if (!error) {
         *list = made;
         *count = made_count;
     }
-    return r;
+    return error;
 }
 
 int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset)
@@ -117,24 +117,24 @@ int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *of
 
 int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr)
 {
-    int r = -ENOENT;
+    int error = -ENOENT;
 
     if (!handle || !ptr)
         return -EINVAL;
     if (atomic_load(&handle->dead))
         return -ECHILD;
     gfs_state_lock(handle);
-    for (size_t i = 0; i < handle->map.mapping_count && r; i++) {
+    for (size_t i = 0; i < handle->map.mapping_count && error; i++) {
         const struct gfs_mapping *mapping = handle->map.mappings + i;
 
         if (mapping->slot != slot || mapping->ident.epoch != handle->ident.epoch ||
             offset >= mapping->aligned_bytes)
             continue;
         *ptr = (void *)(mapping->va + offset);
-        r = 0;
+        error = 0;
     }
     gfs_state_unlock(handle);
-    return r;
+    return error;
 }
 
 /* ---- tags and ranks ------------------------------------------------------------------------- */
@@ -180,19 +180,19 @@ static int mapping_learn_by_list(struct gmsfs *handle)
 {
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0;
-    int r = gfs_list(handle, &list, &count);
+    int error = gfs_list(handle, &list, &count);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     gfs_state_lock(handle);
-    for (size_t i = 0; i < handle->map.mapping_count && !r; i++) {
+    for (size_t i = 0; i < handle->map.mapping_count && !error; i++) {
         struct gfs_mapping *mapping = handle->map.mappings + i;
         if (mapping->ident.epoch == handle->ident.epoch)
-            r = mapping_learn_one(handle, mapping, list, count);
+            error = mapping_learn_one(handle, mapping, list, count);
     }
     gfs_state_unlock(handle);
     free(list);
-    return r;
+    return error;
 }
 
 int gfs_mapping_learn_ranks(struct gmsfs *handle)

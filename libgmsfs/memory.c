@@ -35,16 +35,16 @@ void gfs_memory_close(struct gfs_memory *memory)
 
 int gfs_memory_enter(struct gfs_memory *memory, int must, struct gfs_scope *scope)
 {
-    int r = 0;
+    int error = 0;
 
     *scope = (struct gfs_scope){0};
     memory->error[0] = '\0';
     if (!memory->device && memory->kind->open)
-        r = memory->kind->open(memory);
-    if (!r && memory->kind->enter)
-        r = memory->kind->enter(memory, scope, must);
-    if (r)
-        return r;
+        error = memory->kind->open(memory);
+    if (!error && memory->kind->enter)
+        error = memory->kind->enter(memory, scope, must);
+    if (error)
+        return error;
     scope->memory = memory;
     memory->scope = scope;
     return 0;
@@ -77,17 +77,17 @@ int gfs_memory_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t
                        uint64_t *reserved_bytes)
 {
     uint64_t mask = memory->granularity_bytes - 1, rounded;
-    int r;
+    int error;
 
     if (size_bytes == 0)
         return -EINVAL;
     if (size_bytes > SIZE_MAX / 2 - 2 * memory->granularity_bytes)
         return -ENOMEM;
     rounded = (size_bytes + mask) & ~mask;
-    r = memory->kind->reserve(memory, rounded, base);
-    if (!r)
+    error = memory->kind->reserve(memory, rounded, base);
+    if (!error)
         *reserved_bytes = rounded;
-    return r;
+    return error;
 }
 
 void gfs_memory_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
@@ -130,22 +130,23 @@ int gfs_memory_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_byte
 
 int gfs_range_begin(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes)
 {
-    int r = gfs_memory_find_devices(memory, &range->devices);
+    int error = gfs_memory_find_devices(memory, &range->devices);
 
-    return r ? r : gfs_memory_reserve(memory, size_bytes, &range->base, &range->reserved_bytes);
+    return error ? error
+                 : gfs_memory_reserve(memory, size_bytes, &range->base, &range->reserved_bytes);
 }
 
 int gfs_range_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
                      enum gmsfs_access access, int fd)
 {
-    int r;
+    int error;
 
     if (size_bytes > range->reserved_bytes - range->mapped_bytes)
         return -ENOSPC;
-    r = memory->kind->append(memory, range, size_bytes, access, fd);
-    if (!r)
+    error = memory->kind->append(memory, range, size_bytes, access, fd);
+    if (!error)
         range->mapped_bytes += size_bytes;
-    return r;
+    return error;
 }
 
 int gfs_range_end(struct gfs_memory *memory, struct gfs_range *range, enum gmsfs_access access)

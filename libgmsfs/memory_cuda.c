@@ -49,17 +49,17 @@ static int cuda_wait_for_stream(struct gfs_memory *memory, struct drv_stream *st
  * says by an error that a blocking stream captures. */
 static int cuda_synchronise(struct gfs_memory *memory)
 {
-    int r = 0;
+    int error = 0;
 
     if (!memory->device)
         return 0;
     if (memory->wishes.synchronise)
         return memory->wishes.synchronise(memory->wishes.synchronise_context);
-    for (size_t i = 0; i < memory->wishes.stream_count && !r; i++)
-        r = cuda_wait_for_stream(memory, memory->wishes.streams[i]);
-    if (!r)
-        r = cuda_wait_for_stream(memory, GFS_CUDA_LEGACY_STREAM);
-    return r ? r : cuda_wait_for_all(memory);
+    for (size_t i = 0; i < memory->wishes.stream_count && !error; i++)
+        error = cuda_wait_for_stream(memory, memory->wishes.streams[i]);
+    if (!error)
+        error = cuda_wait_for_stream(memory, GFS_CUDA_LEGACY_STREAM);
+    return error ? error : cuda_wait_for_all(memory);
 }
 
 /* ---- addresses ---------------------------------------------------------------------------- */
@@ -67,12 +67,12 @@ static int cuda_synchronise(struct gfs_memory *memory)
 static int cuda_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base)
 {
     drv_pointer address = 0;
-    int r = GFS_CUDA_CALL(memory, cuMemAddressReserve,
-                          (&address, size_bytes, memory->granularity_bytes, 0, 0));
+    int error = GFS_CUDA_CALL(memory, cuMemAddressReserve,
+                              (&address, size_bytes, memory->granularity_bytes, 0, 0));
 
-    if (!r)
+    if (!error)
         *base = (uintptr_t)address;
-    return r;
+    return error;
 }
 
 static void cuda_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
@@ -87,15 +87,15 @@ static int cuda_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes
                     enum gmsfs_access access, int fd)
 {
     drv_memory imported;
-    int r = GFS_CUDA_CALL(memory, cuMemImportFromShareableHandle,
-                          (&imported, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+    int error = GFS_CUDA_CALL(memory, cuMemImportFromShareableHandle,
+                              (&imported, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
 
     (void)access;
-    if (r)
-        return r;
-    r = GFS_CUDA_CALL(memory, cuMemMap, (va, size_bytes, 0, imported, 0));
+    if (error)
+        return error;
+    error = GFS_CUDA_CALL(memory, cuMemMap, (va, size_bytes, 0, imported, 0));
     ((struct gfs_cuda *)memory->device)->driver->cuMemRelease(imported);
-    return r;
+    return error;
 }
 
 static int cuda_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
@@ -122,14 +122,14 @@ static int cuda_add_device(struct gfs_memory *memory, drv_device device, uint64_
 static int cuda_find_devices(struct gfs_memory *memory, uint64_t *devices)
 {
     drv_device device = ((struct gfs_cuda *)memory->device)->device;
-    int r = cuda_add_device(memory, device, devices);
+    int error = cuda_add_device(memory, device, devices);
 
-    for (size_t i = 0; i < memory->wishes.device_count && !r; i++) {
-        r = gfs_cuda_find(memory, memory->wishes.devices[i], &device);
-        if (!r)
-            r = cuda_add_device(memory, device, devices);
+    for (size_t i = 0; i < memory->wishes.device_count && !error; i++) {
+        error = gfs_cuda_find(memory, memory->wishes.devices[i], &device);
+        if (!error)
+            error = cuda_add_device(memory, device, devices);
     }
-    return r;
+    return error;
 }
 
 /* Replaces what these devices had; a device that is not named keeps what it has (measured). */
@@ -168,19 +168,19 @@ static void cuda_cancel(struct gfs_memory *memory, const struct gfs_range *range
 static int cuda_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy)
 {
     drv_pointer made;
-    int r = GFS_CUDA_CALL(memory, cuMemAlloc_v2, (&made, copy->size_bytes));
+    int error = GFS_CUDA_CALL(memory, cuMemAlloc_v2, (&made, copy->size_bytes));
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     copy->id = gfs_cuda_identify(memory->device, made);
-    r = GFS_CUDA_CALL(memory, cuMemcpyDtoD_v2, (made, from, copy->size_bytes));
-    if (!r)
-        r = GFS_CUDA_CALL(memory, cuStreamSynchronize, (GFS_CUDA_LEGACY_STREAM));
-    if (r)
+    error = GFS_CUDA_CALL(memory, cuMemcpyDtoD_v2, (made, from, copy->size_bytes));
+    if (!error)
+        error = GFS_CUDA_CALL(memory, cuStreamSynchronize, (GFS_CUDA_LEGACY_STREAM));
+    if (error)
         ((struct gfs_cuda *)memory->device)->driver->cuMemFree_v2(made);
     else
         copy->va = (uintptr_t)made;
-    return r;
+    return error;
 }
 
 static void cuda_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy)

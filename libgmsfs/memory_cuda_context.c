@@ -91,20 +91,20 @@ void gfs_cuda_close(struct gfs_memory *memory)
 int gfs_cuda_open(struct gfs_memory *memory)
 {
     struct gfs_cuda *cuda = calloc(1, sizeof *cuda);
-    int r;
+    int error;
 
     if (!cuda)
         return -ENOMEM;
-    r = drv_open(&cuda->driver, memory->error, sizeof memory->error);
-    if (!r) {
+    error = drv_open(&cuda->driver, memory->error, sizeof memory->error);
+    if (!error) {
         memory->device = cuda;
-        r = gfs_cuda_find(memory, memory->uuid, &cuda->device);
+        error = gfs_cuda_find(memory, memory->uuid, &cuda->device);
     }
-    if (r) {
+    if (error) {
         memory->device = NULL;
         free(cuda);
     }
-    return r;
+    return error;
 }
 
 /* ---- entering ----------------------------------------------------------------------------- */
@@ -138,18 +138,18 @@ static int cuda_take_context(struct gfs_memory *memory, struct gfs_scope *scope)
     struct gfs_cuda *cuda = memory->device;
     struct drv_context *current = NULL;
     drv_device device;
-    int r = GFS_CUDA_CALL(memory, cuCtxGetCurrent, (&current));
+    int error = GFS_CUDA_CALL(memory, cuCtxGetCurrent, (&current));
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (current && cuda->driver->cuCtxGetDevice(&device) == DRV_SUCCESS && device == cuda->device)
         return 0;
     if (!cuda->primary)
-        r = GFS_CUDA_CALL(memory, cuDevicePrimaryCtxRetain, (&cuda->primary, cuda->device));
-    if (!r)
-        r = GFS_CUDA_CALL(memory, cuCtxPushCurrent_v2, (cuda->primary));
-    scope->pushed = !r;
-    return r;
+        error = GFS_CUDA_CALL(memory, cuDevicePrimaryCtxRetain, (&cuda->primary, cuda->device));
+    if (!error)
+        error = GFS_CUDA_CALL(memory, cuCtxPushCurrent_v2, (cuda->primary));
+    scope->pushed = !error;
+    return error;
 }
 
 /* Is the primary context what this thread works in? Then it is kept. Another context is the
@@ -204,24 +204,26 @@ int gfs_cuda_enter(struct gfs_memory *memory, struct gfs_scope *scope, int must)
 {
     struct gfs_cuda *cuda = memory->device;
     enum drv_capture_mode mode = DRV_CAPTURE_MODE_RELAXED;
-    int r = GFS_CUDA_CALL(memory, cuThreadExchangeStreamCaptureMode, (&mode));
+    int error = GFS_CUDA_CALL(memory, cuThreadExchangeStreamCaptureMode, (&mode));
 
-    if (r)
-        return r;
-    scope->mode = (int)mode; /* from here on there is something to put back */
+    if (error)
+        return error;
+    scope->mode = (int)mode;
+    /* from here on there is something to put back */
+
     cuda_check_primary(cuda);
-    r = cuda_take_context(memory, scope);
-    if (!r) {
-        r = cuda_check_captures(memory);
-        scope->capturing = r == -EBUSY;
+    error = cuda_take_context(memory, scope);
+    if (!error) {
+        error = cuda_check_captures(memory);
+        scope->capturing = error == -EBUSY;
         if (must)
-            r = 0;
+            error = 0;
     }
-    if (r)
+    if (error)
         gfs_cuda_leave(memory, scope);
     else if (!cuda->anchored && !scope->capturing)
         cuda_anchor(cuda);
-    return r;
+    return error;
 }
 
 drv_pointer gfs_cuda_take_anchor(struct gfs_cuda *cuda)

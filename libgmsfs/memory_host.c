@@ -21,12 +21,12 @@ static int host_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_
 {
     uint64_t granularity_bytes = memory->granularity_bytes, head;
     char *start;
-    int r = 0;
+    int error = 0;
 
     gfs_gate_enter();
     start = mmap(NULL, size_bytes + granularity_bytes, PROT_NONE, HOST_RESERVE_FLAGS, -1, 0);
     if (start == MAP_FAILED) {
-        r = -errno;
+        error = -errno;
     } else {
         head = -(uintptr_t)start & (granularity_bytes - 1);
         if (head)
@@ -37,7 +37,7 @@ static int host_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_
         *base = (uintptr_t)start + head;
     }
     gfs_gate_leave();
-    return r;
+    return error;
 }
 
 static void host_release(struct gfs_memory *memory, uintptr_t base, uint64_t size_bytes)
@@ -50,31 +50,33 @@ static void host_release(struct gfs_memory *memory, uintptr_t base, uint64_t siz
 
 static int host_unmap(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes)
 {
-    int r = 0;
+    int error = 0;
 
     (void)memory;
     gfs_gate_enter();
     if (mmap((void *)va, size_bytes, PROT_NONE, HOST_RESERVE_FLAGS | MAP_FIXED, -1, 0) ==
         MAP_FAILED)
-        r = -errno;
+        error = -errno;
     else
         madvise((void *)va, size_bytes, MADV_DONTFORK);
     gfs_gate_leave();
-    return r;
+    return error;
 }
 
 /* The mount has sealed the memfd against resizing: its memory is there, and stays. */
 static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                     enum gmsfs_access access, int fd)
 {
-    int r;
+    int error;
 
     if (mmap((void *)va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED, fd, 0) !=
         MAP_FAILED)
         return 0;
-    r = -errno;
-    host_unmap(memory, va, size_bytes); /* it may have taken the reservation away first */
-    return r;
+    error = -errno;
+    host_unmap(memory, va, size_bytes);
+    /* it may have taken the reservation away first */
+
+    return error;
 }
 
 static int host_settle(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
@@ -119,20 +121,22 @@ static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint6
                        enum gmsfs_access access, int fd)
 {
     void *va = (void *)(range->base + range->mapped_bytes), *got;
-    int r = 0;
+    int error = 0;
 
     if (range->careful)
         return host_map(memory, (uintptr_t)va, size_bytes, access, fd);
     if (range->mapped_bytes + size_bytes > range->open_bytes)
-        r = host_open_part(range, size_bytes);
-    if (r)
-        return r;
+        error = host_open_part(range, size_bytes);
+    if (error)
+        return error;
     got = mmap(va, size_bytes, host_protection(access), MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
     if (got == MAP_FAILED)
         return -errno;
     if (got == va)
         return 0;
-    munmap(got, size_bytes); /* kernels before 4.17 take the address for a hint */
+    munmap(got, size_bytes);
+    /* kernels before 4.17 take the address for a hint */
+
     return -EEXIST;
 }
 
@@ -154,7 +158,7 @@ static int host_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy 
 {
     uint64_t size_bytes = copy->size_bytes;
     void *made;
-    int r = 0;
+    int error = 0;
 
     (void)memory;
     if (size_bytes > SIZE_MAX / 2)
@@ -162,12 +166,12 @@ static int host_copy(struct gfs_memory *memory, uintptr_t from, struct gfs_copy 
     gfs_gate_enter();
     made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED)
-        r = -errno;
+        error = -errno;
     else
         madvise(made, size_bytes, MADV_DONTFORK);
     gfs_gate_leave();
-    if (r)
-        return r;
+    if (error)
+        return error;
     memcpy(made, (const void *)from, size_bytes);
     copy->va = (uintptr_t)made;
     return 0;

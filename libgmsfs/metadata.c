@@ -35,62 +35,62 @@ static int metadata_put_small(struct gmsfs *handle, const struct gmsfs_metadata 
 
 int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry)
 {
-    int r = entry ? metadata_check(entry) : -EINVAL;
+    int error = entry ? metadata_check(entry) : -EINVAL;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (strlen(entry->key) + entry->value_bytes > GMSFS_PUT_DATA_MAX)
         return gmsfs_metadata_put_many(handle, entry, 1, NULL);
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = handle->mode == GMSFS_MODE_RW ? metadata_put_small(handle, entry) : -ENOLCK;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = handle->mode == GMSFS_MODE_RW ? metadata_put_small(handle, entry) : -ENOLCK;
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entries, size_t count,
                             size_t *culprit)
 {
     size_t at_fault = SIZE_MAX;
-    int r = 0;
+    int error = 0;
 
     if (!entries && count)
         return -EINVAL;
-    for (size_t i = 0; i < count && !r; i++) {
-        r = metadata_check(entries + i);
-        if (r)
+    for (size_t i = 0; i < count && !error; i++) {
+        error = metadata_check(entries + i);
+        if (error)
             at_fault = i;
     }
-    if (!r)
-        r = gfs_enter(handle);
-    if (!r) {
-        r = handle->mode == GMSFS_MODE_RW ? gfs_bulk_put(handle, entries, count, &at_fault)
-                                          : -ENOLCK;
+    if (!error)
+        error = gfs_enter(handle);
+    if (!error) {
+        error = handle->mode == GMSFS_MODE_RW ? gfs_bulk_put(handle, entries, count, &at_fault)
+                                              : -ENOLCK;
         gfs_leave(handle);
     }
-    if (r && culprit)
+    if (error && culprit)
         *culprit = at_fault;
-    return r;
+    return error;
 }
 
 int gmsfs_metadata_delete(gmsfs_t *handle, const char *key)
 {
     struct gmsfs_ioc_metadata request;
-    int r;
+    int error;
 
     if (gfs_key_check(key))
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
     memset(&request, 0, sizeof request);
     request.key_bytes = (uint32_t)strlen(key);
     memcpy(request.data, key, request.key_bytes);
-    r = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_METADATA_DELETE, &request)
-                                      : -ENOLCK;
+    error = handle->mode == GMSFS_MODE_RW ? gfs_ioctl(handle, GMSFS_IOC_METADATA_DELETE, &request)
+                                          : -ENOLCK;
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 /* ---- get ---------------------------------------------------------------------------------- */
@@ -105,14 +105,14 @@ struct metadata_found {
 static int metadata_get_small(struct gmsfs *handle, const char *key, struct metadata_found *found)
 {
     struct gmsfs_ioc_metadata request;
-    int r;
+    int error;
 
     memset(&request, 0, sizeof request);
     request.key_bytes = (uint32_t)strlen(key);
     memcpy(request.data, key, request.key_bytes);
-    r = gfs_ioctl(handle, GMSFS_IOC_METADATA_GET, &request);
-    if (r)
-        return r;
+    error = gfs_ioctl(handle, GMSFS_IOC_METADATA_GET, &request);
+    if (error)
+        return error;
     if (request.value_bytes > GMSFS_PUT_DATA_MAX - strlen(key))
         return -EPROTO;
     found->value = malloc((size_t)request.value_bytes + 1);
@@ -131,17 +131,17 @@ static int metadata_get_binding(struct gmsfs *handle, const char *path,
                                 struct metadata_found *found)
 {
     char allocation[GMSFS_NAME_MAX + 1], target[sizeof "allocations/" + GMSFS_NAME_MAX];
-    int r = gfs_xattr_text(handle->dir_fd, path, "user.gmsfs.allocation", allocation,
-                           sizeof allocation);
+    int error = gfs_xattr_text(handle->dir_fd, path, "user.gmsfs.allocation", allocation,
+                               sizeof allocation);
 
     found->slot = GMSFS_SLOT_NONE;
     found->offset = 0;
-    if (r == -ENODATA || (!r && !allocation[0]))
+    if (error == -ENODATA || (!error && !allocation[0]))
         return 0;
-    if (!r)
-        r = gfs_xattr_u64(handle->dir_fd, path, "user.gmsfs.offset", &found->offset);
-    if (r)
-        return r;
+    if (!error)
+        error = gfs_xattr_u64(handle->dir_fd, path, "user.gmsfs.offset", &found->offset);
+    if (error)
+        return error;
     memcpy(target, "allocations/", sizeof "allocations/");
     strcat(target, allocation);
     return gfs_xattr_u64(handle->dir_fd, target, "user.gmsfs.slot", &found->slot);
@@ -150,36 +150,36 @@ static int metadata_get_binding(struct gmsfs *handle, const char *path,
 static int metadata_get_large(struct gmsfs *handle, const char *key, struct metadata_found *found)
 {
     char path[sizeof "metadata/" + GFS_ENCODED_KEY_BYTES] = "metadata/";
-    int r = gfs_key_encode(key, path + strlen(path));
+    int error = gfs_key_encode(key, path + strlen(path));
 
-    if (!r)
-        r = gfs_file_read(handle, path, 0, GMSFS_VALUE_MAX, &found->value, &found->value_bytes);
-    if (!r)
-        r = metadata_get_binding(handle, path, found);
-    if (r) {
+    if (!error)
+        error = gfs_file_read(handle, path, 0, GMSFS_VALUE_MAX, &found->value, &found->value_bytes);
+    if (!error)
+        error = metadata_get_binding(handle, path, found);
+    if (error) {
         free(found->value);
         found->value = NULL;
     }
-    return r;
+    return error;
 }
 
 int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_t *offset,
                        void **value, size_t *value_bytes)
 {
     struct metadata_found found = {0};
-    int r;
+    int error;
 
     if (gfs_key_check(key))
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = metadata_get_small(handle, key, &found);
-    if (r == -EFBIG)
-        r = metadata_get_large(handle, key, &found);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = metadata_get_small(handle, key, &found);
+    if (error == -EFBIG)
+        error = metadata_get_large(handle, key, &found);
     gfs_leave(handle);
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (slot)
         *slot = found.slot;
     if (offset)
@@ -258,20 +258,20 @@ static int metadata_pack_keys(const struct metadata_keys *keys, char ***out)
 int gmsfs_metadata_list(gmsfs_t *handle, const char *prefix, char ***out, size_t *count)
 {
     struct metadata_keys keys = {.prefix = prefix ? prefix : ""};
-    int r;
+    int error;
 
     if (!out || !count)
         return -EINVAL;
     keys.prefix_bytes = strlen(keys.prefix);
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_dir_walk(handle, "metadata", metadata_each_key, &keys);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_dir_walk(handle, "metadata", metadata_each_key, &keys);
     gfs_leave(handle);
-    if (!r)
-        r = metadata_pack_keys(&keys, out);
-    if (!r)
+    if (!error)
+        error = metadata_pack_keys(&keys, out);
+    if (!error)
         *count = keys.count;
     free(keys.text);
-    return r;
+    return error;
 }

@@ -12,7 +12,7 @@
 int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
 {
     void **copy = NULL;
-    int r;
+    int error;
 
     if ((count && !streams) || count > SIZE_MAX / 2 / sizeof *copy)
         return -EINVAL;
@@ -22,10 +22,10 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
             return -ENOMEM;
         memcpy(copy, streams, count * sizeof *copy);
     }
-    r = gfs_enter(handle);
-    if (r) {
+    error = gfs_enter(handle);
+    if (error) {
         free(copy);
-        return r;
+        return error;
     }
     free(handle->memory.wishes.streams);
     handle->memory.wishes.streams = copy;
@@ -36,10 +36,10 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
 
 int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise, void *context)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     handle->memory.wishes.synchronise = synchronise;
     handle->memory.wishes.synchronise_context = context;
     gfs_leave(handle);
@@ -48,13 +48,13 @@ int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise, voi
 
 int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count)
 {
-    int r;
+    int error;
 
     if ((count && !uuids) || count > GMSFS_DEVICES_MAX)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
     if (count)
         memcpy(handle->memory.wishes.devices, uuids, count * sizeof *uuids);
     handle->memory.wishes.device_count = count;
@@ -64,10 +64,10 @@ int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count)
 
 int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES])
 {
-    int r = text ? gfs_enter(handle) : -EINVAL;
+    int error = text ? gfs_enter(handle) : -EINVAL;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     memcpy(text, handle->memory.error, GMSFS_DEVICE_ERROR_BYTES);
     gfs_leave(handle);
     return 0;
@@ -111,43 +111,45 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
 {
     GFS_VA_SCOPE(scope);
     struct gfs_copy copy;
-    int r;
+    int error;
 
     if (!ptr || !out || size_bytes == 0)
         return -EINVAL;
-    r = gfs_va_enter(handle, &scope);
-    if (r)
-        return r;
-    r = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);
-    if (!r)
-        r = private_make_room(handle);
-    if (!r) /* a stream may still be writing it */
-        r = gfs_memory_synchronise(&handle->memory);
-    if (!r)
-        r = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy);
-    if (!r) {
+    error = gfs_va_enter(handle, &scope);
+    if (error)
+        return error;
+    error = private_check_range(&handle->map, (uintptr_t)ptr, size_bytes);
+    if (!error)
+        error = private_make_room(handle);
+    if (!error)
+        /* a stream may still be writing it */
+
+        error = gfs_memory_synchronise(&handle->memory);
+    if (!error)
+        error = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy);
+    if (!error) {
         handle->copies[handle->copy_count++] = copy;
         *out = (void *)copy.va;
     }
-    return r;
+    return error;
 }
 
 int gmsfs_free_private(gmsfs_t *handle, void *ptr)
 {
     GFS_VA_SCOPE(scope);
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
     size_t at = 0;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     while (at < handle->copy_count && handle->copies[at].va != (uintptr_t)ptr)
         at++;
-    r = at < handle->copy_count ? gfs_memory_synchronise(&handle->memory) : -ENOENT;
-    if (!r) {
+    error = at < handle->copy_count ? gfs_memory_synchronise(&handle->memory) : -ENOENT;
+    if (!error) {
         gfs_memory_drop_copy(&handle->memory, handle->copies + at);
         handle->copies[at] = handle->copies[--handle->copy_count];
     }
-    return r;
+    return error;
 }
 
 void gfs_private_drop_all(struct gmsfs *handle)
@@ -195,15 +197,15 @@ static int private_count_shared(const struct gfs_vmap *map, struct gmsfs_memory_
 int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *out)
 {
     struct gmsfs_memory_info info = {0};
-    int r = out ? gfs_enter(handle) : -EINVAL;
+    int error = out ? gfs_enter(handle) : -EINVAL;
 
-    if (r)
-        return r;
-    r = private_count_shared(&handle->map, &info);
+    if (error)
+        return error;
+    error = private_count_shared(&handle->map, &info);
     for (size_t i = 0; i < handle->copy_count; i++)
         info.private_bytes += handle->copies[i].size_bytes;
     gfs_leave(handle);
-    if (!r)
+    if (!error)
         *out = info;
-    return r;
+    return error;
 }

@@ -59,16 +59,18 @@ static int remap_one(struct remap *remap, struct remap_item *item,
                      const struct gmsfs_fds_item *given, int fd)
 {
     struct gfs_mapping *mapping = item->mapping;
-    int r;
+    int error;
 
     if (given->aligned_bytes != mapping->aligned_bytes || given->size_bytes != mapping->size_bytes)
         return -ESTALE;
     if (mapping->waking)
-        return -EPROTO; /* given twice */
-    r = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes, item->access,
-                       fd);
-    if (r)
-        return r;
+        return -EPROTO;
+    /* given twice */
+
+    error = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes,
+                           item->access, fd);
+    if (error)
+        return error;
     item->slot = given->slot;
     item->rank = given->rank;
     mapping->waking = item->access;
@@ -81,7 +83,7 @@ static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
                           const struct gmsfs_fds_item *given, int fd)
 {
     size_t low = 0, high = remap->count;
-    int r = 0;
+    int error = 0;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -91,21 +93,21 @@ static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
         else
             high = middle;
     }
-    for (; low < remap->count && !r; low++) {
+    for (; low < remap->count && !error; low++) {
         struct remap_item *item = remap->items + low;
         if (item->by_slot != by_slot || item->key != key)
             break;
-        r = remap_one(remap, item, given, fd);
+        error = remap_one(remap, item, given, fd);
     }
-    return r;
+    return error;
 }
 
 static int remap_take(void *context, const struct gmsfs_fds_item *given, int *fd)
 {
     struct remap *remap = context;
-    int r = remap_matching(remap, 1, given->slot, given, *fd);
+    int error = remap_matching(remap, 1, given->slot, given, *fd);
 
-    return r ? r : remap_matching(remap, 0, given->rank, given, *fd);
+    return error ? error : remap_matching(remap, 0, given->rank, given, *fd);
 }
 
 /* ---- the end, either way ------------------------------------------------------------------ */
@@ -124,15 +126,15 @@ static int remap_settle(struct remap *remap)
     struct gmsfs *handle = remap->handle;
     uint64_t size_bytes;
     uintptr_t va;
-    int r = 0;
+    int error = 0;
 
     for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
         size_t at = 0;
-        while (!r &&
+        while (!error &&
                gfs_vmap_next_run(&handle->map, &at, remap_is_waking, &each[i], &va, &size_bytes))
-            r = gfs_memory_settle(&handle->memory, va, size_bytes, each[i], remap->devices);
+            error = gfs_memory_settle(&handle->memory, va, size_bytes, each[i], remap->devices);
     }
-    return r;
+    return error;
 }
 
 static void remap_undo(struct remap *remap)
@@ -152,24 +154,24 @@ static void remap_undo(struct remap *remap)
 static int remap_redeem(struct remap *remap, struct gfs_export *export)
 {
     struct gmsfs *handle = remap->handle;
-    int r = gfs_memory_find_devices(&handle->memory, &remap->devices);
+    int error = gfs_memory_find_devices(&handle->memory, &remap->devices);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     gfs_gate_enter();
     handle->waking = 1;
     gfs_gate_leave();
-    r = gfs_export_redeem(handle, export, remap_take, remap);
-    if (!r && remap->mapped != remap->count)
-        r = -ESTALE;
+    error = gfs_export_redeem(handle, export, remap_take, remap);
+    if (!error && remap->mapped != remap->count)
+        error = -ESTALE;
     gfs_gate_enter();
-    if (!r)
-        r = remap_settle(remap);
-    if (r)
+    if (!error)
+        error = remap_settle(remap);
+    if (error)
         remap_undo(remap);
     handle->waking = 0;
     gfs_gate_leave();
-    return r;
+    return error;
 }
 
 static void remap_finish(struct remap *remap)
@@ -205,45 +207,48 @@ static int remap_unmap_all(struct gmsfs *handle)
     uint64_t size_bytes;
     size_t at = 0, first;
     uintptr_t va;
-    int r = gfs_memory_synchronise(&handle->memory);
+    int error = gfs_memory_synchronise(&handle->memory);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     while (first = at,
            gfs_vmap_next_run(&handle->map, &at, remap_is_live, NULL, &va, &size_bytes)) {
         int failed = gfs_memory_unmap(&handle->memory, va, size_bytes);
-        r = r ? r : failed;
+        error = error ? error : failed;
         gfs_state_lock(handle);
         for (size_t i = first; i < at; i++)
             handle->map.mappings[i].live = failed && handle->map.mappings[i].live;
         gfs_state_unlock(handle);
     }
-    return r;
+    return error;
 }
 
 int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 {
     GFS_VA_SCOPE(scope);
-    int r, released = 0;
+    int error, released = 0;
 
     if (flags & ~GMSFS_UNMAP_KEEP_LOCK)
         return -EINVAL;
-    r = gfs_va_enter(handle, &scope);
-    if (r)
-        return r;
+    error = gfs_va_enter(handle, &scope);
+    if (error)
+        return error;
+
     /* Ranks and tags are for waking up; a mount that no longer tells them is no reason to hold
      * on to its memory. */
+
     gfs_mapping_learn_for_sleep(handle);
-    r = remap_unmap_all(handle);
-    if (!r) {
+    error = remap_unmap_all(handle);
+    if (!error) {
         gfs_state_lock(handle);
         handle->unmapped = 1;
         gfs_state_unlock(handle);
         if (!(flags & GMSFS_UNMAP_KEEP_LOCK))
             released = gfs_session_release(handle);
-        gfs_fds_close(handle); /* behind the lock, which others wait for */
+        gfs_fds_close(handle);
+        /* behind the lock, which others wait for */
     }
-    return r ? r : released;
+    return error ? error : released;
 }
 
 /* ---- remap -------------------------------------------------------------------------------- */
@@ -270,12 +275,14 @@ static int remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_e
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT, .timeout_ms = timeout_ms};
-    int r = gfs_session_acquire(handle, &acquire);
+    int error = gfs_session_acquire(handle, &acquire);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     export->count = acquire.count;
-    export->has_ticket = !gfs_is_zero(acquire.ticket); /* else EXPORT tells why */
+    export->has_ticket = !gfs_is_zero(acquire.ticket);
+    /* else EXPORT tells why */
+
     memcpy(export->ticket, acquire.ticket, sizeof export->ticket);
     return 0;
 }
@@ -283,20 +290,20 @@ static int remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_e
 static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
 {
     struct gmsfs *handle = remap->handle;
-    int r = 0;
+    int error = 0;
 
     export->access = GMSFS_ACCESS_READ;
-    for (size_t i = 0; i < remap->count && !r; i++) {
-        r = remap_check(handle, remap->items + i, strict);
+    for (size_t i = 0; i < remap->count && !error; i++) {
+        error = remap_check(handle, remap->items + i, strict);
         if (remap->items[i].access == GMSFS_ACCESS_WRITE)
             export->access = GMSFS_ACCESS_WRITE;
     }
-    if (r || remap->count == 0)
-        return r;
+    if (error || remap->count == 0)
+        return error;
     remap_sort(remap);
     if (!export->has_ticket)
-        r = gfs_export_ticket(handle, export);
-    return r ? r : remap_redeem(remap, export);
+        error = gfs_export_ticket(handle, export);
+    return error ? error : remap_redeem(remap, export);
 }
 
 int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
@@ -304,23 +311,23 @@ int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
     GFS_VA_SCOPE(scope);
     struct remap remap = {.handle = handle};
     struct gfs_export export = {0};
-    int r = gfs_va_enter(handle, &scope), mine = 0;
+    int error = gfs_va_enter(handle, &scope), mine = 0;
 
-    if (r)
-        return r;
-    r = handle->unmapped ? remap_collect(&remap) : -EINVAL;
-    if (!r && handle->mode == GMSFS_MODE_NONE) {
-        r = remap_acquire(handle, timeout_ms, &export);
-        mine = !r;
+    if (error)
+        return error;
+    error = handle->unmapped ? remap_collect(&remap) : -EINVAL;
+    if (!error && handle->mode == GMSFS_MODE_NONE) {
+        error = remap_acquire(handle, timeout_ms, &export);
+        mine = !error;
     }
-    if (!r)
-        r = remap_all(&remap, &export, strict);
-    if (!r)
+    if (!error)
+        error = remap_all(&remap, &export, strict);
+    if (!error)
         remap_finish(&remap);
     else if (mine)
         gfs_session_release(handle);
     free(remap.items);
-    return r;
+    return error;
 }
 
 /* ---- reallocate --------------------------------------------------------------------------- */
@@ -347,16 +354,16 @@ static int remap_same_memory(const struct remap_item *a, const struct remap_item
 /* Readers do not know their tags: the mount does, while the layout is that one. */
 static int remap_need_tags(struct remap *remap)
 {
-    int r = 0, missing = 0;
+    int error = 0, missing = 0;
 
     for (size_t i = 0; i < remap->count; i++)
         missing |= !remap->items[i].mapping->tag;
     if (missing)
-        r = gfs_mapping_learn_tags(remap->handle);
-    for (size_t i = 0; i < remap->count && !r; i++)
+        error = gfs_mapping_learn_tags(remap->handle);
+    for (size_t i = 0; i < remap->count && !error; i++)
         if (!remap->items[i].mapping->tag)
-            r = -ENODATA;
-    return r;
+            error = -ENODATA;
+    return error;
 }
 
 /* Items from `start` that one ALLOC can serve: neighbours of one size and tag. Sets their keys as
@@ -392,12 +399,12 @@ static int remap_allocate_run(struct remap *remap, size_t start, size_t end, uin
 {
     const struct gfs_mapping *first = remap->items[start].mapping;
     struct gmsfs_ioc_alloc alloc = {.size_bytes = first->size_bytes, .count = allocations};
-    int r = gfs_text_copy(alloc.tag, sizeof alloc.tag, first->tag);
+    int error = gfs_text_copy(alloc.tag, sizeof alloc.tag, first->tag);
 
-    if (!r)
-        r = gfs_alloc(remap->handle, &alloc);
-    if (r)
-        return r;
+    if (!error)
+        error = gfs_alloc(remap->handle, &alloc);
+    if (error)
+        return error;
     for (uint32_t i = 0; i < allocations; i++)
         fresh->slots[fresh->count++] = alloc.slot + i;
     if (alloc.rank < fresh->first_rank)
@@ -414,13 +421,13 @@ static int remap_allocate_all(struct remap *remap, struct remap_fresh *fresh)
 {
     uint32_t allocations;
     size_t end;
-    int r = 0;
+    int error = 0;
 
-    for (size_t start = 0; start < remap->count && !r; start = end) {
+    for (size_t start = 0; start < remap->count && !error; start = end) {
         end = remap_run(remap, start, &allocations);
-        r = remap_allocate_run(remap, start, end, allocations, fresh);
+        error = remap_allocate_run(remap, start, end, allocations, fresh);
     }
-    return r;
+    return error;
 }
 
 /* Everything that will be allocated, once, before any of it is. */
@@ -451,52 +458,54 @@ static int remap_reallocate(struct remap *remap)
     struct gfs_export export = {.access = GMSFS_ACCESS_WRITE};
     struct gmsfs *handle = remap->handle;
     struct gmsfs_ioc_reserve reserve;
-    int r = remap_need_tags(remap);
+    int error = remap_need_tags(remap);
 
-    if (r || remap->count == 0)
-        return r;
+    if (error || remap->count == 0)
+        return error;
     fresh.slots = calloc(remap->count, sizeof *fresh.slots);
     if (!fresh.slots)
         return -ENOMEM;
-    r = remap_reserve(remap, &reserve);
-    if (r)
+    error = remap_reserve(remap, &reserve);
+    if (error)
         goto out;
-    r = remap_allocate_all(remap, &fresh);
-    if (!r) {
+    error = remap_allocate_all(remap, &fresh);
+    if (!error) {
         remap_sort(remap);
-        export.first = fresh.first_rank; /* new ones are last in the layout */
-        r = gfs_export_ticket(handle, &export);
+        export.first = fresh.first_rank;
+        /* new ones are last in the layout */
+
+        error = gfs_export_ticket(handle, &export);
     }
-    if (!r)
-        r = remap_redeem(remap, &export);
-    if (r) {
+    if (!error)
+        error = remap_redeem(remap, &export);
+    if (error) {
         while (fresh.count)
             gfs_alloc_free(handle, fresh.slots[--fresh.count]);
         remap_unreserve(handle, &reserve);
     }
 out:
     free(fresh.slots);
-    return r;
+    return error;
 }
 
 int gmsfs_reallocate_all_handles(gmsfs_t *handle)
 {
     GFS_VA_SCOPE(scope);
     struct remap remap = {.handle = handle};
-    int r = gfs_va_enter(handle, &scope);
+    int error = gfs_va_enter(handle, &scope);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (handle->mode != GMSFS_MODE_RW)
-        r = -ENOLCK;
+        error = -ENOLCK;
     else if (!handle->unmapped)
-        r = -EINVAL;
-    if (!r)
-        r = remap_collect(&remap);
-    if (!r)
-        r = remap_reallocate(&remap);
-    if (!r)
+        error = -EINVAL;
+    if (!error)
+        error = remap_collect(&remap);
+    if (!error)
+        error = remap_reallocate(&remap);
+    if (!error)
         remap_finish(&remap);
     free(remap.items);
-    return r;
+    return error;
 }

@@ -109,51 +109,53 @@ void gfs_session_forget(struct gmsfs *handle)
  * would be in the way of the next. */
 int gfs_session_drop(struct gmsfs *handle)
 {
-    int r = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
+    int error = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
 
-    if (r == -ESTALE || r == -ENOLCK)
+    if (error == -ESTALE || error == -ENOLCK)
         return 0;
-    return r && gfs_ctl_open(handle, 0) ? r : 0;
+    return error && gfs_ctl_open(handle, 0) ? error : 0;
 }
 
 int gfs_session_release(struct gmsfs *handle)
 {
-    int r;
+    int error;
 
     if (handle->mode == GMSFS_MODE_NONE)
         return 0;
-    r = gfs_session_drop(handle);
-    if (!r || r == -ENOTCONN)
+    error = gfs_session_drop(handle);
+    if (!error || error == -ENOTCONN)
         gfs_session_forget(handle);
-    return r;
+    return error;
 }
 
 /* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
 static int session_acquire_retry(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_acquire request = *acquire;
-    int r = gfs_ioctl_acquire(handle, acquire);
+    int error = gfs_ioctl_acquire(handle, acquire);
 
-    if (r != -ESTALE)
-        return r;
-    r = gfs_ctl_open(handle, request.mode != GMSFS_MODE_RO);
-    if (r)
-        return r;
+    if (error != -ESTALE)
+        return error;
+    error = gfs_ctl_open(handle, request.mode != GMSFS_MODE_RO);
+    if (error)
+        return error;
     *acquire = request;
     return gfs_ioctl_acquire(handle, acquire);
 }
 
 int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 {
-    int r;
+    int error;
 
     if (acquire->mode != GMSFS_MODE_RO && !handle->writable) {
-        r = gfs_ctl_open(handle, 1); /* the permission may have come since */
-        if (r == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO) {
+        error = gfs_ctl_open(handle, 1);
+        /* the permission may have come since */
+
+        if (error == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO) {
             acquire->mode = GMSFS_MODE_RO;
             acquire->reserve_bytes = 0;
-        } else if (r)
-            return r;
+        } else if (error)
+            return error;
     }
     return session_acquire_retry(handle, acquire);
 }
@@ -172,19 +174,19 @@ void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acqu
 int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_info info;
-    int r;
+    int error;
 
     if (handle->mode != GMSFS_MODE_NONE)
         return -EBUSY;
-    r = gfs_session_take(handle, acquire);
-    if (r)
-        return r;
+    error = gfs_session_take(handle, acquire);
+    if (error)
+        return error;
     memset(&info, 0, sizeof info);
     if (acquire->mode == GMSFS_MODE_RW) {
-        r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
-        if (r) {
+        error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+        if (error) {
             gfs_session_drop(handle);
-            return r;
+            return error;
         }
     }
     gfs_session_note(handle, acquire, info.committed != 0);
@@ -203,45 +205,45 @@ int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeou
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
-    int r;
+    int error;
 
     if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
         return -EINVAL;
     if (mode == GMSFS_MODE_RO && reserve_bytes)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_session_acquire(handle, &acquire);
-    if (!r)
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_session_acquire(handle, &acquire);
+    if (!error)
         handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
 {
     struct gmsfs_ioc_join join;
     struct gmsfs_ioc_info info;
-    int r;
+    int error;
 
     if (!token)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
     if (handle->mode != GMSFS_MODE_NONE) {
-        r = -EBUSY;
+        error = -EBUSY;
         goto out;
     }
     memset(&join, 0, sizeof join);
     memset(&info, 0, sizeof info);
     memcpy(join.token, token, sizeof join.token);
-    r = gfs_ioctl(handle, GMSFS_IOC_JOIN, &join);
-    if (r)
+    error = gfs_ioctl(handle, GMSFS_IOC_JOIN, &join);
+    if (error)
         goto out;
-    r = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
-    if (r) {
+    error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    if (error) {
         gfs_session_drop(handle);
         goto out;
     }
@@ -254,18 +256,18 @@ int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
                                                   .committed = info.committed != 0});
 out:
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 int gmsfs_disconnect(gmsfs_t *handle)
 {
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
-    r = gfs_session_release(handle);
+    if (error)
+        return error;
+    error = gfs_session_release(handle);
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 /* The mappings of the layout that is published must not be written to any more. */
@@ -284,14 +286,14 @@ static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
     uint64_t size_bytes;
     size_t at = 0;
     uintptr_t va;
-    int r = 0, failed;
+    int error = 0, failed;
 
     while (gfs_vmap_next_run(&handle->map, &at, session_is_writable, handle, &va, &size_bytes)) {
         failed = gfs_memory_protect(&handle->memory, va, size_bytes, access,
                                     gfs_vmap_find_mapping(&handle->map, va)->devices);
-        r = r ? r : failed;
+        error = error ? error : failed;
     }
-    return r;
+    return error;
 }
 
 static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
@@ -318,79 +320,81 @@ static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit 
 
 static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
 {
-    int r = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
+    int error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
 
-    if (!r)
+    if (!error)
         session_publish(handle, commit);
-    return r;
+    return error;
 }
 
 /* What is written before is published, and nothing is written after. */
 static int session_close_and_publish(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
 {
     GFS_SCOPE(scope);
-    int r = gfs_memory_enter(&handle->memory, 0, &scope);
+    int error = gfs_memory_enter(&handle->memory, 0, &scope);
 
-    if (!r)
-        r = gfs_memory_synchronise(&handle->memory);
-    if (r)
-        return r;
-    r = session_protect(handle, GMSFS_ACCESS_READ);
-    if (!r)
-        r = session_publish_layout(handle, commit);
-    if (r)
+    if (!error)
+        error = gfs_memory_synchronise(&handle->memory);
+    if (error)
+        return error;
+    error = session_protect(handle, GMSFS_ACCESS_READ);
+    if (!error)
+        error = session_publish_layout(handle, commit);
+    if (error)
         session_protect(handle, GMSFS_ACCESS_WRITE);
-    return r;
+    return error;
 }
 
 int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group)
 {
     struct gmsfs_ioc_commit commit = {.flags = flags};
-    int r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    int error = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
 
     if (group)
         memcpy(commit.group, group, sizeof commit.group);
-    if (!r)
-        r = gfs_mapping_learn_ranks(handle);
-    if (r)
-        return r;
-    if (handle->map.mapping_count == 0) /* perhaps a program that has no use for the device */
+    if (!error)
+        error = gfs_mapping_learn_ranks(handle);
+    if (error)
+        return error;
+    if (handle->map.mapping_count == 0)
+        /* perhaps a program that has no use for the device */
+
         return session_publish_layout(handle, &commit);
     return session_close_and_publish(handle, &commit);
 }
 
 int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
 {
-    int r;
+    int error;
 
     if (flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP) ||
         !(flags & GMSFS_COMMIT_GROUP) != !group)
         return -EINVAL;
-    r = gfs_enter(handle);
-    if (r)
-        return r;
-    r = gfs_session_commit(handle, flags, group);
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    error = gfs_session_commit(handle, flags, group);
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
 {
     struct gmsfs_ioc_abort answer = {0};
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
-    r = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
-    if (!r)
-        r = gfs_ioctl(handle, GMSFS_IOC_ABORT, &answer);
-    if (!r) {
+    if (error)
+        return error;
+    error = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    if (!error)
+        error = gfs_ioctl(handle, GMSFS_IOC_ABORT, &answer);
+    if (!error) {
         gfs_session_forget(handle);
         if (rolled_back)
             *rolled_back = answer.rolled_back != 0;
     }
     gfs_leave(handle);
-    return r;
+    return error;
 }
 
 /* ---- properties --------------------------------------------------------------------------- */
@@ -457,18 +461,18 @@ uint64_t gmsfs_generation(gmsfs_t *handle)
 
 int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES])
 {
-    int r = state_enter(handle);
+    int error = state_enter(handle);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (handle->mode == GMSFS_MODE_NONE)
-        r = -ENOLCK;
+        error = -ENOLCK;
     else if (!token)
-        r = -EINVAL;
+        error = -EINVAL;
     else
         memcpy(token, handle->token, sizeof handle->token);
     gfs_state_unlock(handle);
-    return r;
+    return error;
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */
@@ -476,15 +480,15 @@ int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES])
 int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
 {
     struct gmsfs_ioc_info info;
-    int r = gfs_enter(handle);
+    int error = gfs_enter(handle);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     memset(&info, 0, sizeof info);
-    r = out ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
+    error = out ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
     gfs_leave(handle);
-    if (r)
-        return r;
+    if (error)
+        return error;
     memset(out, 0, sizeof *out);
     memcpy(out->store_id, info.store_id, 16);
     memcpy(out->device_uuid, info.device_uuid, 16);
@@ -509,10 +513,10 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
 int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTES])
 {
     struct gmsfs_info info;
-    int r = text ? gmsfs_get_info(handle, &info) : -EINVAL;
+    int error = text ? gmsfs_get_info(handle, &info) : -EINVAL;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     text[0] = 0;
     if (info.state != GMSFS_STATE_RW)
         memcpy(text, info.layout_hash, GMSFS_HASH_TEXT_BYTES);

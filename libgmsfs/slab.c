@@ -44,29 +44,29 @@ static int slab_grow(void **items, size_t *room, size_t want, size_t item_bytes)
 static int slab_make_room(struct gfs_slab *slab, size_t pieces)
 {
     void *items = slab->pieces;
-    int r = slab_grow(&items, &slab->piece_room, pieces, sizeof *slab->pieces);
+    int error = slab_grow(&items, &slab->piece_room, pieces, sizeof *slab->pieces);
 
     slab->pieces = items;
-    if (r)
-        return r;
+    if (error)
+        return error;
     items = slab->gaps;
-    r = slab_grow(&items, &slab->gap_room, pieces + 1, sizeof *slab->gaps);
+    error = slab_grow(&items, &slab->gap_room, pieces + 1, sizeof *slab->gaps);
     slab->gaps = items;
-    return r;
+    return error;
 }
 
 int gfs_slabs_add(struct gfs_slabs *slabs, uintptr_t va, uint64_t size_bytes, const char *tag)
 {
     struct gfs_slab slab = {.va = va, .size_bytes = size_bytes, .tag = strdup(tag)};
     void *items = slabs->slabs;
-    int r = slab.tag ? slab_make_room(&slab, 1) : -ENOMEM;
+    int error = slab.tag ? slab_make_room(&slab, 1) : -ENOMEM;
 
-    if (!r)
-        r = slab_grow(&items, &slabs->room, slabs->count + 1, sizeof *slabs->slabs);
+    if (!error)
+        error = slab_grow(&items, &slabs->room, slabs->count + 1, sizeof *slabs->slabs);
     slabs->slabs = items;
-    if (r) {
+    if (error) {
         slab_drop(&slab);
-        return r;
+        return error;
     }
     slab.gaps[slab.gap_count++] = (struct gfs_span){.size_bytes = size_bytes};
     slabs->slabs[slabs->count++] = slab;
@@ -131,15 +131,15 @@ static int slab_take(struct gfs_slab *slab, uint64_t size_bytes, uintptr_t *va)
 {
     uint64_t taken_bytes = slab_align(size_bytes), offset;
     size_t at;
-    int r;
+    int error;
 
     for (at = 0; at < slab->gap_count && slab->gaps[at].size_bytes < taken_bytes; at++)
         ;
     if (at == slab->gap_count)
         return -ENOENT;
-    r = slab_make_room(slab, slab->piece_count + 1);
-    if (r)
-        return r;
+    error = slab_make_room(slab, slab->piece_count + 1);
+    if (error)
+        return error;
     offset = slab->gaps[at].offset;
     slab->gaps[at].offset += taken_bytes;
     slab->gaps[at].size_bytes -= taken_bytes;
@@ -156,13 +156,13 @@ int gfs_slabs_take(struct gfs_slabs *slabs, const char *tag, uint64_t size_bytes
 {
     for (size_t i = 0; i < slabs->count; i++) {
         struct gfs_slab *slab = slabs->slabs + i;
-        int r;
+        int error;
 
         if (slab->closed || size_bytes > slab->size_bytes || strcmp(slab->tag, tag) != 0)
             continue;
-        r = slab_take(slab, size_bytes, va);
-        if (r != -ENOENT)
-            return r;
+        error = slab_take(slab, size_bytes, va);
+        if (error != -ENOENT)
+            return error;
     }
     return -ENOENT;
 }

@@ -60,69 +60,69 @@ static int ticket_connect_path(struct gmsfs *handle, int root, int fd)
 static int ticket_connect_once(struct gmsfs *handle)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int root, fd, r = 0;
+    int root, fd, error = 0;
 
     root = gfs_fd_above(openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (root < 0)
         return -errno;
     fd = gfs_fd_above(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
-        r = -errno;
+        error = -errno;
         goto out;
     }
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-        r = -errno;
-    if (r == -ENOENT)
-        r = ticket_connect_path(handle, root, fd);
-    if (r) {
+        error = -errno;
+    if (error == -ENOENT)
+        error = ticket_connect_path(handle, root, fd);
+    if (error) {
         close(fd);
         goto out;
     }
     handle->fds_fd = fd;
 out:
     close(root);
-    return r;
+    return error;
 }
 
 /* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */
 static int ticket_connect(struct gmsfs *handle)
 {
     uint64_t start_ms = gfs_clock_ms();
-    int r;
+    int error;
 
     if (handle->fds_fd >= 0)
         return 0;
     for (;;) {
         gfs_gate_enter();
-        r = ticket_connect_once(handle);
+        error = ticket_connect_once(handle);
         gfs_gate_leave();
-        if (r != -EAGAIN && r != -EINTR)
+        if (error != -EAGAIN && error != -EINTR)
             break;
         if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
             return -ETIMEDOUT;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    if (r == -ENOENT)
+    if (error == -ENOENT)
         return -EHOSTUNREACH;
-    return r == -ECONNREFUSED ? -ENOTCONN : r;
+    return error == -ECONNREFUSED ? -ENOTCONN : error;
 }
 
 static int ticket_wait(int fd, short events)
 {
     struct pollfd poller = {.fd = fd, .events = events};
     uint64_t start_ms = gfs_clock_ms(), spent_ms;
-    int r;
+    int error;
 
     do {
         spent_ms = gfs_clock_ms() - start_ms;
         if (spent_ms >= GFS_REPLY_TIMEOUT_MS)
             return -ETIMEDOUT;
-        r = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
-    } while (r < 0 && errno == EINTR);
-    if (r < 0)
+        error = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
+    } while (error < 0 && errno == EINTR);
+    if (error < 0)
         return -errno;
-    return r == 0 ? -ETIMEDOUT : 0;
+    return error == 0 ? -ETIMEDOUT : 0;
 }
 
 /* ---- how many at a time ------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
     struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = batch};
     ssize_t sent;
-    int r;
+    int error;
 
     memcpy(request.ticket, ticket, sizeof request.ticket);
     for (;;) {
@@ -185,9 +185,9 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
             transfer->broken = 1;
             return -errno;
         }
-        r = ticket_wait(transfer->handle->fds_fd, POLLOUT);
-        if (r)
-            return r;
+        error = ticket_wait(transfer->handle->fds_fd, POLLOUT);
+        if (error)
+            return error;
     }
 }
 
@@ -246,26 +246,26 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
     struct ticket_message message;
     int fds[GMSFS_BATCH_MAX];
     size_t count;
-    int r = ticket_wait(transfer->handle->fds_fd, POLLIN);
+    int error = ticket_wait(transfer->handle->fds_fd, POLLIN);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     gfs_gate_enter();
-    r = ticket_receive(transfer, &message, fds, &count);
-    if (!r && count + message.header.remaining != expected)
-        r = -EPROTO;
+    error = ticket_receive(transfer, &message, fds, &count);
+    if (!error && count + message.header.remaining != expected)
+        error = -EPROTO;
     for (size_t i = 0; i < count; i++) {
-        if (!r)
-            r = transfer->take(transfer->context, message.items + i, fds + i);
-        if (!r)
+        if (!error)
+            error = transfer->take(transfer->context, message.items + i, fds + i);
+        if (!error)
             transfer->taken++;
         if (fds[i] >= 0)
             close(fds[i]);
     }
     gfs_gate_leave();
-    if (!r)
+    if (!error)
         *remaining = message.header.remaining;
-    return r;
+    return error;
 }
 
 /* ---- one ticket --------------------------------------------------------------------------- */
@@ -273,16 +273,18 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
 static int ticket_redeem_once(struct ticket_transfer *transfer, const uint8_t ticket[16],
                               uint64_t count)
 {
-    int r = ticket_connect(transfer->handle);
+    int error = ticket_connect(transfer->handle);
 
-    if (r)
-        return r;
-    r = ticket_send(transfer, ticket, ticket_batch(count));
-    while (!r && count > 0)
-        r = ticket_take_message(transfer, count, &count);
-    if (r) /* what may still come on this connection belongs to no one */
+    if (error)
+        return error;
+    error = ticket_send(transfer, ticket, ticket_batch(count));
+    while (!error && count > 0)
+        error = ticket_take_message(transfer, count, &count);
+    if (error)
+        /* what may still come on this connection belongs to no one */
+
         gfs_fds_close(transfer->handle);
-    return r;
+    return error;
 }
 
 int gfs_export_check(const struct gmsfs *handle, enum gmsfs_access access)
@@ -300,10 +302,10 @@ int gfs_export_ticket(struct gmsfs *handle, struct gfs_export *export)
         .first = export->first,
         .count = export->count,
         .flags = export->access == GMSFS_ACCESS_WRITE ? GMSFS_EXPORT_WRITABLE : 0};
-    int r = gfs_ioctl(handle, GMSFS_IOC_EXPORT, &request);
+    int error = gfs_ioctl(handle, GMSFS_IOC_EXPORT, &request);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (export->count && request.count != export->count)
         return -EPROTO;
     export->count = request.count;
@@ -320,21 +322,21 @@ int gfs_export_redeem(struct gmsfs *handle, struct gfs_export *export, gfs_take_
 {
     struct ticket_transfer transfer = {.handle = handle, .take = take, .context = context};
     struct gfs_export rest;
-    int r;
+    int error;
 
     if (export->count == 0)
         return 0;
-    r = ticket_redeem_once(&transfer, export->ticket, export->count);
-    if (!r || !transfer.broken)
-        return r;
+    error = ticket_redeem_once(&transfer, export->ticket, export->count);
+    if (!error || !transfer.broken)
+        return error;
     rest = *export;
     rest.first += transfer.taken;
     rest.count -= transfer.taken;
     transfer.broken = 0;
-    r = gfs_export_ticket(handle, &rest);
-    if (!r)
-        r = ticket_redeem_once(&transfer, rest.ticket, rest.count);
-    return r;
+    error = gfs_export_ticket(handle, &rest);
+    if (!error)
+        error = ticket_redeem_once(&transfer, rest.ticket, rest.count);
+    return error;
 }
 
 /* ---- one allocation ----------------------------------------------------------------------- */
@@ -361,10 +363,10 @@ static int ticket_export_rank(struct gmsfs *handle, uint64_t rank, enum gmsfs_ac
                               struct ticket_single *single)
 {
     struct gfs_export export = {.first = rank, .count = 1, .access = access};
-    int r = gfs_export_ticket(handle, &export);
+    int error = gfs_export_ticket(handle, &export);
 
     single->other = 0;
-    return r ? r : gfs_export_redeem(handle, &export, ticket_take_single, single);
+    return error ? error : gfs_export_redeem(handle, &export, ticket_take_single, single);
 }
 
 /* Without gaps rank and slot are equal. Guessing is for readers: a writable descriptor of the
@@ -374,19 +376,21 @@ int gfs_export_slot(struct gmsfs *handle, uint64_t slot, uint64_t rank, enum gms
 {
     struct ticket_single single = {.slot = slot, .take = take, .context = context};
     struct gmsfs_handle_info info;
-    int r;
+    int error;
 
     if (rank == GMSFS_SLOT_NONE && access == GMSFS_ACCESS_READ)
         rank = slot;
     if (rank != GMSFS_SLOT_NONE) {
-        r = ticket_export_rank(handle, rank, access, &single);
-        if (!single.other && r != -EINVAL && r != -ENOENT && r != -ERANGE)
-            return r;
+        error = ticket_export_rank(handle, rank, access, &single);
+        if (!single.other && error != -EINVAL && error != -ENOENT && error != -ERANGE)
+            return error;
     }
-    r = gfs_list_find(handle, slot, &info);
-    if (!r)
-        r = ticket_export_rank(handle, info.rank, access, &single);
-    if (!r && single.other)
-        r = -ENOENT; /* freed meanwhile by another member */
-    return r;
+    error = gfs_list_find(handle, slot, &info);
+    if (!error)
+        error = ticket_export_rank(handle, info.rank, access, &single);
+    if (!error && single.other)
+        error = -ENOENT;
+    /* freed meanwhile by another member */
+
+    return error;
 }

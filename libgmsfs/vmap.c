@@ -36,16 +36,17 @@ static int vmap_grow(void **items, size_t *room, size_t count, size_t more, size
 int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mappings)
 {
     void *items = map->reservations;
-    int r = vmap_grow(&items, &map->reservation_room, map->reservation_count, reservations,
-                      sizeof *map->reservations);
+    int error = vmap_grow(&items, &map->reservation_room, map->reservation_count, reservations,
+                          sizeof *map->reservations);
 
     map->reservations = items;
-    if (r)
-        return r;
+    if (error)
+        return error;
     items = map->mappings;
-    r = vmap_grow(&items, &map->mapping_room, map->mapping_count, mappings, sizeof *map->mappings);
+    error =
+        vmap_grow(&items, &map->mapping_room, map->mapping_count, mappings, sizeof *map->mappings);
     map->mappings = items;
-    return r;
+    return error;
 }
 
 /* How many reservations begin at or below `address`. */

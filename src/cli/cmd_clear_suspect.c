@@ -62,34 +62,34 @@ static int clear_read_id(const char *path, uint8_t id[16])
 {
     json_t *info = store_info_json(path);
     const char *text = info ? store_json_text(info, "id") : "";
-    int r = strlen(text) == 32 ? 0 : -ENOENT;
+    int error = strlen(text) == 32 ? 0 : -ENOENT;
 
-    for (size_t i = 0; r == 0 && i < 16; i++) {
+    for (size_t i = 0; error == 0 && i < 16; i++) {
         int high = clear_digit(text[2 * i]), low = clear_digit(text[2 * i + 1]);
 
         if (high < 0 || low < 0)
-            r = -ENOENT;
+            error = -ENOENT;
         else
             id[i] = (uint8_t)(high << 4 | low);
     }
     json_decref(info);
-    return r;
+    return error;
 }
 
 static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
     uint8_t id[16] = {0};
-    int r = 0;
+    int error = 0;
 
     if (!mount) {
         mount = mounts_find(mounts, path, true);
-        r = mount ? clear_read_id(path, id) : -ENOENT;
+        error = mount ? clear_read_id(path, id) : -ENOENT;
     }
-    if (r == 0)
-        r = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);
-    if (r)
-        return clear_explain(path, r);
+    if (error == 0)
+        error = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);
+    if (error)
+        return clear_explain(path, error);
     if (!quiet)
         ui_line(stdout, "%s is not suspect", path);
     return CLI_OK;
@@ -101,7 +101,7 @@ static int clear_run(int argc, char **argv)
         {"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     struct mounts mounts;
     bool quiet = false;
-    int option, status = CLI_OK, r;
+    int option, status = CLI_OK, error;
 
     while ((option = cli_getopt(argc, argv, ":qh", options)) != -1) {
         if (option != 'q')
@@ -110,9 +110,9 @@ static int clear_run(int argc, char **argv)
     }
     if (optind == argc)
         return cli_usage_error("a STORE or MOUNT is needed");
-    r = mounts_read_for(argv + optind, (size_t)(argc - optind), &mounts);
-    if (r)
-        return mounts_explain(r);
+    error = mounts_read_for(argv + optind, (size_t)(argc - optind), &mounts);
+    if (error)
+        return mounts_explain(error);
     for (int i = optind; i < argc; i++) {
         if (clear_path(&mounts, argv[i], quiet) != CLI_OK)
             status = CLI_FAILURE;

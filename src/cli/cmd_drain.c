@@ -129,34 +129,34 @@ static int drain_wait(const struct drain *drain, const struct mount *mount, int 
 {
     const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
     uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
-    int r;
+    int error;
 
     for (;;) {
-        r = daemon_ask(fd, GMSFS_FDS_DRAIN_END, 0, &left);
-        if (r != -EBUSY && r != -EAGAIN)
-            return r ? drain_explain(mount, r) : CLI_OK;
-        if (r == -EBUSY && cli_left_ms(start_ms, drain->timeout_ms) == 0)
+        error = daemon_ask(fd, GMSFS_FDS_DRAIN_END, 0, &left);
+        if (error != -EBUSY && error != -EAGAIN)
+            return error ? drain_explain(mount, error) : CLI_OK;
+        if (error == -EBUSY && cli_left_ms(start_ms, drain->timeout_ms) == 0)
             return drain_late(mount, left);
-        if (r == -EBUSY && left != said)
+        if (error == -EBUSY && left != said)
             drain_say_sessions(drain, mount, left);
-        said = r == -EBUSY ? left : said;
+        said = error == -EBUSY ? left : said;
         nanosleep(&pause, NULL);
         if (signals_get())
-            return drain_interrupted(mount, r == -EAGAIN, left);
+            return drain_interrupted(mount, error == -EAGAIN, left);
     }
 }
 
 static int drain_mount(const struct drain *drain, const struct mount *mount)
 {
-    int fd = daemon_connect(mount->path), status, r;
+    int fd = daemon_connect(mount->path), status, error;
 
     if (fd < 0)
         return drain_explain(mount, fd);
     signals_install("");
     signals_defer(true);
-    r = daemon_ask(fd, drain->undo ? GMSFS_FDS_SERVE : GMSFS_FDS_DRAIN, drain->revoke, NULL);
-    if (r)
-        status = drain_explain(mount, r);
+    error = daemon_ask(fd, drain->undo ? GMSFS_FDS_SERVE : GMSFS_FDS_DRAIN, drain->revoke, NULL);
+    if (error)
+        status = drain_explain(mount, error);
     else if (drain->undo)
         status = CLI_OK;
     else
@@ -174,10 +174,10 @@ static int drain_path(const struct drain *drain)
 {
     const struct mount *mount;
     struct mounts mounts;
-    int r = mounts_read_for(&drain->path, 1, &mounts), status = CLI_FAILURE;
+    int error = mounts_read_for(&drain->path, 1, &mounts), status = CLI_FAILURE;
 
-    if (r)
-        return mounts_explain(r);
+    if (error)
+        return mounts_explain(error);
     mount = mounts_find(&mounts, drain->path, false);
     if (mount)
         status = drain_mount(drain, mount);

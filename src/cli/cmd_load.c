@@ -55,17 +55,17 @@ struct load_choice {
 
 static int load_commit(struct load *load)
 {
-    int r;
+    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    r = gmsfs_commit(load->handle, 0, NULL);
-    if (r)
-        load_explain_commit(load, r);
+    error = gmsfs_commit(load->handle, 0, NULL);
+    if (error)
+        load_explain_commit(load, error);
     else
         output_set_done();
     load->generation = gmsfs_generation(load->handle);
-    return r ? CLI_FAILURE : CLI_OK;
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static int load_fill(struct load *load)

@@ -52,10 +52,10 @@ static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
     char number[NUMBER_TEXT_BYTES], offset[NUMBER_TEXT_BYTES] = "-";
     struct tensor_value value;
     bool bound = entry->rank != GMSFS_SLOT_NONE;
-    int r = tensor_value_parse(entry->value, entry->value_bytes, &value);
+    int error = tensor_value_parse(entry->value, entry->value_bytes, &value);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (value.is_tensor)
         tensor_value_format_shape(value.shape, shape, sizeof(shape));
     if (value.has_size)
@@ -72,16 +72,16 @@ static int ls_row(const struct ls *ls, const struct gmsfs_layout_entry *entry,
 static int ls_print_table(const struct ls *ls)
 {
     struct ui_table table;
-    int r = 0;
+    int error = 0;
 
     ui_table_begin(&table, "lllrlr");
     ui_table_add(&table,
                  (const char *[]){"TENSOR", "DTYPE", "SHAPE", "BYTES", "ALLOCATION", "OFFSET"});
-    for (size_t i = 0; !r && ls->layout && i < ls->layout->entry_count; i++)
-        r = ls_row(ls, &ls->layout->entries[i], &table);
-    if (r) {
+    for (size_t i = 0; !error && ls->layout && i < ls->layout->entry_count; i++)
+        error = ls_row(ls, &ls->layout->entries[i], &table);
+    if (error) {
         ui_table_free(&table);
-        return r;
+        return error;
     }
     return ui_table_end(&table, stdout, 0);
 }
@@ -174,42 +174,43 @@ static int ls_print_json(const struct ls *ls)
 
 static int ls_read(struct ls *ls)
 {
-    int r = gmsfs_read_layout(ls->handle, &ls->layout);
+    int error = gmsfs_read_layout(ls->handle, &ls->layout);
     int looked = gmsfs_get_info(ls->handle, &ls->info);
 
     if (looked)
         return store_explain(ls->path, "look at the store", looked);
-    if (r == -ENODATA && (ls->info.state == GMSFS_STATE_RW || ls->info.committed)) {
+    if (error == -ENODATA && (ls->info.state == GMSFS_STATE_RW || ls->info.committed)) {
         cli_error("%s: a writer is at work, and its layout shows when it commits; "
+
                   "'gmsfs wait %s COMMITTED,RO' waits for that",
                   ls->path, ls->path);
-        return r;
+        return error;
     }
-    if (r && r != -ENODATA)
-        return store_explain(ls->path, "read the layout", r);
-    r = gmsfs_list_handles(ls->handle, NULL, &ls->list, &ls->count);
-    return r ? store_explain(ls->path, "list the allocations", r) : 0;
+    if (error && error != -ENODATA)
+        return store_explain(ls->path, "read the layout", error);
+    error = gmsfs_list_handles(ls->handle, NULL, &ls->list, &ls->count);
+    return error ? store_explain(ls->path, "list the allocations", error) : 0;
 }
 
 static int ls_store(const char *path, bool as_json)
 {
     struct ls ls = {.path = path};
-    int r = store_open(path, &ls.handle);
+    int error = store_open(path, &ls.handle);
 
-    if (r)
+    if (error)
         return CLI_FAILURE;
-    r = ls_read(&ls);
-    if (!r) {
-        r = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
-        if (r)
-            cli_error("%s: %s", path, strerror(-r));
+    error = ls_read(&ls);
+    if (!error) {
+        error = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
+        if (error)
+            cli_error("%s: %s", path, strerror(-error));
         else if (!ls.layout && !as_json)
             ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
     }
     gmsfs_free_layout(ls.layout);
     free(ls.list);
     gmsfs_close(ls.handle);
-    return r ? CLI_FAILURE : CLI_OK;
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static int ls_run(int argc, char **argv)

@@ -77,10 +77,10 @@ static int metadata_find_allocation(const struct metadata *metadata, gmsfs_t *ha
     char *end;
     unsigned long long slot = strtoull(metadata->allocation, &end, 10);
     size_t count;
-    int r = gmsfs_list_handles(handle, NULL, &list, &count);
+    int error = gmsfs_list_handles(handle, NULL, &list, &count);
 
-    if (r) {
-        store_explain(metadata->store, "list the allocations", r);
+    if (error) {
+        store_explain(metadata->store, "list the allocations", error);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
@@ -105,7 +105,7 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
     struct metadata_entry entry = {.data = {.key = metadata->key, .slot = GMSFS_SLOT_NONE}};
     bool from_input = !metadata->value || strcmp(metadata->value, "-") == 0;
     void *input = NULL;
-    int status = CLI_OK, r;
+    int status = CLI_OK, error;
 
     entry.data.value = metadata->value;
     if (from_input) {
@@ -119,9 +119,9 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
         entry.data.offset = metadata->offset;
     }
     if (status == CLI_OK) {
-        r = metadata_change(metadata->store, handle, &entry);
-        if (r)
-            status = metadata_explain(metadata->store, metadata->key, "put", r);
+        error = metadata_change(metadata->store, handle, &entry);
+        if (error)
+            status = metadata_explain(metadata->store, metadata->key, "put", error);
         else
             output_set_done();
     }
@@ -134,10 +134,10 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
 static int metadata_remove(const struct metadata *metadata, gmsfs_t *handle)
 {
     const struct metadata_entry entry = {.data = {.key = metadata->key}, .remove = true};
-    int r = metadata_change(metadata->store, handle, &entry);
+    int error = metadata_change(metadata->store, handle, &entry);
 
-    if (r)
-        return metadata_explain(metadata->store, metadata->key, "remove", r);
+    if (error)
+        return metadata_explain(metadata->store, metadata->key, "remove", error);
     output_set_done();
     return CLI_OK;
 }
@@ -146,11 +146,11 @@ static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
 {
     void *value;
     size_t value_bytes;
-    int r = metadata_read(metadata->store, metadata->key, &value, &value_bytes);
+    int error = metadata_read(metadata->store, metadata->key, &value, &value_bytes);
 
     (void)handle;
-    if (r)
-        return metadata_explain(metadata->store, metadata->key, "get", r);
+    if (error)
+        return metadata_explain(metadata->store, metadata->key, "get", error);
     if (isatty(STDOUT_FILENO))
         ui_clean_bytes(value, value_bytes, "\n\t");
     fwrite(value, 1, value_bytes, stdout);
@@ -162,10 +162,10 @@ static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
 {
     char **keys;
     size_t count;
-    int r = gmsfs_metadata_list(handle, metadata->key, &keys, &count);
+    int error = gmsfs_metadata_list(handle, metadata->key, &keys, &count);
 
-    if (r) {
-        store_explain(metadata->store, "list the metadata", r);
+    if (error) {
+        store_explain(metadata->store, "list the metadata", error);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++) {

@@ -135,11 +135,11 @@ static int run_open(struct run *run)
 static int run_take(struct run *run)
 {
     char *path = store_file_path(run->store, "sessions");
-    int r = path ? store_read_text(path, &run->sessions) : -ENOMEM;
+    int error = path ? store_read_text(path, &run->sessions) : -ENOMEM;
 
     free(path);
-    if (r) {
-        store_explain(run->store, "look at the sessions", r);
+    if (error) {
+        store_explain(run->store, "look at the sessions", error);
         return CLI_FAILURE;
     }
     run->fd = run_open(run);
@@ -204,22 +204,22 @@ static int run_commit(const struct run *run)
 {
     struct gmsfs_ioc_commit commit = {.flags = 0};
     char why[256];
-    int r;
+    int error;
 
     do
-        r = ioctl(run->fd, GMSFS_IOC_COMMIT, &commit) < 0 ? -errno : 0;
-    while (r == -EINTR);
-    if (r == 0) {
+        error = ioctl(run->fd, GMSFS_IOC_COMMIT, &commit) < 0 ? -errno : 0;
+    while (error == -EINTR);
+    if (error == 0) {
         output_set_done();
         return CLI_OK;
     }
-    if (r == -ESTALE || r == -ENOLCK)
+    if (error == -ESTALE || error == -ENOLCK)
         return run_explain_over(run);
     store_last_error(run->store, why, sizeof(why));
-    if (r == -EINVAL && *why)
+    if (error == -EINVAL && *why)
         cli_error("%s: the store refuses the layout: %s; nothing was committed", run->store, why);
     else
-        store_explain(run->store, "commit", r);
+        store_explain(run->store, "commit", error);
     return CLI_FAILURE;
 }
 
@@ -227,13 +227,15 @@ static int run_commit(const struct run *run)
 static int run_abort(const struct run *run, int status)
 {
     struct gmsfs_ioc_abort abort = {.rolled_back = 0};
-    int r;
+    int error;
 
     do
-        r = ioctl(run->fd, GMSFS_IOC_ABORT, &abort) < 0 ? -errno : 0;
-    while (r == -EINTR);
-    if (r)
-        return status; /* over already: COMMAND or somebody else ended it */
+        error = ioctl(run->fd, GMSFS_IOC_ABORT, &abort) < 0 ? -errno : 0;
+    while (error == -EINTR);
+    if (error)
+        return status;
+    /* over already: COMMAND or somebody else ended it */
+
     cli_error("COMMAND failed with status %d, so nothing was committed; %s %s", status, run->store,
               abort.rolled_back ? "has its earlier layout again" : "is empty");
     return status;

@@ -106,12 +106,12 @@ static int sum_take_tensors(struct sum *sum)
 static int sum_take_allocations(struct sum *sum)
 {
     size_t count;
-    int status, r = gmsfs_list_handles(sum->reader.handle, NULL, &sum->allocations, &count);
+    int status, error = gmsfs_list_handles(sum->reader.handle, NULL, &sum->allocations, &count);
 
-    if (!r && count != sum->reader.mapping_count)
-        r = -ESTALE;
-    if (r) {
-        store_explain(sum->store, "list the allocations", r);
+    if (!error && count != sum->reader.mapping_count)
+        error = -ESTALE;
+    if (error) {
+        store_explain(sum->store, "list the allocations", error);
         return CLI_FAILURE;
     }
     status = sum_make_room(sum, count);
@@ -142,31 +142,31 @@ static int sum_bytes_of(struct sum *sum, struct sum_item *item, uint64_t size_by
 {
     const uint8_t *part;
     size_t step = 1;
-    int r = staging_fetch(lane, &sum->reader.memory, item->bytes, size_bytes, SUM_UPDATE_BYTES);
+    int error = staging_fetch(lane, &sum->reader.memory, item->bytes, size_bytes, SUM_UPDATE_BYTES);
 
-    while (!r && step > 0) {
-        r = staging_next(lane, &part, &step);
-        if (!r && step > 0)
+    while (!error && step > 0) {
+        error = staging_next(lane, &part, &step);
+        if (!error && step > 0)
             XXH3_128bits_update(state, part, step);
         atomic_fetch_add(&sum->done_bytes, step);
     }
-    if (!r)
+    if (!error)
         item->hash = XXH3_128bits_digest(state);
-    return r;
+    return error;
 }
 
 static int sum_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct sum *sum = context;
     XXH3_state_t *state = XXH3_createState();
-    int r = -ENOMEM;
+    int error = -ENOMEM;
 
     if (state) {
         XXH3_128bits_reset(state);
-        r = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
+        error = sum_bytes_of(sum, &sum->items[piece->item], piece->size_bytes, own, state);
     }
     XXH3_freeState(state);
-    return r;
+    return error;
 }
 
 static int sum_tick(void *context, uint64_t done_bytes)
@@ -197,16 +197,16 @@ static int sum_bytes(struct sum *sum)
                         .context = sum,
                         .piece = sum_piece,
                         .tick = sum_tick};
-    int r;
+    int error;
 
     qsort_r(sum->order, sum->count, sizeof(*sum->order), sum_compare, sum->sizes);
     staging_equip(sum->reader.staging, &work, &sum->reader.memory, sum->threads);
     progress_begin(&sum->progress, "summing", sum->whole_bytes, sum->quiet);
-    r = work_run(&work);
+    error = work_run(&work);
     progress_end(&sum->progress);
-    if (r && !store_explain_staging(sum->reader.staging))
-        cli_error("%s: cannot sum: %s", sum->store, strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    if (error && !store_explain_staging(sum->reader.staging))
+        cli_error("%s: cannot sum: %s", sum->store, strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 /* ---- output -------------------------------------------------------------------------------- */

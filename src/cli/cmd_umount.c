@@ -59,9 +59,9 @@ struct umount {
 
 static int umount_by_daemon(const struct mount *mount)
 {
-    int r = daemon_ask_once(mount->path, GMSFS_FDS_UNMOUNT);
+    int error = daemon_ask_once(mount->path, GMSFS_FDS_UNMOUNT);
 
-    return r ? r : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
+    return error ? error : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
 }
 
 /* fusermount3(1) prints its own error. */
@@ -113,14 +113,14 @@ static int umount_busy(const struct mount *mount)
  * does where an ordinary user mounted. */
 static int umount_gently(const struct mount *mount)
 {
-    int r = -EPERM;
+    int error = -EPERM;
 
     if (geteuid() == 0)
-        r = umount_by_kernel(mount, false);
-    if (r == -EPERM || (r == -EBUSY && !mount->by_root))
-        r = umount_by_daemon(mount);
-    if (r == 0 || r == -EBUSY || r == -ETIMEDOUT)
-        return r;
+        error = umount_by_kernel(mount, false);
+    if (error == -EPERM || (error == -EBUSY && !mount->by_root))
+        error = umount_by_daemon(mount);
+    if (error == 0 || error == -EBUSY || error == -ETIMEDOUT)
+        return error;
     if (geteuid() == 0)
         return umount_by_kernel(mount, false);
     return umount_by_fusermount(mount, false);
@@ -128,11 +128,11 @@ static int umount_gently(const struct mount *mount)
 
 static int umount_lazily(const struct mount *mount)
 {
-    int r = -EPERM;
+    int error = -EPERM;
 
     if (geteuid() == 0)
-        r = umount_by_kernel(mount, true);
-    return r == -EPERM ? umount_by_fusermount(mount, true) : r;
+        error = umount_by_kernel(mount, true);
+    return error == -EPERM ? umount_by_fusermount(mount, true) : error;
 }
 
 /* ---- until the memory is back -------------------------------------------------------------- */
@@ -284,7 +284,7 @@ static int umount_and_wait(const struct mount *mount, uint64_t timeout_ms)
 static int umount_one(const struct mounts *mounts, const char *path, const struct umount *umount)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
-    int r;
+    int error;
 
     if (!mount) {
         mount = mounts_find(mounts, path, true);
@@ -294,8 +294,8 @@ static int umount_one(const struct mounts *mounts, const char *path, const struc
     }
     if (!umount->lazy)
         return umount_and_wait(mount, umount->timeout_ms);
-    r = umount_lazily(mount);
-    return r ? umount_explain(mount, r) : CLI_OK;
+    error = umount_lazily(mount);
+    return error ? umount_explain(mount, error) : CLI_OK;
 }
 
 static int umount_all(char **paths, int count, const struct umount *umount)
@@ -304,9 +304,9 @@ static int umount_all(char **paths, int count, const struct umount *umount)
 
     for (int i = 0; i < count; i++) {
         struct mounts mounts;
-        int r = mounts_read(&mounts);
-        if (r)
-            return mounts_explain(r);
+        int error = mounts_read(&mounts);
+        if (error)
+            return mounts_explain(error);
         one = umount_one(&mounts, paths[i], umount);
         if (one != CLI_OK && status != CLI_FAILURE)
             status = one;

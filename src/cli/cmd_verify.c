@@ -151,15 +151,15 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
     struct direct_file *input = &verify->inputs[tensor->file];
     uint8_t *file;
     size_t first;
-    int r;
+    int error;
 
     *size_bytes =
         direct_fit(input, tensor->offset_bytes + offset_bytes, *size_bytes, VERIFY_ROOM_BYTES);
-    r = direct_read(input, room, tensor->offset_bytes + offset_bytes, *size_bytes, &file);
-    if (r) {
+    error = direct_read(input, room, tensor->offset_bytes + offset_bytes, *size_bytes, &file);
+    if (error) {
         atomic_store(&verify->read_error_tensor, index);
-        atomic_store(&verify->read_error, -r);
-        return r;
+        atomic_store(&verify->read_error, -error);
+        return error;
     }
     if (memcmp(memory, file, *size_bytes) == 0)
         return 0;
@@ -174,14 +174,14 @@ static int verify_parts(struct verify *verify, size_t index, const uint8_t *memo
                         uint64_t offset_bytes, size_t size_bytes)
 {
     size_t done = 0, step;
-    int r = 0;
+    int error = 0;
 
-    while (!r && done < size_bytes) {
+    while (!error && done < size_bytes) {
         step = size_bytes - done;
-        r = verify_part(verify, index, memory + done, room, offset_bytes + done, &step);
+        error = verify_part(verify, index, memory + done, room, offset_bytes + done, &step);
         done += step;
     }
-    return r;
+    return error;
 }
 
 static int verify_piece(void *context, const struct work_piece *piece, void *own)
@@ -192,19 +192,19 @@ static int verify_piece(void *context, const struct work_piece *piece, void *own
     uint64_t at = piece->offset_bytes, end = at + piece->size_bytes;
     const uint8_t *memory;
     size_t step = 1;
-    int r = room ? 0 : -ENOMEM;
+    int error = room ? 0 : -ENOMEM;
 
     direct_align(tensor->offset_bytes, tensor->size_bytes, &at, &end);
-    if (!r)
-        r = staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
-                          end - at, WORK_PIECE_BYTES);
-    while (!r && step > 0) {
-        r = staging_next(own, &memory, &step);
-        if (!r && step > 0)
-            r = verify_parts(verify, piece->item, memory, room, at, step);
+    if (!error)
+        error = staging_fetch(own, &verify->reader.memory, verify->tensors[piece->item].bytes + at,
+                              end - at, WORK_PIECE_BYTES);
+    while (!error && step > 0) {
+        error = staging_next(own, &memory, &step);
+        if (!error && step > 0)
+            error = verify_parts(verify, piece->item, memory, room, at, step);
         at += step;
     }
-    return r;
+    return error;
 }
 
 static int verify_tick(void *context, uint64_t done_bytes)
@@ -283,7 +283,7 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
                         .context = verify,
                         .piece = verify_piece,
                         .tick = verify_tick};
-    int r;
+    int error;
 
     for (size_t i = 0; i < work.item_count; i++) {
         sizes[i] = verify->tensors[i].bytes ? verify->model->tensors[i].size_bytes : 0;
@@ -291,10 +291,10 @@ static int verify_bytes(struct verify *verify, uint64_t *sizes)
     }
     staging_equip(verify->reader.staging, &work, &verify->reader.memory, verify_threads(verify));
     progress_begin(&verify->progress, "comparing", whole_bytes, verify->quiet);
-    r = work_run(&work);
+    error = work_run(&work);
     progress_end(&verify->progress);
-    if (r)
-        return verify_explain_work(verify, r);
+    if (error)
+        return verify_explain_work(verify, error);
     verify_say_bytes(verify);
     return CLI_OK;
 }
@@ -335,14 +335,14 @@ static int verify_compare(struct verify *verify)
 {
     size_t count = verify->model->tensor_count, room = count ? count : 1;
     uint64_t start_ms = cli_now_ms(), *sizes = calloc(room, sizeof(*sizes));
-    int r = sizes ? 0 : -ENOMEM, status;
+    int error = sizes ? 0 : -ENOMEM, status;
 
     verify->tensors = calloc(room, sizeof(*verify->tensors));
     if (!verify->tensors || verify_open_inputs(verify) != 0)
-        r = -ENOMEM;
-    for (size_t i = 0; !r && i < count; i++)
-        r = verify_prepare_tensor(verify, i);
-    if (r) {
+        error = -ENOMEM;
+    for (size_t i = 0; !error && i < count; i++)
+        error = verify_prepare_tensor(verify, i);
+    if (error) {
         free(sizes);
         return cli_out_of_memory();
     }

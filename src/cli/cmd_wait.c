@@ -71,17 +71,19 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
     struct pollfd change = {.fd = fd, .events = POLLPRI};
     uint64_t start_ms = cli_now_ms(), left_ms;
     enum gmsfs_state state;
-    int r;
+    int error;
 
     for (;;) {
-        r = wait_read(fd, &state);
+        error = wait_read(fd, &state);
+
         /* ESTALE comes as ENOENT where the kernel sends an open again. */
-        if (r == -ESTALE || r == -ENOENT) {
+
+        if (error == -ESTALE || error == -ENOENT) {
             cli_error("%s: the store was removed", path);
             return CLI_FAILURE;
         }
-        if (r) {
-            store_explain(path, "read the state", r);
+        if (error) {
+            store_explain(path, "read the state", error);
             return CLI_FAILURE;
         }
         if (states & 1u << state)
@@ -91,8 +93,8 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
             cli_error("%s: still %s", path, store_state_name(state));
             return CLI_TIMEOUT;
         }
-        r = poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
-        if (r < 0 && errno != EINTR) {
+        error = poll(&change, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
+        if (error < 0 && errno != EINTR) {
             store_explain(path, "wait for the state", -errno);
             return CLI_FAILURE;
         }

@@ -78,14 +78,14 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
 {
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
-    int fd = daemon_connect(path), r;
+    int fd = daemon_connect(path), error;
 
     if (fd < 0)
         return fd;
     memcpy(request.ticket, id, sizeof(request.ticket));
-    r = exchange(fd, &request, NULL);
+    error = exchange(fd, &request, NULL);
     close(fd);
-    return r;
+    return error;
 }
 
 int daemon_ask_once(const char *path, enum gmsfs_fds_op op)

@@ -94,17 +94,18 @@ static int load_check_hash(struct image_load *load, const uint64_t *aligned)
 {
     const struct image_manifest *manifest = &load->image.manifest;
     char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
-    int r = image_layout_hash(&load->image.layout, aligned, load->hash);
+    int error = image_layout_hash(&load->image.layout, aligned, load->hash);
 
-    if (r == -ENOMEM)
+    if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (r == 0 && (load->request->realign ||
-                   memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
+    if (error == 0 && (load->request->realign ||
+                       memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
         return CLI_OK;
     cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
+
               "not %s); --realign accepts that",
               load->image.dir.path, load->request->store,
-              r ? "none" : image_digest_text(load->hash, is),
+              error ? "none" : image_digest_text(load->hash, is),
               image_digest_text(manifest->layout_hash, was));
     return CLI_FAILURE;
 }
@@ -197,34 +198,36 @@ static int load_allocate_one(const struct image_load *load, size_t rank)
     struct image_layout_allocation laid_out;
     char tag[GMSFS_NAME_MAX + 1];
     uint64_t slot;
-    int r;
+    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     image_layout_get(&load->image.layout, rank, &laid_out);
     snprintf(tag, sizeof(tag), "%.*s", (int)laid_out.tag_bytes, laid_out.tag);
-    r = gmsfs_allocate_handle(load->handle, allocation->size_bytes, tag, allocation->name, &slot);
-    return r ? load_explain_allocation(load, rank, r) : CLI_OK;
+    error =
+        gmsfs_allocate_handle(load->handle, allocation->size_bytes, tag, allocation->name, &slot);
+    return error ? load_explain_allocation(load, rank, error) : CLI_OK;
 }
 
 static int load_allocate(struct image_load *load)
 {
     size_t count = load->image.manifest.allocation_count;
-    int status = CLI_OK, r = gmsfs_clear_all_handles(load->handle);
+    int status = CLI_OK, error = gmsfs_clear_all_handles(load->handle);
 
-    if (r) {
-        store_explain(load->request->store, "clear what was there", r);
+    if (error) {
+        store_explain(load->request->store, "clear what was there", error);
         return CLI_FAILURE;
     }
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         status = load_allocate_one(load, i);
     if (status != CLI_OK)
         return status;
-    r = gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &load->mapping_count);
-    if (!r && load->mapping_count != count)
-        r = -ESTALE;
-    if (r) {
-        store_explain_call(load->handle, &load->memory, "map the memory", r);
+    error =
+        gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &load->mapping_count);
+    if (!error && load->mapping_count != count)
+        error = -ESTALE;
+    if (error) {
+        store_explain_call(load->handle, &load->memory, "map the memory", error);
         return CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
@@ -257,23 +260,24 @@ static int load_copy(struct image_load *load)
 static int load_put_entries(struct image_load *load)
 {
     size_t culprit = SIZE_MAX;
-    int r =
+    int error =
         image_entries_put(load->ctl_fd, load->handle, &load->image.layout, signals_get, &culprit);
     struct image_layout_entry entry;
 
     /* Or it would keep the session alive behind the commit. */
+
     image_entries_close(load->ctl_fd);
     load->ctl_fd = -1;
-    if (r && culprit < load->image.layout.entry_count) {
+    if (error && culprit < load->image.layout.entry_count) {
         image_layout_entry(&load->image.layout, culprit, &entry);
         cli_error("%s: the store refuses the entry '%.*s': %s", load->request->store,
-                  (int)entry.key_bytes, entry.key, strerror(-r));
-    } else if (r == -EINTR) {
+                  (int)entry.key_bytes, entry.key, strerror(-error));
+    } else if (error == -EINTR) {
         return CLI_SIGNALED + signals_get();
-    } else if (r) {
-        store_explain(load->request->store, "put the metadata", r);
+    } else if (error) {
+        store_explain(load->request->store, "put the metadata", error);
     }
-    return r ? CLI_FAILURE : CLI_OK;
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -284,27 +288,27 @@ static int load_commit(struct image_load *load)
     const uint8_t *group = load->image.manifest.group;
     bool has_group = memcmp(group, no_group, sizeof(no_group)) != 0;
     char want[IMAGE_DIGEST_TEXT_BYTES], why[LAST_ERROR_BYTES], hash[GMSFS_HASH_TEXT_BYTES] = "";
-    int r;
+    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    r = gmsfs_commit(load->handle, GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0),
-                     has_group ? group : NULL);
-    if (r == -EINVAL) {
+    error = gmsfs_commit(load->handle, GMSFS_COMMIT_STAY | (has_group ? GMSFS_COMMIT_GROUP : 0),
+                         has_group ? group : NULL);
+    if (error == -EINVAL) {
         store_last_error(load->request->store, why, sizeof(why));
         cli_error("%s: the store refuses the layout: %s", load->request->store,
-                  *why ? why : strerror(-r));
+                  *why ? why : strerror(-error));
         return CLI_FAILURE;
     }
-    if (r) {
-        store_explain_call(load->handle, &load->memory, "commit", r);
+    if (error) {
+        store_explain_call(load->handle, &load->memory, "commit", error);
         return CLI_FAILURE;
     }
     output_set_done();
     load->generation = gmsfs_generation(load->handle);
-    r = gmsfs_get_memory_layout_hash(load->handle, hash);
+    error = gmsfs_get_memory_layout_hash(load->handle, hash);
     gmsfs_disconnect(load->handle);
-    if (r || strcmp(hash, image_digest_text(load->hash, want)) == 0)
+    if (error || strcmp(hash, image_digest_text(load->hash, want)) == 0)
         return CLI_OK;
     cli_error("%s: committed, but its layout_hash is %s and should be %s", load->request->store,
               hash, want);
@@ -330,16 +334,20 @@ static int load_fill(struct image_load *load)
 /* What is left after a failure, in words. */
 static void load_abort(struct image_load *load, int status)
 {
-    int rolled_back = 0, r;
+    int rolled_back = 0, error;
 
     if (load->generation)
-        return; /* was committed */
-    r = gmsfs_abort(load->handle, &rolled_back);
+        return;
+    /* was committed */
+
+    error = gmsfs_abort(load->handle, &rolled_back);
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
     ui_line(stderr, "nothing was committed; %s %s", load->request->store,
-            r             ? "is as the daemon left it"
+            error ? "is as the daemon left it"
+
             : rolled_back ? "has its earlier layout again"
+
                           : "is empty");
 }
 
@@ -378,13 +386,13 @@ static int load_check_source(const struct image_load *load)
 static int load_prepare(struct image_load *load)
 {
     struct gmsfs_info info;
-    int status, r;
+    int status, error;
 
     if (store_open(load->request->store, &load->handle) != 0)
         return CLI_FAILURE;
-    r = gmsfs_get_info(load->handle, &info);
-    if (r) {
-        store_explain(load->request->store, "look at the store", r);
+    error = gmsfs_get_info(load->handle, &info);
+    if (error) {
+        store_explain(load->request->store, "look at the store", error);
         return CLI_FAILURE;
     }
     load->ctl_fd = image_entries_open(load->request->store);

@@ -123,7 +123,7 @@ static int ls_entry_row(const struct ls *ls, size_t index, struct ui_table *tabl
 static int ls_print_rows(const struct ls *ls)
 {
     struct ui_table table;
-    int r = 0;
+    int error = 0;
 
     ui_table_begin(&table, ls->request->entries ? "rlrrr" : "rrrlll");
     if (ls->request->entries)
@@ -131,11 +131,11 @@ static int ls_print_rows(const struct ls *ls)
     else
         ui_table_add(&table,
                      (const char *[]){"RANK", "BYTES", "PIECES", "XXH3-128", "NAME", "TAG"});
-    for (size_t i = ls->begin; !r && i < ls->end; i++)
-        r = ls->request->entries ? ls_entry_row(ls, i, &table) : ls_row(ls, i, &table);
-    if (r) {
+    for (size_t i = ls->begin; !error && i < ls->end; i++)
+        error = ls->request->entries ? ls_entry_row(ls, i, &table) : ls_row(ls, i, &table);
+    if (error) {
         ui_table_free(&table);
-        return r;
+        return error;
     }
     return ui_table_end(&table, stdout, 0);
 }
@@ -270,12 +270,12 @@ static int ls_open(struct ls *ls)
 int image_ls(const struct image_request *request)
 {
     struct ls ls = {.request = request};
-    int status = ls_open(&ls), r;
+    int status = ls_open(&ls), error;
 
     if (status == CLI_OK) {
         ls_choose_rows(&ls);
-        r = request->as_json ? ls_print_json(&ls) : ls_print_text(&ls);
-        if (r)
+        error = request->as_json ? ls_print_json(&ls) : ls_print_text(&ls);
+        if (error)
             status = cli_out_of_memory();
     }
     if (status == CLI_OK && ls.status == CLI_OK && request->check)

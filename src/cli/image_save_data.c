@@ -85,13 +85,13 @@ static int file_close(struct data_file *file)
 /* A piece of it is done with. */
 static int file_give_back(struct data_run *run, struct data_file *file)
 {
-    int r = 0;
+    int error = 0;
 
     pthread_mutex_lock(&run->lock);
     if (--file->pieces_left == 0)
-        r = file_close(file);
+        error = file_close(file);
     pthread_mutex_unlock(&run->lock);
-    return r;
+    return error;
 }
 
 static void files_end(struct data_run *run)
@@ -122,19 +122,19 @@ static int data_put(struct sink_stream *stream, const uint8_t *part, size_t size
 {
     const uint8_t *copy;
     size_t done = 0, copied;
-    int r = 0;
+    int error = 0;
 
     if (is_copied) {
         XXH3_128bits_update(state, part, size_bytes);
         return sink_put(stream, part, size_bytes);
     }
-    while (!r && done < size_bytes) {
-        r = sink_copy(stream, part + done, size_bytes - done, &copy, &copied);
-        if (!r)
+    while (!error && done < size_bytes) {
+        error = sink_copy(stream, part + done, size_bytes - done, &copy, &copied);
+        if (!error)
             XXH3_128bits_update(state, copy, copied);
         done += copied;
     }
-    return r;
+    return error;
 }
 
 static int data_write(struct data_run *run, const struct image_piece *piece, struct data_file *file,
@@ -145,17 +145,17 @@ static int data_write(struct data_run *run, const struct image_piece *piece, str
     uint8_t *room = staging_scratch(lane, SINK_ROOM_BYTES);
     struct sink_stream stream;
     const uint8_t *part;
-    int r = room ? data_fetch(run->save, piece, lane, step) : -ENOMEM;
+    int error = room ? data_fetch(run->save, piece, lane, step) : -ENOMEM;
 
     sink_begin(&stream, &file->sink, piece->file_offset_bytes, room);
-    while (!r && step > 0) {
-        r = staging_next(lane, &part, &step);
-        if (r || step == 0)
+    while (!error && step > 0) {
+        error = staging_next(lane, &part, &step);
+        if (error || step == 0)
             break;
-        r = data_put(&stream, part, step, is_copied, state);
+        error = data_put(&stream, part, step, is_copied, state);
         atomic_fetch_add(&run->done_bytes, step);
     }
-    return r ? r : sink_end(&stream);
+    return error ? error : sink_end(&stream);
 }
 
 /* Is the piece in the file already? Then it is summed: 1. Not: what was counted is taken back: 0.
@@ -167,11 +167,11 @@ static int data_is_there(struct data_run *run, const struct image_piece *piece, 
     const uint8_t *part;
     uint64_t at = 0;
     size_t step = 1;
-    int r = buffer ? data_fetch(run->save, piece, lane, IMAGE_STEP_BYTES) : -ENOMEM;
+    int error = buffer ? data_fetch(run->save, piece, lane, IMAGE_STEP_BYTES) : -ENOMEM;
 
-    while (!r && step > 0) {
-        r = staging_next(lane, &part, &step);
-        if (r || step == 0)
+    while (!error && step > 0) {
+        error = staging_next(lane, &part, &step);
+        if (error || step == 0)
             break;
         if (file_read_at(fd, buffer, step, piece->file_offset_bytes + at) != 0 ||
             memcmp(buffer, part, step) != 0) {
@@ -182,26 +182,26 @@ static int data_is_there(struct data_run *run, const struct image_piece *piece, 
         atomic_fetch_add(&run->done_bytes, step);
         at += step;
     }
-    return r ? r : 1;
+    return error ? error : 1;
 }
 
 /* Writes it, unless it is there; its sum. */
 static int data_copy_to(struct data_run *run, struct image_piece *piece, struct data_file *file,
                         struct staging_lane *lane, XXH3_state_t *state)
 {
-    int r = 0;
+    int is_there = 0; /* or a negative errno */
 
     XXH3_128bits_reset(state);
     if (piece->done)
-        r = data_is_there(run, piece, file->fd, lane, state);
-    if (r == 1) {
+        is_there = data_is_there(run, piece, file->fd, lane, state);
+    if (is_there < 0)
+        return is_there;
+    if (is_there) {
         atomic_fetch_add(&run->kept_bytes, piece->size_bytes);
-        r = 0;
-    } else if (r == 0) {
-        XXH3_128bits_reset(state);
-        r = data_write(run, piece, file, lane, state);
+        return 0;
     }
-    return r;
+    XXH3_128bits_reset(state);
+    return data_write(run, piece, file, lane, state);
 }
 
 static int data_copy(struct data_run *run, struct image_piece *piece, struct staging_lane *lane,
@@ -209,18 +209,18 @@ static int data_copy(struct data_run *run, struct image_piece *piece, struct sta
 {
     XXH128_canonical_t sum;
     struct data_file *file;
-    int r = file_take(run, piece->file, &file), closed;
+    int error = file_take(run, piece->file, &file), closed;
 
-    if (r)
-        return r;
-    r = data_copy_to(run, piece, file, lane, state);
+    if (error)
+        return error;
+    error = data_copy_to(run, piece, file, lane, state);
     closed = file_give_back(run, file);
-    if (!r)
-        r = closed;
+    if (!error)
+        error = closed;
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
     memcpy(piece->sum, sum.digest, IMAGE_DIGEST_BYTES);
-    piece->done = r == 0;
-    return r;
+    piece->done = error == 0;
+    return error;
 }
 
 /* For those who look at an unfinished image, and for the save that goes on with it. */
@@ -228,18 +228,18 @@ static int data_note(struct data_run *run, const struct image_piece *piece)
 {
     char line[IMAGE_PIECE_LINE_BYTES];
     size_t done = 0, length = image_manifest_piece_line(piece, line);
-    int r = 0;
+    int error = 0;
 
     pthread_mutex_lock(&run->lock);
-    while (!r && done < length) {
+    while (!error && done < length) {
         ssize_t wrote = write(run->notes_fd, line + done, length - done);
         if (wrote > 0)
             done += (size_t)wrote;
         else if (wrote < 0 && errno != EINTR)
-            r = -errno;
+            error = -errno;
     }
     pthread_mutex_unlock(&run->lock);
-    return r;
+    return error;
 }
 
 static int data_piece(void *context, const struct work_piece *work_piece, void *own)
@@ -247,17 +247,17 @@ static int data_piece(void *context, const struct work_piece *work_piece, void *
     struct data_run *run = context;
     struct image_piece *piece = &run->save->manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
-    int r = state ? data_copy(run, piece, own, state) : -ENOMEM;
+    int error = state ? data_copy(run, piece, own, state) : -ENOMEM;
 
     XXH3_freeState(state);
-    if (!r)
+    if (!error)
         return data_note(run, piece);
     pthread_mutex_lock(&run->lock);
     if (!run->has_failed)
         image_data_name(piece->file, run->failed);
     run->has_failed = true;
     pthread_mutex_unlock(&run->lock);
-    return r;
+    return error;
 }
 
 /* ---- all of them --------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static int data_work(struct data_run *run)
                         .context = run,
                         .piece = data_piece,
                         .tick = data_tick};
-    int r;
+    int error;
 
     if (!sizes)
         return -ENOMEM;
@@ -291,28 +291,28 @@ static int data_work(struct data_run *run)
         run->save->reader.staging, &work, &run->save->reader.memory,
         direct_threads(run->save->request->threads, run->save->request->direct != DIRECT_NEVER));
     progress_begin(&run->progress, "saving", manifest->stored_bytes, run->save->request->quiet);
-    r = work_run(&work);
+    error = work_run(&work);
     progress_end(&run->progress);
     run->save->kept_bytes = atomic_load(&run->kept_bytes);
     free(sizes);
-    return r;
+    return error;
 }
 
 static int data_fill(struct image_save *save)
 {
     struct data_run run = {
         .save = save, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = IMAGE_UNFINISHED};
-    int r;
+    int error;
 
     run.notes_fd = image_dir_open_file(&save->dir, IMAGE_UNFINISHED, O_WRONLY | O_APPEND);
     if (run.notes_fd < 0)
         return image_save_fail(save, IMAGE_UNFINISHED, run.notes_fd);
-    r = files_begin(&run);
-    if (!r)
-        r = data_work(&run);
+    error = files_begin(&run);
+    if (!error)
+        error = data_work(&run);
     files_end(&run);
     close(run.notes_fd);
-    return r ? image_save_fail(save, run.failed, r) : CLI_OK;
+    return error ? image_save_fail(save, run.failed, error) : CLI_OK;
 }
 
 static int data_sync(const struct image_save *save)
@@ -322,13 +322,13 @@ static int data_sync(const struct image_save *save)
     for (size_t i = 0; i < save->manifest.file_count; i++) {
         int fd = signals_get() ? -EINTR
                                : image_dir_open_file(&save->dir, image_data_name(i, name), O_RDWR);
-        int r = fd < 0 ? fd : 0;
-        if (!r && fsync(fd) < 0)
-            r = -errno;
-        if (fd >= 0 && close(fd) < 0 && !r)
-            r = -errno;
-        if (r)
-            return image_save_fail(save, image_data_name(i, name), r);
+        int error = fd < 0 ? fd : 0;
+        if (!error && fsync(fd) < 0)
+            error = -errno;
+        if (fd >= 0 && close(fd) < 0 && !error)
+            error = -errno;
+        if (error)
+            return image_save_fail(save, image_data_name(i, name), error);
     }
     return signals_get() ? CLI_SIGNALED + signals_get() : CLI_OK;
 }
@@ -338,19 +338,19 @@ static int data_finish(const struct image_save *save)
 {
     char *text;
     size_t text_bytes;
-    int r = image_manifest_encode(&save->manifest, false, &text, &text_bytes);
+    int error = image_manifest_encode(&save->manifest, false, &text, &text_bytes);
 
-    if (r)
+    if (error)
         return cli_out_of_memory();
-    r = text_bytes > IMAGE_MANIFEST_MAX_BYTES
-            ? -EFBIG
-            : image_dir_write(&save->dir, IMAGE_MANIFEST, text, text_bytes);
+    error = text_bytes > IMAGE_MANIFEST_MAX_BYTES
+                ? -EFBIG
+                : image_dir_write(&save->dir, IMAGE_MANIFEST, text, text_bytes);
     free(text);
-    if (!r)
-        r = image_dir_remove(&save->dir, IMAGE_UNFINISHED);
-    if (!r)
-        r = image_dir_sync(&save->dir);
-    return r ? image_save_fail(save, IMAGE_MANIFEST, r) : CLI_OK;
+    if (!error)
+        error = image_dir_remove(&save->dir, IMAGE_UNFINISHED);
+    if (!error)
+        error = image_dir_sync(&save->dir);
+    return error ? image_save_fail(save, IMAGE_MANIFEST, error) : CLI_OK;
 }
 
 int image_save_write(struct image_save *save)

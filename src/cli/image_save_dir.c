@@ -96,7 +96,7 @@ static bool prepare_same_sizes(const struct image_manifest *a, const struct imag
 static int prepare_plan_again(struct image_save *save, const struct image_manifest *before)
 {
     struct image_manifest *manifest = &save->manifest;
-    int r;
+    int error;
 
     if (save->request->file_bytes || manifest->file_bytes == before->file_bytes)
         return CLI_OK;
@@ -107,8 +107,8 @@ static int prepare_plan_again(struct image_save *save, const struct image_manife
     manifest->file_count = 0;
     manifest->piece_bytes = before->piece_bytes;
     manifest->file_bytes = before->file_bytes;
-    r = image_manifest_plan(manifest);
-    return r ? cli_out_of_memory() : CLI_OK;
+    error = image_manifest_plan(manifest);
+    return error ? cli_out_of_memory() : CLI_OK;
 }
 
 static int prepare_take_over(struct image_save *save, const struct image_manifest *before)
@@ -141,12 +141,12 @@ static int prepare_resume(struct image_save *save)
 {
     struct image_manifest before;
     struct failure failure;
-    int r = image_dir_read_manifest(&save->dir, true, &before, &failure);
-    int status = r ? CLI_FAILURE : prepare_take_over(save, &before);
+    int error = image_dir_read_manifest(&save->dir, true, &before, &failure);
+    int status = error ? CLI_FAILURE : prepare_take_over(save, &before);
 
-    if (r == -ENOENT)
+    if (error == -ENOENT)
         cli_error("%s/" IMAGE_UNFINISHED ": is gone", save->dir.path);
-    else if (r)
+    else if (error)
         cli_failure(&failure);
     image_manifest_free(&before);
     return status;
@@ -160,16 +160,16 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
     int fd = signals_get()
                  ? -EINTR
                  : image_dir_open_file(&save->dir, image_data_name(file, name), O_WRONLY | O_CREAT);
-    int r = fd < 0 ? fd : 0;
+    int error = fd < 0 ? fd : 0;
 
     if (fd >= 0)
         do
-            r = sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
-        while (r == -EINTR && !signals_get());
+            error = sink_reserve(fd, save->manifest.file_sizes[file], &save->way, promised_bytes);
+        while (error == -EINTR && !signals_get());
 
-    if (fd >= 0 && close(fd) < 0 && !r)
-        r = -errno;
-    return r ? image_save_fail(save, image_data_name(file, name), r) : CLI_OK;
+    if (fd >= 0 && close(fd) < 0 && !error)
+        error = -errno;
+    return error ? image_save_fail(save, image_data_name(file, name), error) : CLI_OK;
 }
 
 /* The unfinished manifest comes first and an older image's goes next: from here on no load takes
@@ -178,35 +178,37 @@ static int prepare_begin(struct image_save *save)
 {
     char *text;
     size_t text_bytes;
-    int r = image_manifest_encode(&save->manifest, true, &text, &text_bytes);
+    int error = image_manifest_encode(&save->manifest, true, &text, &text_bytes);
 
-    if (r)
+    if (error)
         return cli_out_of_memory();
     if (text_bytes > IMAGE_MANIFEST_MAX_BYTES)
-        r = -EFBIG;
-    if (!r)
-        r = image_dir_write(&save->dir, IMAGE_UNFINISHED, text, text_bytes);
+        error = -EFBIG;
+    if (!error)
+        error = image_dir_write(&save->dir, IMAGE_UNFINISHED, text, text_bytes);
     free(text);
-    if (r)
-        return image_save_fail(save, IMAGE_UNFINISHED, r);
-    r = image_dir_remove(&save->dir, IMAGE_MANIFEST);
-    if (!r)
-        r = image_dir_sync(&save->dir);
-    return r ? image_save_fail(save, IMAGE_MANIFEST, r) : CLI_OK;
+    if (error)
+        return image_save_fail(save, IMAGE_UNFINISHED, error);
+    error = image_dir_remove(&save->dir, IMAGE_MANIFEST);
+    if (!error)
+        error = image_dir_sync(&save->dir);
+    return error ? image_save_fail(save, IMAGE_MANIFEST, error) : CLI_OK;
 }
 
 static int prepare_files(struct image_save *save)
 {
     uint64_t promised_bytes = 0;
-    /* Of an older image; what is gone on with may lie in the files that are planned. */
-    int status = CLI_OK,
-        r = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
 
-    if (r)
-        return image_save_fail(save, "", r);
-    r = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);
-    if (r)
-        return image_save_fail(save, IMAGE_LAYOUT, r);
+    /* Of an older image; what is gone on with may lie in the files that are planned. */
+
+    int status = CLI_OK,
+        error = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
+
+    if (error)
+        return image_save_fail(save, "", error);
+    error = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);
+    if (error)
+        return image_save_fail(save, IMAGE_LAYOUT, error);
     for (size_t i = 0; status == CLI_OK && i < save->manifest.file_count; i++)
         status = prepare_file(save, i, &promised_bytes);
     return status;
@@ -223,13 +225,13 @@ int image_save_prepare(struct image_save *save)
 {
     struct image_dir_content content;
     struct failure failure;
-    int status, r = image_dir_open(&save->dir, save->request->path, IMAGE_DIR_WRITE, &failure);
+    int status, error = image_dir_open(&save->dir, save->request->path, IMAGE_DIR_WRITE, &failure);
 
-    if (r)
+    if (error)
         return cli_failure(&failure);
-    r = image_dir_look(&save->dir, &content);
-    if (r) {
-        cli_error("%s: cannot list it: %s", save->dir.path, strerror(-r));
+    error = image_dir_look(&save->dir, &content);
+    if (error) {
+        cli_error("%s: cannot list it: %s", save->dir.path, strerror(-error));
         return CLI_FAILURE;
     }
     status = prepare_refuse(save, &content);
@@ -240,7 +242,9 @@ int image_save_prepare(struct image_save *save)
     save->began = save->resumes;
     status = prepare_begin(save);
     if (status != CLI_OK) {
-        if (!content.unfinished) /* else what says that it is one has to stay */
+        if (!content.unfinished)
+            /* else what says that it is one has to stay */
+
             image_dir_undo(&save->dir, false);
         return status;
     }

@@ -20,13 +20,13 @@ static int plan_read_layout(struct image_save *save)
     const char *hash = save->reader.layout->hash;
     char text[IMAGE_DIGEST_TEXT_BYTES];
     char *path = store_file_path(save->reader.store, IMAGE_LAYOUT);
-    int r = path
-                ? store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &save->layout, &save->layout_bytes)
-                : -ENOMEM;
+    int error =
+        path ? store_read_bytes(path, IMAGE_MAX_LAYOUT_BYTES, &save->layout, &save->layout_bytes)
+             : -ENOMEM;
 
     free(path);
-    if (r) {
-        store_explain(save->reader.store, "read the layout", r);
+    if (error) {
+        store_explain(save->reader.store, "read the layout", error);
         return CLI_FAILURE;
     }
     image_digest(save->layout, save->layout_bytes, save->manifest.layout_hash);
@@ -52,16 +52,16 @@ static int plan_look_behind(void *context, const struct work_piece *piece, void 
     const struct gmsfs_mapping *mapping = &save->reader.mappings[piece->item];
     const uint8_t *part;
     size_t step = 1;
-    int r = staging_fetch(own, &save->reader.memory,
-                          (const uint8_t *)mapping->ptr + mapping->size_bytes, piece->size_bytes,
-                          WORK_PIECE_BYTES);
+    int error = staging_fetch(own, &save->reader.memory,
+                              (const uint8_t *)mapping->ptr + mapping->size_bytes,
+                              piece->size_bytes, WORK_PIECE_BYTES);
 
-    while (!r && step > 0) {
-        r = staging_next(own, &part, &step);
-        if (!r && step > 0 && !plan_is_zero(part, step))
+    while (!error && step > 0) {
+        error = staging_next(own, &part, &step);
+        if (!error && step > 0 && !plan_is_zero(part, step))
             allocation->stored_bytes = mapping->aligned_bytes;
     }
-    return r;
+    return error;
 }
 
 static int plan_behind(struct image_save *save)
@@ -73,17 +73,17 @@ static int plan_behind(struct image_save *save)
                         .whole = true,
                         .context = save,
                         .piece = plan_look_behind};
-    int r = sizes ? 0 : -ENOMEM;
+    int error = sizes ? 0 : -ENOMEM;
 
-    for (size_t i = 0; !r && i < count; i++)
+    for (size_t i = 0; !error && i < count; i++)
         sizes[i] = save->reader.mappings[i].aligned_bytes - save->reader.mappings[i].size_bytes;
     staging_equip(save->reader.staging, &work, &save->reader.memory, save->request->threads);
-    if (!r)
-        r = work_run(&work);
+    if (!error)
+        error = work_run(&work);
     free(sizes);
-    if (r && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    if (error && !store_explain_staging(save->reader.staging))
+        cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static int plan_allocations(struct image_save *save)
@@ -91,12 +91,12 @@ static int plan_allocations(struct image_save *save)
     struct image_manifest *manifest = &save->manifest;
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0;
-    int r = gmsfs_list_handles(save->reader.handle, NULL, &list, &count);
+    int error = gmsfs_list_handles(save->reader.handle, NULL, &list, &count);
 
-    if (!r && count != save->reader.mapping_count)
-        r = -ESTALE;
-    if (r) {
-        store_explain(save->reader.store, "list the allocations", r);
+    if (!error && count != save->reader.mapping_count)
+        error = -ESTALE;
+    if (error) {
+        store_explain(save->reader.store, "list the allocations", error);
         free(list);
         return CLI_FAILURE;
     }
@@ -124,10 +124,10 @@ static int plan_describe(struct image_save *save)
     struct image_manifest *manifest = &save->manifest;
     size_t length = strlen(save->request->store);
     struct gmsfs_info info;
-    int r = gmsfs_get_info(save->reader.handle, &info);
+    int error = gmsfs_get_info(save->reader.handle, &info);
 
-    if (r) {
-        store_explain(save->reader.store, "look at the store", r);
+    if (error) {
+        store_explain(save->reader.store, "look at the store", error);
         return CLI_FAILURE;
     }
     manifest->layout_bytes = save->layout_bytes;
@@ -148,7 +148,7 @@ static int plan_describe(struct image_save *save)
 
 int image_save_plan(struct image_save *save)
 {
-    int status = plan_read_layout(save), r;
+    int status = plan_read_layout(save), error;
 
     if (status == CLI_OK)
         status = plan_describe(save);
@@ -156,10 +156,10 @@ int image_save_plan(struct image_save *save)
         status = plan_allocations(save);
     if (status != CLI_OK)
         return status;
-    r = image_manifest_plan(&save->manifest);
-    if (r == -ENOMEM)
+    error = image_manifest_plan(&save->manifest);
+    if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (r) {
+    if (error) {
         cli_error("%s: more than %u pieces would be made; choose a larger --file-size",
                   save->request->path, IMAGE_MAX_PIECES);
         return CLI_FAILURE;

@@ -139,19 +139,19 @@ static int copy_step(struct copy *copy, const struct load *load, size_t index,
     size_t part =
         is_direct ? COPY_DIRECT_BYTES : COPY_BUFFER_BYTES - (size_t)(to % COPY_PAGE_BYTES);
     uint8_t *room = is_mapped ? target->map + to : staging_scratch(lane, room_bytes), *bytes;
-    int r;
+    int error;
 
     if (!room)
         return copy_fail(copy, load, index, "read", -ENOMEM);
     *size_bytes = direct_fit(file, from, part < left ? part : (size_t)left, room_bytes);
-    r = direct_read(file, room, from, *size_bytes, &bytes);
-    if (r)
-        return copy_fail(copy, load, index, "read", r);
+    error = direct_read(file, room, from, *size_bytes, &bytes);
+    if (error)
+        return copy_fail(copy, load, index, "read", error);
     if (target->map && !is_mapped)
         memcpy(target->map + to, bytes, *size_bytes);
     else if (!is_mapped)
-        r = file_write_at(target->fd, bytes, *size_bytes, to);
-    return r ? copy_fail(copy, load, index, "write it to the store's memory", r) : 0;
+        error = file_write_at(target->fd, bytes, *size_bytes, to);
+    return error ? copy_fail(copy, load, index, "write it to the store's memory", error) : 0;
 }
 
 static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
@@ -159,16 +159,16 @@ static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
 {
     uint64_t size_bytes = load->model->tensors[index].size_bytes, at = 0;
     size_t step = 0;
-    int r = 0;
+    int error = 0;
 
-    while (!r && at < size_bytes) {
+    while (!error && at < size_bytes) {
         if (atomic_load(&copy->stopped))
             return -ECANCELED;
-        r = copy_step(copy, load, index, target, lane, at, &step);
+        error = copy_step(copy, load, index, target, lane, at, &step);
         at += step;
         atomic_fetch_add(&copy->moved_bytes, step);
     }
-    return r;
+    return error;
 }
 
 static int copy_allocation(void *context, const struct work_piece *piece, void *own)
@@ -176,21 +176,21 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
     struct copy *copy = context;
     const struct copy_item *item = &copy->items[piece->item];
     struct target target;
-    int fd = supply_take(&copy->supply, piece->item), r;
+    int fd = supply_take(&copy->supply, piece->item), error;
 
     if (fd < 0)
         return fd;
-    r = target_open(fd, &target);
-    if (r)
-        r = copy_fail(copy, item->load, copy->tensors[item->first], "map the store's memory for it",
-                      r);
-    for (size_t i = item->first; !r && i < item->end; i++)
-        r = copy_tensor(copy, item->load, copy->tensors[i], &target, own);
+    error = target_open(fd, &target);
+    if (error)
+        error = copy_fail(copy, item->load, copy->tensors[item->first],
+                          "map the store's memory for it", error);
+    for (size_t i = item->first; !error && i < item->end; i++)
+        error = copy_tensor(copy, item->load, copy->tensors[i], &target, own);
     target_close(&target);
-    if (r)
+    if (error)
         atomic_store(&copy->stopped, true);
     supply_give_back(&copy->supply);
-    return r;
+    return error;
 }
 
 /* ---- all of them --------------------------------------------------------------------------- */
@@ -227,12 +227,12 @@ static int copy_get_memory(void *context, size_t number)
     struct load *load = item->load;
     uint64_t *slot = &load->slots[item->allocation];
     int fd = -1;
-    int r = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[item->allocation],
-                                  LOAD_TAG, NULL, slot);
+    int error = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[item->allocation],
+                                      LOAD_TAG, NULL, slot);
 
-    if (!r)
-        r = gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, &fd);
-    return r ? r : fd;
+    if (!error)
+        error = gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, &fd);
+    return error ? error : fd;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------ */
@@ -312,10 +312,10 @@ static void copy_free(struct copy *copy)
 static int copy_supply(struct copy *copy)
 {
     pthread_t thread;
-    int r = thread_start(&thread, 0, copy_thread, copy);
+    int error = thread_start(&thread, 0, copy_thread, copy);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     supply_run(&copy->supply);
     signals_defer(true);
     pthread_join(thread, NULL);
@@ -324,7 +324,7 @@ static int copy_supply(struct copy *copy)
 
 static int copy_run(struct copy *copy)
 {
-    int r;
+    int error;
 
     copy->work.item_bytes = copy->sizes;
     copy->work.order = copy->turns;
@@ -334,12 +334,12 @@ static int copy_run(struct copy *copy)
                                    .most = COPY_AHEAD,
                                    .get = copy_get_memory,
                                    .context = copy};
-    r = supply_begin(&copy->supply);
-    if (r)
-        return r;
-    r = copy_supply(copy);
+    error = supply_begin(&copy->supply);
+    if (error)
+        return error;
+    error = copy_supply(copy);
     supply_end(&copy->supply);
-    return r;
+    return error;
 }
 
 static int copy_explain(struct copy *copy, int error)
@@ -360,17 +360,17 @@ static int load_copy_host(struct load *loads, size_t count)
         .work = {.whole = true, .context = &copy, .piece = copy_allocation, .tick = copy_tick},
         .said = PTHREAD_MUTEX_INITIALIZER};
     uint64_t bytes = 0;
-    int r, status;
+    int error, status;
 
-    r = copy_prepare(&copy, loads, count);
+    error = copy_prepare(&copy, loads, count);
     staging_equip(loads->staging, &copy.work, NULL, load_threads(loads, count));
     for (size_t i = 0; i < count; i++)
         bytes += loads[i].model->tensor_bytes;
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);
-    if (!r)
-        r = copy_run(&copy);
+    if (!error)
+        error = copy_run(&copy);
     loads->copied_us = progress_end(&copy.progress) * US_PER_MS;
-    status = copy_explain(&copy, r);
+    status = copy_explain(&copy, error);
     copy_free(&copy);
     return status;
 }

@@ -112,14 +112,14 @@ static void group_free(struct load_group *group)
 static int group_check_permission(const struct load *rank)
 {
     char *ctl = store_file_path(rank->store, "ctl");
-    int r = ctl ? 0 : -ENOMEM;
+    int error = ctl ? 0 : -ENOMEM;
 
-    if (!r && euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS))
-        r = -EACCES;
+    if (!error && euidaccess(ctl, W_OK) != 0 && (errno == EACCES || errno == EROFS))
+        error = -EACCES;
     free(ctl);
-    if (r)
-        store_explain(rank->store, "take the RW lock", r);
-    return r ? CLI_FAILURE : CLI_OK;
+    if (error)
+        store_explain(rank->store, "take the RW lock", error);
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static dev_t group_mount_of(const struct load *rank)
@@ -278,17 +278,18 @@ static bool group_is_own(const struct load_group *group)
 
 static int group_connect(struct load_group *group)
 {
-    int r = gmsfs_connect_group_reserve(group->handles, group->count, group->mode, 0, group->bytes);
+    int error =
+        gmsfs_connect_group_reserve(group->handles, group->count, group->mode, 0, group->bytes);
 
-    if (r == -EAGAIN && group_is_own(group))
+    if (error == -EAGAIN && group_is_own(group))
         return CLI_FAILURE;
-    if ((r == -EAGAIN || r == -ENOMEM) && group->timeout_ms > 0) {
+    if ((error == -EAGAIN || error == -ENOMEM) && group->timeout_ms > 0) {
         if (!group->quiet)
-            group_say_waiting(group, r);
-        r = gmsfs_connect_group_reserve(group->handles, group->count, group->mode,
-                                        group->timeout_ms, group->bytes);
+            group_say_waiting(group, error);
+        error = gmsfs_connect_group_reserve(group->handles, group->count, group->mode,
+                                            group->timeout_ms, group->bytes);
     }
-    return r ? group_explain(group, r) : CLI_OK;
+    return error ? group_explain(group, error) : CLI_OK;
 }
 
 /* ---- loading ------------------------------------------------------------------------------- */
@@ -327,18 +328,18 @@ static void group_explain_commit(const struct load_group *group, const uint8_t i
 
 static int group_commit(struct load_group *group, uint8_t id[16])
 {
-    int r;
+    int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    r = gmsfs_commit_group(group->handles, group->count, 0, id);
-    if (r)
-        group_explain_commit(group, id, r);
+    error = gmsfs_commit_group(group->handles, group->count, 0, id);
+    if (error)
+        group_explain_commit(group, id, error);
     else
         output_set_done();
     for (size_t i = 0; i < group->count; i++)
         group->ranks[i].generation = gmsfs_generation(group->handles[i]);
-    return r ? CLI_FAILURE : CLI_OK;
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 static int group_fill(struct load_group *group, uint8_t id[16])

@@ -81,7 +81,7 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
 {
     size_t count = load->model->tensor_count;
     struct pack_item *items = calloc(count ? count : 1, sizeof(*items));
-    int r;
+    int error;
 
     if (!items)
         return cli_out_of_memory();
@@ -93,15 +93,16 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
         load->chunk_bytes = staging_wants_few(memory)
                                 ? PACK_MOST_CHUNK_BYTES
                                 : pack_choose_chunk(load->model->tensor_bytes);
-    r = pack_plan(items, count, load->chunk_bytes, &load->plan);
+    error = pack_plan(items, count, load->chunk_bytes, &load->plan);
     free(items);
-    if (r == -ENOMEM)
+    if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (r)
+    if (error)
         cli_error("the tensors do not fit into allocations of %" PRIu64 " bytes: %s; choose "
+
                   "another --chunk",
-                  load->chunk_bytes, strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+                  load->chunk_bytes, strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 int load_plan(struct load *load)

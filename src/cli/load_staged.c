@@ -104,10 +104,10 @@ static int staged_step(const struct staged_range *range, struct staging_lane *la
 {
     const struct load *load = range->load;
     const uint8_t *bytes;
-    int r = staging_read(lane, &load->memory, to, &load->inputs[range->file], from, *size_bytes,
-                         &bytes, size_bytes);
+    int error = staging_read(lane, &load->memory, to, &load->inputs[range->file], from, *size_bytes,
+                             &bytes, size_bytes);
 
-    return r ? r : staging_send(lane, &load->memory, to, bytes, *size_bytes);
+    return error ? error : staging_send(lane, &load->memory, to, bytes, *size_bytes);
 }
 
 static int staged_piece(void *context, const struct work_piece *piece, void *own)
@@ -117,16 +117,16 @@ static int staged_piece(void *context, const struct work_piece *piece, void *own
     uint8_t *to = (uint8_t *)range->load->mappings[range->allocation].ptr + range->offset_bytes;
     uint64_t at = piece->offset_bytes, end = at + piece->size_bytes;
     size_t step;
-    int r = 0;
+    int error = 0;
 
     direct_align(range->file_offset_bytes, crew->sizes[piece->item], &at, &end);
-    while (!r && at < end) {
+    while (!error && at < end) {
         step = (size_t)(end - at);
-        r = staged_step(range, own, to + at, range->file_offset_bytes + at, &step);
-        if (!r)
+        error = staged_step(range, own, to + at, range->file_offset_bytes + at, &step);
+        if (!error)
             at += step;
     }
-    return r ? staged_fail(crew->copy, range, range->file_offset_bytes + at, r) : 0;
+    return error ? staged_fail(crew->copy, range, range->file_offset_bytes + at, error) : 0;
 }
 
 /* Of one crew; it shows all. */
@@ -200,14 +200,14 @@ static bool staged_has_crew(const struct staged *copy, const struct staging_devi
 
 static int staged_plan(struct staged *copy)
 {
-    int r = 0;
+    int error = 0;
 
     copy->crews = calloc(copy->count, sizeof(*copy->crews));
     copy->lines = calloc(copy->count, sizeof(*copy->lines));
     copy->done_bytes = calloc(copy->count, sizeof(*copy->done_bytes));
     if (!copy->crews || !copy->lines || !copy->done_bytes)
         return -ENOMEM;
-    for (size_t i = 0; !r && i < copy->count; i++) {
+    for (size_t i = 0; !error && i < copy->count; i++) {
         struct staged_crew *crew = &copy->crews[copy->crew_count];
         if (staged_has_crew(copy, copy->loads[i].memory.device))
             continue;
@@ -217,11 +217,11 @@ static int staged_plan(struct staged *copy)
             .work = {.context = crew, .piece = staged_piece, .tick = staged_tick}};
         snprintf(crew->verb, sizeof(crew->verb), "copying to %s", copy->loads[i].store);
         copy->crew_count++;
-        r = staged_gather(crew);
+        error = staged_gather(crew);
         crew->work.item_bytes = crew->sizes;
         crew->work.item_count = crew->range_count;
     }
-    return r;
+    return error;
 }
 
 static void staged_free(struct staged *copy)
@@ -243,16 +243,16 @@ int load_get_staged(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
     size_t mapped = 0;
-    int r = 0;
+    int error = 0;
 
-    for (uint32_t i = 0; !r && i < count; i++)
-        r = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[i], LOAD_TAG, NULL,
-                                  &load->slots[i]);
-    if (!r)
-        r = gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &mapped);
-    if (!r && mapped != count)
-        r = -ESTALE;
-    return r ? load_explain_allocation(load, r) : CLI_OK;
+    for (uint32_t i = 0; !error && i < count; i++)
+        error = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[i], LOAD_TAG, NULL,
+                                      &load->slots[i]);
+    if (!error)
+        error = gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &mapped);
+    if (!error && mapped != count)
+        error = -ESTALE;
+    return error ? load_explain_allocation(load, error) : CLI_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static int staged_run(struct staged *copy)
 {
     uint64_t start_us;
     size_t started;
-    int r = 0;
+    int error = 0;
 
     for (size_t i = 0; i < copy->crew_count; i++)
         progress_begin(&copy->lines[i], copy->crew_count == 1 ? "copying" : copy->crews[i].verb,
@@ -311,24 +311,24 @@ static int staged_run(struct staged *copy)
         pthread_join(copy->crews[i].thread, NULL);
     copy->loads->copied_us = cli_now_us() - start_us;
     progress_end_lines(copy->lines, copy->crew_count);
-    for (size_t i = 0; i < copy->crew_count && (!r || r == -ECANCELED); i++)
-        r = copy->crews[i].result ? copy->crews[i].result : r;
-    return r;
+    for (size_t i = 0; i < copy->crew_count && (!error || error == -ECANCELED); i++)
+        error = copy->crews[i].result ? copy->crews[i].result : error;
+    return error;
 }
 
 int load_fill_staged(struct load *loads, size_t count)
 {
     struct staged copy = {.loads = loads, .count = count, .said = PTHREAD_MUTEX_INITIALIZER};
-    int r = staged_plan(&copy);
+    int error = staged_plan(&copy);
 
-    if (!r)
-        r = staged_run(&copy);
+    if (!error)
+        error = staged_run(&copy);
     staged_free(&copy);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    if (r && !copy.has_said && !store_explain_staging(loads->staging))
-        cli_error("cannot copy: %s", strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+    if (error && !copy.has_said && !store_explain_staging(loads->staging))
+        cli_error("cannot copy: %s", strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 int load_copy_staged(struct load *loads, size_t count)

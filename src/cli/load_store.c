@@ -52,10 +52,10 @@ int load_check_space(struct load *load)
 {
     struct store_space space;
     struct gmsfs_info info;
-    int r = gmsfs_get_info(load->handle, &info), status;
+    int error = gmsfs_get_info(load->handle, &info), status;
 
-    if (r) {
-        store_explain(load->store, "look at it", r);
+    if (error) {
+        store_explain(load->store, "look at it", error);
         return CLI_FAILURE;
     }
     status = load_pack(load, info.memory);
@@ -89,17 +89,17 @@ int load_explain_allocation(const struct load *load, int error)
 int load_clear(struct load *load)
 {
     uint32_t count = load->plan.allocation_count;
-    int r;
+    int error;
 
     if (store_open_memory(load->staging, load->handle, load->store, &load->memory) != CLI_OK)
         return CLI_FAILURE;
     load->slots = calloc(count ? count : 1, sizeof(*load->slots));
     if (!load->slots)
         return cli_out_of_memory();
-    r = gmsfs_clear_all_handles(load->handle);
-    if (r)
-        store_explain(load->store, "clear what was there", r);
-    return r ? CLI_FAILURE : CLI_OK;
+    error = gmsfs_clear_all_handles(load->handle);
+    if (error)
+        store_explain(load->store, "clear what was there", error);
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
@@ -108,7 +108,7 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
 {
     const struct model *model = load->model;
     size_t count = model->tensor_count, culprit = SIZE_MAX;
-    int r;
+    int error;
 
     for (size_t i = 0; i < count; i++)
         entries[i] = (struct gmsfs_metadata){
@@ -125,13 +125,13 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
             .value_bytes = strlen(load->metadata),
             .slot = GMSFS_SLOT_NONE,
         };
-    r = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
-    if (r && culprit < count)
+    error = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
+    if (error && culprit < count)
         cli_error("%s: the store refuses the entry of tensor '%s': %s", load->store,
-                  entries[culprit].key, strerror(-r));
-    else if (r)
-        store_explain(load->store, "put the metadata", r);
-    return r ? CLI_FAILURE : CLI_OK;
+                  entries[culprit].key, strerror(-error));
+    else if (error)
+        store_explain(load->store, "put the metadata", error);
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 int load_put_metadata(struct load *load)

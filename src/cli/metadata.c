@@ -60,53 +60,57 @@ static int metadata_set_text(const char *path, const char *attribute, const char
 static int metadata_bind(const char *path, const struct metadata_entry *entry)
 {
     char offset[24];
-    int r;
+    int error;
 
     snprintf(offset, sizeof(offset), "%" PRIu64, entry->data.offset);
+
     /* At 0 both an unbound entry and any allocation are valid in between. */
-    r = metadata_set_text(path, "user.gmsfs.offset", "0");
-    if (!r)
-        r = metadata_set_text(path, "user.gmsfs.allocation", entry->allocation);
-    if (!r && entry->data.offset)
-        r = metadata_set_text(path, "user.gmsfs.offset", offset);
-    return r;
+
+    error = metadata_set_text(path, "user.gmsfs.offset", "0");
+    if (!error)
+        error = metadata_set_text(path, "user.gmsfs.allocation", entry->allocation);
+    if (!error && entry->data.offset)
+        error = metadata_set_text(path, "user.gmsfs.offset", offset);
+    return error;
 }
 
 static int metadata_put_file(const char *path, const struct metadata_entry *entry)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), r;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), error;
 
     if (fd < 0)
         return -errno;
-    r = metadata_write_all(fd, entry->data.value, entry->data.value_bytes);
+    error = metadata_write_all(fd, entry->data.value, entry->data.value_bytes);
+
     /* The value becomes the entry's at close. */
-    if (close(fd) < 0 && !r)
-        r = -errno;
-    return r ? r : metadata_bind(path, entry);
+
+    if (close(fd) < 0 && !error)
+        error = -errno;
+    return error ? error : metadata_bind(path, entry);
 }
 
 static int metadata_change_file(const char *store, const struct metadata_entry *entry)
 {
     char *path = metadata_path(store, entry->data.key);
-    int r;
+    int error;
 
     if (!path)
         return -ENOMEM;
     if (entry->remove)
-        r = unlink(path) < 0 ? -errno : 0;
+        error = unlink(path) < 0 ? -errno : 0;
     else
-        r = metadata_put_file(path, entry);
+        error = metadata_put_file(path, entry);
     free(path);
-    return r;
+    return error;
 }
 
 int metadata_change(const char *store, gmsfs_t *handle, const struct metadata_entry *entry)
 {
-    int r = store_join(handle);
+    int error = store_join(handle);
 
-    if (r == 0)
+    if (error == 0)
         return metadata_change_joined(handle, entry);
-    return r == -ENOENT ? metadata_change_file(store, entry) : r;
+    return error == -ENOENT ? metadata_change_file(store, entry) : error;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -114,29 +118,29 @@ int metadata_change(const char *store, gmsfs_t *handle, const struct metadata_en
 int metadata_read(const char *store, const char *key, void **value, size_t *value_bytes)
 {
     char *path = metadata_path(store, key), *bytes = malloc(GMSFS_VALUE_MAX);
-    int fd = path && bytes ? open(path, O_RDONLY | O_CLOEXEC) : -1, r = 0;
+    int fd = path && bytes ? open(path, O_RDONLY | O_CLOEXEC) : -1, error = 0;
     size_t used = 0;
     ssize_t got = 1;
 
     if (!path || !bytes)
-        r = -ENOMEM;
+        error = -ENOMEM;
     else if (fd < 0)
-        r = -errno;
-    while (!r && got > 0 && used < GMSFS_VALUE_MAX) {
+        error = -errno;
+    while (!error && got > 0 && used < GMSFS_VALUE_MAX) {
         got = read(fd, bytes + used, GMSFS_VALUE_MAX - used);
         if (got > 0)
             used += (size_t)got;
         else if (got < 0 && errno == EINTR)
             got = 1;
         else if (got < 0)
-            r = -errno;
+            error = -errno;
     }
     if (fd >= 0)
         close(fd);
     free(path);
-    if (r) {
+    if (error) {
         free(bytes);
-        return r;
+        return error;
     }
     *value = bytes;
     *value_bytes = used;

@@ -210,10 +210,10 @@ static json_t *look_result(struct look *look, uint64_t start_ms)
 
     while (!done) {
         uint64_t left_ms = cli_left_ms(start_ms, MOUNT_LOOK_TIMEOUT_MS);
-        int r = poll(&ready, 1, (int)left_ms);
-        if (r > 0)
+        int count = poll(&ready, 1, (int)left_ms);
+        if (count > 0)
             done = look_gather(look);
-        else if (r == 0 || errno != EINTR)
+        else if (count == 0 || errno != EINTR)
             break;
     }
     if (!done)

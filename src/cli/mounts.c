@@ -114,28 +114,28 @@ static int mounts_add(struct mounts *mounts, char *line)
 int mounts_parse(const char *text, struct mounts *mounts)
 {
     char *copy = strdup(text), *rest = copy, *line;
-    int r = copy ? 0 : -ENOMEM;
+    int error = copy ? 0 : -ENOMEM;
 
     memset(mounts, 0, sizeof(*mounts));
-    while (r >= 0 && (line = strsep(&rest, "\n")))
+    while (error >= 0 && (line = strsep(&rest, "\n")))
         if (strstr(line, " - "))
-            r = mounts_add(mounts, line);
+            error = mounts_add(mounts, line);
     free(copy);
-    if (r < 0)
+    if (error < 0)
         mounts_free(mounts);
-    return r < 0 ? r : 0;
+    return error < 0 ? error : 0;
 }
 
 static int mounts_read_file(const char *file, struct mounts *mounts)
 {
     char *text;
-    int r = store_read_text(file, &text);
+    int error = store_read_text(file, &text);
 
-    if (r)
-        return r;
-    r = mounts_parse(text, mounts);
+    if (error)
+        return error;
+    error = mounts_parse(text, mounts);
     free(text);
-    return r;
+    return error;
 }
 
 int mounts_read(struct mounts *mounts)
@@ -319,10 +319,10 @@ const struct mount *mounts_find(const struct mounts *mounts, const char *path, b
 static int mounts_has(uint64_t id)
 {
     struct mounts mounts;
-    int found = 0, r = mounts_read(&mounts);
+    int found = 0, error = mounts_read(&mounts);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     for (size_t i = 0; i < mounts.count; i++)
         found |= mounts.list[i].id == id;
     mounts_free(&mounts);
@@ -333,18 +333,18 @@ int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
 {
     struct pollfd change = {.fd = open(MOUNTINFO, O_RDONLY | O_CLOEXEC), .events = POLLPRI};
     uint64_t start_ms = cli_now_ms(), left_ms;
-    int r;
+    int error;
 
     if (change.fd < 0)
         return -errno;
-    while ((r = mounts_has(id)) > 0) {
+    while ((error = mounts_has(id)) > 0) {
         left_ms = cli_left_ms(start_ms, timeout_ms);
         if (left_ms == 0) {
-            r = -ETIMEDOUT;
+            error = -ETIMEDOUT;
             break;
         }
         poll(&change, 1, (int)(left_ms < POLL_MAX_MS ? left_ms : POLL_MAX_MS));
     }
     close(change.fd);
-    return r;
+    return error;
 }

@@ -14,19 +14,19 @@
 /* The lock is held: the layout cannot change any more. */
 static int reader_attach(struct reader *reader)
 {
-    int status, r = gmsfs_read_layout(reader->handle, &reader->layout);
+    int status, error = gmsfs_read_layout(reader->handle, &reader->layout);
 
-    if (r) {
-        store_explain(reader->store, "read the layout", r);
+    if (error) {
+        store_explain(reader->store, "read the layout", error);
         return CLI_FAILURE;
     }
     status = store_open_memory(reader->staging, reader->handle, reader->store, &reader->memory);
     if (status != CLI_OK)
         return status;
-    r = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
-                         &reader->mapping_count);
-    if (r) {
-        store_explain_call(reader->handle, &reader->memory, "map the memory", r);
+    error = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
+                             &reader->mapping_count);
+    if (error) {
+        store_explain_call(reader->handle, &reader->memory, "map the memory", error);
         return CLI_FAILURE;
     }
     return CLI_OK;
@@ -35,7 +35,7 @@ static int reader_attach(struct reader *reader)
 int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, bool quiet)
 {
     struct gmsfs_info info;
-    int status, r;
+    int status, error;
 
     reader->store = store;
     reader->staging = staging_new();
@@ -43,8 +43,8 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
         return cli_out_of_memory();
     if (store_open(store, &reader->handle) != 0)
         return CLI_FAILURE;
-    r = gmsfs_get_info(reader->handle, &info);
-    if (!r && info.state == GMSFS_STATE_EMPTY) {
+    error = gmsfs_get_info(reader->handle, &info);
+    if (!error && info.state == GMSFS_STATE_EMPTY) {
         cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
         return CLI_FAILURE;
     }
@@ -90,13 +90,13 @@ static int reader_take(const struct reader *reader, const struct gmsfs_layout_en
                        struct reader_tensor *taken, const char **why)
 {
     const struct gmsfs_mapping *mapping;
-    int r;
+    int error;
 
     if (entry->rank >= reader->mapping_count)
         return -ENOENT;
-    r = safetensors_from_value(entry->value, entry->value_bytes, &taken->tensor, why);
-    if (r)
-        return r;
+    error = safetensors_from_value(entry->value, entry->value_bytes, &taken->tensor, why);
+    if (error)
+        return error;
     mapping = &reader->mappings[entry->rank];
     if (entry->offset > mapping->aligned_bytes ||
         taken->tensor.size_bytes > mapping->aligned_bytes - entry->offset) {
@@ -127,15 +127,15 @@ static int reader_add(const struct reader *reader, const struct gmsfs_layout_ent
 {
     struct reader_tensor *next = &tensors->list[tensors->count];
     const char *why = NULL;
-    int r = reader_take(reader, entry, next, &why);
+    int error = reader_take(reader, entry, next, &why);
 
-    if (r == -ENOMEM)
+    if (error == -ENOMEM)
         return cli_out_of_memory();
-    if (r == -ENOENT) {
+    if (error == -ENOENT) {
         tensors->others += strcmp(entry->key, SAFETENSORS_METADATA_KEY) != 0;
         return CLI_OK;
     }
-    if (!r) {
+    if (!error) {
         tensors->count++;
         if (strlen(entry->key) != entry->key_bytes)
             why = "its name holds a NUL";

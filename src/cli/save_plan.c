@@ -53,16 +53,17 @@ static int save_get_metadata(const struct save *save, json_t **metadata)
 static int save_plan_head(struct save *save, struct save_file *file, json_t *metadata)
 {
     uint64_t at;
-    int r = safetensors_make_header(save->models + file->first, file->count, metadata, &file->head,
-                                    &file->head_bytes);
+    int error = safetensors_make_header(save->models + file->first, file->count, metadata,
+                                        &file->head, &file->head_bytes);
 
-    if (r == -EFBIG) {
+    if (error == -EFBIG) {
         cli_error("%s: the header would have more than the %u bytes that readers accept; choose a "
+
                   "smaller --shard-size",
                   file->path, SAFETENSORS_MAX_HEADER_BYTES);
         return CLI_FAILURE;
     }
-    if (r)
+    if (error)
         return cli_out_of_memory();
     at = file->head_bytes;
     for (size_t i = file->first; i < file->first + file->count; i++) {

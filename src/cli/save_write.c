@@ -190,37 +190,40 @@ static bool save_can_hold_all(const struct save *save)
 static int save_make(const struct save *save, struct save_file *file, const char *directory,
                      uint64_t *promised_bytes)
 {
-    int fd, r;
+    int fd, error;
 
     file->fd = save_can_hold_all(save) ? save_open_unnamed(directory) : -1;
     fd = file->fd >= 0 ? file->fd : save_open_named(directory, -1, &file->temporary);
     if (fd < 0)
         return fd;
     do
-        r = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
-    while (r == -EINTR && !signals_get());
-    if (file->fd < 0 && close(fd) < 0 && !r)
-        r = -errno;
-    return r;
+        error = sink_reserve(fd, file->size_bytes, &save->way, promised_bytes);
+    while (error == -EINTR && !signals_get());
+    if (file->fd < 0 && close(fd) < 0 && !error)
+        error = -errno;
+    return error;
 }
 
 static int save_make_all(struct save *save)
 {
     char *directory = save_directory(save);
     uint64_t promised_bytes = 0;
-    int status = CLI_OK, r;
+    int status = CLI_OK, error;
 
     if (!directory)
         return cli_out_of_memory();
+
     /* All of them before the first is made: these failures leave nothing to clear away. */
+
     for (size_t i = 0; i < save->file_count; i++)
         save->files[i].fd = -1;
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
         status = save_check_target(&save->files[i]);
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
-        r = signals_get() ? -EINTR : save_make(save, &save->files[i], directory, &promised_bytes);
-        if (r)
-            status = save_fail(save, save->files[i].path, r);
+        error =
+            signals_get() ? -EINTR : save_make(save, &save->files[i], directory, &promised_bytes);
+        if (error)
+            status = save_fail(save, save->files[i].path, error);
     }
     free(directory);
     return status;
@@ -252,18 +255,18 @@ static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
     uint64_t done = stream->at - save->offsets[index], left = save->sizes[index] - done;
     const uint8_t *part;
     size_t step = 1;
-    int r;
+    int error;
 
     if (left > end - stream->at)
         left = end - stream->at;
-    r = staging_fetch(lane, &save->reader.memory, save->tensors.list[index].bytes + done, left,
-                      WORK_PIECE_BYTES);
-    while (!r && step > 0) {
-        r = staging_next(lane, &part, &step);
-        if (!r && step > 0)
-            r = sink_put(stream, part, step);
+    error = staging_fetch(lane, &save->reader.memory, save->tensors.list[index].bytes + done, left,
+                          WORK_PIECE_BYTES);
+    while (!error && step > 0) {
+        error = staging_next(lane, &part, &step);
+        if (!error && step > 0)
+            error = sink_put(stream, part, step);
     }
-    return r;
+    return error;
 }
 
 /* A piece of the file, whatever lies in it: the header, and tensors side by side. */
@@ -274,16 +277,17 @@ static int save_piece(void *context, const struct work_piece *piece, void *own)
     uint64_t end = piece->offset_bytes + piece->size_bytes;
     void *room = staging_scratch(own, SINK_ROOM_BYTES);
     struct sink_stream stream;
-    int r = room ? 0 : -ENOMEM;
+    int error = room ? 0 : -ENOMEM;
 
     sink_begin(&stream, &copy->sink, piece->offset_bytes, room);
-    if (!r && stream.at < file->head_bytes)
-        r = sink_put(&stream, (const uint8_t *)file->head + stream.at,
+    if (!error && stream.at < file->head_bytes)
+        error =
+            sink_put(&stream, (const uint8_t *)file->head + stream.at,
                      (end < file->head_bytes ? (size_t)end : file->head_bytes) - (size_t)stream.at);
-    for (size_t i = save_find(copy, stream.at); !r && stream.at < end; i++)
+    for (size_t i = save_find(copy, stream.at); !error && stream.at < end; i++)
         if (copy->save->sizes[i] > 0)
-            r = save_tensor(copy, i, end, &stream, own);
-    return r ? r : sink_end(&stream);
+            error = save_tensor(copy, i, end, &stream, own);
+    return error ? error : sink_end(&stream);
 }
 
 static int save_tick(void *context, uint64_t done_bytes)
@@ -311,33 +315,33 @@ static int save_copy_all(struct save_copy *copy)
 static int save_fill(struct save *save, const struct save_file *file)
 {
     struct save_copy copy = {.save = save, .file = file};
-    int fd = file->fd >= 0 ? file->fd : open(file->temporary, O_RDWR | O_CLOEXEC), r;
+    int fd = file->fd >= 0 ? file->fd : open(file->temporary, O_RDWR | O_CLOEXEC), error;
 
     if (fd < 0)
         return -errno;
     sink_open(&copy.sink, fd, file->size_bytes, &save->way);
-    r = save_copy_all(&copy);
+    error = save_copy_all(&copy);
     sink_close(&copy.sink);
-    if (!r)
+    if (!error)
         save->copied_bytes += file->size_bytes;
-    if (!r && fsync(fd) < 0)
-        r = -errno;
-    if (fd != file->fd && close(fd) < 0 && !r)
-        r = -errno;
-    if (!r && signals_get())
-        r = -EINTR;
-    return r;
+    if (!error && fsync(fd) < 0)
+        error = -errno;
+    if (fd != file->fd && close(fd) < 0 && !error)
+        error = -errno;
+    if (!error && signals_get())
+        error = -EINTR;
+    return error;
 }
 
 static int save_fill_all(struct save *save)
 {
-    int r;
+    int error;
 
     progress_begin(&save->progress, "saving", save->size_bytes, save->quiet);
     for (size_t i = 0; i < save->file_count; i++) {
-        r = save_fill(save, &save->files[i]);
-        if (r)
-            return save_fail(save, save->files[i].path, r);
+        error = save_fill(save, &save->files[i]);
+        if (error)
+            return save_fail(save, save->files[i].path, error);
     }
     progress_end(&save->progress);
     return CLI_OK;
@@ -349,15 +353,16 @@ static int save_sync_directory(const struct save *save)
 {
     char *directory = save_directory(save);
     int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int r = fd < 0 ? -errno : 0;
+    int error = fd < 0 ? -errno : 0;
 
     /* Some file systems cannot, and need not. */
-    if (!r && fsync(fd) < 0 && errno != EINVAL)
-        r = -errno;
+
+    if (!error && fsync(fd) < 0 && errno != EINVAL)
+        error = -errno;
     if (fd >= 0)
         close(fd);
     free(directory);
-    return r;
+    return error;
 }
 
 /* With all that is in it on the disk. */
@@ -377,12 +382,12 @@ static int save_name(struct save_file *file, const char *directory)
 static int save_name_all(struct save *save)
 {
     char *directory = save_directory(save);
-    int status = directory ? CLI_OK : save_fail(save, save->path, -ENOMEM), r;
+    int status = directory ? CLI_OK : save_fail(save, save->path, -ENOMEM), error;
 
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
-        r = save_name(&save->files[i], directory);
-        if (r)
-            status = save_fail(save, save->files[i].path, r);
+        error = save_name(&save->files[i], directory);
+        if (error)
+            status = save_fail(save, save->files[i].path, error);
     }
     free(directory);
     return status;
@@ -393,7 +398,7 @@ static int save_name_all(struct save *save)
 static int save_place(struct save *save)
 {
     size_t last = save->file_count - 1;
-    int status = save_name_all(save), r;
+    int status = save_name_all(save), error;
 
     if (status != CLI_OK)
         return status;
@@ -406,12 +411,13 @@ static int save_place(struct save *save)
         free(file->temporary);
         file->temporary = NULL;
     }
-    r = save_sync_directory(save);
-    if (r)
+    error = save_sync_directory(save);
+    if (error)
         cli_error("%s: is whole and in its place, but its directory cannot be flushed to the disk: "
+
                   "%s; it may be gone after a power failure: save again, or elsewhere",
-                  save->path, strerror(-r));
-    return r ? CLI_FAILURE : CLI_OK;
+                  save->path, strerror(-error));
+    return error ? CLI_FAILURE : CLI_OK;
 }
 
 int save_write(struct save *save)

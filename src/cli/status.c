@@ -256,10 +256,10 @@ static int status_select(const struct mounts *all, char **paths, size_t count,
 
 int status_look(struct status_look *look)
 {
-    int status = CLI_OK, r = mounts_read_for(look->paths, look->path_count, &look->all);
+    int status = CLI_OK, error = mounts_read_for(look->paths, look->path_count, &look->all);
 
-    if (r)
-        return mounts_explain(r);
+    if (error)
+        return mounts_explain(error);
     look->mounts = look->all;
     if (look->path_count) {
         memset(&look->mounts, 0, sizeof(look->mounts));

@@ -14,12 +14,12 @@ int store_join(gmsfs_t *handle)
 {
     const char *text = getenv("GMSFS_SESSION");
     uint8_t token[GMSFS_TOKEN_BYTES];
-    int r;
+    int error;
 
     if (!text || gmsfs_token_parse(text, token) != 0)
         return -ENOENT;
-    r = gmsfs_join(handle, token);
-    return r == -ESTALE || r == -EBADF || r == -EACCES ? -ENOENT : r;
+    error = gmsfs_join(handle, token);
+    return error == -ESTALE || error == -EBADF || error == -EACCES ? -ENOENT : error;
 }
 
 bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
@@ -90,22 +90,24 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
 static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode mode,
                             uint64_t timeout_ms, bool quiet, uint64_t reserve_bytes)
 {
-    int r = gmsfs_connect_reserve(handle, mode, 0, reserve_bytes);
+    int error = gmsfs_connect_reserve(handle, mode, 0, reserve_bytes);
 
-    if (r == -EAGAIN && store_is_own(handle, mode)) {
+    if (error == -EAGAIN && store_is_own(handle, mode)) {
         cli_error("cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
+
                   "command takes the lock by itself, so call it without 'gmsfs run'",
                   mode == GMSFS_MODE_RO ? "RO" : "RW", path);
         return CLI_FAILURE;
     }
-    if ((r == -EAGAIN || (r == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
-        if (!quiet && (r == -ENOMEM || (reserve_bytes && is_lock_free(handle))))
+    if ((error == -EAGAIN || (error == -ENOMEM && reserve_bytes)) && timeout_ms > 0) {
+        if (!quiet && (error == -ENOMEM || (reserve_bytes && is_lock_free(handle))))
             store_say_memory(path, handle, reserve_bytes);
         else if (!quiet)
             store_say_waiting(path, mode, handle);
-        r = gmsfs_connect_reserve(handle, mode, timeout_ms, reserve_bytes);
+        error = gmsfs_connect_reserve(handle, mode, timeout_ms, reserve_bytes);
     }
-    return r ? store_explain_connect(handle, path, mode, timeout_ms, reserve_bytes, r) : CLI_OK;
+    return error ? store_explain_connect(handle, path, mode, timeout_ms, reserve_bytes, error)
+                 : CLI_OK;
 }
 
 int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint64_t timeout_ms,

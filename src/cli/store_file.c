@@ -55,26 +55,26 @@ int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = NULL;
-    int r;
+    int error;
 
     if (fd < 0)
         return -errno;
-    r = store_read_fd(fd, most_bytes, &text, size_bytes);
+    error = store_read_fd(fd, most_bytes, &text, size_bytes);
     close(fd);
-    if (!r)
+    if (!error)
         *bytes = (uint8_t *)text;
-    return r;
+    return error;
 }
 
 int store_read_text(const char *path, char **text)
 {
     uint8_t *bytes = NULL;
     size_t text_bytes;
-    int r = store_read_bytes(path, TEXT_MAX_BYTES, &bytes, &text_bytes);
+    int error = store_read_bytes(path, TEXT_MAX_BYTES, &bytes, &text_bytes);
 
-    if (!r)
+    if (!error)
         *text = (char *)bytes;
-    return r;
+    return error;
 }
 
 int store_read_json(const char *path, const char *file, json_t **json)

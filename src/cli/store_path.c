@@ -116,9 +116,9 @@ static int store_explain_open(const char *path, int error)
 
 int store_open(const char *path, gmsfs_t **handle)
 {
-    int r = gmsfs_open(path, handle);
+    int error = gmsfs_open(path, handle);
 
-    return r ? store_explain_open(path, r) : 0;
+    return error ? store_explain_open(path, error) : 0;
 }
 
 #define STATE_NAME(word, number) [number] = #word,

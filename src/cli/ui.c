@@ -158,10 +158,10 @@ size_t ui_json_flags(void)
 
 int ui_json_print(json_t *json)
 {
-    int r = json ? json_dumpf(json, stdout, JSON_INDENT(2) | ui_json_flags()) : -1;
+    int error = json ? json_dumpf(json, stdout, JSON_INDENT(2) | ui_json_flags()) : -1;
 
     json_decref(json);
-    if (r < 0 && !ferror(stdout))
+    if (error < 0 && !ferror(stdout))
         return -ENOMEM;
     putchar('\n');
     return 0;
@@ -242,10 +242,10 @@ static void ui_spaces(FILE *to, size_t count)
 int ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
 {
     size_t widths[UI_MAX_COLUMNS];
-    int r = table->error;
+    int error = table->error;
 
     ui_table_widths(table, widths);
-    for (size_t row = 0; !r && row < table->rows; row++) {
+    for (size_t row = 0; !error && row < table->rows; row++) {
         ui_spaces(to, indent);
         for (unsigned i = 0; i < table->columns; i++) {
             const char *cell = table->cells[row * table->columns + i];
@@ -262,7 +262,7 @@ int ui_table_end(struct ui_table *table, FILE *to, unsigned indent)
         fputc('\n', to);
     }
     ui_table_free(table);
-    return r;
+    return error;
 }
 
 void ui_table_free(struct ui_table *table)

@@ -84,29 +84,31 @@ static void *run_thread(void *argument)
     void *stream = NULL;
     struct copier_request request;
     char why[COPIER_WHY_BYTES];
-    int fd, rc;
+    int fd, error;
     int entered = copier->driver->enter(copier->gpu, &stream, why);
 
     for (;;) {
-        rc = receive(&request, &fd);
-        if (rc < 0)
+        error = receive(&request, &fd);
+        if (error < 0)
             break;
         struct copier_result *result = &copier->shared->results[request.entry];
         if (entered == 0) {
             why[0] = '\0';
-            rc = do_request(copier, stream, &request, fd, why);
+            error = do_request(copier, stream, &request, fd, why);
         } else {
-            rc = entered;
+            error = entered;
         }
         if (fd >= 0)
             close(fd);
-        copier_put_result(result, request.sequence, rc, why);
+        copier_put_result(result, request.sequence, error, why);
         syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
     if (fd >= 0)
         close(fd);
-    if (rc != -ENOTCONN)
-        _exit(1); /* the worker sees it, and takes a new one */
+    if (error != -ENOTCONN)
+        _exit(1);
+    /* the worker sees it, and takes a new one */
+
     if (entered == 0)
         copier->driver->leave(copier->gpu, stream);
     return NULL;
@@ -182,22 +184,25 @@ int copier_main(int argc, char **argv)
 {
     struct copier copier = {0};
     char why[COPIER_WHY_BYTES] = "";
-    int rc = open_shared(&copier);
+    int error = open_shared(&copier);
 
     (void)argc;
     (void)argv;
-    if (rc < 0) {
+    if (error < 0) {
         fputs("gmsfs: the copier is started by a mount of GPU memory, not by hand\n", stderr);
         return 2;
     }
     begin_process();
-    rc = open_gpu(&copier, why);
+    error = open_gpu(&copier, why);
+
     /* Nobody else may look into it from here on: it will have everybody's bytes. Not before, for
      * the driver reads of its process in /proc when it starts. */
+
     prctl(PR_SET_DUMPABLE, 0);
-    if (say_hello(rc, why) < 0 || rc < 0)
+    if (say_hello(error, why) < 0 || error < 0)
         _exit(1);
     serve(&copier);
     copier.driver->close(copier.gpu);
-    _exit(0); /* what libraries do at exit, the driver needs not */
+    _exit(0);
+    /* what libraries do at exit, the driver needs not */
 }

@@ -38,22 +38,22 @@ static int explain(const struct drv *driver, char *why, const char *call, enum d
 static int cuda_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **made, char *why)
 {
     struct cuda *cuda = calloc(1, sizeof(*cuda));
-    int rc;
+    int error;
 
     if (!cuda) {
         snprintf(why, COPIER_WHY_BYTES, "out of memory");
         return -ENOMEM;
     }
-    rc = drv_open(&cuda->driver, why, COPIER_WHY_BYTES);
-    if (rc == 0)
-        rc = drv_find(cuda->driver, uuid, &cuda->device, why, COPIER_WHY_BYTES);
-    if (rc == 0)
-        rc = CALL(cuda, why, cuDevicePrimaryCtxRetain, (&cuda->context, cuda->device));
-    if (rc == 0)
-        rc = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
-    if (rc < 0) {
+    error = drv_open(&cuda->driver, why, COPIER_WHY_BYTES);
+    if (error == 0)
+        error = drv_find(cuda->driver, uuid, &cuda->device, why, COPIER_WHY_BYTES);
+    if (error == 0)
+        error = CALL(cuda, why, cuDevicePrimaryCtxRetain, (&cuda->context, cuda->device));
+    if (error == 0)
+        error = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
+    if (error < 0) {
         free(cuda);
-        return rc;
+        return error;
     }
     if (cuda->driver->cuMemHostRegister_v2(ring, ring_bytes, DRV_HOST_REGISTER_PORTABLE) ==
         DRV_SUCCESS)
@@ -66,13 +66,13 @@ static int cuda_enter(void *gpu, void **stream, char *why)
 {
     struct cuda *cuda = gpu;
     struct drv_stream *made;
-    int rc = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
+    int error = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
 
-    if (rc == 0)
-        rc = CALL(cuda, why, cuStreamCreate, (&made, DRV_STREAM_NON_BLOCKING));
-    if (rc == 0)
+    if (error == 0)
+        error = CALL(cuda, why, cuStreamCreate, (&made, DRV_STREAM_NON_BLOCKING));
+    if (error == 0)
         *stream = made;
-    return rc;
+    return error;
 }
 
 static void cuda_leave(void *gpu, void *stream)
@@ -92,43 +92,43 @@ static int map_memory(struct cuda *cuda, struct window *window, char *why)
         .flags = DRV_ACCESS_READWRITE,
     };
     drv_pointer address = 0;
-    int rc = CALL(cuda, why, cuMemAddressReserve, (&address, window->bytes, 0, 0, 0));
+    int error = CALL(cuda, why, cuMemAddressReserve, (&address, window->bytes, 0, 0, 0));
 
-    if (rc < 0)
-        return rc;
-    rc = CALL(cuda, why, cuMemMap, (address, window->bytes, 0, window->memory, 0));
-    if (rc == 0) {
-        rc = CALL(cuda, why, cuMemSetAccess, (address, window->bytes, &access, 1));
-        if (rc == 0) {
+    if (error < 0)
+        return error;
+    error = CALL(cuda, why, cuMemMap, (address, window->bytes, 0, window->memory, 0));
+    if (error == 0) {
+        error = CALL(cuda, why, cuMemSetAccess, (address, window->bytes, &access, 1));
+        if (error == 0) {
             window->address = address;
             return 0;
         }
         cuda->driver->cuMemUnmap(address, window->bytes);
     }
     cuda->driver->cuMemAddressFree(address, window->bytes);
-    return rc;
+    return error;
 }
 
 static int cuda_map(void *gpu, unsigned window_index, int fd, uint64_t bytes, char *why)
 {
     struct cuda *cuda = gpu;
     struct window *window = &cuda->windows[window_index], made = {.bytes = bytes};
-    int rc;
+    int error;
 
     if (window->address) {
         snprintf(why, COPIER_WHY_BYTES, "window %u is in use", window_index);
         return -EBUSY;
     }
-    rc = CALL(cuda, why, cuMemImportFromShareableHandle,
-              (&made.memory, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
-    if (rc < 0)
-        return rc;
-    rc = map_memory(cuda, &made, why);
-    if (rc < 0)
+    error = CALL(cuda, why, cuMemImportFromShareableHandle,
+                 (&made.memory, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+    if (error < 0)
+        return error;
+    error = map_memory(cuda, &made, why);
+    if (error < 0)
         cuda->driver->cuMemRelease(made.memory);
     else
         *window = made;
-    return rc;
+    return error;
 }
 
 /* The first call that fails is told; the others are made all the same. */
@@ -137,16 +137,16 @@ static int cuda_unmap(void *gpu, unsigned window_index, char *why)
     struct cuda *cuda = gpu;
     struct window *window = &cuda->windows[window_index];
     char next[COPIER_WHY_BYTES];
-    int rc, rc_next;
+    int error, rc_next;
 
     if (!window->address)
         return 0;
-    rc = CALL(cuda, why, cuMemUnmap, (window->address, window->bytes));
-    rc_next = CALL(cuda, rc ? next : why, cuMemAddressFree, (window->address, window->bytes));
-    rc = rc ? rc : rc_next;
-    rc_next = CALL(cuda, rc ? next : why, cuMemRelease, (window->memory));
+    error = CALL(cuda, why, cuMemUnmap, (window->address, window->bytes));
+    rc_next = CALL(cuda, error ? next : why, cuMemAddressFree, (window->address, window->bytes));
+    error = error ? error : rc_next;
+    rc_next = CALL(cuda, error ? next : why, cuMemRelease, (window->memory));
     *window = (struct window){0};
-    return rc ? rc : rc_next;
+    return error ? error : rc_next;
 }
 
 static int cuda_copy(void *gpu, void *stream, const struct copier_request *request, void *block,
@@ -156,7 +156,7 @@ static int cuda_copy(void *gpu, void *stream, const struct copier_request *reque
     const struct window *window = &cuda->windows[request->window];
     size_t bytes = request->bytes;
     char later[COPIER_WHY_BYTES];
-    int rc, waited;
+    int error, waited;
 
     if (!window->address || request->offset > window->bytes ||
         bytes > window->bytes - request->offset) {
@@ -164,14 +164,16 @@ static int cuda_copy(void *gpu, void *stream, const struct copier_request *reque
         return -EINVAL;
     }
     if (request->act == COPIER_GET)
-        rc = CALL(cuda, why, cuMemcpyDtoHAsync_v2,
-                  (block, window->address + request->offset, bytes, stream));
+        error = CALL(cuda, why, cuMemcpyDtoHAsync_v2,
+                     (block, window->address + request->offset, bytes, stream));
     else
-        rc = CALL(cuda, why, cuMemcpyHtoDAsync_v2,
-                  (window->address + request->offset, block, bytes, stream));
+        error = CALL(cuda, why, cuMemcpyHtoDAsync_v2,
+                     (window->address + request->offset, block, bytes, stream));
+
     /* Also after a failure: then nothing of the driver is in the block any more. */
-    waited = CALL(cuda, rc ? later : why, cuStreamSynchronize, (stream));
-    return rc ? rc : waited;
+
+    waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
+    return error ? error : waited;
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */

@@ -113,7 +113,7 @@ static int make_room(struct core *core, const struct record *record)
 static void settle_reservations(struct apply *apply)
 {
     for (size_t i = 0; apply->core->reserving > 0 && i < apply->core->stores.count; i++)
-        apply_drain(apply, apply->core->stores.items[i]);
+        apply_grant_waiters(apply, apply->core->stores.items[i]);
 }
 
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
+    char name[CORE_BOUND_BYTES];
     int whole; /* what it says where all of it is taken */
 } bounds[] = {
     [CORE_BOUND_NONE] = {"", 0},

@@ -182,7 +182,7 @@ int apply_file_close(struct apply *apply)
     leave(apply, file, (apply->record->flags & CORE_CLOSE_LINGER) != 0);
     apply_drop_file(apply, file);
     if (store)
-        apply_drain(apply, store);
+        apply_grant_waiters(apply, store);
     return 0;
 }
 
@@ -242,6 +242,6 @@ int apply_detach(struct apply *apply)
         return -ESTALE;
     apply->out->session = file->session;
     leave(apply, file, false);
-    apply_drain(apply, core_store(core, file->store));
+    apply_grant_waiters(apply, core_store(core, file->store));
     return 0;
 }

@@ -138,7 +138,7 @@ static bool rouse(struct apply *apply, struct core_store *store)
     return spoken_for;
 }
 
-void apply_drain(struct apply *apply, struct core_store *store)
+void apply_grant_waiters(struct apply *apply, struct core_store *store)
 {
     enum lock_mode mode;
     uint64_t id;
@@ -266,7 +266,7 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     lock_resume_place(&store->lock, id, apply->record->deadline_ms);
     apply->own_waiter = id;
     apply->out->waiter = id;
-    apply_drain(apply, store);
+    apply_grant_waiters(apply, store);
     return 0;
 }
 
@@ -462,7 +462,7 @@ int apply_wait_end(struct apply *apply)
         apply_forget_waiter(apply, waiter);
     else if (!waiter->away)
         keep_place(apply, waiter);
-    apply_drain(apply, store);
+    apply_grant_waiters(apply, store);
     return 0;
 }
 
@@ -491,7 +491,7 @@ int apply_time(struct apply *apply)
 
         while (lock_next_expired(&store->lock, now_ms, &id, &kept))
             expire_waiter(apply, core_waiter(apply->core, id));
-        apply_drain(apply, store);
+        apply_grant_waiters(apply, store);
     }
     apply_expire_tickets(apply->core, now_ms);
     return 0;

@@ -156,7 +156,7 @@ int apply_session_end(struct apply *apply)
     apply->out->mode = session->mode;
     apply->out->rolled_back =
         apply_end_session(apply, session, (record->flags & CORE_END_REVOKED) != 0);
-    apply_drain(apply, store);
+    apply_grant_waiters(apply, store);
     return 0;
 }
 
@@ -263,7 +263,7 @@ int apply_commit(struct apply *apply)
     blob_unref(commit.encoding);
     end_commit(apply, store, session);
     apply->out->generation = store->generation;
-    apply_drain(apply, store);
+    apply_grant_waiters(apply, store);
     return 0;
 }
 

@@ -9,10 +9,9 @@
  * refused by layout_check sets the store's last_error, so it has to be replayed like any other.
  *
  * What has to be done outside because of a change (answer a waiter, free memory, wake a poll) is
- * appended to a queue of effects, which the service drains after each record (core_next_effect).
- *
- * Called by src/service/service*.c and by the tests. Single-threaded. Objects returned as const
- * pointers are valid until the next core_apply.
+ * appended to a queue of effects, which the service takes after each record (core_next_effect).
+ * Changed by src/service alone, through core_apply; the front ends look at it. Single-threaded.
+ * Objects returned as const pointers are valid until the next core_apply.
  */
 #ifndef GMSFS_CORE_CORE_H
 #define GMSFS_CORE_CORE_H
@@ -60,6 +59,8 @@ enum core_kind {
 };
 
 /* Which bound a record met (struct outcome). */
+/* Of what is state; what is not (bytes on their way, connections, …) is the service's (bounds.h).
+ */
 enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_internal - what the files of the core share; included by src/core/core*.c and apply*.c only
+ * core_internal - what the files of src/core share, and nobody else sees
  *
  * How a record is applied: everything that can fail comes first (core_apply has made room for
  * effects, sessions and files before that), then what cannot fail. So there is nothing to undo but
@@ -142,7 +142,7 @@ int apply_acquire(struct apply *apply);
 int apply_wait_end(struct apply *apply);
 int apply_time(struct apply *apply);
 /* Grants whoever can be granted now. Every record that changes a lock ends with it. */
-void apply_drain(struct apply *apply, struct core_store *store);
+void apply_grant_waiters(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
@@ -174,13 +174,15 @@ void apply_free_grant(struct core_grant *grant);
  * -ENFILE, -ENOSPC; -ENOMEM only where nobody has waited. */
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session, uint64_t *file);
-/* Ends it; a writer aborts. Does not drain. Whether that was a rollback to a committed layout. */
+/* Ends it; a writer aborts. Grants nobody. Whether that was a rollback to a committed layout. */
 bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked);
 int apply_session_end(struct apply *apply);
 int apply_commit(struct apply *apply);
 int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
+
+/* apply_drain.c */
 int apply_drain_mount(struct apply *apply);
 
 /* apply_health.c */

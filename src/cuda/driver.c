@@ -68,35 +68,35 @@ const char *drv_error_name(const struct drv *driver, enum drv_result result)
     return name;
 }
 
-int drv_explain(const struct drv *driver, const char *call, enum drv_result result, char *error,
-                size_t error_bytes)
+int drv_explain(const struct drv *driver, const char *call, enum drv_result result, char *why,
+                size_t why_bytes)
 {
     const char *text = NULL;
 
     if (driver->cuGetErrorString(result, &text) != DRV_SUCCESS || !text)
         text = "no text";
-    if (error)
-        snprintf(error, error_bytes, "%s: %s (%s)", call, drv_error_name(driver, result), text);
+    if (why)
+        snprintf(why, why_bytes, "%s: %s (%s)", call, drv_error_name(driver, result), text);
     return drv_errno(result);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static int load(struct drv *driver, char *error, size_t error_bytes)
+static int load(struct drv *driver, char *why, size_t why_bytes)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
     if (!library) {
-        const char *why = dlerror();
+        const char *reason = dlerror();
 
-        snprintf(error, error_bytes, "no NVIDIA driver: %s", why ? why : LIBRARY);
+        snprintf(why, why_bytes, "no NVIDIA driver: %s", reason ? reason : LIBRARY);
         return -ENODEV;
     }
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         void *address = dlsym(library, symbols[i].name);
 
         if (!address) {
-            snprintf(error, error_bytes,
+            snprintf(why, why_bytes,
                      LIBRARY " has no %s: the NVIDIA driver is older than CUDA 11.4; update it",
                      symbols[i].name);
             dlclose(library);
@@ -107,35 +107,35 @@ static int load(struct drv *driver, char *error, size_t error_bytes)
     return 0; /* the library stays: its functions are in the table */
 }
 
-int drv_open(const struct drv **driver, char *error, size_t error_bytes)
+int drv_open(const struct drv **driver, char *why, size_t why_bytes)
 {
     char none[1];
-    int rc = 0;
+    int error = 0;
 
-    if (!error) {
-        error = none;
-        error_bytes = sizeof(none);
+    if (!why) {
+        why = none;
+        why_bytes = sizeof(none);
     }
     pthread_mutex_lock(&mutex);
     if (!is_open) {
-        rc = load(&table, error, error_bytes);
-        if (rc == 0)
-            rc = drv_explain(&table, "cuInit", table.cuInit(0), error, error_bytes);
-        is_open = rc == 0;
+        error = load(&table, why, why_bytes);
+        if (error == 0)
+            error = drv_explain(&table, "cuInit", table.cuInit(0), why, why_bytes);
+        is_open = error == 0;
     }
     pthread_mutex_unlock(&mutex);
-    if (rc == 0) {
+    if (error == 0) {
         *driver = &table;
-        if (error_bytes)
-            error[0] = '\0';
+        if (why_bytes)
+            why[0] = '\0';
     }
-    return rc;
+    return error;
 }
 
 /* ---- devices ------------------------------------------------------------------------------- */
 
-int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *device, char *error,
-             size_t error_bytes)
+int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *device, char *why,
+             size_t why_bytes)
 {
     struct drv_uuid here;
     const char *call = "cuDeviceGetCount";
@@ -153,8 +153,8 @@ int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *devic
             return 0;
     }
     if (result != DRV_SUCCESS)
-        return drv_explain(driver, call, result, error, error_bytes);
-    snprintf(error, error_bytes,
+        return drv_explain(driver, call, result, why, why_bytes);
+    snprintf(why, why_bytes,
              "the device is none of the %d that this process sees (CUDA_VISIBLE_DEVICES?)", count);
     return -ENODEV;
 }

@@ -28,7 +28,7 @@ struct drv {
  * -ELIBBAD: a driver too old, or a stub; else what drv_errno says of cuInit. `error` (may be NULL)
  * then says what is wrong and what to do, in one line. A failure is not remembered: the next call
  * tries again. */
-int drv_open(const struct drv **driver, char *error, size_t error_bytes);
+int drv_open(const struct drv **driver, char *why, size_t why_bytes);
 
 /* The device with this uuid: ordinals differ from process to process (CUDA_VISIBLE_DEVICES), uuids
  * do not. -ENODEV: this process sees none such; `error` as in drv_open. */

@@ -412,10 +412,10 @@ static void take_source(struct parser *parser)
         parser->options->vmm.backend = backend->name;
 }
 
-int options_parse(int argc, char **argv, struct daemon_options *options, char *error,
-                  size_t error_bytes)
+int options_parse(int argc, char **argv, struct daemon_options *options, char *why,
+                  size_t why_bytes)
 {
-    struct parser parser = {.options = options, .error = error, .error_bytes = error_bytes};
+    struct parser parser = {.options = options, .error = why, .error_bytes = why_bytes};
     bool flags_over = false;
 
     *options = (struct daemon_options){

@@ -18,7 +18,7 @@ enum wire_type {
     WIRE_PREPARED = 1, /* there is memory: mount */
     WIRE_READY,        /* FUSE_INIT was answered: bind `.fds` */
     WIRE_UNMOUNT,      /* a client asks for it; the worker has closed its listener */
-    WIRE_ENDED,        /* id: files that were still open, value: stores with a layout */
+    WIRE_ENDED,        /* id: files that were still open */
     /* keeper to worker, control */
     WIRE_FUSE,     /* descriptor: /dev/fuse, mounted */
     WIRE_LISTENER, /* descriptor: `.fds`, listening */

@@ -196,7 +196,7 @@ bool fs_may_warn(struct fs *fs);
 
 /* ---- operations -------------------------------------------------------------------------- */
 
-/* dir.c, rename.c */
+/* dir.c */
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 void fs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device);

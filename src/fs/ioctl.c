@@ -14,6 +14,9 @@
 #include <errno.h>
 #include <string.h>
 
+_Static_assert((int)LOCK_MODE_NONE == GMSFS_MODE_NONE && (int)LOCK_MODE_RO == GMSFS_MODE_RO &&
+                   (int)LOCK_MODE_RW == GMSFS_MODE_RW,
+               "a mode is answered as it is");
 _Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
                    (int)VMM_MEMORY_CUDA == (int)GMSFS_MEMORY_CUDA,
                "kinds of memory have the numbers of the ABI");

@@ -92,8 +92,10 @@ static int set_offset(struct fs *fs, const struct service_actor *by, const struc
     return service_entry_bind(fs->service, by, node->entry->serial, node->entry->slot, offset);
 }
 
+#define ATTRIBUTE_NAME_BYTES 32
+
 struct attribute {
-    const char *name;
+    char name[ATTRIBUTE_NAME_BYTES];
     enum node_kind kind;
     int (*get)(const struct fs *fs, const struct node *node, char value[256]);
     /* NULL: read only */
@@ -154,7 +156,7 @@ void fs_op_listxattr(fuse_req_t req, fuse_ino_t id, size_t size)
 {
     struct fs *fs = fs_of(req);
     struct node node;
-    char list[ATTRIBUTE_COUNT * 32], value[256];
+    char list[ATTRIBUTE_COUNT * ATTRIBUTE_NAME_BYTES], value[256];
     size_t used = 0;
     if (node_find(fs->core, id, &node)) {
         fs_reply_error(req, fs_gone(req, NULL));

@@ -5,10 +5,9 @@
  * Pure: no I/O, no clock (every call that needs the time is given it, in milliseconds of any
  * monotonic origin), no knowledge of processes, files or layouts. The store's core calls it; it
  * calls nobody. Single-threaded.
- *
- * A wish is what is asked for, a mode what is granted. Modes exclude each other by one table
- * (`lock.c`), so that a further mode is a row of it. Sessions and waiters are known by ids that
- * the caller chooses, increasing and never used twice.
+ * A wish is what is asked for, a mode what is granted. Whom a mode excludes is a row of one table
+ * (`lock.c`); what a state is called is a row of GMSFS_STATE_LIST in the ABI. Sessions and waiters
+ * are known by ids that the caller chooses, increasing and never used twice.
  */
 #ifndef GMSFS_FSM_LOCK_H
 #define GMSFS_FSM_LOCK_H

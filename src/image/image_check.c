@@ -62,14 +62,14 @@ static int check_step(struct direct_file *file, struct staging_lane *lane, uint6
                       size_t *size_bytes, XXH3_state_t *state)
 {
     uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
-    int r = -ENOMEM;
+    int error = -ENOMEM;
 
     *size_bytes = direct_fit(file, from, *size_bytes, STAGING_FILE_BYTES);
     if (room)
-        r = direct_read(file, room, from, *size_bytes, &bytes);
-    if (!r)
+        error = direct_read(file, room, from, *size_bytes, &bytes);
+    if (!error)
         XXH3_128bits_update(state, bytes, *size_bytes);
-    return r;
+    return error;
 }
 
 /* What is summed is what lies in its place, or goes there. */
@@ -79,10 +79,10 @@ static int check_step_into(const struct check_run *run, struct direct_file *file
 {
     const struct staging_memory *memory = run->check->memory;
     const uint8_t *bytes;
-    int r = staging_read(lane, memory, to, file, from, *size_bytes, &bytes, size_bytes);
+    int error = staging_read(lane, memory, to, file, from, *size_bytes, &bytes, size_bytes);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     XXH3_128bits_update(state, bytes, *size_bytes);
     return staging_send(lane, memory, to, bytes, *size_bytes);
 }
@@ -92,17 +92,17 @@ static int check_steps(struct check_run *run, const struct image_piece *piece,
 {
     uint8_t *base = run->check->into ? run->check->into[piece->rank] : NULL;
     size_t most = direct_is_on(file) ? STAGING_FILE_BYTES : IMAGE_STEP_BYTES, step;
-    int r = 0;
+    int error = 0;
 
-    for (uint64_t at = 0; !r && at < piece->size_bytes; at += step) {
+    for (uint64_t at = 0; !error && at < piece->size_bytes; at += step) {
         uint64_t left = piece->size_bytes - at, from = piece->file_offset_bytes + at;
         step = left < most ? (size_t)left : most;
-        r = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from, &step,
-                                   state)
-                 : check_step(file, lane, from, &step, state);
+        error = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from,
+                                       &step, state)
+                     : check_step(file, lane, from, &step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
-    return r;
+    return error;
 }
 
 static int check_read(struct check_run *run, const struct image_piece *piece,
@@ -112,15 +112,15 @@ static int check_read(struct check_run *run, const struct image_piece *piece,
     struct direct_file file;
     int fd =
         image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
-    int r;
+    int error;
 
     if (fd < 0)
         return fd;
     direct_open_part(&file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
-    r = check_steps(run, piece, &file, lane, state);
+    error = check_steps(run, piece, &file, lane, state);
     direct_close(&file);
     close(fd);
-    return r;
+    return error;
 }
 
 static int check_piece(void *context, const struct work_piece *work_piece, void *own)
@@ -129,17 +129,17 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
     const struct image_piece *piece = &run->check->image->manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
     XXH128_canonical_t sum;
-    int r;
+    int error;
 
     if (!state)
         return -ENOMEM;
     XXH3_128bits_reset(state);
-    r = check_read(run, piece, own, state);
+    error = check_read(run, piece, own, state);
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
     XXH3_freeState(state);
-    if (!r && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
-        r = -EBADMSG;
-    return r ? check_fail(run, piece, r) : 0;
+    if (!error && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
+        error = -EBADMSG;
+    return error ? check_fail(run, piece, error) : 0;
 }
 
 static int check_tick(void *context, uint64_t done_bytes)
@@ -159,17 +159,17 @@ static int check_tick(void *context, uint64_t done_bytes)
 static int check_work(struct check_run *run, struct work *work)
 {
     struct staging *own = NULL, *staging = run->check->staging;
-    int r = -ENOMEM;
+    int error = -ENOMEM;
 
     if (!staging)
         staging = own = staging_new();
     if (staging) {
         staging_equip(staging, work, run->check->memory,
                       direct_threads(run->check->threads, run->use != DIRECT_NEVER));
-        r = work_run(work);
+        error = work_run(work);
     }
     staging_free(own);
-    return r;
+    return error;
 }
 
 int image_check(const struct image_check *check, struct failure *failure)
@@ -183,7 +183,7 @@ int image_check(const struct image_check *check, struct failure *failure)
                         .tick = check_tick};
     uint64_t whole_bytes;
     bool is_told;
-    int r;
+    int error;
 
     *failure->text = '\0';
     run.sizes = calloc(manifest->piece_count + 1, sizeof(*run.sizes));
@@ -194,11 +194,11 @@ int image_check(const struct image_check *check, struct failure *failure)
     work.item_bytes = run.sizes;
     image_manifest_count_done(manifest, &whole_bytes);
     run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
-    r = check_work(&run, &work);
+    error = check_work(&run, &work);
     free(run.sizes);
-    if (!r || run.has_failed ||
+    if (!error || run.has_failed ||
         (check->staging && staging_get_failure(check->staging, failure, &is_told)))
-        return r;
-    return failure_set(failure, r, "%s: cannot read the image: %s; check the disk",
-                       check->image->dir.path, strerror(-r));
+        return error;
+    return failure_set(failure, error, "%s: cannot read the image: %s; check the disk",
+                       check->image->dir.path, strerror(-error));
 }

@@ -109,23 +109,23 @@ void image_dir_close(struct image_dir *dir)
 static int dir_each(const struct image_dir *dir, int (*each)(void *context, const char *name),
                     void *context)
 {
-    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
 
     if (!list) {
-        r = -errno;
+        error = -errno;
         if (fd >= 0)
             close(fd);
-        return r;
+        return error;
     }
-    while (!r && (errno = 0, entry = readdir(list)))
+    while (!error && (errno = 0, entry = readdir(list)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            r = each(context, entry->d_name);
-    if (!r && errno)
-        r = -errno;
+            error = each(context, entry->d_name);
+    if (!error && errno)
+        error = -errno;
     closedir(list);
-    return r;
+    return error;
 }
 
 static int look_at(void *context, const char *name)
@@ -189,16 +189,18 @@ static int sync_directory(int fd)
 
 int image_dir_sync(const struct image_dir *dir)
 {
-    int r = sync_directory(dir->fd), above;
+    int error = sync_directory(dir->fd), above;
 
-    if (r || !dir->created)
-        return r;
+    if (error || !dir->created)
+        return error;
     above = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (above < 0)
-        return errno == EACCES ? 0 : -errno; /* may be written to, but not read */
-    r = sync_directory(above);
+        return errno == EACCES ? 0 : -errno;
+    /* may be written to, but not read */
+
+    error = sync_directory(above);
     close(above);
-    return r;
+    return error;
 }
 
 int image_dir_remove(const struct image_dir *dir, const char *name)
@@ -213,71 +215,73 @@ int image_dir_open_file(const struct image_dir *dir, const char *name, int flags
 {
     int fd = openat(dir->fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE);
     struct stat known;
-    int r = -ENOTSUP;
+    int error = -ENOTSUP;
 
     if (fd < 0)
         return -errno;
     if (fstat(fd, &known) < 0)
-        r = -errno;
+        error = -errno;
     else if (S_ISREG(known.st_mode))
         return fd;
     close(fd);
-    return r;
+    return error;
 }
 
 int image_dir_read(const struct image_dir *dir, const char *name, size_t most_bytes,
                    uint8_t **bytes, size_t *size_bytes)
 {
-    int fd = image_dir_open_file(dir, name, O_RDONLY), r = 0;
+    int fd = image_dir_open_file(dir, name, O_RDONLY), error = 0;
     struct stat known;
 
     if (fd < 0)
         return fd;
     *bytes = NULL;
     if (fstat(fd, &known) < 0)
-        r = -errno;
+        error = -errno;
     else if ((uint64_t)known.st_size > most_bytes)
-        r = -EFBIG;
-    if (!r) {
+        error = -EFBIG;
+    if (!error) {
         *size_bytes = (size_t)known.st_size;
         *bytes = malloc(*size_bytes + 1);
-        r = *bytes ? file_read_at(fd, *bytes, *size_bytes, 0) : -ENOMEM;
+        error = *bytes ? file_read_at(fd, *bytes, *size_bytes, 0) : -ENOMEM;
     }
     close(fd);
-    if (r) {
+    if (error) {
         free(*bytes);
         *bytes = NULL;
     }
-    return r;
+    return error;
 }
 
 int image_dir_write(const struct image_dir *dir, const char *name, const void *bytes,
                     size_t size_bytes)
 {
     char fresh[IMAGE_NAME_BYTES];
-    int fd, r;
+    int fd, error;
 
     snprintf(fresh, sizeof(fresh), "%s" IMAGE_NEW, name);
-    r = image_dir_remove(dir, fresh);
-    if (r)
-        return r;
+    error = image_dir_remove(dir, fresh);
+    if (error)
+        return error;
     fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0) {
-        if (fd != -EEXIST) /* it may be there all the same */
+        if (fd != -EEXIST)
+            /* it may be there all the same */
+
             image_dir_remove(dir, fresh);
         return fd;
     }
-    r = file_write_at(fd, bytes, size_bytes, 0);
-    if (!r && fsync(fd) < 0)
-        r = -errno;
-    if (close(fd) < 0 && !r)
-        r = -errno;
-    if (!r && renameat(dir->fd, fresh, dir->fd, name) < 0)
-        r = -errno;
-    if (!r)
+    error = file_write_at(fd, bytes, size_bytes, 0);
+    if (!error && fsync(fd) < 0)
+        error = -errno;
+    if (close(fd) < 0 && !error)
+        error = -errno;
+    if (!error && renameat(dir->fd, fresh, dir->fd, name) < 0)
+        error = -errno;
+    if (!error)
         return image_dir_sync(dir);
     image_dir_remove(dir, fresh);
-    return r;
+    return error;
 }
 
 /* ---- the manifest -------------------------------------------------------------------------- */
@@ -286,27 +290,27 @@ int image_dir_read_manifest(const struct image_dir *dir, bool unfinished,
                             struct image_manifest *manifest, struct failure *failure)
 {
     const char *name = unfinished ? IMAGE_UNFINISHED : IMAGE_MANIFEST;
-    struct image_error error;
+    struct image_error wrong;
     uint8_t *text;
     size_t text_bytes;
-    int r = image_dir_read(dir, name, IMAGE_MANIFEST_MAX_BYTES, &text, &text_bytes);
+    int error = image_dir_read(dir, name, IMAGE_MANIFEST_MAX_BYTES, &text, &text_bytes);
 
     memset(manifest, 0, sizeof(*manifest));
-    if (r == -ENOENT)
-        return r;
-    if (r) {
-        image_dir_explain(dir, name, "read", r, failure);
+    if (error == -ENOENT)
+        return error;
+    if (error) {
+        image_dir_explain(dir, name, "read", error, failure);
         return -EINVAL;
     }
-    r = image_manifest_decode((const char *)text, text_bytes, unfinished, manifest, &error);
+    error = image_manifest_decode((const char *)text, text_bytes, unfinished, manifest, &wrong);
     free(text);
-    if (r == -ENOMEM)
+    if (error == -ENOMEM)
         failure_no_memory(failure);
-    else if (r == -EPROTONOSUPPORT)
-        failure_set(failure, r, "%s/%s: %s; a newer one may", dir->path, name, error.text);
-    else if (r)
-        failure_set(failure, r,
+    else if (error == -EPROTONOSUPPORT)
+        failure_set(failure, error, "%s/%s: %s; a newer one may", dir->path, name, wrong.text);
+    else if (error)
+        failure_set(failure, error,
                     "%s/%s: line %zu: %s: the image is damaged, and nothing of it is used",
-                    dir->path, name, error.line, error.text);
-    return r ? -EINVAL : 0;
+                    dir->path, name, wrong.line, wrong.text);
+    return error ? -EINVAL : 0;
 }

@@ -53,19 +53,19 @@ static int entries_write(int ctl_fd, const uint8_t *bytes, size_t size_bytes)
 static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
                         int (*is_stopped)(void), size_t *culprit)
 {
-    int written = entries_write(ctl_fd, bytes, size_bytes), r;
+    int written = entries_write(ctl_fd, bytes, size_bytes), error;
     struct gmsfs_ioc_apply apply = {0};
 
     do
-        r = ioctl(ctl_fd, GMSFS_IOC_APPLY, &apply) < 0 ? -errno : 0;
-    while (r == -EINTR && !is_stopped());
+        error = ioctl(ctl_fd, GMSFS_IOC_APPLY, &apply) < 0 ? -errno : 0;
+    while (error == -EINTR && !is_stopped());
     if (written)
         return written;
-    if (!r && apply.error) {
-        r = apply.error;
+    if (!error && apply.error) {
+        error = apply.error;
         *culprit = apply.culprit < SIZE_MAX ? (size_t)apply.culprit : SIZE_MAX;
     }
-    return r;
+    return error;
 }
 
 /* ---- all of them --------------------------------------------------------------------------- */
@@ -73,11 +73,11 @@ static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
 static int entries_join(int ctl_fd, gmsfs_t *handle)
 {
     struct gmsfs_ioc_join join = {0};
-    int r = gmsfs_session_token(handle, join.token);
+    int error = gmsfs_session_token(handle, join.token);
 
-    if (!r && ioctl(ctl_fd, GMSFS_IOC_JOIN, &join) < 0)
-        r = -errno;
-    return r;
+    if (!error && ioctl(ctl_fd, GMSFS_IOC_JOIN, &join) < 0)
+        error = -errno;
+    return error;
 }
 
 int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *layout,
@@ -85,22 +85,23 @@ int image_entries_put(int ctl_fd, gmsfs_t *handle, const struct image_layout *la
 {
     size_t done = 0, count, document_bytes;
     uint8_t *document;
-    int r = layout->entry_count ? entries_join(ctl_fd, handle) : 0;
+    int error = layout->entry_count ? entries_join(ctl_fd, handle) : 0;
 
     *culprit = SIZE_MAX;
-    while (!r && done < layout->entry_count) {
-        r = is_stopped() ? -EINTR : 0;
-        if (!r)
-            r = image_layout_bulk(layout, done, DOCUMENT_BYTES, &document, &document_bytes, &count);
-        if (r)
+    while (!error && done < layout->entry_count) {
+        error = is_stopped() ? -EINTR : 0;
+        if (!error)
+            error =
+                image_layout_bulk(layout, done, DOCUMENT_BYTES, &document, &document_bytes, &count);
+        if (error)
             break;
-        r = entries_send(ctl_fd, document, document_bytes, is_stopped, culprit);
+        error = entries_send(ctl_fd, document, document_bytes, is_stopped, culprit);
         free(document);
-        if (r && *culprit < count)
+        if (error && *culprit < count)
             *culprit += done;
-        else if (r)
+        else if (error)
             *culprit = SIZE_MAX;
         done += count;
     }
-    return r;
+    return error;
 }

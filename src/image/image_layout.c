@@ -24,14 +24,14 @@ static int build_allocation(struct layout *built, const struct image_layout *lay
     struct image_layout_allocation allocation;
     char tag[LAYOUT_MAX_TAG_BYTES + 1];
     uint64_t slot;
-    int r;
+    int error;
 
     image_layout_get(layout, rank, &allocation);
     memcpy(tag, allocation.tag, allocation.tag_bytes);
     tag[allocation.tag_bytes] = '\0';
-    r = layout_add(built, rank + 1, NULL, tag, &slot);
-    if (r)
-        return r;
+    error = layout_add(built, rank + 1, NULL, tag, &slot);
+    if (error)
+        return error;
     return layout_set_memory(built, slot, rank + 1, allocation.size_bytes,
                              aligned_bytes ? aligned_bytes[rank] : allocation.aligned_bytes, false);
 }
@@ -41,7 +41,7 @@ static int build_entries(struct layout *built, const struct image_layout *layout
     struct layout_put *puts = calloc(layout->entry_count + 1, sizeof(*puts));
     struct layout_row row;
     size_t culprit;
-    int r;
+    int error;
 
     if (!puts)
         return -ENOMEM;
@@ -49,15 +49,17 @@ static int build_entries(struct layout *built, const struct image_layout *layout
         layout_document_row(layout->document, i, &row);
         puts[i] = (struct layout_put){.key = row.key,
                                       .key_bytes = row.key_bytes,
-                                      .slot = row.rank, /* of a new layout they are the same */
+                                      .slot = row.rank,
+                                      /* of a new layout they are the same */
+
                                       .offset = row.offset,
                                       .value = row.value,
                                       .value_bytes = row.value_bytes,
                                       .serial = i + 1};
     }
-    r = layout_put_many(built, puts, layout->entry_count, false, &culprit);
+    error = layout_put_many(built, puts, layout->entry_count, false, &culprit);
     free(puts);
-    return r;
+    return error;
 }
 
 /* The layout that a store makes of the document; aligned_bytes NULL: as they are. */
@@ -65,17 +67,17 @@ static int build(const struct image_layout *layout, const uint64_t *aligned_byte
                  struct layout **out)
 {
     struct layout *built = layout_new();
-    int r = built ? 0 : -ENOMEM;
+    int error = built ? 0 : -ENOMEM;
 
-    for (size_t i = 0; !r && i < layout->allocation_count; i++)
-        r = build_allocation(built, layout, i, aligned_bytes);
-    if (!r)
-        r = build_entries(built, layout);
-    if (r)
+    for (size_t i = 0; !error && i < layout->allocation_count; i++)
+        error = build_allocation(built, layout, i, aligned_bytes);
+    if (!error)
+        error = build_entries(built, layout);
+    if (error)
         layout_free(built);
     else
         *out = built;
-    return r;
+    return error;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -85,51 +87,51 @@ static int check_canonical(const struct image_layout *layout, const struct layou
 {
     uint8_t *again;
     size_t again_bytes;
-    int r = layout_encode(built, &again, &again_bytes);
+    int error = layout_encode(built, &again, &again_bytes);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     if (again_bytes != layout->size_bytes || memcmp(again, layout->bytes, again_bytes) != 0) {
         *why = "it is not spelled canonically";
-        r = -EINVAL;
+        error = -EINVAL;
     }
     free(again);
-    return r;
+    return error;
 }
 
 static int check_layout(const struct image_layout *layout, const char **why)
 {
     struct layout *built = NULL;
     char message[WHY_BYTES];
-    int r = build(layout, NULL, &built);
+    int error = build(layout, NULL, &built);
 
-    if (!r && layout_check(built, false, message, sizeof(message)) != 0) {
+    if (!error && layout_check(built, false, message, sizeof(message)) != 0) {
         *why = "an allocation has no memory, or an entry points outside of its allocation";
-        r = -EINVAL;
+        error = -EINVAL;
     }
-    if (!r)
-        r = check_canonical(layout, built, why);
+    if (!error)
+        error = check_canonical(layout, built, why);
     layout_free(built);
-    return r;
+    return error;
 }
 
 int image_layout_open(uint8_t *bytes, size_t size_bytes, struct image_layout *layout,
                       const char **why)
 {
     uint64_t culprit;
-    int r;
+    int error;
 
     *layout = (struct image_layout){.bytes = bytes, .size_bytes = size_bytes};
     *why = "it is not a canonical layout";
-    r = layout_document_decode(bytes, size_bytes, &layout->document, &culprit);
-    if (!r && !layout_document_has_allocations(layout->document))
-        r = -EINVAL;
-    if (!r) {
+    error = layout_document_decode(bytes, size_bytes, &layout->document, &culprit);
+    if (!error && !layout_document_has_allocations(layout->document))
+        error = -EINVAL;
+    if (!error) {
         layout->allocation_count = layout_document_count_allocations(layout->document);
         layout->entry_count = layout_document_count_rows(layout->document);
-        r = check_layout(layout, why);
+        error = check_layout(layout, why);
     }
-    return r == -ENOMEM || !r ? r : -EINVAL;
+    return error == -ENOMEM || !error ? error : -EINVAL;
 }
 
 void image_layout_close(struct image_layout *layout)
@@ -168,16 +170,16 @@ int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned
     struct layout *built = NULL;
     uint8_t *bytes;
     size_t size_bytes;
-    int r = build(layout, aligned_bytes, &built);
+    int error = build(layout, aligned_bytes, &built);
 
-    if (!r)
-        r = layout_encode(built, &bytes, &size_bytes);
-    if (!r) {
+    if (!error)
+        error = layout_encode(built, &bytes, &size_bytes);
+    if (!error) {
         layout_hash(bytes, size_bytes, hash);
         free(bytes);
     }
     layout_free(built);
-    return r;
+    return error;
 }
 
 /* ---- entries for a store ------------------------------------------------------------------- */

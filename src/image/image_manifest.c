@@ -88,10 +88,10 @@ static void plan_allocation(struct image_manifest *manifest, size_t rank)
 
 int image_manifest_plan(struct image_manifest *manifest)
 {
-    int r = plan_count(manifest);
+    int error = plan_count(manifest);
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     manifest->pieces = calloc(manifest->piece_count + 1, sizeof(*manifest->pieces));
     manifest->file_sizes = calloc(manifest->piece_count + 1, sizeof(*manifest->file_sizes));
     if (!manifest->pieces || !manifest->file_sizes)
@@ -274,97 +274,99 @@ static int line_version(struct parse *parse)
 
 static int line_store(struct parse *parse, struct image_manifest *manifest)
 {
-    int r;
+    int error;
 
     if (!parse_take(parse, "store "))
         return parse_fail(parse, "'store' and a name are expected");
-    r = parse_text(parse, IMAGE_MAX_STORE_BYTES, &manifest->store);
-    return r ? r : parse_end_of_line(parse);
+    error = parse_text(parse, IMAGE_MAX_STORE_BYTES, &manifest->store);
+    return error ? error : parse_end_of_line(parse);
 }
 
 static int decode_head(struct parse *parse, struct image_manifest *manifest, uint64_t *count)
 {
-    int r = line_version(parse);
+    int error = line_version(parse);
 
-    if (!r)
-        r = line_digest(parse, "layout_hash", manifest->layout_hash);
-    if (!r)
-        r = line_number(parse, "layout_bytes", IMAGE_MAX_LAYOUT_BYTES, &manifest->layout_bytes);
-    if (!r)
-        r = line_number(parse, "granularity", INT64_MAX, &manifest->granularity_bytes);
-    if (!r)
-        r = line_number(parse, "piece_bytes", IMAGE_MAX_PIECE_BYTES, &manifest->piece_bytes);
-    if (!r)
-        r = line_number(parse, "file_bytes", INT64_MAX, &manifest->file_bytes);
-    if (!r)
-        r = line_number(parse, "generation", UINT64_MAX, &manifest->generation);
-    if (!r)
-        r = line_digest(parse, "group", manifest->group);
-    if (!r)
-        r = line_digest(parse, "store_id", manifest->store_id);
-    if (!r)
-        r = line_store(parse, manifest);
-    if (!r)
-        r = line_number(parse, "saved", INT64_MAX, &manifest->saved_s);
-    if (!r)
-        r = line_number(parse, "allocations", IMAGE_MAX_ALLOCATIONS, count);
-    return r;
+    if (!error)
+        error = line_digest(parse, "layout_hash", manifest->layout_hash);
+    if (!error)
+        error = line_number(parse, "layout_bytes", IMAGE_MAX_LAYOUT_BYTES, &manifest->layout_bytes);
+    if (!error)
+        error = line_number(parse, "granularity", INT64_MAX, &manifest->granularity_bytes);
+    if (!error)
+        error = line_number(parse, "piece_bytes", IMAGE_MAX_PIECE_BYTES, &manifest->piece_bytes);
+    if (!error)
+        error = line_number(parse, "file_bytes", INT64_MAX, &manifest->file_bytes);
+    if (!error)
+        error = line_number(parse, "generation", UINT64_MAX, &manifest->generation);
+    if (!error)
+        error = line_digest(parse, "group", manifest->group);
+    if (!error)
+        error = line_digest(parse, "store_id", manifest->store_id);
+    if (!error)
+        error = line_store(parse, manifest);
+    if (!error)
+        error = line_number(parse, "saved", INT64_MAX, &manifest->saved_s);
+    if (!error)
+        error = line_number(parse, "allocations", IMAGE_MAX_ALLOCATIONS, count);
+    return error;
 }
 
 static int decode_allocation(struct parse *parse, size_t rank, struct image_allocation *allocation)
 {
     uint64_t number;
-    int r;
+    int error;
 
     if (!parse_take(parse, "allocation ") || !parse_number(parse, &number) || number != rank ||
         !parse_take(parse, " ") || !parse_number(parse, &allocation->size_bytes) ||
         !parse_take(parse, " ") || !parse_number(parse, &allocation->stored_bytes) ||
         !parse_take(parse, " "))
         return parse_fail(parse, "'allocation %zu' with two sizes and a name is expected", rank);
-    r = parse_text(parse, IMAGE_MAX_NAME_BYTES, &allocation->name);
-    return r ? r : parse_end_of_line(parse);
+    error = parse_text(parse, IMAGE_MAX_NAME_BYTES, &allocation->name);
+    return error ? error : parse_end_of_line(parse);
 }
 
 static int decode_allocations(struct parse *parse, struct image_manifest *manifest, uint64_t count)
 {
-    int r = 0;
+    int error = 0;
 
-    if (count > (size_t)(parse->end - parse->at)) /* a line has more bytes than one */
+    if (count > (size_t)(parse->end - parse->at))
+        /* a line has more bytes than one */
+
         return parse_fail(parse, "cut off");
     manifest->allocations = calloc((size_t)count + 1, sizeof(*manifest->allocations));
     if (!manifest->allocations)
         return -ENOMEM;
     manifest->allocation_count = (size_t)count;
-    for (size_t i = 0; !r && i < count; i++)
-        r = decode_allocation(parse, i, &manifest->allocations[i]);
-    return r;
+    for (size_t i = 0; !error && i < count; i++)
+        error = decode_allocation(parse, i, &manifest->allocations[i]);
+    return error;
 }
 
 /* Counts first, so that no short text makes a large plan. */
 static int decode_plan(struct parse *parse, struct image_manifest *manifest, bool unfinished)
 {
     uint64_t pieces, files, bytes;
-    int r = line_number(parse, "pieces", IMAGE_MAX_PIECES, &pieces);
+    int error = line_number(parse, "pieces", IMAGE_MAX_PIECES, &pieces);
 
-    if (!r)
-        r = line_number(parse, "files", IMAGE_MAX_PIECES, &files);
-    if (!r)
-        r = line_number(parse, "bytes", INT64_MAX, &bytes);
-    if (r)
-        return r;
-    r = plan_count(manifest);
-    if (r == -EINVAL)
+    if (!error)
+        error = line_number(parse, "files", IMAGE_MAX_PIECES, &files);
+    if (!error)
+        error = line_number(parse, "bytes", INT64_MAX, &bytes);
+    if (error)
+        return error;
+    error = plan_count(manifest);
+    if (error == -EINVAL)
         return parse_fail(parse, "the sizes of allocations, pieces or files make no sense");
-    if (r == -E2BIG)
+    if (error == -E2BIG)
         return parse_fail(parse, "more than %u pieces", IMAGE_MAX_PIECES);
     if (pieces != manifest->piece_count || bytes != manifest->stored_bytes)
         return parse_fail(parse, "pieces or bytes are not as many as the allocations make");
     if (!unfinished && pieces > (size_t)(parse->end - parse->at) / PIECE_LEAST_BYTES)
         return parse_fail(parse, "cut off: pieces are missing");
-    r = image_manifest_plan(manifest);
-    if (!r && files != manifest->file_count)
+    error = image_manifest_plan(manifest);
+    if (!error && files != manifest->file_count)
         return parse_fail(parse, "files are not as many as the allocations make");
-    return r;
+    return error;
 }
 
 /* The piece of the plan that the line is about; NULL: of none. */
@@ -411,19 +413,19 @@ static int decode_finish(struct parse *parse, struct image_manifest *manifest)
 {
     uint8_t sum[IMAGE_DIGEST_BYTES], read[IMAGE_DIGEST_BYTES];
     struct image_piece *piece;
-    int r = 0;
+    int error = 0;
 
-    for (size_t i = 0; !r && i < manifest->piece_count; i++) {
-        r = decode_piece(parse, manifest, &piece);
-        if (!r && piece != &manifest->pieces[i])
-            r = parse_fail(parse, "the pieces are not in their order");
+    for (size_t i = 0; !error && i < manifest->piece_count; i++) {
+        error = decode_piece(parse, manifest, &piece);
+        if (!error && piece != &manifest->pieces[i])
+            error = parse_fail(parse, "the pieces are not in their order");
     }
-    if (r)
-        return r;
+    if (error)
+        return error;
     image_digest(parse->begin, (size_t)(parse->at - parse->begin), sum);
-    r = line_digest(parse, "end", read);
-    if (r)
-        return r;
+    error = line_digest(parse, "end", read);
+    if (error)
+        return error;
     if (parse->at != parse->end)
         return parse_fail(parse, "something follows the end");
     if (memcmp(sum, read, sizeof(sum)) != 0)
@@ -435,30 +437,30 @@ static int decode_finish(struct parse *parse, struct image_manifest *manifest)
 static int decode_pieces(struct parse *parse, struct image_manifest *manifest)
 {
     struct image_piece *piece;
-    int r = 0;
+    int error = 0;
 
-    while (!r && memchr(parse->at, '\n', (size_t)(parse->end - parse->at)))
-        r = decode_piece(parse, manifest, &piece);
-    return r;
+    while (!error && memchr(parse->at, '\n', (size_t)(parse->end - parse->at)))
+        error = decode_piece(parse, manifest, &piece);
+    return error;
 }
 
 int image_manifest_decode(const char *text, size_t text_bytes, bool unfinished,
-                          struct image_manifest *manifest, struct image_error *error)
+                          struct image_manifest *manifest, struct image_error *wrong)
 {
-    struct parse parse = {text, text + text_bytes, text, 1, error};
+    struct parse parse = {text, text + text_bytes, text, 1, wrong};
     uint64_t count;
-    int r;
+    int error;
 
     memset(manifest, 0, sizeof(*manifest));
-    memset(error, 0, sizeof(*error));
+    memset(wrong, 0, sizeof(*wrong));
     if (text_bytes > IMAGE_MANIFEST_MAX_BYTES)
         return parse_fail(&parse, "more than %u bytes", IMAGE_MANIFEST_MAX_BYTES);
-    r = decode_head(&parse, manifest, &count);
-    if (!r)
-        r = decode_allocations(&parse, manifest, count);
-    if (!r)
-        r = decode_plan(&parse, manifest, unfinished);
-    if (!r)
-        r = unfinished ? decode_pieces(&parse, manifest) : decode_finish(&parse, manifest);
-    return r;
+    error = decode_head(&parse, manifest, &count);
+    if (!error)
+        error = decode_allocations(&parse, manifest, count);
+    if (!error)
+        error = decode_plan(&parse, manifest, unfinished);
+    if (!error)
+        error = unfinished ? decode_pieces(&parse, manifest) : decode_finish(&parse, manifest);
+    return error;
 }

@@ -81,7 +81,7 @@ int image_manifest_plan(struct image_manifest *manifest);
  * also after a failure. -EINVAL with `error`; -EPROTONOSUPPORT with it: another version; -ENOMEM.
  */
 int image_manifest_decode(const char *text, size_t text_bytes, bool unfinished,
-                          struct image_manifest *manifest, struct image_error *error);
+                          struct image_manifest *manifest, struct image_error *wrong);
 void image_manifest_free(struct image_manifest *manifest);
 
 /* To text, free(3); unfinished: with the pieces that are done. -ENOMEM. */

@@ -25,29 +25,32 @@ static int open_damaged(const struct image *image, const char *name, const char 
 /* Between two looks an unfinished manifest may have become a whole one: so one look more. */
 static int open_find_manifest(struct image *image, struct failure *failure)
 {
-    int r = -ENOENT;
+    int error = -ENOENT;
 
-    for (int i = 0; r == -ENOENT && i < 3; i++) {
+    for (int i = 0; error == -ENOENT && i < 3; i++) {
         image->unfinished = i == 1;
-        r = image_dir_read_manifest(&image->dir, image->unfinished, &image->manifest, failure);
+        error = image_dir_read_manifest(&image->dir, image->unfinished, &image->manifest, failure);
     }
-    return r;
+    return error;
 }
 
 static int open_manifest(struct image *image, bool any, struct failure *failure)
 {
-    int r = open_find_manifest(image, failure);
+    int error = open_find_manifest(image, failure);
 
-    if (r == -ENOENT)
-        return failure_set(failure, r,
+    if (error == -ENOENT)
+        return failure_set(failure, error,
+
                            "%s: no image is in it, for there is no file '" IMAGE_MANIFEST "'",
                            image->dir.path);
-    if (!r && image->unfinished && !any)
+    if (!error && image->unfinished && !any)
         return failure_set(failure, -EINVAL,
+
                            "%s: saving this image was not finished; 'gmsfs image save --resume' "
+
                            "does that",
                            image->dir.path);
-    return r;
+    return error;
 }
 
 static int open_layout(struct image *image, struct failure *failure)
@@ -55,20 +58,21 @@ static int open_layout(struct image *image, struct failure *failure)
     uint8_t hash[IMAGE_DIGEST_BYTES], *bytes;
     const char *why = NULL;
     size_t size_bytes;
-    int r = image_dir_read(&image->dir, IMAGE_LAYOUT, IMAGE_MAX_LAYOUT_BYTES, &bytes, &size_bytes);
+    int error =
+        image_dir_read(&image->dir, IMAGE_LAYOUT, IMAGE_MAX_LAYOUT_BYTES, &bytes, &size_bytes);
 
-    if (r)
-        return image_dir_explain(&image->dir, IMAGE_LAYOUT, "read", r, failure);
+    if (error)
+        return image_dir_explain(&image->dir, IMAGE_LAYOUT, "read", error, failure);
     image_digest(bytes, size_bytes, hash);
     if (size_bytes != image->manifest.layout_bytes ||
         memcmp(hash, image->manifest.layout_hash, sizeof(hash)) != 0) {
         free(bytes);
         return open_damaged(image, IMAGE_LAYOUT, "it is not what the manifest tells of", failure);
     }
-    r = image_layout_open(bytes, size_bytes, &image->layout, &why);
-    if (r == -ENOMEM)
+    error = image_layout_open(bytes, size_bytes, &image->layout, &why);
+    if (error == -ENOMEM)
         return failure_no_memory(failure);
-    return r ? open_damaged(image, IMAGE_LAYOUT, why, failure) : 0;
+    return error ? open_damaged(image, IMAGE_LAYOUT, why, failure) : 0;
 }
 
 /* The manifest has the sizes once more; those who wrote both by hand may have erred. */
@@ -97,59 +101,61 @@ static int open_look_at_file(const struct image *image, size_t file, struct fail
     uint64_t want = image->manifest.file_sizes[file];
     char name[IMAGE_NAME_BYTES];
     struct stat known;
-    int fd = image_dir_open_file(&image->dir, image_data_name(file, name), O_RDONLY), r;
+    int fd = image_dir_open_file(&image->dir, image_data_name(file, name), O_RDONLY), error;
 
     if (fd < 0)
         return image_dir_explain(&image->dir, name, "read", fd, failure);
-    r = fstat(fd, &known) < 0 ? -errno : 0;
+    error = fstat(fd, &known) < 0 ? -errno : 0;
     close(fd);
-    if (r)
-        return image_dir_explain(&image->dir, name, "read", r, failure);
+    if (error)
+        return image_dir_explain(&image->dir, name, "read", error, failure);
     if ((uint64_t)known.st_size == want)
         return 0;
     return failure_set(failure, -EINVAL,
+
                        "%s/%s: has %" PRIu64 " bytes, and the manifest says %" PRIu64
+
                        ": the image is damaged, and nothing of it is used",
                        image->dir.path, name, (uint64_t)known.st_size, want);
 }
 
 static int open_look_at_files(const struct image *image, struct failure *failure)
 {
-    int r = 0;
+    int error = 0;
 
-    for (size_t i = 0; !r && i < image->manifest.file_count; i++)
-        r = open_look_at_file(image, i, failure);
-    return r;
+    for (size_t i = 0; !error && i < image->manifest.file_count; i++)
+        error = open_look_at_file(image, i, failure);
+    return error;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 static int open_image(struct image *image, const char *path, bool any, struct failure *failure)
 {
-    int r;
+    int error;
 
     memset(image, 0, sizeof(*image));
-    r = image_dir_open(&image->dir, path, any ? IMAGE_DIR_LOOK : IMAGE_DIR_READ, failure);
-    if (!r)
-        r = open_manifest(image, any, failure);
-    if (!r)
-        r = open_layout(image, failure);
-    return r ? r : open_compare(image, failure);
+    error = image_dir_open(&image->dir, path, any ? IMAGE_DIR_LOOK : IMAGE_DIR_READ, failure);
+    if (!error)
+        error = open_manifest(image, any, failure);
+    if (!error)
+        error = open_layout(image, failure);
+    return error ? error : open_compare(image, failure);
 }
 
 int image_open(struct image *image, const char *path, struct failure *failure)
 {
-    int r = open_image(image, path, false, failure);
+    int error = open_image(image, path, false, failure);
 
-    return r ? r : open_look_at_files(image, failure);
+    return error ? error : open_look_at_files(image, failure);
 }
 
 int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure)
 {
-    int r = open_image(image, path, true, failure);
+    int error = open_image(image, path, true, failure);
 
-    *damage = !r && !image->unfinished ? open_look_at_files(image, failure) : 0;
-    return r;
+    *damage = !error && !image->unfinished ? open_look_at_files(image, failure) : 0;
+    return error;
 }
 
 void image_close(struct image *image)

@@ -36,10 +36,10 @@ struct layout_document {
 /* An array of at most `most` things that take `least` bytes each. */
 static int decode_count(struct unpack *unpack, uint32_t most, size_t least, uint32_t *count)
 {
-    int rc = unpack_array(unpack, count);
+    int error = unpack_array(unpack, count);
 
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     if (*count > unpack_left(unpack) / least)
         return -EINVAL;
     return *count > most ? -ENOSPC : 0;
@@ -49,20 +49,20 @@ static int decode_count(struct unpack *unpack, uint32_t most, size_t least, uint
 static int decode_tuple(struct unpack *unpack, uint32_t expected)
 {
     uint32_t count;
-    int rc = unpack_array(unpack, &count);
+    int error = unpack_array(unpack, &count);
 
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     return count == expected ? 0 : -EINVAL;
 }
 
 static int decode_version(struct layout_document *document, struct unpack *unpack)
 {
     uint64_t version;
-    int rc = unpack_uint(unpack, &version);
+    int error = unpack_uint(unpack, &version);
 
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     if (document->has_version || version != 1)
         return -EINVAL;
     document->has_version = true;
@@ -72,21 +72,23 @@ static int decode_version(struct layout_document *document, struct unpack *unpac
 static int decode_allocation(struct document_allocation *allocation, struct unpack *unpack,
                              uint64_t *total_bytes)
 {
-    int rc = decode_tuple(unpack, 3);
+    int error = decode_tuple(unpack, 3);
 
-    if (rc == 0)
-        rc = unpack_uint(unpack, &allocation->size_bytes);
-    if (rc == 0)
-        rc = unpack_uint(unpack, &allocation->aligned_bytes);
-    if (rc == 0)
-        rc = unpack_str(unpack, &allocation->tag, &allocation->tag_bytes);
-    if (rc < 0)
-        return rc;
+    if (error == 0)
+        error = unpack_uint(unpack, &allocation->size_bytes);
+    if (error == 0)
+        error = unpack_uint(unpack, &allocation->aligned_bytes);
+    if (error == 0)
+        error = unpack_str(unpack, &allocation->tag, &allocation->tag_bytes);
+    if (error < 0)
+        return error;
     if (allocation->aligned_bytes < allocation->size_bytes ||
         allocation->aligned_bytes > UINT64_MAX - *total_bytes)
         return -EINVAL;
     *total_bytes += allocation->aligned_bytes;
+
     /* A layout's tags end at a NUL, so none can be inside. */
+
     if (allocation->tag_bytes > LAYOUT_MAX_TAG_BYTES ||
         memchr(allocation->tag, '\0', allocation->tag_bytes) ||
         !name_is_utf8(allocation->tag, allocation->tag_bytes))
@@ -98,21 +100,21 @@ static int decode_allocations(struct layout_document *document, struct unpack *u
 {
     uint64_t total_bytes = 0;
     uint32_t count;
-    int rc;
+    int error;
 
     if (document->has_allocations)
         return -EINVAL;
     document->has_allocations = true;
-    rc = decode_count(unpack, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_LEAST_BYTES, &count);
-    if (rc < 0)
-        return rc;
+    error = decode_count(unpack, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_LEAST_BYTES, &count);
+    if (error < 0)
+        return error;
     document->allocations = calloc((size_t)count + 1, sizeof document->allocations[0]);
     if (!document->allocations)
         return -ENOMEM;
     document->allocation_count = count;
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = decode_allocation(&document->allocations[i], unpack, &total_bytes);
-    return rc;
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        error = decode_allocation(&document->allocations[i], unpack, &total_bytes);
+    return error;
 }
 
 static int compare_keys(const struct layout_put *a, const struct layout_put *b)
@@ -124,45 +126,45 @@ static int decode_row(struct layout_put *row, struct unpack *unpack)
 {
     const uint8_t *value;
     const char *key;
-    int rc = decode_tuple(unpack, 4);
+    int error = decode_tuple(unpack, 4);
 
-    if (rc == 0)
-        rc = unpack_str(unpack, &key, &row->key_bytes);
-    if (rc < 0)
-        return rc;
+    if (error == 0)
+        error = unpack_str(unpack, &key, &row->key_bytes);
+    if (error < 0)
+        return error;
     row->key = key;
-    rc = name_check_key(key, row->key_bytes);
-    if (rc < 0)
-        return rc;
+    error = name_check_key(key, row->key_bytes);
+    if (error < 0)
+        return error;
     if (unpack_nil(unpack)) {
         row->slot = LAYOUT_UNBOUND;
     } else {
-        rc = unpack_uint(unpack, &row->slot);
-        if (rc < 0 || row->slot >= LAYOUT_MAX_ALLOCATIONS)
+        error = unpack_uint(unpack, &row->slot);
+        if (error < 0 || row->slot >= LAYOUT_MAX_ALLOCATIONS)
             return -EINVAL;
     }
-    rc = unpack_uint(unpack, &row->offset);
-    if (rc == 0)
-        rc = unpack_bin(unpack, &value, &row->value_bytes);
-    if (rc == 0)
+    error = unpack_uint(unpack, &row->offset);
+    if (error == 0)
+        error = unpack_bin(unpack, &value, &row->value_bytes);
+    if (error == 0)
         row->value = value;
-    if (rc == 0 && row->value_bytes > LAYOUT_MAX_VALUE_BYTES)
-        rc = -EINVAL;
-    return rc;
+    if (error == 0 && row->value_bytes > LAYOUT_MAX_VALUE_BYTES)
+        error = -EINVAL;
+    return error;
 }
 
 static int decode_rows(struct layout_document *document, struct unpack *unpack, uint64_t *culprit)
 {
     uint64_t entry_bytes = 0;
     uint32_t count;
-    int rc;
+    int error;
 
     if (document->has_rows)
         return -EINVAL;
     document->has_rows = true;
-    rc = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
-    if (rc < 0)
-        return rc;
+    error = decode_count(unpack, LAYOUT_MAX_ENTRIES, ROW_LEAST_BYTES, &count);
+    if (error < 0)
+        return error;
     document->rows = malloc(((size_t)count + 1) * sizeof document->rows[0]);
     if (!document->rows)
         return -ENOMEM;
@@ -171,13 +173,13 @@ static int decode_rows(struct layout_document *document, struct unpack *unpack, 
         struct layout_put *row = &document->rows[i];
 
         *row = (struct layout_put){.serial = i};
-        rc = decode_row(row, unpack);
+        error = decode_row(row, unpack);
         entry_bytes += row->key_bytes + row->value_bytes;
-        if (rc == 0 && entry_bytes > LAYOUT_MAX_ENTRY_BYTES)
-            rc = -ENOSPC;
-        if (rc < 0) {
+        if (error == 0 && entry_bytes > LAYOUT_MAX_ENTRY_BYTES)
+            error = -ENOSPC;
+        if (error < 0) {
             *culprit = i;
-            return rc;
+            return error;
         }
         document->unsorted |= i > 0 && compare_keys(row - 1, row) > 0;
     }
@@ -205,26 +207,26 @@ static int check_ranks(const struct layout_document *document, uint64_t *culprit
 static int decode_map(struct layout_document *document, struct unpack *unpack, uint64_t *culprit)
 {
     uint32_t count;
-    int rc = unpack_map(unpack, &count);
+    int error = unpack_map(unpack, &count);
 
-    for (uint32_t i = 0; rc == 0 && i < count; i++) {
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
         const char *key;
         size_t key_bytes;
 
-        rc = unpack_str(unpack, &key, &key_bytes);
-        if (rc < 0)
-            return rc;
+        error = unpack_str(unpack, &key, &key_bytes);
+        if (error < 0)
+            return error;
         if (key_is(key, key_bytes, "v"))
-            rc = decode_version(document, unpack);
+            error = decode_version(document, unpack);
         else if (key_is(key, key_bytes, "allocations"))
-            rc = decode_allocations(document, unpack);
+            error = decode_allocations(document, unpack);
         else if (key_is(key, key_bytes, "metadata"))
-            rc = decode_rows(document, unpack, culprit);
+            error = decode_rows(document, unpack, culprit);
         else
-            rc = -EINVAL;
+            error = -EINVAL;
     }
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     if (!document->has_version || !document->has_rows || unpack_left(unpack) > 0)
         return -EINVAL;
     return check_ranks(document, culprit);
@@ -235,7 +237,7 @@ int layout_document_decode(const void *bytes, size_t size, struct layout_documen
 {
     struct layout_document *decoded = NULL;
     struct unpack unpack;
-    int rc;
+    int error;
 
     *culprit = UINT64_MAX;
     if (size == 0)
@@ -244,10 +246,10 @@ int layout_document_decode(const void *bytes, size_t size, struct layout_documen
     decoded = calloc(1, sizeof *decoded);
     if (!decoded)
         return -ENOMEM;
-    rc = decode_map(decoded, &unpack, culprit);
-    if (rc < 0) {
+    error = decode_map(decoded, &unpack, culprit);
+    if (error < 0) {
         layout_document_free(decoded);
-        return rc;
+        return error;
     }
     *document = decoded;
     return 0;

@@ -276,18 +276,18 @@ static int check_addition(const struct layout *layout, uint64_t serial, const ch
                           const char *tag)
 {
     size_t count = layout->allocation_count;
-    int rc;
+    int error;
 
     if (count >= LAYOUT_MAX_ALLOCATIONS)
         return -ENOSPC;
     if (count > 0 && layout->by_slot[count - 1]->serial >= serial)
         return -EINVAL;
-    rc = layout_check_tag(tag);
-    if (rc == 0 && name)
-        rc = layout_check_name(name);
-    if (rc == 0 && name && layout_find_name(layout, name))
-        rc = -EEXIST;
-    return rc;
+    error = layout_check_tag(tag);
+    if (error == 0 && name)
+        error = layout_check_name(name);
+    if (error == 0 && name && layout_find_name(layout, name))
+        error = -EEXIST;
+    return error;
 }
 
 /* The first slot from next_slot on whose own name is free. Ends: so many names are taken at most.
@@ -317,10 +317,10 @@ int layout_append_allocation(struct layout *layout, const struct layout_allocati
                              const char *name, const char *tag)
 {
     struct layout_allocation *allocation;
-    int rc = reserve_allocation(layout);
+    int error = reserve_allocation(layout);
 
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     allocation = allocation_copy(from, name, tag);
     if (!allocation)
         return -ENOMEM;
@@ -334,20 +334,20 @@ int layout_add(struct layout *layout, uint64_t serial, const char *name, const c
 {
     struct layout_allocation fresh = {.serial = serial, .slot = layout->next_slot};
     char automatic[AUTOMATIC_NAME_BYTES];
-    int rc;
+    int error;
 
     layout_assert_unshared(layout);
     tag = tag ? tag : "";
-    rc = check_addition(layout, serial, name, tag);
-    if (rc < 0)
-        return rc;
+    error = check_addition(layout, serial, name, tag);
+    if (error < 0)
+        return error;
     if (!name) {
         fresh.slot = choose_name(layout, automatic);
         name = automatic;
     }
-    rc = layout_append_allocation(layout, &fresh, name, tag);
-    if (rc < 0)
-        return rc;
+    error = layout_append_allocation(layout, &fresh, name, tag);
+    if (error < 0)
+        return error;
     layout->next_slot = fresh.slot + 1;
     if (slot)
         *slot = fresh.slot;
@@ -366,16 +366,16 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
 {
     struct layout_allocation *allocation;
     size_t removed, rank;
-    int rc;
+    int error;
 
     layout_assert_unshared(layout);
     allocation = layout_slot(layout, slot, &rank);
     if (!allocation)
         return -ENOENT;
     removed = (size_t)allocation->bound_entries;
-    rc = layout_remove_bound(layout, allocation);
-    if (rc < 0)
-        return rc;
+    error = layout_remove_bound(layout, allocation);
+    if (error < 0)
+        return error;
     assert(allocation->bound_entries == 0);
     forget_name(layout, allocation->name);
     layout->allocation_count--;
@@ -394,15 +394,15 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     struct layout_allocation *old, *renamed;
     const struct layout_allocation *holder;
     size_t rank;
-    int rc;
+    int error;
 
     layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    rc = layout_check_name(name);
-    if (rc < 0)
-        return rc;
+    error = layout_check_name(name);
+    if (error < 0)
+        return error;
     holder = layout_find_name(layout, name);
     if (holder)
         return holder == old ? 0 : -EEXIST;
@@ -410,7 +410,9 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     if (!renamed)
         return -ENOMEM;
     forget_name(layout, old->name);
-    layout->allocation_count--; /* by_name is one short while its place is sought */
+    layout->allocation_count--;
+    /* by_name is one short while its place is sought */
+
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;
@@ -423,15 +425,15 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
 {
     struct layout_allocation *old, *tagged;
     size_t rank;
-    int rc;
+    int error;
 
     layout_assert_unshared(layout);
     old = layout_slot(layout, slot, &rank);
     if (!old)
         return -ENOENT;
-    rc = layout_check_tag(tag);
-    if (rc < 0)
-        return rc;
+    error = layout_check_tag(tag);
+    if (error < 0)
+        return error;
     tagged = allocation_copy(old, old->name, tag);
     if (!tagged)
         return -ENOMEM;
@@ -495,12 +497,14 @@ int layout_check(const struct layout *layout, bool spools, char *message, size_t
         const struct layout_allocation *allocation = layout->by_slot[i];
         if (allocation->memory == LAYOUT_NO_MEMORY) {
             snprintf(message, message_bytes,
+
                      "allocation %s has no memory: give it a size (truncate -s) or remove it",
                      allocation->name);
             return -EINVAL;
         }
         if (allocation->spool && !spools) {
             snprintf(message, message_bytes,
+
                      "allocation %s is still being written: close or fsync it first",
                      allocation->name);
             return -EINVAL;
@@ -508,9 +512,9 @@ int layout_check(const struct layout *layout, bool spools, char *message, size_t
     }
     layout_cursor_first(&cursor, layout);
     while ((entry = layout_cursor_next(&cursor))) {
-        int rc = check_entry(layout, entry, message, message_bytes);
-        if (rc < 0)
-            return rc;
+        int error = check_entry(layout, entry, message, message_bytes);
+        if (error < 0)
+            return error;
     }
     return 0;
 }

@@ -47,18 +47,18 @@ static int peek_number(const struct unpack *unpack, size_t width, uint64_t *valu
 /* Reads the first byte and such a number. */
 static int read_number(struct unpack *unpack, size_t width, uint64_t *value)
 {
-    int rc = peek_number(unpack, width, value);
+    int error = peek_number(unpack, width, value);
 
-    if (rc == 0)
+    if (error == 0)
         unpack->at += 1 + width;
-    return rc;
+    return error;
 }
 
 static int read_count(struct unpack *unpack, int fix_first, int wide_first, uint32_t *count)
 {
     int first = first_byte(unpack);
     uint64_t value;
-    int rc = -EINVAL;
+    int error = -EINVAL;
 
     if (first >= fix_first && first < fix_first + 16) {
         *count = (uint32_t)(first - fix_first);
@@ -66,12 +66,12 @@ static int read_count(struct unpack *unpack, int fix_first, int wide_first, uint
         return 0;
     }
     if (first == wide_first)
-        rc = read_number(unpack, 2, &value);
+        error = read_number(unpack, 2, &value);
     else if (first == wide_first + 1)
-        rc = read_number(unpack, 4, &value);
-    if (rc == 0)
+        error = read_number(unpack, 4, &value);
+    if (error == 0)
         *count = (uint32_t)value;
-    return rc;
+    return error;
 }
 
 int unpack_map(struct unpack *unpack, uint32_t *count)
@@ -88,7 +88,7 @@ int unpack_uint(struct unpack *unpack, uint64_t *value)
 {
     int first = first_byte(unpack);
     size_t width;
-    int rc;
+    int error;
 
     if (first >= 0 && first <= POSITIVE_FIXINT_LAST) {
         *value = (uint64_t)first;
@@ -100,12 +100,14 @@ int unpack_uint(struct unpack *unpack, uint64_t *value)
     if (first < INT_8 || first > INT_64)
         return -EINVAL;
     width = (size_t)1 << (first - INT_8);
-    rc = peek_number(unpack, width, value);
-    if (rc == 0 && *value >> (width * 8 - 1))
-        rc = -EINVAL; /* negative */
-    if (rc == 0)
+    error = peek_number(unpack, width, value);
+    if (error == 0 && *value >> (width * 8 - 1))
+        error = -EINVAL;
+    /* negative */
+
+    if (error == 0)
         unpack->at += 1 + width;
-    return rc;
+    return error;
 }
 
 /* Reads a length of 1, 2 or 4 bytes behind wide_first.., and points at as many bytes behind it. */
@@ -131,7 +133,7 @@ int unpack_str(struct unpack *unpack, const char **text, size_t *bytes)
     int first = first_byte(unpack);
     const uint8_t *start;
     size_t length;
-    int rc;
+    int error;
 
     if (first >= FIXSTR_FIRST && first < FIXSTR_FIRST + 32) {
         length = (size_t)(first - FIXSTR_FIRST);
@@ -140,9 +142,9 @@ int unpack_str(struct unpack *unpack, const char **text, size_t *bytes)
         start = unpack->at + 1;
         unpack->at += 1 + length;
     } else {
-        rc = read_bytes(unpack, STR_8, &start, &length);
-        if (rc < 0)
-            return rc;
+        error = read_bytes(unpack, STR_8, &start, &length);
+        if (error < 0)
+            return error;
     }
     *text = (const char *)start;
     *bytes = length;

@@ -51,7 +51,7 @@ static int place_item(struct pack_plan *plan, const struct ordered *ordered, uin
     struct pack_place *place = &plan->places[ordered->number];
     bool own = size_bytes > chunk_bytes;
     uint64_t start = 0;
-    int err = 0;
+    int error = 0;
 
     if (plan->total_bytes > PACK_MAX_BYTES - PACK_ALIGNMENT_BYTES ||
         size_bytes > PACK_MAX_BYTES - PACK_ALIGNMENT_BYTES - plan->total_bytes)
@@ -59,16 +59,16 @@ static int place_item(struct pack_plan *plan, const struct ordered *ordered, uin
     if (!own && *open_chunk != UINT32_MAX)
         start = align_up(plan->allocation_bytes[*open_chunk]);
     if (own) {
-        err = begin_allocation(plan, &place->allocation);
+        error = begin_allocation(plan, &place->allocation);
     } else {
         if (*open_chunk == UINT32_MAX || start > chunk_bytes || size_bytes > chunk_bytes - start) {
             start = 0;
-            err = begin_allocation(plan, open_chunk);
+            error = begin_allocation(plan, open_chunk);
         }
         place->allocation = *open_chunk;
     }
-    if (err != 0)
-        return err;
+    if (error != 0)
+        return error;
     place->offset_bytes = start;
     plan->total_bytes += start + size_bytes - plan->allocation_bytes[place->allocation];
     plan->allocation_bytes[place->allocation] = start + size_bytes;
@@ -80,7 +80,7 @@ int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
 {
     struct ordered *order = NULL;
     uint32_t open_chunk = UINT32_MAX;
-    int err = 0;
+    int error = 0;
 
     memset(plan, 0, sizeof(*plan));
     if (chunk_bytes == 0)
@@ -92,19 +92,19 @@ int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
     plan->allocation_bytes = calloc(count, sizeof(*plan->allocation_bytes));
     plan->place_count = count;
     if (order == NULL || plan->places == NULL || plan->allocation_bytes == NULL) {
-        err = -ENOMEM;
+        error = -ENOMEM;
         goto out;
     }
     for (size_t i = 0; i < count; i++)
         order[i] = (struct ordered){items[i], i};
     qsort(order, count, sizeof(*order), order_compare);
-    for (size_t i = 0; i < count && err == 0; i++)
-        err = place_item(plan, &order[i], chunk_bytes, &open_chunk);
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = place_item(plan, &order[i], chunk_bytes, &open_chunk);
 out:
     free(order);
-    if (err != 0)
+    if (error != 0)
         pack_free(plan);
-    return err;
+    return error;
 }
 
 uint64_t pack_choose_chunk(uint64_t model_bytes)

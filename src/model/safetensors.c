@@ -18,43 +18,43 @@ static int path_is_index(const char *path)
 }
 
 static int add_files(struct model *model, const char *const *paths, size_t count,
-                     struct failure *error)
+                     struct failure *failure)
 {
     for (size_t i = 0; i < count; i++) {
         if (path_is_index(paths[i]))
-            return safetensors_fail(error, -EINVAL, paths[i], NULL,
+            return safetensors_fail(failure, -EINVAL, paths[i], NULL,
                                     "an index stands for a whole model; name it alone, or the "
                                     "safetensors files without it");
     }
     for (size_t i = 0; i < count; i++) {
-        int err = safetensors_add_file(model, paths[i], error);
+        int error = safetensors_add_file(model, paths[i], failure);
 
-        if (err != 0)
-            return err;
+        if (error != 0)
+            return error;
     }
-    return safetensors_finish(model, error);
+    return safetensors_finish(model, failure);
 }
 
 int safetensors_open(const char *const *paths, size_t count, struct model **model,
-                     struct failure *error)
+                     struct failure *failure)
 {
     struct model *opened = calloc(1, sizeof(*opened));
-    int err = 0;
+    int error = 0;
 
     *model = NULL;
-    error->text[0] = '\0';
+    failure->text[0] = '\0';
     if (opened == NULL)
-        err = safetensors_fail(error, -ENOMEM, "model", NULL, "out of memory");
+        error = safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
     else if (count == 0)
-        err = safetensors_fail(error, -EINVAL, "model", NULL,
-                               "no file; name *.safetensors files or one index.json");
+        error = safetensors_fail(failure, -EINVAL, "model", NULL,
+                                 "no file; name *.safetensors files or one index.json");
     else if (count == 1 && path_is_index(paths[0]))
-        err = safetensors_add_index(opened, paths[0], error);
+        error = safetensors_add_index(opened, paths[0], failure);
     else
-        err = add_files(opened, paths, count, error);
-    if (err != 0) {
+        error = add_files(opened, paths, count, failure);
+    if (error != 0) {
         safetensors_close(opened);
-        return err;
+        return error;
     }
     *model = opened;
     return 0;

@@ -92,7 +92,7 @@ struct model {
  * index and must be the only one. On success the caller closes *model.
  */
 int safetensors_open(const char *const *paths, size_t count, struct model **model,
-                     struct failure *error);
+                     struct failure *failure);
 
 /* Closes the files and frees the model; NULL is fine. */
 void safetensors_close(struct model *model);

@@ -156,7 +156,7 @@ static int add_pair(json_t *object, const struct model_pair *pair)
     json_t *value = json_string(pair->value);
     json_t *name = json_string(pair->key);
     json_t *known, *longer;
-    int err = -ENOMEM;
+    int error = -ENOMEM;
 
     while (name != NULL && value != NULL &&
            (known = json_object_get(object, json_string_value(name))) != NULL &&
@@ -167,24 +167,24 @@ static int add_pair(json_t *object, const struct model_pair *pair)
     }
     if (name != NULL && value != NULL &&
         json_object_set(object, json_string_value(name), value) == 0)
-        err = 0;
+        error = 0;
     json_decref(name);
     json_decref(value);
-    return err;
+    return error;
 }
 
 int safetensors_metadata_json(const struct model *model, char **json)
 {
     json_t *object = json_object();
-    int err = object == NULL ? -ENOMEM : 0;
+    int error = object == NULL ? -ENOMEM : 0;
 
     *json = NULL;
-    for (size_t i = 0; i < model->pair_count && err == 0; i++)
-        err = add_pair(object, &model->pairs[i]);
-    if (err == 0 && model->pair_count > 0) {
+    for (size_t i = 0; i < model->pair_count && error == 0; i++)
+        error = add_pair(object, &model->pairs[i]);
+    if (error == 0 && model->pair_count > 0) {
         *json = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-        err = *json == NULL ? -ENOMEM : 0;
+        error = *json == NULL ? -ENOMEM : 0;
     }
     json_decref(object);
-    return err;
+    return error;
 }

@@ -27,15 +27,15 @@ static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
     return realloc(array, total_bytes);
 }
 
-static int add_opened(struct model *model, const char *path, struct failure *error)
+static int add_opened(struct model *model, const char *path, struct failure *failure)
 {
     struct model_file *files = NULL;
     struct model_file *file;
     char *copy = NULL;
-    int err;
+    int error;
 
     if (model->file_count >= SAFETENSORS_MAX_FILES)
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "is one file too many; a model has at most %u",
                                 SAFETENSORS_MAX_FILES);
     copy = strdup(path);
@@ -43,15 +43,15 @@ static int add_opened(struct model *model, const char *path, struct failure *err
         files = grow(model->files, model->file_count, 1, sizeof(*files));
     if (files == NULL) {
         free(copy);
-        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     }
     model->files = files;
     file = &model->files[model->file_count];
     memset(file, 0, sizeof(*file));
-    err = safetensors_open_file(path, &file->fd, &file->size_bytes, error);
-    if (err != 0) {
+    error = safetensors_open_file(path, &file->fd, &file->size_bytes, failure);
+    if (error != 0) {
         free(copy);
-        return err;
+        return error;
     }
     file->path = copy;
     model->file_count++;
@@ -60,21 +60,21 @@ static int add_opened(struct model *model, const char *path, struct failure *err
 
 /* How long the header is; *other: what else the file may be, if it is no safetensors file. */
 static int read_length(const struct model_file *file, uint64_t *length, const char **other,
-                       struct failure *error)
+                       struct failure *failure)
 {
     size_t size_bytes =
         file->size_bytes < BEGINNING_BYTES ? (size_t)file->size_bytes : BEGINNING_BYTES;
     char *bytes = NULL;
-    int err;
+    int error;
 
     if (file->size_bytes < LENGTH_BYTES)
-        return safetensors_fail(error, -EINVAL, file->path, NULL,
+        return safetensors_fail(failure, -EINVAL, file->path, NULL,
                                 "has %" PRIu64
                                 " bytes, too few for a safetensors file; " FETCH_AGAIN,
                                 file->size_bytes);
-    err = safetensors_read(file->fd, file->path, 0, size_bytes, &bytes, error);
-    if (err != 0)
-        return err;
+    error = safetensors_read(file->fd, file->path, 0, size_bytes, &bytes, failure);
+    if (error != 0)
+        return error;
     memcpy(length, bytes, sizeof(*length));
     *length = le64toh(*length);
     *other = safetensors_other(bytes, size_bytes);
@@ -83,45 +83,45 @@ static int read_length(const struct model_file *file, uint64_t *length, const ch
 }
 
 /* The header as JSON; sets where the data starts. */
-static int read_header(struct model_file *file, json_t **header, struct failure *error)
+static int read_header(struct model_file *file, json_t **header, struct failure *failure)
 {
     const char *other = NULL;
     uint64_t length = 0;
     char *bytes = NULL;
-    int err = read_length(file, &length, &other, error);
+    int error = read_length(file, &length, &other, failure);
 
-    if (err != 0)
-        return err;
+    if (error != 0)
+        return error;
     if (other &&
         (length > SAFETENSORS_MAX_HEADER_BYTES || length > file->size_bytes - LENGTH_BYTES))
-        return safetensors_fail(error, -EINVAL, file->path, NULL, "%s", other);
+        return safetensors_fail(failure, -EINVAL, file->path, NULL, "%s", other);
     if (length > SAFETENSORS_MAX_HEADER_BYTES)
-        return safetensors_fail(error, -EINVAL, file->path, NULL,
+        return safetensors_fail(failure, -EINVAL, file->path, NULL,
                                 "says its header has %" PRIu64 " bytes, more than the %u allowed; "
                                 "this is no safetensors file, or " FETCH_AGAIN,
                                 length, SAFETENSORS_MAX_HEADER_BYTES);
     if (length > file->size_bytes - LENGTH_BYTES)
         return safetensors_fail(
-            error, -EINVAL, file->path, NULL,
+            failure, -EINVAL, file->path, NULL,
             "ends within its header of %" PRIu64 " bytes: it is truncated; " FETCH_AGAIN, length);
-    err = safetensors_read(file->fd, file->path, LENGTH_BYTES, (size_t)length, &bytes, error);
-    if (err != 0)
-        return err;
+    error = safetensors_read(file->fd, file->path, LENGTH_BYTES, (size_t)length, &bytes, failure);
+    if (error != 0)
+        return error;
     if (other && (length == 0 || bytes[0] != '{'))
-        err = safetensors_fail(error, -EINVAL, file->path, NULL, "%s", other);
+        error = safetensors_fail(failure, -EINVAL, file->path, NULL, "%s", other);
     else if (length == 0 || bytes[0] != '{')
-        err = safetensors_fail(error, -EINVAL, file->path, NULL,
-                               "its header does not start with '{'; this is no safetensors file, "
-                               "or " FETCH_AGAIN);
+        error = safetensors_fail(failure, -EINVAL, file->path, NULL,
+                                 "its header does not start with '{'; this is no safetensors file, "
+                                 "or " FETCH_AGAIN);
     else
-        err = safetensors_parse_object(file->path, "the header", bytes, (size_t)length, header,
-                                       error);
+        error = safetensors_parse_object(file->path, "the header", bytes, (size_t)length, header,
+                                         failure);
     free(bytes);
     file->data_offset_bytes = LENGTH_BYTES + length;
-    return err;
+    return error;
 }
 
-static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *error)
+static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *failure)
 {
     const char *path = model->files[file].path;
     struct model_pair *pairs;
@@ -129,46 +129,46 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struc
     json_t *value;
 
     if (!json_is_object(metadata))
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "__metadata__ is not an object of strings; " WRITE_AGAIN);
     pairs = grow(model->pairs, model->pair_count, json_object_size(metadata), sizeof(*pairs));
     if (pairs == NULL)
-        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     model->pairs = pairs;
     json_object_foreach (metadata, key, value) {
         struct model_pair *pair = &model->pairs[model->pair_count];
 
         if (!json_is_string(value))
-            return safetensors_fail(error, -EINVAL, path, NULL,
+            return safetensors_fail(failure, -EINVAL, path, NULL,
                                     "__metadata__ key '%.200s' is not a string; " WRITE_AGAIN, key);
         *pair = (struct model_pair){strdup(key), strdup(json_string_value(value)), file};
         model->pair_count++;
         if (pair->key == NULL || pair->value == NULL)
-            return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+            return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     }
     return 0;
 }
 
 static int parse_shape(struct model_tensor *tensor, const char *path, json_t *shape,
-                       struct failure *error)
+                       struct failure *failure)
 {
     json_t *value;
     size_t i;
 
     if (!json_is_array(shape))
-        return safetensors_fail(error, -EINVAL, path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "has no array \"shape\"; " WRITE_AGAIN);
     if (json_array_size(shape) > SAFETENSORS_MAX_DIMENSIONS)
-        return safetensors_fail(error, -EINVAL, path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "has %zu dimensions, at most %u can be loaded; " WRITE_AGAIN,
                                 json_array_size(shape), SAFETENSORS_MAX_DIMENSIONS);
     tensor->ndim = (uint32_t)json_array_size(shape);
     tensor->shape = calloc(tensor->ndim > 0 ? tensor->ndim : 1, sizeof(*tensor->shape));
     if (tensor->shape == NULL)
-        return safetensors_fail(error, -ENOMEM, path, tensor->name, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, path, tensor->name, "out of memory");
     json_array_foreach (shape, i, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0)
-            return safetensors_fail(error, -EINVAL, path, tensor->name,
+            return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                     "dimension %zu is not a whole number from 0 up; " WRITE_AGAIN,
                                     i);
         tensor->shape[i] = (uint64_t)json_integer_value(value);
@@ -178,28 +178,28 @@ static int parse_shape(struct model_tensor *tensor, const char *path, json_t *sh
 
 /* dtype and shape, and the size that follows from them. */
 static int parse_type(struct model_tensor *tensor, const char *path, json_t *info,
-                      struct failure *error)
+                      struct failure *failure)
 {
     const char *dtype = json_string_value(json_object_get(info, "dtype"));
-    int err;
+    int error;
 
     if (dtype == NULL)
-        return safetensors_fail(error, -EINVAL, path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "has no string \"dtype\"; " WRITE_AGAIN);
     if (safetensors_dtype_parse(dtype, &tensor->dtype) != 0)
-        return safetensors_fail(error, -EINVAL, path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "dtype \"%.40s\" is not known; convert it, or use a newer gmsfs",
                                 dtype);
-    err = parse_shape(tensor, path, json_object_get(info, "shape"), error);
-    if (err != 0)
-        return err;
+    error = parse_shape(tensor, path, json_object_get(info, "shape"), failure);
+    if (error != 0)
+        return error;
     switch (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &tensor->size_bytes)) {
     case -EOVERFLOW:
         return safetensors_fail(
-            error, -EINVAL, path, tensor->name,
+            failure, -EINVAL, path, tensor->name,
             "its shape overflows: no tensor has that many elements; " FETCH_AGAIN);
     case -EDOM:
-        return safetensors_fail(error, -EINVAL, path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "its %s elements do not fill whole bytes; " WRITE_AGAIN, dtype);
     default:
         return 0;
@@ -207,7 +207,7 @@ static int parse_type(struct model_tensor *tensor, const char *path, json_t *inf
 }
 
 static int parse_offsets(struct model_tensor *tensor, const struct model_file *file, json_t *pair,
-                         struct failure *error)
+                         struct failure *failure)
 {
     uint64_t data_bytes = file->size_bytes - file->data_offset_bytes;
     json_int_t begin = -1;
@@ -220,20 +220,20 @@ static int parse_offsets(struct model_tensor *tensor, const struct model_file *f
     }
     if (begin < 0 || end < 0)
         return safetensors_fail(
-            error, -EINVAL, file->path, tensor->name,
+            failure, -EINVAL, file->path, tensor->name,
             "\"data_offsets\" are not two whole numbers from 0 up; " WRITE_AGAIN);
     if (begin > end)
-        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
                                 "\"data_offsets\" end before they begin (%" PRId64 " > %" PRId64
                                 "); " FETCH_AGAIN,
                                 (int64_t)begin, (int64_t)end);
     if ((uint64_t)(end - begin) != tensor->size_bytes)
-        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
                                 "\"data_offsets\" hold %" PRIu64 " bytes, but dtype and shape "
                                 "need %" PRIu64 "; " FETCH_AGAIN,
                                 (uint64_t)(end - begin), tensor->size_bytes);
     if ((uint64_t)end > data_bytes)
-        return safetensors_fail(error, -EINVAL, file->path, tensor->name,
+        return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
                                 "ends at byte %" PRId64
                                 " of the data, but the file holds only %" PRIu64
                                 ": it is truncated; " FETCH_AGAIN,
@@ -244,25 +244,25 @@ static int parse_offsets(struct model_tensor *tensor, const struct model_file *f
 
 /* Whatever is set in the tensor belongs to the model, also after a failure. */
 static int add_tensor(struct model *model, uint32_t index, const char *name, json_t *info,
-                      struct failure *error)
+                      struct failure *failure)
 {
     const struct model_file *file = &model->files[index];
     struct model_tensor *tensor = &model->tensors[model->tensor_count];
-    int err;
+    int error;
 
     memset(tensor, 0, sizeof(*tensor));
     model->tensor_count++;
     tensor->file = index;
     tensor->name = strdup(name);
     if (tensor->name == NULL)
-        return safetensors_fail(error, -ENOMEM, file->path, name, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, file->path, name, "out of memory");
     if (!json_is_object(info))
-        return safetensors_fail(error, -EINVAL, file->path, name,
+        return safetensors_fail(failure, -EINVAL, file->path, name,
                                 "is not described by an object; " WRITE_AGAIN);
-    err = parse_type(tensor, file->path, info, error);
-    if (err == 0)
-        err = parse_offsets(tensor, file, json_object_get(info, "data_offsets"), error);
-    return err;
+    error = parse_type(tensor, file->path, info, failure);
+    if (error == 0)
+        error = parse_offsets(tensor, file, json_object_get(info, "data_offsets"), failure);
+    return error;
 }
 
 static int offset_compare(const void *left, const void *right)
@@ -282,7 +282,7 @@ static int offset_compare(const void *left, const void *right)
  * last ends with the file: hidden bytes and shared ones are how polyglot files are made.
  */
 static int check_cover(struct model_tensor *tensors, size_t count, const struct model_file *file,
-                       struct failure *error)
+                       struct failure *failure)
 {
     uint64_t end = file->data_offset_bytes;
 
@@ -292,58 +292,58 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
         uint64_t start = tensors[i].offset_bytes;
 
         if (start < end)
-            return safetensors_fail(error, -EINVAL, file->path, tensors[i].name,
+            return safetensors_fail(failure, -EINVAL, file->path, tensors[i].name,
                                     "overlaps with tensor '%.200s'; " WRITE_AGAIN,
                                     tensors[i - 1].name);
         if (start > end)
             return safetensors_fail(
-                error, -EINVAL, file->path, tensors[i].name,
+                failure, -EINVAL, file->path, tensors[i].name,
                 "the %" PRIu64 " bytes before it belong to no tensor; " WRITE_AGAIN, start - end);
         end += tensors[i].size_bytes;
     }
     if (end != file->size_bytes)
         return safetensors_fail(
-            error, -EINVAL, file->path, count > 0 ? tensors[count - 1].name : NULL,
+            failure, -EINVAL, file->path, count > 0 ? tensors[count - 1].name : NULL,
             "the last %" PRIu64 " bytes of the file belong to no tensor; " FETCH_AGAIN,
             file->size_bytes - end);
     return 0;
 }
 
-static int add_header(struct model *model, uint32_t file, json_t *header, struct failure *error)
+static int add_header(struct model *model, uint32_t file, json_t *header, struct failure *failure)
 {
     size_t first = model->tensor_count;
     struct model_tensor *tensors;
     const char *name;
     json_t *value;
-    int err = 0;
+    int error = 0;
 
     tensors = grow(model->tensors, first, json_object_size(header), sizeof(*tensors));
     if (tensors == NULL)
-        return safetensors_fail(error, -ENOMEM, model->files[file].path, NULL, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, model->files[file].path, NULL, "out of memory");
     model->tensors = tensors;
     json_object_foreach (header, name, value) {
         if (strcmp(name, SAFETENSORS_METADATA_KEY) == 0)
-            err = add_pairs(model, file, value, error);
+            error = add_pairs(model, file, value, failure);
         else
-            err = add_tensor(model, file, name, value, error);
-        if (err != 0)
-            return err;
+            error = add_tensor(model, file, name, value, failure);
+        if (error != 0)
+            return error;
     }
     return check_cover(model->tensors + first, model->tensor_count - first, &model->files[file],
-                       error);
+                       failure);
 }
 
-int safetensors_add_file(struct model *model, const char *path, struct failure *error)
+int safetensors_add_file(struct model *model, const char *path, struct failure *failure)
 {
     json_t *header = NULL;
     uint32_t file = (uint32_t)model->file_count;
-    int err = add_opened(model, path, error);
+    int error = add_opened(model, path, failure);
 
-    if (err != 0)
-        return err;
-    err = read_header(&model->files[file], &header, error);
-    if (err == 0)
-        err = add_header(model, file, header, error);
+    if (error != 0)
+        return error;
+    error = read_header(&model->files[file], &header, failure);
+    if (error == 0)
+        error = add_header(model, file, header, failure);
     json_decref(header);
-    return err;
+    return error;
 }

@@ -23,31 +23,32 @@ static bool shard_name_is_plain(const char *name)
            strchr(name, '/') == NULL;
 }
 
-static int index_read(const char *path, json_t **root, struct failure *error)
+static int index_read(const char *path, json_t **root, struct failure *failure)
 {
     uint64_t size_bytes = 0;
     char *bytes = NULL;
     int fd = -1;
-    int err = safetensors_open_file(path, &fd, &size_bytes, error);
+    int error = safetensors_open_file(path, &fd, &size_bytes, failure);
 
-    if (err != 0)
-        return err;
+    if (error != 0)
+        return error;
     if (size_bytes > SAFETENSORS_MAX_HEADER_BYTES)
-        err = safetensors_fail(error, -EINVAL, path, NULL,
-                               "has %llu bytes, an index has at most %u; name the "
-                               "*.safetensors.index.json file",
-                               (unsigned long long)size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
-    if (err == 0)
-        err = safetensors_read(fd, path, 0, (size_t)size_bytes, &bytes, error);
-    if (err == 0)
-        err = safetensors_parse_object(path, "the index", bytes, (size_t)size_bytes, root, error);
+        error = safetensors_fail(failure, -EINVAL, path, NULL,
+                                 "has %llu bytes, an index has at most %u; name the "
+                                 "*.safetensors.index.json file",
+                                 (unsigned long long)size_bytes, SAFETENSORS_MAX_HEADER_BYTES);
+    if (error == 0)
+        error = safetensors_read(fd, path, 0, (size_t)size_bytes, &bytes, failure);
+    if (error == 0)
+        error =
+            safetensors_parse_object(path, "the index", bytes, (size_t)size_bytes, root, failure);
     free(bytes);
     close(fd);
-    return err;
+    return error;
 }
 
 /* The map within the index, with every value a plain file name. */
-static int index_check(const char *path, json_t *root, json_t **map, struct failure *error)
+static int index_check(const char *path, json_t *root, json_t **map, struct failure *failure)
 {
     const char *tensor;
     json_t *value;
@@ -55,21 +56,21 @@ static int index_check(const char *path, json_t *root, json_t **map, struct fail
 
     *map = json_object_get(root, "weight_map");
     if (!json_is_object(*map))
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "has no object \"weight_map\"; name the "
                                 "*.safetensors.index.json file of the model");
     if (metadata != NULL && !json_is_object(metadata))
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "\"metadata\" is not an object; fetch the index again");
     if (json_object_size(*map) == 0)
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "\"weight_map\" is empty; name the *.safetensors files instead");
     json_object_foreach (*map, tensor, value) {
         if (!json_is_string(value))
-            return safetensors_fail(error, -EINVAL, path, tensor,
+            return safetensors_fail(failure, -EINVAL, path, tensor,
                                     "its shard is not a string; fetch the index again");
         if (!shard_name_is_plain(json_string_value(value)))
-            return safetensors_fail(error, -EINVAL, path, tensor,
+            return safetensors_fail(failure, -EINVAL, path, tensor,
                                     "its shard \"%.200s\" is not a plain file name; shards lie in "
                                     "the directory of their index",
                                     json_string_value(value));
@@ -102,22 +103,22 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
 }
 
 static int index_add_shard(struct model *model, const char *path, const char *name,
-                           struct failure *error)
+                           struct failure *failure)
 {
     const char *slash = strrchr(path, '/');
     int directory_bytes = slash == NULL ? 0 : (int)(slash - path) + 1;
     char *shard = NULL;
 
     if (asprintf(&shard, "%.*s%s", directory_bytes, path, name) < 0)
-        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
-    int err = safetensors_add_file(model, shard, error);
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
+    int error = safetensors_add_file(model, shard, failure);
     free(shard);
-    return err;
+    return error;
 }
 
 /* Every tensor of the map is in its shard, and the shards hold no others. */
 static int index_compare(const struct model *model, const char *path, json_t *map,
-                         const char *const *shards, struct failure *error)
+                         const char *const *shards, struct failure *failure)
 {
     const char *name;
     json_t *value;
@@ -126,12 +127,12 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
         const struct model_tensor *tensor = safetensors_find(model, name);
 
         if (tensor == NULL)
-            return safetensors_fail(error, -EINVAL, path, name,
+            return safetensors_fail(failure, -EINVAL, path, name,
                                     "the index says that it is in \"%.200s\", but no shard holds "
                                     "it; fetch index and shards again",
                                     json_string_value(value));
         if (strcmp(shards[tensor->file], json_string_value(value)) != 0)
-            return safetensors_fail(error, -EINVAL, path, name,
+            return safetensors_fail(failure, -EINVAL, path, name,
                                     "the index says that it is in \"%.200s\", but it is in "
                                     "\"%.200s\"; fetch index and shards again",
                                     json_string_value(value), shards[tensor->file]);
@@ -140,7 +141,7 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
         const struct model_tensor *tensor = &model->tensors[i];
 
         if (json_object_get(map, tensor->name) == NULL)
-            return safetensors_fail(error, -EINVAL, model->files[tensor->file].path, tensor->name,
+            return safetensors_fail(failure, -EINVAL, model->files[tensor->file].path, tensor->name,
                                     "the index %.200s does not name it; fetch index and shards "
                                     "again, or name the shards instead of the index",
                                     path);
@@ -148,31 +149,31 @@ static int index_compare(const struct model *model, const char *path, json_t *ma
     return 0;
 }
 
-int safetensors_add_index(struct model *model, const char *path, struct failure *error)
+int safetensors_add_index(struct model *model, const char *path, struct failure *failure)
 {
     json_t *root = NULL;
     json_t *map = NULL;
     const char **shards = NULL;
     size_t count = 0;
-    int err = index_read(path, &root, error);
+    int error = index_read(path, &root, failure);
 
-    if (err == 0)
-        err = index_check(path, root, &map, error);
-    if (err != 0)
+    if (error == 0)
+        error = index_check(path, root, &map, failure);
+    if (error != 0)
         goto out;
-    err = index_shards(map, &shards, &count);
-    if (err != 0) {
-        safetensors_fail(error, err, path, NULL, "out of memory");
+    error = index_shards(map, &shards, &count);
+    if (error != 0) {
+        safetensors_fail(failure, error, path, NULL, "out of memory");
         goto out;
     }
-    for (size_t i = 0; i < count && err == 0; i++)
-        err = index_add_shard(model, path, shards[i], error);
-    if (err == 0)
-        err = safetensors_finish(model, error);
-    if (err == 0)
-        err = index_compare(model, path, map, shards, error);
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = index_add_shard(model, path, shards[i], failure);
+    if (error == 0)
+        error = safetensors_finish(model, failure);
+    if (error == 0)
+        error = index_compare(model, path, map, shards, failure);
 out:
     free(shards);
     json_decref(root);
-    return err;
+    return error;
 }

@@ -92,7 +92,7 @@ static bool has_nul(const struct json_text *text)
 }
 
 int safetensors_fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
-                         struct failure *error)
+                         struct failure *failure)
 {
     struct json_text text = {0};
     size_t at = 0;
@@ -102,7 +102,7 @@ int safetensors_fail_nul(const char *path, const char *what, const char *bytes, 
         if (!has_nul(&text))
             continue;
         length = text.size_bytes < 200 ? (int)text.size_bytes : 200;
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "%s '%.*s' has a NUL byte (" NUL_ESCAPED
                                 "), which no name or text that is loaded "
                                 "can have; write the file again without it",
@@ -111,6 +111,6 @@ int safetensors_fail_nul(const char *path, const char *what, const char *bytes, 
                                                   : "the name",
                                 length, text.bytes);
     }
-    return safetensors_fail(error, -EINVAL, path, NULL,
+    return safetensors_fail(failure, -EINVAL, path, NULL,
                             "%s has a NUL byte; write the file again without it", what);
 }

@@ -13,53 +13,54 @@
 #include "base/file_io.h"
 #include "safetensors_parts.h"
 
-int safetensors_fail(struct failure *error, int err, const char *path, const char *tensor,
+int safetensors_fail(struct failure *failure, int error, const char *path, const char *tensor,
                      const char *format, ...)
 {
     size_t used = 0;
     va_list arguments;
 
     if (tensor == NULL)
-        snprintf(error->text, sizeof(error->text), "%.300s: ", path);
+        snprintf(failure->text, sizeof(failure->text), "%.300s: ", path);
     else
-        snprintf(error->text, sizeof(error->text), "%.300s: tensor '%.200s': ", path, tensor);
-    used = strlen(error->text);
+        snprintf(failure->text, sizeof(failure->text), "%.300s: tensor '%.200s': ", path, tensor);
+    used = strlen(failure->text);
     va_start(arguments, format);
-    vsnprintf(error->text + used, sizeof(error->text) - used, format, arguments);
+    vsnprintf(failure->text + used, sizeof(failure->text) - used, format, arguments);
     va_end(arguments);
-    for (char *c = error->text; *c != '\0'; c++) {
+    for (char *c = failure->text; *c != '\0'; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
     }
-    return err;
+    return error;
 }
 
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *error)
+int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *failure)
 {
     struct stat status;
     /* O_NONBLOCK: a FIFO is refused below instead of waited for. */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    int err = 0;
+    int error = 0;
 
     if (file < 0) {
-        err = -errno;
-        return safetensors_fail(error, err, path, NULL, "cannot open it: %s; %s", strerror(-err),
-                                err == -EMFILE ? "raise the limit of open files (ulimit -n)"
-                                               : "check the path and its permissions");
+        error = -errno;
+        return safetensors_fail(failure, error, path, NULL, "cannot open it: %s; %s",
+                                strerror(-error),
+                                error == -EMFILE ? "raise the limit of open files (ulimit -n)"
+                                                 : "check the path and its permissions");
     }
     if (fstat(file, &status) != 0) {
-        err = -errno;
-        safetensors_fail(error, err, path, NULL, "cannot stat it: %s; check the disk",
-                         strerror(-err));
+        error = -errno;
+        safetensors_fail(failure, error, path, NULL, "cannot stat it: %s; check the disk",
+                         strerror(-error));
     } else if (!S_ISREG(status.st_mode)) {
-        err = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
-        safetensors_fail(error, err, path, NULL,
+        error = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+        safetensors_fail(failure, error, path, NULL,
                          "is no regular file; name the model's *.safetensors files or its "
                          "*.safetensors.index.json");
     }
-    if (err != 0) {
+    if (error != 0) {
         close(file);
-        return err;
+        return error;
     }
     *fd = file;
     *size_bytes = (uint64_t)status.st_size;
@@ -67,47 +68,47 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struc
 }
 
 int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
-                     char **bytes, struct failure *error)
+                     char **bytes, struct failure *failure)
 {
     char *buffer = malloc(size_bytes + 1);
-    int err;
+    int error;
 
     if (buffer == NULL)
-        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
-    err = file_read_at(fd, buffer, size_bytes, offset_bytes);
-    if (err == -ENODATA)
-        err =
-            safetensors_fail(error, -EIO, path, NULL,
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
+    error = file_read_at(fd, buffer, size_bytes, offset_bytes);
+    if (error == -ENODATA)
+        error =
+            safetensors_fail(failure, -EIO, path, NULL,
                              "became shorter while it was read; try again when nothing writes it");
-    else if (err != 0)
-        safetensors_fail(error, err, path, NULL, "cannot read it: %s; check the disk",
-                         strerror(-err));
-    if (err != 0) {
+    else if (error != 0)
+        safetensors_fail(failure, error, path, NULL, "cannot read it: %s; check the disk",
+                         strerror(-error));
+    if (error != 0) {
         free(buffer);
-        return err;
+        return error;
     }
     *bytes = buffer;
     return 0;
 }
 
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
-                             size_t size_bytes, json_t **object, struct failure *error)
+                             size_t size_bytes, json_t **object, struct failure *failure)
 {
     json_error_t parse;
     json_t *value = json_loadb(bytes, size_bytes, JSON_REJECT_DUPLICATES, &parse);
 
     if (value == NULL && json_error_code(&parse) == json_error_out_of_memory)
-        return safetensors_fail(error, -ENOMEM, path, NULL, "out of memory");
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     if (value == NULL && (json_error_code(&parse) == json_error_null_character ||
                           json_error_code(&parse) == json_error_null_byte_in_key))
-        return safetensors_fail_nul(path, what, bytes, size_bytes, error);
+        return safetensors_fail_nul(path, what, bytes, size_bytes, failure);
     if (value == NULL)
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "%s is not valid JSON: %s (byte %d of it); fetch the file again",
                                 what, parse.text, parse.position);
     if (!json_is_object(value)) {
         json_decref(value);
-        return safetensors_fail(error, -EINVAL, path, NULL,
+        return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "%s is not a JSON object; fetch the file again", what);
     }
     *object = value;
@@ -125,7 +126,7 @@ static int tensor_compare(const void *left, const void *right)
     return (l->file > r->file) - (l->file < r->file);
 }
 
-int safetensors_finish(struct model *model, struct failure *error)
+int safetensors_finish(struct model *model, struct failure *failure)
 {
     if (model->tensor_count > 0)
         qsort(model->tensors, model->tensor_count, sizeof(*model->tensors), tensor_compare);
@@ -134,11 +135,11 @@ int safetensors_finish(struct model *model, struct failure *error)
         const char *path = model->files[tensor->file].path;
 
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0)
-            return safetensors_fail(error, -EINVAL, path, tensor->name,
+            return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                     "is also in %.300s; load files of one model only, each once",
                                     model->files[model->tensors[i - 1].file].path);
         if (__builtin_add_overflow(model->tensor_bytes, tensor->size_bytes, &model->tensor_bytes))
-            return safetensors_fail(error, -EOVERFLOW, path, tensor->name,
+            return safetensors_fail(failure, -EOVERFLOW, path, tensor->name,
                                     "the tensors together have more than 2^64 bytes; load fewer");
     }
     return 0;

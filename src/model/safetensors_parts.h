@@ -17,21 +17,21 @@
 
 /*
  * Writes "FILE: tensor 'NAME': text" (or "FILE: text" when tensor is NULL) with control characters
- * made harmless for a terminal. Returns err, so that a failure is one statement.
+ * made harmless for a terminal. Returns `error`, so that a failure is one statement.
  */
-int safetensors_fail(struct failure *error, int err, const char *path, const char *tensor,
+int safetensors_fail(struct failure *failure, int error, const char *path, const char *tensor,
                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Opens a regular file for reading; gives its size. */
-int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *error);
+int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *failure);
 
 /* Reads exactly size_bytes at offset_bytes into a new buffer, which the caller frees. */
 int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t size_bytes,
-                     char **bytes, struct failure *error);
+                     char **bytes, struct failure *failure);
 
 /* Parses a JSON object without duplicate keys; `what` names the text in an error. */
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
-                             size_t size_bytes, json_t **object, struct failure *error);
+                             size_t size_bytes, json_t **object, struct failure *failure);
 
 /* What a file that begins so is, and the way out, to stand behind its name; NULL: not known. Pure.
  */
@@ -39,15 +39,15 @@ const char *safetensors_other(const char *bytes, size_t size_bytes);
 
 /* The text has an escaped NUL, which jansson refuses: says where. Returns -EINVAL. */
 int safetensors_fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
-                         struct failure *error);
+                         struct failure *failure);
 
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
-int safetensors_add_file(struct model *model, const char *path, struct failure *error);
+int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 
 /* Sorts the tensors of all files and rejects names that occur twice. */
-int safetensors_finish(struct model *model, struct failure *error);
+int safetensors_finish(struct model *model, struct failure *failure);
 
 /* Adds the shards that an index.json names, finishes, and compares both with each other. */
-int safetensors_add_index(struct model *model, const char *path, struct failure *error);
+int safetensors_add_index(struct model *model, const char *path, struct failure *failure);
 
 #endif

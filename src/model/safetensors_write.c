@@ -71,7 +71,7 @@ static int write_take_shape(struct model_tensor *tensor, const uint64_t *shape, 
                             const char **why)
 {
     uint64_t per_byte = write_per_byte(tensor->dtype);
-    int r;
+    int error;
 
     tensor->ndim = ndim ? ndim : per_byte > 1;
     tensor->shape = calloc(tensor->ndim ? tensor->ndim : 1, sizeof(*tensor->shape));
@@ -80,11 +80,11 @@ static int write_take_shape(struct model_tensor *tensor, const uint64_t *shape, 
     tensor->shape[0] = 1;
     if (ndim)
         memcpy(tensor->shape, shape, ndim * sizeof(*shape));
-    r = tensor->ndim && __builtin_mul_overflow(tensor->shape[tensor->ndim - 1], per_byte,
-                                               &tensor->shape[tensor->ndim - 1]);
-    if (!r)
-        r = safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &tensor->size_bytes);
-    if (!r)
+    error = tensor->ndim && __builtin_mul_overflow(tensor->shape[tensor->ndim - 1], per_byte,
+                                                   &tensor->shape[tensor->ndim - 1]);
+    if (!error)
+        error = safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &tensor->size_bytes);
+    if (!error)
         return 0;
     *why = "its shape has more elements than can be counted";
     free(tensor->shape);
@@ -118,12 +118,12 @@ int safetensors_from_value(const void *value, size_t value_bytes, struct model_t
                            const char **why)
 {
     json_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
-    int r;
+    int error;
 
     memset(tensor, 0, sizeof(*tensor));
-    r = write_take(json, tensor, why);
+    error = write_take(json, tensor, why);
     json_decref(json);
-    return r;
+    return error;
 }
 
 /* ---- to a file ----------------------------------------------------------------------------- */
@@ -171,29 +171,31 @@ int safetensors_make_header(const struct model_tensor *const *tensors, size_t co
     size_t padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     uint64_t prefix = htole64(padded);
     char *text = NULL;
-    int r = 0;
+    int error = 0;
 
     if (length == 0)
-        r = -ENOMEM;
+        error = -ENOMEM;
     else if (padded > SAFETENSORS_MAX_HEADER_BYTES)
-        r = -EFBIG;
+        error = -EFBIG;
     else if (!(text = malloc(sizeof(prefix) + padded)))
-        r = -ENOMEM;
-    if (!r) {
+        error = -ENOMEM;
+    if (!error) {
         memcpy(text, &prefix, sizeof(prefix));
         memset(text + sizeof(prefix), ' ', padded);
+
         /* It allocates each time, so the second may fail where the first did not. */
+
         if (json_dumpb(header, text + sizeof(prefix), length, JSON_COMPACT) != length)
-            r = -ENOMEM;
+            error = -ENOMEM;
     }
-    if (!r) {
+    if (!error) {
         *bytes = text;
         *size_bytes = sizeof(prefix) + padded;
     } else {
         free(text);
     }
     json_decref(header);
-    return r;
+    return error;
 }
 
 size_t safetensors_shard_count(const struct model_tensor *const *tensors, size_t count,

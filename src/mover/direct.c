@@ -50,16 +50,17 @@ enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_
 {
     struct headroom_info info = {0};
     struct headroom *headroom;
-    int r;
+    int error;
 
     if (use != DIRECT_AUTO)
         return use;
-    r = headroom_open("", &headroom);
-    if (!r) {
-        r = headroom_read(headroom, &info);
+    error = headroom_open("", &headroom);
+    if (!error) {
+        error = headroom_read(headroom, &info);
         headroom_close(headroom);
     }
-    return r ? DIRECT_NEVER : direct_decide(use, files_bytes, taken_bytes, info.available_bytes);
+    return error ? DIRECT_NEVER
+                 : direct_decide(use, files_bytes, taken_bytes, info.available_bytes);
 }
 
 /* ---- what the cache has -------------------------------------------------------------------- */

@@ -15,16 +15,16 @@
 static int near_read(const char *path, char *text, int room)
 {
     FILE *file = fopen(path, "re");
-    int r = 0;
+    int error = 0;
 
     if (!file)
         return -errno;
     if (!fgets(text, room, file))
-        r = -ENODATA;
+        error = -ENODATA;
     else
         text[strcspn(text, "\n")] = '\0';
     fclose(file);
-    return r;
+    return error;
 }
 
 /* "0-3,8,10-11". */
@@ -60,18 +60,20 @@ static void near_spell(const char *pci_id, char *name, size_t room)
 int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
 {
     char path[NEAR_PATH_BYTES], name[32], text[NEAR_LIST_BYTES];
-    int r;
+    int error;
 
     near_spell(pci_id, name, sizeof(name));
     snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/numa_node", sysfs, name);
-    r = near_read(path, text, sizeof(text));
-    if (r)
-        return r;
-    if (!isdigit((unsigned char)*text)) /* -1: the firmware does not say */
+    error = near_read(path, text, sizeof(text));
+    if (error)
+        return error;
+    if (!isdigit((unsigned char)*text))
+        /* -1: the firmware does not say */
+
         return -ENODATA;
     snprintf(path, sizeof(path), "%s/devices/system/node/node%.8s/cpulist", sysfs, text);
-    r = near_read(path, text, sizeof(text));
-    return r ? r : near_parse(text, cpus);
+    error = near_read(path, text, sizeof(text));
+    return error ? error : near_parse(text, cpus);
 }
 
 void near_stay(const cpu_set_t *cpus)

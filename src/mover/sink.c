@@ -149,13 +149,13 @@ static int write_by_map(const struct sink *sink, const uint8_t *bytes, size_t si
 /* By write(2) no page is cleared before it is filled, so a thread that may goes that way. */
 static int write_mapped(struct sink *sink, const uint8_t *bytes, size_t size_bytes, uint64_t at)
 {
-    int r;
+    int error;
 
     if (atomic_flag_test_and_set(&sink->writing))
         return write_by_map(sink, bytes, size_bytes, at);
-    r = file_write_at(sink->fd, bytes, size_bytes, at);
+    error = file_write_at(sink->fd, bytes, size_bytes, at);
     atomic_flag_clear(&sink->writing);
-    return r;
+    return error;
 }
 
 /* Whole blocks, all aligned. What is refused, or cut short within a block, goes through the cache.
@@ -183,14 +183,14 @@ static int stream_flush(struct sink_stream *stream)
 {
     size_t blocks = stream->held_bytes & ~(size_t)(DIRECT_ALIGN_BYTES - 1);
     size_t rest = stream->held_bytes - blocks;
-    int r = 0;
+    int error = 0;
 
     if (blocks)
-        r = write_direct(stream->sink, stream->room, blocks, stream->at - stream->held_bytes);
-    if (!r && rest)
-        r = file_write_at(stream->sink->fd, stream->room + blocks, rest, stream->at - rest);
+        error = write_direct(stream->sink, stream->room, blocks, stream->at - stream->held_bytes);
+    if (!error && rest)
+        error = file_write_at(stream->sink->fd, stream->room + blocks, rest, stream->at - rest);
     stream->held_bytes = 0;
-    return r;
+    return error;
 }
 
 /* How many of the bytes go on at once, without the room; 0: they have to be gathered. */
@@ -216,24 +216,24 @@ static int stream_hold(struct sink_stream *stream, const uint8_t *bytes, size_t 
                        size_t *held)
 {
     size_t left;
-    int r = stream->held_bytes == SINK_ROOM_BYTES ? stream_flush(stream) : 0;
+    int error = stream->held_bytes == SINK_ROOM_BYTES ? stream_flush(stream) : 0;
 
     left = SINK_ROOM_BYTES - stream->held_bytes;
     *held = size_bytes < left ? size_bytes : left;
     memcpy(stream->room + stream->held_bytes, bytes, *held);
     stream->held_bytes += *held;
     stream->at += *held;
-    return r;
+    return error;
 }
 
 /* The next of the bytes, by one of the ways. */
 static int stream_put_some(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                            size_t *put)
 {
-    int r = stream_pass(stream, bytes, size_bytes, put);
+    int error = stream_pass(stream, bytes, size_bytes, put);
 
     stream->at += *put;
-    return r || *put ? r : stream_hold(stream, bytes, size_bytes, put);
+    return error || *put ? error : stream_hold(stream, bytes, size_bytes, put);
 }
 
 /* Also where it gave up meanwhile, for bytes may be held. */
@@ -251,19 +251,19 @@ int sink_put(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes
 {
     struct sink *sink = stream->sink;
     size_t done = 0, step = 0;
-    int r = 0;
+    int error = 0;
 
     if (is_stream_direct(stream)) {
-        while (!r && done < size_bytes) {
-            r = stream_put_some(stream, bytes + done, size_bytes - done, &step);
+        while (!error && done < size_bytes) {
+            error = stream_put_some(stream, bytes + done, size_bytes - done, &step);
             done += step;
         }
-        return r;
+        return error;
     }
-    r = sink->map ? write_mapped(sink, bytes, size_bytes, stream->at)
-                  : file_write_at(sink->fd, bytes, size_bytes, stream->at);
+    error = sink->map ? write_mapped(sink, bytes, size_bytes, stream->at)
+                      : file_write_at(sink->fd, bytes, size_bytes, stream->at);
     stream->at += size_bytes;
-    return r;
+    return error;
 }
 
 /* Past the cache they are held, unless the place is within a block; else written from the room. */
@@ -272,12 +272,12 @@ int sink_copy(struct sink_stream *stream, const uint8_t *bytes, size_t size_byte
 {
     size_t over = (size_t)(stream->at % DIRECT_ALIGN_BYTES), most = SINK_ROOM_BYTES;
     bool is_direct = is_stream_direct(stream);
-    int r;
+    int error;
 
     if (is_direct && (stream->held_bytes > 0 || over == 0)) {
-        r = stream_hold(stream, bytes, size_bytes, copied);
+        error = stream_hold(stream, bytes, size_bytes, copied);
         *copy = stream->room + stream->held_bytes - *copied;
-        return r;
+        return error;
     }
     if (is_direct)
         most = DIRECT_ALIGN_BYTES - over;

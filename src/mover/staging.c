@@ -17,6 +17,11 @@ static const struct staging_kind *const kinds[] = {
     [GMSFS_MEMORY_CUDA] = &staging_cuda,
 };
 
+static const struct staging_kind *find_kind(enum gmsfs_memory memory)
+{
+    return (size_t)memory < sizeof(kinds) / sizeof(kinds[0]) ? kinds[memory] : NULL;
+}
+
 /* ---- stores -------------------------------------------------------------------------------- */
 
 static struct staging_device *
@@ -100,9 +105,14 @@ static int staging_add_device(struct staging *staging, const struct staging_kind
 int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const uint8_t uuid[16],
                         const char *store, struct staging_memory *memory, struct failure *failure)
 {
-    const struct staging_kind *wanted = kinds[kind];
+    const struct staging_kind *wanted = find_kind(kind);
 
     *memory = (struct staging_memory){.store = store};
+    if (!wanted)
+        return failure_set(failure, -EOPNOTSUPP,
+                           "%s: its memory is of a kind (%d) that this command does not know; use "
+                           "the command of the release that mounted it",
+                           store, (int)kind);
     for (size_t i = 0; i < staging->device_count && !memory->device; i++) {
         struct staging_device *device = staging->devices[i];
         if (device->kind == wanted &&
@@ -128,7 +138,9 @@ bool staging_is_file(const struct staging_memory *memory)
 
 bool staging_wants_few(enum gmsfs_memory kind)
 {
-    return kinds[kind]->wants_few;
+    const struct staging_kind *known = find_kind(kind);
+
+    return known && known->wants_few;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
@@ -172,13 +184,13 @@ static int staging_end_lane(void *shared, void *own)
 {
     struct staging_device *device = shared;
     struct staging_lane *lane = own;
-    int r = device->kind->settle ? device->kind->settle(lane) : 0;
+    int error = device->kind->settle ? device->kind->settle(lane) : 0;
 
     lane->left_bytes = 0;
     pthread_mutex_lock(&device->staging->lock);
     lane->is_out = false;
     pthread_mutex_unlock(&device->staging->lock);
-    return r;
+    return error;
 }
 
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
@@ -238,13 +250,13 @@ int staging_fetch(struct staging_lane *lane, const struct staging_memory *memory
 int staging_next(struct staging_lane *lane, const uint8_t **part, size_t *size_bytes)
 {
     size_t step = lane->left_bytes < lane->step_bytes ? (size_t)lane->left_bytes : lane->step_bytes;
-    int r = 0;
+    int error = 0;
 
     *part = lane->from;
     *size_bytes = step;
     if (step > 0)
-        r = lane->device->kind->next(lane, step, part);
+        error = lane->device->kind->next(lane, step, part);
     lane->from += step;
     lane->left_bytes -= step;
-    return r;
+    return error;
 }

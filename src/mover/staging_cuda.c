@@ -69,12 +69,12 @@ static int cuda_open(struct staging_device *device, char text[STAGING_ERROR_BYTE
     struct cuda_device *own = cuda_device(device);
     char pci_id[STAGING_PCI_BYTES];
     enum drv_result result;
-    int r = drv_open(&own->driver, text, STAGING_ERROR_BYTES);
+    int error = drv_open(&own->driver, text, STAGING_ERROR_BYTES);
 
-    if (!r)
-        r = drv_find(own->driver, device->uuid, &own->device, text, STAGING_ERROR_BYTES);
-    if (r)
-        return r;
+    if (!error)
+        error = drv_find(own->driver, device->uuid, &own->device, text, STAGING_ERROR_BYTES);
+    if (error)
+        return error;
     result = own->driver->cuDevicePrimaryCtxRetain(&own->context, own->device);
     if (result != DRV_SUCCESS)
         return drv_explain(own->driver, "cuDevicePrimaryCtxRetain", result, text,
@@ -106,13 +106,13 @@ static void cuda_prepare(struct staging_device *device, unsigned threads)
 
 static int cuda_enter(struct staging_lane *lane)
 {
-    int r;
+    int error;
 
     if (cuda_lane(lane)->is_current)
         return 0;
-    r = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (cuda_device(lane->device)->context));
-    cuda_lane(lane)->is_current = r == 0;
-    return r;
+    error = CALL(lane->device, DOING_OPEN, cuCtxSetCurrent, (cuda_device(lane->device)->context));
+    cuda_lane(lane)->is_current = error == 0;
+    return error;
 }
 
 static void cuda_leave(struct staging_lane *lane)
@@ -126,11 +126,12 @@ static void cuda_leave(struct staging_lane *lane)
 static int cuda_begin(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
-    int r = cuda_enter(lane);
+    int error = cuda_enter(lane);
 
-    if (!r && !own->stream)
-        r = CALL(lane->device, DOING_OPEN, cuStreamCreate, (&own->stream, DRV_STREAM_NON_BLOCKING));
-    return r;
+    if (!error && !own->stream)
+        error =
+            CALL(lane->device, DOING_OPEN, cuStreamCreate, (&own->stream, DRV_STREAM_NON_BLOCKING));
+    return error;
 }
 
 /* ---- buffers ------------------------------------------------------------------------------- */
@@ -138,13 +139,13 @@ static int cuda_begin(struct staging_lane *lane)
 /* Until the driver is done with it. */
 static int buffer_wait(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
-    int r;
+    int error;
 
     if (!buffer->is_busy)
         return 0;
-    r = CALL(lane->device, doing, cuEventSynchronize, (buffer->event));
-    buffer->is_busy = r != 0;
-    return r;
+    error = CALL(lane->device, doing, cuEventSynchronize, (buffer->event));
+    buffer->is_busy = error != 0;
+    return error;
 }
 
 /* The driver may have begun even where the event could not be recorded: so it counts as busy. */
@@ -203,11 +204,11 @@ static int ring_grow(struct staging_lane *lane)
     size_t bytes = cuda_device(lane->device)->buffer_bytes;
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->pinned];
-    int r = own->ring ? 0 : ring_reserve(lane);
+    int error = own->ring ? 0 : ring_reserve(lane);
     enum drv_result result;
 
-    if (r)
-        return r;
+    if (error)
+        return error;
     buffer->bytes = own->ring + own->pinned * bytes;
     populate(buffer->bytes, bytes);
     result = driver->cuMemHostRegister_v2(buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE);
@@ -244,19 +245,21 @@ static void ring_release(struct staging_lane *lane)
 static int cuda_settle(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
-    int r = 0;
+    int error = 0;
 
     if (own->stream) {
-        r = cuda_enter(lane);
-        if (!r)
-            r = CALL(lane->device, "finish copying", cuStreamSynchronize, (own->stream));
+        error = cuda_enter(lane);
+        if (!error)
+            error = CALL(lane->device, "finish copying", cuStreamSynchronize, (own->stream));
     }
     for (size_t i = 0; i < STAGING_BUFFERS; i++)
         own->buffers[i].is_busy = false;
-    own->turn = 0; /* a little work is done by the buffers that are pinned already */
+    own->turn = 0;
+    /* a little work is done by the buffers that are pinned already */
+
     own->ahead_bytes = 0;
     cuda_leave(lane);
-    return r;
+    return error;
 }
 
 /* The stream first: what a failure left on it may still be on its way through the buffers. */
@@ -295,14 +298,14 @@ static int cuda_room(struct staging_lane *lane, void *to, size_t most_bytes, uin
 {
     size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
     struct cuda_lane *own = cuda_lane(lane);
-    int r = cuda_begin(lane);
+    int error = cuda_begin(lane);
 
     (void)to;
     *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
-    if (!r && own->turn == own->pinned && ring_is_short(lane))
-        r = ring_grow(lane);
-    if (r)
-        return r;
+    if (!error && own->turn == own->pinned && ring_is_short(lane))
+        error = ring_grow(lane);
+    if (error)
+        return error;
     if (own->turn == own->pinned)
         own->turn = 0;
     *room = own->buffers[own->turn].bytes;
@@ -313,10 +316,10 @@ static int cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, s
 {
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->turn++];
-    int r = CALL(lane->device, DOING_SEND, cuMemcpyHtoDAsync_v2,
-                 ((drv_pointer)(uintptr_t)to, room, size_bytes, own->stream));
+    int error = CALL(lane->device, DOING_SEND, cuMemcpyHtoDAsync_v2,
+                     ((drv_pointer)(uintptr_t)to, room, size_bytes, own->stream));
 
-    return r ? r : buffer_record(lane, buffer, DOING_SEND);
+    return error ? error : buffer_record(lane, buffer, DOING_SEND);
 }
 
 /* ---- from the GPU -------------------------------------------------------------------------- */
@@ -326,15 +329,15 @@ static int cuda_fetch(struct staging_lane *lane)
 {
     size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
     struct cuda_lane *own = cuda_lane(lane);
-    int r = cuda_begin(lane);
+    int error = cuda_begin(lane);
 
     if (buffer_bytes < lane->step_bytes)
         lane->step_bytes = buffer_bytes;
-    for (size_t i = 0; !r && i < own->pinned; i++)
-        r = buffer_wait(lane, &own->buffers[i], DOING_GET);
+    for (size_t i = 0; !error && i < own->pinned; i++)
+        error = buffer_wait(lane, &own->buffers[i], DOING_GET);
     own->turn = 0;
     own->ahead_bytes = 0;
-    return r;
+    return error;
 }
 
 /* The part behind those that were asked for. */
@@ -343,14 +346,14 @@ static int cuda_ask(struct staging_lane *lane, unsigned index)
     struct cuda_lane *own = cuda_lane(lane);
     uint64_t left = lane->left_bytes - own->ahead_bytes;
     size_t step = left < lane->step_bytes ? (size_t)left : lane->step_bytes;
-    int r = CALL(lane->device, DOING_GET, cuMemcpyDtoHAsync_v2,
-                 (own->buffers[index].bytes,
-                  (drv_pointer)(uintptr_t)(lane->from + own->ahead_bytes), step, own->stream));
+    int error = CALL(lane->device, DOING_GET, cuMemcpyDtoHAsync_v2,
+                     (own->buffers[index].bytes,
+                      (drv_pointer)(uintptr_t)(lane->from + own->ahead_bytes), step, own->stream));
 
-    if (!r)
-        r = buffer_record(lane, &own->buffers[index], DOING_GET);
+    if (!error)
+        error = buffer_record(lane, &own->buffers[index], DOING_GET);
     own->ahead_bytes += step;
-    return r;
+    return error;
 }
 
 /* All buffers but those under way are free: the caller is done with the one it had. */
@@ -358,22 +361,24 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
 {
     struct cuda_lane *own = cuda_lane(lane);
     struct cuda_buffer *buffer = &own->buffers[own->turn];
-    int r = 0;
+    int error = 0;
 
-    for (unsigned i = 0; !r && i < ring_size(own) && own->ahead_bytes < lane->left_bytes; i++) {
+    for (unsigned i = 0; !error && i < ring_size(own) && own->ahead_bytes < lane->left_bytes; i++) {
         unsigned index = (own->turn + i) % ring_size(own);
         if (index == own->pinned)
-            r = ring_grow(lane);
-        index = (own->turn + i) % ring_size(own); /* it may be whole now */
-        if (!r && !own->buffers[index].is_busy)
-            r = cuda_ask(lane, index);
+            error = ring_grow(lane);
+        index = (own->turn + i) % ring_size(own);
+        /* it may be whole now */
+
+        if (!error && !own->buffers[index].is_busy)
+            error = cuda_ask(lane, index);
     }
-    if (!r)
-        r = buffer_wait(lane, buffer, DOING_GET);
+    if (!error)
+        error = buffer_wait(lane, buffer, DOING_GET);
     *part = buffer->bytes;
     own->ahead_bytes -= size_bytes;
     own->turn = (own->turn + 1) % ring_size(own);
-    return r;
+    return error;
 }
 
 const struct staging_kind staging_cuda = {

@@ -11,14 +11,14 @@ static int read_direct_to_host(struct staging_lane *lane, uint8_t *to, struct di
                                uint64_t offset_bytes, size_t most_bytes, size_t *size_bytes)
 {
     uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
-    int r = -ENOMEM;
+    int error = -ENOMEM;
 
     *size_bytes = direct_fit(file, offset_bytes, most_bytes, STAGING_FILE_BYTES);
     if (room)
-        r = direct_read(file, room, offset_bytes, *size_bytes, &bytes);
-    if (!r)
+        error = direct_read(file, room, offset_bytes, *size_bytes, &bytes);
+    if (!error)
         memcpy(to, bytes, *size_bytes);
-    return r;
+    return error;
 }
 
 static int read_to_host(struct staging_lane *lane, const struct staging_memory *memory, void *to,
@@ -26,15 +26,15 @@ static int read_to_host(struct staging_lane *lane, const struct staging_memory *
                         const uint8_t **bytes, size_t *size_bytes)
 {
     uint8_t *room;
-    int r;
+    int error;
 
     if (direct_is_on(file)) {
         *bytes = to;
         return read_direct_to_host(lane, to, file, offset_bytes, most_bytes, size_bytes);
     }
-    r = staging_room(lane, memory, to, most_bytes, &room, size_bytes);
+    error = staging_room(lane, memory, to, most_bytes, &room, size_bytes);
     *bytes = room;
-    return r ? r : file_read_at(file->fd, room, *size_bytes, offset_bytes);
+    return error ? error : file_read_at(file->fd, room, *size_bytes, offset_bytes);
 }
 
 int staging_read(struct staging_lane *lane, const struct staging_memory *memory, void *to,
@@ -43,17 +43,17 @@ int staging_read(struct staging_lane *lane, const struct staging_memory *memory,
 {
     size_t room_bytes, wide = most_bytes;
     uint8_t *room, *at;
-    int r;
+    int error;
 
     if (!staging_is_copied(memory))
         return read_to_host(lane, memory, to, file, offset_bytes, most_bytes, bytes, size_bytes);
     if (direct_is_on(file))
         wide = direct_room_bytes(most_bytes);
-    r = staging_room(lane, memory, to, wide, &room, &room_bytes);
-    if (r)
-        return r;
+    error = staging_room(lane, memory, to, wide, &room, &room_bytes);
+    if (error)
+        return error;
     *size_bytes = direct_fit(file, offset_bytes, most_bytes, room_bytes);
-    r = direct_read(file, room, offset_bytes, *size_bytes, &at);
+    error = direct_read(file, room, offset_bytes, *size_bytes, &at);
     *bytes = at;
-    return r;
+    return error;
 }

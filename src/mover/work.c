@@ -69,29 +69,29 @@ static void work_stop(struct work *work, int error)
 static int work_loop(struct work *work)
 {
     void *own = NULL;
-    int ended, r = work->begin ? work->begin(work->shared, &own) : 0;
+    int ended, error = work->begin ? work->begin(work->shared, &own) : 0;
 
-    if (r)
-        return r;
-    while (!r && !atomic_load(&work->error)) {
+    if (error)
+        return error;
+    while (!error && !atomic_load(&work->error)) {
         size_t index = atomic_fetch_add(&work->next, 1);
         if (index >= work->piece_count)
             break;
-        r = work->piece(work->context, &work->pieces[index], own);
-        if (!r)
+        error = work->piece(work->context, &work->pieces[index], own);
+        if (!error)
             atomic_fetch_add(&work->done_bytes, work->pieces[index].size_bytes);
     }
     ended = work->end ? work->end(work->shared, own) : 0;
-    return r ? r : ended;
+    return error ? error : ended;
 }
 
 static void *work_thread(void *argument)
 {
     struct work *work = argument;
-    int r = work_loop(work);
+    int error = work_loop(work);
 
-    if (r)
-        work_stop(work, r);
+    if (error)
+        work_stop(work, error);
     sem_post(&work->ended);
     return NULL;
 }
@@ -112,10 +112,10 @@ static unsigned work_start(struct work *work, pthread_t *threads)
 
 static void work_tick(struct work *work)
 {
-    int r = work->tick ? work->tick(work->context, atomic_load(&work->done_bytes)) : 0;
+    int error = work->tick ? work->tick(work->context, atomic_load(&work->done_bytes)) : 0;
 
-    if (r)
-        work_stop(work, r);
+    if (error)
+        work_stop(work, error);
 }
 
 /* Until all threads have ended; an interrupting signal ticks at once. */
@@ -139,7 +139,7 @@ int work_run(struct work *work)
 {
     pthread_t threads[WORK_MAX_THREADS];
     unsigned started;
-    int r;
+    int error;
 
     work->piece_count = 0;
     atomic_store(&work->next, 0);
@@ -147,9 +147,9 @@ int work_run(struct work *work)
     atomic_store(&work->error, 0);
     if (work->threads == 0 || work->threads > WORK_MAX_THREADS)
         return -EINVAL;
-    r = work_split(work);
-    if (r)
-        return r;
+    error = work_split(work);
+    if (error)
+        return error;
     sem_init(&work->ended, 0, 0);
     started = work_start(work, threads);
     work_wait(work, started);

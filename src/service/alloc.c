@@ -406,7 +406,8 @@ static void unqueue(struct service *s, struct alloc_op *op)
 
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
-    if (op->running) { /* done_create answers: the kernel says only once that the client is gone */
+    if (op->running) { /* finish_create answers: the kernel says only once that the client is gone
+                        */
         atomic_store(&op->interrupted, true);
         return;
     }

@@ -20,8 +20,8 @@ struct bound_note {
 };
 
 static const struct {
-    const char *name;
-    int whole; /* what it says where all of it is taken */
+    char name[CORE_BOUND_BYTES]; /* as the event says it */
+    int whole;                   /* what it says where all of it is taken */
 } bounds[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE},
     [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM},

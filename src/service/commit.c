@@ -42,8 +42,8 @@ static void done_prepare(struct job *job)
     struct commit_job *preparing = (struct commit_job *)job;
     struct service *s = preparing->service;
     uint64_t session = preparing->session;
-    struct run *run = idvec_find(&s->runs, session);
-    struct ending *ending = run ? run->endings : NULL;
+    struct in_flight *in_flight = idvec_find(&s->in_flights, session);
+    struct ending *ending = in_flight ? in_flight->endings : NULL;
     s->numbers.jobs_in_flight--;
     if (ending && ending->preparing == preparing) {
         ending->preparing = NULL;
@@ -64,7 +64,7 @@ static bool is_ready(const struct service *s, const struct ending *ending)
     return !core_commit_is_slow(s->core, ending->session);
 }
 
-bool service_prepare_commit(struct service *s, struct run *run, struct ending *ending)
+bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending)
 {
     struct commit_job *preparing;
     if (is_ready(s, ending))
@@ -80,11 +80,11 @@ bool service_prepare_commit(struct service *s, struct run *run, struct ending *e
     preparing->service = s;
     preparing->session = ending->session;
     ending->preparing = preparing;
-    run->running++;
+    in_flight->running++;
     if (service_submit(s, SERVICE_POOL_BACKGROUND, &preparing->job) == 0)
         return true; /* done already, maybe: nothing of it is looked at any more */
     ending->preparing = NULL;
-    run->running--;
+    in_flight->running--;
 
 fail: /* the record computes it */
     if (preparing)

@@ -81,64 +81,66 @@ static void execute_ending(struct service *s, struct ending *ending)
 }
 
 /* What was written without a size becomes memory before it is published. True: it still does. */
-static bool seal_before_commit(struct service *s, struct run *run, struct ending *ending)
+static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
+                               struct ending *ending)
 {
     if (ending->type != ENDING_COMMIT || ending->sealing || ending->flags & CORE_COMMIT_CHECK)
         return false;
     ending->sealing = true;
-    run->running++; /* a spool that ends at once must not come back here in the middle */
-    int sealed = service_seal_spools(s, run->id, 0, 0);
+    in_flight->running++; /* a spool that ends at once must not come back here in the middle */
+    int sealed = service_seal_spools(s, in_flight->id, 0, 0);
     if (sealed < 0)
         ending->error = sealed;
-    run->running--;
-    return run->running > 0;
+    in_flight->running--;
+    return in_flight->running > 0;
 }
 
 void service_on_seal_failed(struct service *s, uint64_t session, int error)
 {
-    struct run *run = idvec_find(&s->runs, session);
-    if (run && run->endings && run->endings->sealing && !run->endings->error)
-        run->endings->error = error;
+    struct in_flight *in_flight = idvec_find(&s->in_flights, session);
+    if (in_flight && in_flight->endings && in_flight->endings->sealing &&
+        !in_flight->endings->error)
+        in_flight->endings->error = error;
 }
 
-void service_run_endings(struct service *s, struct run *run)
+void service_run_endings(struct service *s, struct in_flight *in_flight)
 {
-    uint64_t session = run->id;
-    while (run && run->running == 0 && run->endings) {
-        struct ending *ending = run->endings;
-        if (seal_before_commit(s, run, ending))
+    uint64_t session = in_flight->id;
+    while (in_flight && in_flight->running == 0 && in_flight->endings) {
+        struct ending *ending = in_flight->endings;
+        if (seal_before_commit(s, in_flight, ending))
             return; /* the last of them comes back here */
-        if (service_prepare_commit(s, run, ending))
+        if (service_prepare_commit(s, in_flight, ending))
             return;
-        run->endings = ending->next;
+        in_flight->endings = ending->next;
         execute_ending(s, ending);
-        run = idvec_find(&s->runs, session); /* gone when the session is over */
+        in_flight = idvec_find(&s->in_flights, session); /* gone when the session is over */
     }
-    if (!run)
+    if (!in_flight)
         return;
-    if (!run->endings)
-        run->closing = false;
-    if (run->running == 0 && !core_find_session(s->core, session))
-        free(idvec_remove(&s->runs, session));
+    if (!in_flight->endings)
+        in_flight->closing = false;
+    if (in_flight->running == 0 && !core_find_session(s->core, session))
+        free(idvec_remove(&s->in_flights, session));
 }
 
 int service_end_session(struct service *s, const struct ending *ending)
 {
-    struct run *run = service_get_run(s, ending->session);
+    struct in_flight *in_flight = service_get_in_flight(s, ending->session);
     struct ending *queued = malloc(sizeof *queued);
-    if (!run || !queued) {
+    if (!in_flight || !queued) {
         free(queued);
         return -ENOMEM;
     }
     *queued = *ending;
     queued->next = NULL;
-    struct ending **last = &run->endings;
+    struct ending **last = &in_flight->endings;
     while (*last)
         last = &(*last)->next;
     *last = queued;
-    run->closing = true;
-    if (run->running == 0 && run->endings == queued)
-        service_run_endings(s, run);
+    in_flight->closing = true;
+    if (in_flight->running == 0 && in_flight->endings == queued)
+        service_run_endings(s, in_flight);
     return 0;
 }
 
@@ -147,13 +149,13 @@ void service_on_session_over(struct service *s, const struct effect *effect)
     uint64_t session = effect->session;
     service_cancel_session_allocs(s, session);
     service_unwatch(s, effect->owner);
-    struct run *run = idvec_find(&s->runs, session);
-    if (!run)
+    struct in_flight *in_flight = idvec_find(&s->in_flights, session);
+    if (!in_flight)
         return;
-    struct ending *endings = run->endings;
-    run->endings = NULL;
-    if (run->running == 0)
-        free(idvec_remove(&s->runs, session));
+    struct ending *endings = in_flight->endings;
+    in_flight->endings = NULL;
+    if (in_flight->running == 0)
+        free(idvec_remove(&s->in_flights, session));
     while (endings) { /* they hear ESTALE */
         struct ending *next = endings->next;
         execute_ending(s, endings);
@@ -161,17 +163,17 @@ void service_on_session_over(struct service *s, const struct effect *effect)
     }
 }
 
-void service_drop_run(struct service *s, struct run *run)
+void service_drop_in_flight(struct service *s, struct in_flight *in_flight)
 {
-    while (run->endings) {
-        struct ending *ending = run->endings;
+    while (in_flight->endings) {
+        struct ending *ending = in_flight->endings;
         struct service_request *request = ending->request;
-        run->endings = ending->next;
+        in_flight->endings = ending->next;
         service_drop_prepared(s, ending);
         free(ending);
         service_answer(request, -ENOTCONN, NULL);
     }
-    free(run);
+    free(in_flight);
 }
 
 void service_end_owned(struct service *s, uint64_t session)
@@ -216,10 +218,10 @@ int service_flush(struct service *s, uint64_t file, const struct service_caller 
     const struct core_session *session = core_find_session(s->core, closed->session);
     if (!session)
         return 0;
-    struct run *run = service_get_run(s, session->id);
-    if (run) {
-        run->flushed = true;
-        run->flushed_ms = service_now(s);
+    struct in_flight *in_flight = service_get_in_flight(s, session->id);
+    if (in_flight) {
+        in_flight->flushed = true;
+        in_flight->flushed_ms = service_now(s);
     }
     return is_lost_write(closed, session, caller) ? -ECANCELED : 0;
 }
@@ -233,11 +235,11 @@ static bool ends_session(const struct core_file *file, const struct core_session
  * it moves bytes any more. */
 static void close_last(struct service *s, const struct core_file *file, uint64_t session)
 {
-    const struct run *run = idvec_find(&s->runs, session);
+    const struct in_flight *in_flight = idvec_find(&s->in_flights, session);
     struct record record = {.type = RECORD_FILE_CLOSE, .file = file->id};
     struct ending ending = {.type = ENDING_CLOSE, .session = session};
     struct service_answer unused;
-    if (run && (run->running > 0 || run->endings))
+    if (in_flight && (in_flight->running > 0 || in_flight->endings))
         record.flags = CORE_CLOSE_LINGER;
     service_apply_record(s, &record, NULL);
     if (record.flags && service_end_session(s, &ending))

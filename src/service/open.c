@@ -22,11 +22,12 @@ static uint32_t open_flags(const struct service_open *open)
 static bool release_may_be_under_way(const struct service *s, uint64_t store)
 {
     uint64_t now_ms = service_now(s);
-    for (size_t i = 0; i < s->runs.count; i++) {
-        const struct run *run = s->runs.items[i];
-        const struct core_session *session = core_find_session(s->core, run->id);
+    for (size_t i = 0; i < s->in_flights.count; i++) {
+        const struct in_flight *in_flight = s->in_flights.items[i];
+        const struct core_session *session = core_find_session(s->core, in_flight->id);
         if (session && session->store == store &&
-            (run->closing || (run->flushed && now_ms - run->flushed_ms <= FLUSH_RECENT_MS)))
+            (in_flight->closing ||
+             (in_flight->flushed && now_ms - in_flight->flushed_ms <= FLUSH_RECENT_MS)))
             return true;
     }
     return false;

@@ -65,10 +65,10 @@ void service_free(struct service *s)
         vmm_destroy(s->vmm, &piece->memory);
         free(piece);
     }
-    for (size_t i = 0; i < s->runs.count; i++)
-        service_drop_run(s, s->runs.items[i]);
+    for (size_t i = 0; i < s->in_flights.count; i++)
+        service_drop_in_flight(s, s->in_flights.items[i]);
     idvec_free(&s->pieces);
-    idvec_free(&s->runs);
+    idvec_free(&s->in_flights);
     idvec_free(&s->parked);
     service_free_watches(s);
     turns_free(s);
@@ -204,7 +204,7 @@ static void handle_effects(struct service *s)
 {
     struct effect effect;
     bool is_freed = settle_account(s);
-    /* An effect's answer may apply further records, which drain the queue as well: that is fine,
+    /* An effect's answer may apply further records, which take of the queue as well: that is fine,
      * each effect is taken exactly once and in order. */
     while (core_next_effect(s->core, &effect))
         handle_effect(s, &effect);
@@ -278,7 +278,6 @@ void service_on_idle(struct service *s)
     service_apply_slices(s);
 }
 
-/* A pool that cannot start a thread does not lose the work: the loop does it, slowly but surely. */
 int service_submit(struct service *s, enum service_pool pool, struct job *job)
 {
     s->numbers.jobs_in_flight++;

@@ -3,9 +3,9 @@
  * service_internal - what the parts of the service share; for the files of src/service alone
  *
  * Three kinds of runtime objects stand beside the core's state, none of them part of it:
- *   piece    the descriptors behind a memory handle, by the handle
- *   run      what a session has in flight, by the session's id; made when first needed
- *   parked   a waiter's request, which can be interrupted, as a waiting ALLOC can
+ *   piece      the descriptors behind a memory handle, by the handle
+ *   in_flight  what a session has under way, by the session's id; made when first needed
+ *   parked     a waiter's request, which can be interrupted, as a waiting ALLOC can
  */
 #ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
 #define GMSFS_SERVICE_SERVICE_INTERNAL_H
@@ -45,7 +45,7 @@ struct piece {
     struct piece *next_doomed; /* piece_free_doomed's */
 };
 
-struct run {
+struct in_flight {
     uint64_t id;      /* the session */
     unsigned running; /* transfers and other jobs that must end before the session does */
     bool closing;     /* an ending waits: no new transfers */
@@ -97,7 +97,7 @@ struct service {
     struct service_host host;
     struct service_observer *observers;
     uint64_t next_memory;
-    struct idvec pieces, runs, parked;
+    struct idvec pieces, in_flights, parked;
     struct idvec watches; /* processes whose sessions end with them, by pid */
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots; /* of transfers that run */
@@ -123,7 +123,7 @@ void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
 void service_drop_measuring(struct service *s);
-void service_drop_run(struct service *s, struct run *run);
+void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
 /* service.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
@@ -136,13 +136,15 @@ void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
 void service_arm_timer(struct service *s);
 void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+/* -ENOMEM: no thread is there and none can be had; the caller decides what becomes of the work. */
 int service_submit(struct service *s, enum service_pool pool, struct job *job);
 uint64_t service_now(const struct service *s);
 /* How long this request may go unanswered; UINT64_MAX: for ever. */
 uint64_t service_wait_max_ms(const struct service_request *request);
 
-/* run.c */
-struct run *service_get_run(struct service *s, uint64_t session); /* makes it; NULL: no memory */
+/* in_flight.c */
+struct in_flight *service_get_in_flight(struct service *s,
+                                        uint64_t session); /* makes it; NULL: no memory */
 bool service_is_closing(const struct service *s, uint64_t session);
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
 int service_begin_use(struct service *s, uint64_t session);
@@ -208,14 +210,14 @@ void service_free_watches(struct service *s);
 /* end.c */
 /* A spool could not end: a commit that waits for it says why. */
 void service_on_seal_failed(struct service *s, uint64_t session, int error);
-void service_run_endings(struct service *s, struct run *run);
+void service_run_endings(struct service *s, struct in_flight *in_flight);
 void service_on_session_over(struct service *s, const struct effect *effect);
 int service_end_session(struct service *s, const struct ending *ending);
 void service_end_owned(struct service *s, uint64_t session);
 
 /* commit.c */
 /* Before the record: true, it is being computed, and service_run_endings comes again. */
-bool service_prepare_commit(struct service *s, struct run *run, struct ending *ending);
+bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending);
 void service_drop_prepared(struct service *s, struct ending *ending);
 
 /* admin.c */
@@ -291,6 +293,8 @@ void service_seal_file(struct service *s, const struct core_file *file);
  * begun */
 int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
                    struct service_request *request);
+
+/* spool.c */
 void service_retry_spools(struct service *s);
 
 /* measure.c */

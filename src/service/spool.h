@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spool - memory that grows as it is written
- *
- * For write.c. Whatever changes a spool's size (a write, its end) has the piece for itself; later
- * ones queue on it and start over, because the first may have changed what they are about.
+ * For write.c; spool.c. Whatever changes a spool's size (a write, its end) has the piece for
+ * itself; later ones queue on it and start over, because the first may have changed what they are
+ * about.
  */
 #ifndef GMSFS_SERVICE_SPOOL_H
 #define GMSFS_SERVICE_SPOOL_H

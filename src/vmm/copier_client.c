@@ -24,17 +24,17 @@ static int move_block(struct copier_client *client, const struct copier_piece *p
                       unsigned entry, struct copier_request request, char *why)
 {
     unsigned window;
-    int rc = window_take(client, piece, &window, why);
+    int error = window_take(client, piece, &window, why);
 
-    if (rc == 0) {
+    if (error == 0) {
         request.window = window;
-        rc = ring_submit(client, entry, request, -1);
+        error = ring_submit(client, entry, request, -1);
     }
-    return rc < 0 ? rc : ring_wait(client, entry, why);
+    return error < 0 ? error : ring_wait(client, entry, why);
 }
 
 /* What it was told failed: another copier may succeed, for some errors spoil all that follows. */
-static void tell(struct copier_client *client, const struct copier_request *request, int rc,
+static void tell(struct copier_client *client, const struct copier_request *request, int error,
                  const char *why)
 {
     const char *doing = request->act == COPIER_GET ? "read" : "write";
@@ -44,7 +44,7 @@ static void tell(struct copier_client *client, const struct copier_request *requ
         return;
     snprintf(died, sizeof(died), "one copier after the other ends; %s and dmesg may tell why",
              client->options.tool);
-    if (rc == -ETIMEDOUT)
+    if (error == -ETIMEDOUT)
         log_error("%s: cannot %s: the copier (process %d) did not answer for %u s and is killed; "
                   "the driver hangs: see %s and dmesg",
                   client->name, doing, client->pid, copier_client_hang_ms() / 1000,
@@ -52,7 +52,7 @@ static void tell(struct copier_client *client, const struct copier_request *requ
     else
         log_error("%s: cannot %s %llu bytes at %llu of an allocation: %s", client->name, doing,
                   (unsigned long long)request->bytes, (unsigned long long)request->offset,
-                  rc == -EPIPE ? died : why);
+                  error == -EPIPE ? died : why);
 }
 
 /* Once, by the copier of `attempt`. After success the entry holds the block. */
@@ -60,21 +60,23 @@ static int try_move(struct copier_client *client, const struct copier_piece *pie
                     const struct copier_request *request, const void *from, unsigned *entry,
                     unsigned *attempt, char *why)
 {
-    int rc = ring_take(client, 0, COPIER_BLOCKS, entry);
+    int error = ring_take(client, 0, COPIER_BLOCKS, entry);
 
     *attempt = client->attempts;
-    if (rc < 0)
-        return rc;
-    if (from) { /* nobody else has the block: not under the mutex */
+    if (error < 0)
+        return error;
+    if (from) {
+        /* nobody else has the block: not under the mutex */
+
         pthread_mutex_unlock(&client->mutex);
         memcpy(ring_block(client, *entry), from, request->bytes);
         pthread_mutex_lock(&client->mutex);
         *attempt = client->attempts;
     }
-    rc = move_block(client, piece, *entry, *request, why);
-    if (rc < 0)
+    error = move_block(client, piece, *entry, *request, why);
+    if (error < 0)
         ring_release(client, *entry);
-    return rc;
+    return error;
 }
 
 /* What fails spoils the context for all that follows, perhaps: the copier is replaced. Who loses a
@@ -85,26 +87,26 @@ static int move(struct copier_client *client, const struct copier_piece *piece,
     char why[COPIER_WHY_BYTES] = "";
     unsigned tries = TRIES, spared = SPARED, attempt = 0;
     bool alone;
-    int rc = 0, needed;
+    int error = 0, needed;
 
     while (tries > 0) {
         alone = quarantine_has(client, piece->serial);
         quarantine_enter(client, alone);
         needed = copier_process_need(client);
-        rc = needed;
-        if (rc == 0)
-            rc = try_move(client, piece, &request, from, entry, &attempt, why);
+        error = needed;
+        if (error == 0)
+            error = try_move(client, piece, &request, from, entry, &attempt, why);
         quarantine_leave(client, alone);
-        if (rc == 0 || needed < 0)
-            return rc;
-        if (rc == -ETIMEDOUT)
+        if (error == 0 || needed < 0)
+            return error;
+        if (error == -ETIMEDOUT)
             break;
-        if (rc == -EPIPE && client->blamed == attempt && spared > 0) {
+        if (error == -EPIPE && client->blamed == attempt && spared > 0) {
             spared--;
             continue;
         }
         tries--;
-        if (rc == -EPIPE)
+        if (error == -EPIPE)
             continue;
         quarantine_add(client, piece->serial);
         if (client->attempts == attempt) {
@@ -112,8 +114,8 @@ static int move(struct copier_client *client, const struct copier_piece *piece,
             copier_process_retire(client);
         }
     }
-    tell(client, &request, rc, why);
-    return rc == -ENODEV || rc == -ENOMEM ? rc : -EIO;
+    tell(client, &request, error, why);
+    return error == -ENODEV || error == -ENOMEM ? error : -EIO;
 }
 
 /* ---- what the backend calls ---------------------------------------------------------------- */
@@ -123,16 +125,16 @@ static int lend_ahead(struct copier_client *client, const struct copier_piece *p
                       const struct vmm_span *span, struct vmm_loan *loan)
 {
     unsigned entry = 0;
-    int rc;
+    int error;
 
-    while ((rc = readahead_lend(client, piece, span, loan, &entry)) == -EAGAIN) {
+    while ((error = readahead_lend(client, piece, span, loan, &entry)) == -EAGAIN) {
         client->entries[entry].holders++;
-        rc = ring_wait(client, entry, NULL);
+        error = ring_wait(client, entry, NULL);
         ring_release(client, entry);
-        if (rc == -ETIMEDOUT)
+        if (error == -ETIMEDOUT)
             break;
     }
-    return rc;
+    return error;
 }
 
 int copier_client_lend(struct copier_client *client, const struct copier_piece *piece,
@@ -144,16 +146,16 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
         .bytes = span->bytes < COPIER_BLOCK_BYTES ? span->bytes : COPIER_BLOCK_BYTES,
     };
     unsigned entry;
-    int rc;
+    int error;
 
     pthread_mutex_lock(&client->mutex);
-    rc = lend_ahead(client, piece, span, loan);
-    if (rc == -ETIMEDOUT) {
-        tell(client, &get, rc, NULL);
-        rc = -EIO;
-    } else if (rc < 0) {
-        rc = move(client, piece, get, NULL, &entry);
-        if (rc == 0) {
+    error = lend_ahead(client, piece, span, loan);
+    if (error == -ETIMEDOUT) {
+        tell(client, &get, error, NULL);
+        error = -EIO;
+    } else if (error < 0) {
+        error = move(client, piece, get, NULL, &entry);
+        if (error == 0) {
             *loan = (struct vmm_loan){.count = 1};
             loan->parts[0].at = ring_block(client, entry);
             loan->parts[0].bytes = get.bytes;
@@ -162,20 +164,20 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
         }
     }
     pthread_mutex_unlock(&client->mutex);
-    return rc;
+    return error;
 }
 
 int copier_client_lend_now(struct copier_client *client, const struct copier_piece *piece,
                            const struct vmm_span *span, struct vmm_loan *loan)
 {
     unsigned entry;
-    int rc;
+    int error;
 
     if (!span->reader || pthread_mutex_trylock(&client->mutex) != 0)
         return -EAGAIN;
-    rc = readahead_lend(client, piece, span, loan, &entry);
+    error = readahead_lend(client, piece, span, loan, &entry);
     pthread_mutex_unlock(&client->mutex);
-    return rc == 0 ? 0 : -EAGAIN;
+    return error == 0 ? 0 : -EAGAIN;
 }
 
 void copier_client_end_loan(struct copier_client *client, struct vmm_loan *loan)
@@ -199,9 +201,9 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
 {
     const char *at = from;
     unsigned entry;
-    int rc = 0;
+    int error = 0;
 
-    while (rc == 0 && count > 0) {
+    while (error == 0 && count > 0) {
         struct copier_request put = {
             .act = COPIER_PUT,
             .offset = offset,
@@ -209,15 +211,15 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
         };
 
         pthread_mutex_lock(&client->mutex);
-        rc = move(client, piece, put, at, &entry);
-        if (rc == 0)
+        error = move(client, piece, put, at, &entry);
+        if (error == 0)
             ring_release(client, entry);
         pthread_mutex_unlock(&client->mutex);
         at += put.bytes;
         offset += put.bytes;
         count -= put.bytes;
     }
-    return rc;
+    return error;
 }
 
 void copier_client_forget(struct copier_client *client, uint64_t serial)
@@ -233,7 +235,7 @@ void copier_client_forget(struct copier_client *client, uint64_t serial)
 /* Its pages are there only while a copier is. It cannot be made smaller behind our back. */
 static int make_ring(struct copier_client *client)
 {
-    int fd = memfd_make("gmsfs-ring", 0), rc;
+    int fd = memfd_make("gmsfs-ring", 0), error;
     void *at;
 
     client->ring_fd = fd;
@@ -241,11 +243,11 @@ static int make_ring(struct copier_client *client)
         return fd;
     if (ftruncate(fd, (off_t)COPIER_SHARED_BYTES) < 0)
         return -errno;
-    rc = memfd_seal(fd);
-    if (rc == 0)
-        rc = memfd_close_to_others(fd);
-    if (rc < 0)
-        return rc;
+    error = memfd_seal(fd);
+    if (error == 0)
+        error = memfd_close_to_others(fd);
+    if (error < 0)
+        return error;
     at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return -errno;
@@ -270,7 +272,7 @@ static void init_lock(struct copier_client *client)
 int copier_client_new(const struct copier_client_options *options, struct copier_client **made)
 {
     struct copier_client *client = calloc(1, sizeof(*client));
-    int rc;
+    int error;
 
     if (!client)
         return -ENOMEM;
@@ -282,12 +284,12 @@ int copier_client_new(const struct copier_client_options *options, struct copier
         client->entries[i].window = -1;
     init_lock(client);
     complaints_init(&client->complaints, client->name, "failures of GPU memory's bytes");
-    rc = make_ring(client);
-    if (rc < 0)
+    error = make_ring(client);
+    if (error < 0)
         copier_client_free(client);
     else
         *made = client;
-    return rc;
+    return error;
 }
 
 void copier_client_free(struct copier_client *client)

@@ -82,17 +82,17 @@ static int prepare_attributes(posix_spawnattr_t *attributes)
 /* It gets the socket, the ring, and stderr for what its libraries may say. */
 static int prepare_files(posix_spawn_file_actions_t *actions, int socket_fd, int ring_fd)
 {
-    int rc = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDWR, 0);
+    int error = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDWR, 0);
 
-    if (!rc)
-        rc = posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null", O_RDWR, 0);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(actions, socket_fd, COPIER_SOCKET_FD);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(actions, ring_fd, COPIER_RING_FD);
-    if (!rc)
-        rc = posix_spawn_file_actions_addclosefrom_np(actions, COPIER_RING_FD + 1);
-    return rc;
+    if (!error)
+        error = posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null", O_RDWR, 0);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(actions, socket_fd, COPIER_SOCKET_FD);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(actions, ring_fd, COPIER_RING_FD);
+    if (!error)
+        error = posix_spawn_file_actions_addclosefrom_np(actions, COPIER_RING_FD + 1);
+    return error;
 }
 
 static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
@@ -102,7 +102,7 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid;
-    int rc;
+    int error;
 
     snprintf(device, sizeof(device), "%s", client->options.pci_id);
     if (posix_spawn_file_actions_init(&actions))
@@ -111,14 +111,14 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
         posix_spawn_file_actions_destroy(&actions);
         return -ENOMEM;
     }
-    rc = prepare_attributes(&attributes);
-    if (!rc)
-        rc = prepare_files(&actions, socket_fd, ring_fd);
-    if (!rc)
-        rc = posix_spawn(&pid, get_executable(), &actions, &attributes, argv, environ);
+    error = prepare_attributes(&attributes);
+    if (!error)
+        error = prepare_files(&actions, socket_fd, ring_fd);
+    if (!error)
+        error = posix_spawn(&pid, get_executable(), &actions, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
-    return rc ? -rc : pid;
+    return error ? -error : pid;
 }
 
 /* Beyond the numbers that they get in the copier. */
@@ -188,22 +188,22 @@ static int await_hello(struct copier_client *client, char *why)
     struct copier_hello hello;
     char message[sizeof(hello) + 1];
     ssize_t got;
-    int rc = 0;
+    int error = 0;
 
     snprintf(why, COPIER_WHY_BYTES, "it did not answer within %u s", COPIER_START_MS / 1000);
     if (!client->closing) {
         pthread_mutex_unlock(&client->mutex);
-        rc = poll(&look, 1, (int)COPIER_START_MS);
+        error = poll(&look, 1, (int)COPIER_START_MS);
         pthread_mutex_lock(&client->mutex);
     }
-    if (rc <= 0)
+    if (error <= 0)
         return -EIO;
     got = recv(look.fd, message, sizeof(message), MSG_DONTWAIT);
     snprintf(why, COPIER_WHY_BYTES, "it ended before it could work");
     if (got <= 0)
         return -EIO;
-    rc = copier_check_hello(message, (size_t)got, &hello);
-    if (rc == 0) {
+    error = copier_check_hello(message, (size_t)got, &hello);
+    if (error == 0) {
         snprintf(why, COPIER_WHY_BYTES, "%s", hello.why);
         return hello.error;
     }
@@ -221,9 +221,9 @@ static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
 
     pthread_mutex_unlock(&client->mutex);
     for (;;) {
-        int rc = waitpid(pid, NULL, WNOHANG);
+        int error = waitpid(pid, NULL, WNOHANG);
 
-        reaped = rc == pid || (rc < 0 && errno != EINTR);
+        reaped = error == pid || (error < 0 && errno != EINTR);
         if (reaped || copier_client_now_ms() >= until_ms)
             break;
         nanosleep(&pause, NULL);
@@ -277,10 +277,10 @@ static struct timespec moment_in(unsigned ms)
 void copier_process_await_end(struct copier_client *client, unsigned attempt)
 {
     struct timespec until = moment_in(2 * COPIER_END_MS);
-    int rc = 0;
+    int error = 0;
 
-    while (client->attempts == attempt && client->state != COPIER_DOWN && rc == 0)
-        rc = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
+    while (client->attempts == attempt && client->state != COPIER_DOWN && error == 0)
+        error = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
 }
 
 /* ---- watching ------------------------------------------------------------------------------ */
@@ -313,9 +313,9 @@ static void watch(struct copier_client *client)
         if (left_ms > INT32_MAX)
             left_ms = INT32_MAX;
         pthread_mutex_unlock(&client->mutex);
-        int rc = poll(&look, 1, (int)left_ms);
+        int ready = poll(&look, 1, (int)left_ms);
         pthread_mutex_lock(&client->mutex);
-        if (rc > 0) /* it never speaks again: it ended, or is not in its right mind */
+        if (ready > 0) /* it never speaks again: it ended, or is not in its right mind */
             break;
     }
     if (!client->killed && !client->closing) {
@@ -331,16 +331,18 @@ static void watch(struct copier_client *client)
 static int start(struct copier_client *client, int *pid)
 {
     char why[COPIER_WHY_BYTES] = "";
-    int socket_fd = -1, rc;
+    int socket_fd = -1, error;
 
     pthread_mutex_unlock(&client->mutex);
     *pid = start_process(client, &socket_fd);
     pthread_mutex_lock(&client->mutex);
-    client->socket = socket_fd; /* for copier_client_free, which ends the waiting */
-    rc = *pid < 0 ? *pid : await_hello(client, why);
+    client->socket = socket_fd;
+    /* for copier_client_free, which ends the waiting */
+
+    error = *pid < 0 ? *pid : await_hello(client, why);
     if (*pid < 0)
         snprintf(why, sizeof(why), "%s", strerror(-*pid));
-    if (rc == 0) {
+    if (error == 0) {
         client->pid = *pid;
         client->killed = false;
         client->last_use_ms = copier_client_now_ms();
@@ -348,10 +350,10 @@ static int start(struct copier_client *client, int *pid)
         return 0;
     }
     client->failed = client->attempts;
-    client->start_error = to_errno(rc);
+    client->start_error = to_errno(error);
     if (complaints_may_log(&client->complaints))
-        tell_no_start(client, rc, why);
-    return rc;
+        tell_no_start(client, error, why);
+    return error;
 }
 
 /* Nobody uses anything of it any more. Its memory goes as well: also what a driver that hangs may
@@ -409,25 +411,27 @@ int copier_process_need(struct copier_client *client)
 {
     struct timespec until = moment_in(COPIER_START_MS + 2 * COPIER_END_MS);
     unsigned asked = 0;
-    int rc = 0;
+    int error = 0;
 
-    while (rc == 0) {
+    while (error == 0) {
         if (client->closing)
             return -EIO;
         if (client->state == COPIER_UP && !client->killed) {
-            client->last_use_ms = copier_client_now_ms(); /* it must not leave just now */
+            client->last_use_ms = copier_client_now_ms();
+            /* it must not leave just now */
+
             return 0;
         }
         if (asked && client->failed == asked)
             return client->start_error;
         if (client->state == COPIER_DOWN) {
-            rc = start_watched(client);
-            if (rc < 0)
-                return rc;
+            error = start_watched(client);
+            if (error < 0)
+                return error;
         }
         if (client->state == COPIER_STARTING)
             asked = client->attempts;
-        rc = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
+        error = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
     }
     return -EIO;
 }

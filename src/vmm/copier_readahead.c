@@ -144,14 +144,14 @@ static int look_at_blocks(struct copier_client *client, const struct readahead *
 {
     for (*used = 0; *used < ahead->count; ++*used) {
         unsigned at = (ahead->first + *used) % READAHEAD_BLOCKS;
-        int rc;
+        int error;
 
         if (ahead->blocks[at].offset >= to)
             break;
         *entry = ahead->blocks[at].entry;
-        rc = ring_poll(client, *entry, NULL);
-        if (rc < 0)
-            return rc == -EAGAIN ? rc : -EIO;
+        error = ring_poll(client, *entry, NULL);
+        if (error < 0)
+            return error == -EAGAIN ? error : -EIO;
     }
     return 0;
 }
@@ -162,15 +162,15 @@ int readahead_lend(struct copier_client *client, const struct copier_piece *piec
     struct readahead *ahead = span->reader ? find(client, span->reader) : NULL;
     uint64_t at = span->offset, to = span->offset + span->bytes;
     unsigned used;
-    int rc;
+    int error;
 
     if (!ahead || ahead->serial != piece->serial || ahead->next != at || to > ahead->fetched ||
         ahead->count == 0 || ahead->end != span->end)
         return -ENOENT;
-    rc = look_at_blocks(client, ahead, to, &used, entry);
-    if (rc == -EAGAIN)
-        return rc;
-    if (rc < 0 || used > VMM_LOAN_PARTS) {
+    error = look_at_blocks(client, ahead, to, &used, entry);
+    if (error == -EAGAIN)
+        return error;
+    if (error < 0 || used > VMM_LOAN_PARTS) {
         readahead_drop(client, ahead);
         return -ENOENT;
     }

@@ -40,15 +40,15 @@ static int ask(struct copier_client *client, const struct copier_request *reques
                char *why)
 {
     unsigned entry;
-    int rc = ring_take(client, COPIER_BLOCKS, COPIER_CONTROLS, &entry);
+    int error = ring_take(client, COPIER_BLOCKS, COPIER_CONTROLS, &entry);
 
-    if (rc < 0)
-        return rc;
-    rc = ring_submit(client, entry, *request, fd);
-    if (rc == 0)
-        rc = ring_wait(client, entry, why);
+    if (error < 0)
+        return error;
+    error = ring_submit(client, entry, *request, fd);
+    if (error == 0)
+        error = ring_wait(client, entry, why);
     ring_release(client, entry);
-    return rc;
+    return error;
 }
 
 static bool is_ours(const struct copier_client *client, unsigned index, unsigned attempt,
@@ -70,7 +70,7 @@ static int exchange(struct copier_client *client, unsigned index, const struct c
     struct window *window = &client->windows[index];
     bool was_mapped = window->state == WINDOW_MAPPED;
     unsigned attempt = client->attempts;
-    int rc = 0;
+    int error = 0;
 
     *window = (struct window){
         .state = WINDOW_CHANGING,
@@ -78,29 +78,31 @@ static int exchange(struct copier_client *client, unsigned index, const struct c
         .leaving = was_mapped ? window->serial : 0,
     };
     if (was_mapped) {
-        rc = ask(client, &unmap, -1, why);
+        error = ask(client, &unmap, -1, why);
         if (!is_ours(client, index, attempt, piece->serial))
             return -EPIPE;
-        if (rc < 0) { /* what it still holds goes with it */
+        if (error < 0) {
+            /* what it still holds goes with it */
+
             copier_process_retire(client);
             return -EPIPE;
         }
         window->leaving = 0;
         pthread_cond_broadcast(&client->changed);
     }
-    rc = ask(client, &map, piece->fd, why);
+    error = ask(client, &map, piece->fd, why);
     if (!is_ours(client, index, attempt, piece->serial))
         return -EPIPE;
-    window->state = rc == 0 ? WINDOW_MAPPED : WINDOW_FREE;
+    window->state = error == 0 ? WINDOW_MAPPED : WINDOW_FREE;
     pthread_cond_broadcast(&client->changed);
-    return rc;
+    return error;
 }
 
 int window_take(struct copier_client *client, const struct copier_piece *piece, unsigned *taken,
                 char *why)
 {
     unsigned attempt = client->attempts;
-    int index, rc;
+    int index, error;
 
     for (;;) {
         if (client->state != COPIER_UP || client->attempts != attempt)
@@ -109,12 +111,14 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
         if (index >= 0 && client->windows[index].state == WINDOW_MAPPED)
             break;
         if (index < 0 && (index = choose(client)) >= 0) {
-            rc = exchange(client, (unsigned)index, piece, why);
-            if (rc < 0)
-                return rc;
+            error = exchange(client, (unsigned)index, piece, why);
+            if (error < 0)
+                return error;
             break;
         }
+
         /* Somebody maps it just now, or all are in use: both are over soon. */
+
         pthread_cond_wait(&client->changed, &client->mutex);
     }
     client->windows[index].last_used = ++client->uses;
@@ -131,18 +135,18 @@ void window_release(struct copier_client *client, unsigned window)
 /* Requests of the piece that nobody waits for: they were to be read ahead. */
 static int await_users(struct copier_client *client, unsigned index)
 {
-    int rc = 0;
+    int error = 0;
 
-    for (unsigned i = 0; i < COPIER_BLOCKS && rc != -ETIMEDOUT; i++) {
+    for (unsigned i = 0; i < COPIER_BLOCKS && error != -ETIMEDOUT; i++) {
         struct ring_entry *entry = &client->entries[i];
 
         if (!entry->pending || entry->window != (int)index)
             continue;
         entry->holders++;
-        rc = ring_wait(client, i, NULL);
+        error = ring_wait(client, i, NULL);
         ring_release(client, i);
     }
-    return rc == -ETIMEDOUT ? rc : 0;
+    return error == -ETIMEDOUT ? error : 0;
 }
 
 /* Another piece takes its window just now. */
@@ -158,39 +162,45 @@ static int unmap(struct copier_client *client, unsigned index, unsigned attempt)
 {
     struct copier_request request = {.act = COPIER_UNMAP, .window = index};
     uint64_t serial = client->windows[index].serial;
-    int rc = await_users(client, index);
+    int error = await_users(client, index);
 
     if (client->attempts != attempt || window_find(client, serial) != (int)index)
-        return 0; /* its copier is gone */
-    if (rc < 0)
-        return rc;
+        return 0;
+    /* its copier is gone */
+
+    if (error < 0)
+        return error;
     client->windows[index].state = WINDOW_CHANGING;
-    rc = ask(client, &request, -1, NULL);
-    if (rc == 0 && is_ours(client, index, attempt, serial)) {
+    error = ask(client, &request, -1, NULL);
+    if (error == 0 && is_ours(client, index, attempt, serial)) {
         client->windows[index] = (struct window){0};
         pthread_cond_broadcast(&client->changed);
     }
-    return rc;
+    return error;
 }
 
 void window_forget(struct copier_client *client, uint64_t serial)
 {
     unsigned attempt = client->attempts;
-    int index, rc;
+    int index, error;
 
     while (client->state == COPIER_UP && is_leaving(client, serial))
         pthread_cond_wait(&client->changed, &client->mutex);
-    if (is_leaving(client, serial)) { /* its copier goes, or cannot even be killed */
+    if (is_leaving(client, serial)) {
+        /* its copier goes, or cannot even be killed */
+
         copier_process_await_end(client, attempt);
         return;
     }
     index = window_find(client, serial);
     if (index < 0)
         return;
-    rc = unmap(client, (unsigned)index, attempt);
-    if (rc == 0)
+    error = unmap(client, (unsigned)index, attempt);
+    if (error == 0)
         return;
+
     /* Whatever it is that fails: its end frees the memory. */
+
     if (client->attempts == attempt)
         copier_process_retire(client);
     copier_process_await_end(client, attempt);

@@ -20,24 +20,24 @@
 static int fail(struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
 {
     char why[256], size[SIZE_TEXT_BYTES];
-    int rc = drv_explain(cuda->driver, call, result, why, sizeof(why));
+    int error = drv_explain(cuda->driver, call, result, why, sizeof(why));
 
-    if (rc == -ENOMEM)
-        return rc;
+    if (error == -ENOMEM)
+        return error;
     if (complaints_may_log(&cuda->complaints))
         log_error("device cuda: %s, for %s", why, size_format(bytes, size));
-    return rc == -ENODEV ? rc : -EIO;
+    return error == -ENODEV ? error : -EIO;
 }
 
 /* The driver does not say that descriptors have run out. */
-static int why_no_descriptor(int rc)
+static int why_no_descriptor(int error)
 {
     int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
     if (fd < 0)
-        return errno == EMFILE ? -EMFILE : rc;
+        return errno == EMFILE ? -EMFILE : error;
     close(fd);
-    return rc;
+    return error;
 }
 
 static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
@@ -45,7 +45,7 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
     const struct drv *driver = cuda->driver;
     drv_memory memory;
     enum drv_result result;
-    int rc = 0;
+    int error = 0;
 
     patience_begin(cuda->patience, "cuMemCreate");
     result = driver->cuMemCreate(&memory, bytes, &cuda->prop, 0);
@@ -54,24 +54,26 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
     patience_begin(cuda->patience, "cuMemExportToShareableHandle");
     result = driver->cuMemExportToShareableHandle(fd, memory, DRV_HANDLE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != DRV_SUCCESS)
-        rc = why_no_descriptor(fail(cuda, "cuMemExportToShareableHandle", result, bytes));
+        error = why_no_descriptor(fail(cuda, "cuMemExportToShareableHandle", result, bytes));
     patience_begin(cuda->patience, "cuMemRelease");
     result = driver->cuMemRelease(memory);
-    if (result != DRV_SUCCESS) /* it would stay until this process ends */
+    if (result != DRV_SUCCESS)
+        /* it would stay until this process ends */
+
         fail(cuda, "cuMemRelease", result, bytes);
-    if (rc == 0)
+    if (error == 0)
         fcntl(*fd, F_SETFD, FD_CLOEXEC);
-    return rc;
+    return error;
 }
 
 int cuda_create_memory(void *context, uint64_t bytes, int *fd)
 {
     struct cuda *cuda = context;
-    int rc;
+    int error;
 
     pthread_mutex_lock(&cuda->turn);
-    rc = create_in_turn(cuda, bytes, fd);
+    error = create_in_turn(cuda, bytes, fd);
     patience_end(cuda->patience);
     pthread_mutex_unlock(&cuda->turn);
-    return rc;
+    return error;
 }

@@ -74,8 +74,8 @@ static bool read_uuid(const char *root, const char *pci_id, char uuid[UUID_TEXT_
     return found;
 }
 
-int cuda_choose(const char *root, const char *device, struct cuda_choice *choice, char *error,
-                size_t error_bytes)
+int cuda_choose(const char *root, const char *device, struct cuda_choice *choice, char *why,
+                size_t why_bytes)
 {
     char uuid[UUID_TEXT_BYTES];
 
@@ -88,14 +88,14 @@ int cuda_choose(const char *root, const char *device, struct cuda_choice *choice
         return 0;
     }
     if (strncasecmp(device, "MIG", 3) == 0) {
-        snprintf(error, error_bytes,
+        snprintf(why, why_bytes,
                  "device=%s: MIG slices are not supported; name a whole GPU (nvidia-smi -L lists "
                  "them)",
                  device);
         return -EOPNOTSUPP;
     }
     if (!parse_pci_id(device, choice->pci_id)) {
-        snprintf(error, error_bytes,
+        snprintf(why, why_bytes,
                  "device=%s: expected an index such as 0, a GPU-UUID or a PCI id such as "
                  "0000:17:00.0; nvidia-smi -L lists them",
                  device);

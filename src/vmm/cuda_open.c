@@ -31,11 +31,11 @@ struct opening {
 static int refuse(const struct opening *o, const char *call, enum drv_result result)
 {
     char why[256];
-    int rc = drv_explain(o->cuda->driver, call, result, why, sizeof(why));
+    int error = drv_explain(o->cuda->driver, call, result, why, sizeof(why));
 
     snprintf(o->error, o->error_bytes, "device cuda%s%s: %s", o->options->device[0] ? ":" : "",
              o->options->device, why);
-    return rc;
+    return error;
 }
 
 static int check_options(const struct opening *o)
@@ -59,14 +59,14 @@ static int start_driver(const struct opening *o)
 {
     const char *device = o->options->device;
     char why[256];
-    int rc = drv_open(&o->cuda->driver, why, sizeof(why));
+    int error = drv_open(&o->cuda->driver, why, sizeof(why));
 
-    if (rc == -ENODEV && *device)
+    if (error == -ENODEV && *device)
         snprintf(o->error, o->error_bytes,
                  "device=%s: %s; nvidia-smi -L lists what there is, or " INSTEAD, device, why);
-    else if (rc < 0)
+    else if (error < 0)
         snprintf(o->error, o->error_bytes, "device cuda: %s; " INSTEAD, why);
-    return rc;
+    return error;
 }
 
 static int find_device(const struct opening *o, const struct cuda_choice *choice)
@@ -199,46 +199,46 @@ static int probe(const struct opening *o)
 {
     struct drv_memory_prop *prop = &o->cuda->prop;
     int fd = -1;
-    int rc = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
+    int error = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
 
-    if (rc < 0 && rc != -ENOMEM && prop->flags.gpu_direct_rdma_capable) {
+    if (error < 0 && error != -ENOMEM && prop->flags.gpu_direct_rdma_capable) {
         prop->flags.gpu_direct_rdma_capable = 0;
-        rc = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
-        if (rc == 0)
+        error = cuda_create_memory(o->cuda, o->device->granularity_bytes, &fd);
+        if (error == 0)
             log_warning("device cuda: no GPUDirect RDMA, although the driver offers it (above)");
     }
     if (fd >= 0)
         close(fd);
-    if (rc == 0 || rc == -ENOMEM)
+    if (error == 0 || error == -ENOMEM)
         return 0;
     snprintf(o->error, o->error_bytes,
              "device cuda: %s makes no memory that can be shared (above: why); " INSTEAD,
              o->device->name);
-    return rc;
+    return error;
 }
 
 static int open_device(const struct opening *o, const char *root)
 {
     struct cuda_choice choice;
-    int rc = check_options(o);
+    int error = check_options(o);
 
-    if (rc == 0)
-        rc = cuda_choose(root, o->options->device, &choice, o->error, o->error_bytes);
-    if (rc == 0)
-        rc = start_driver(o);
-    if (rc == 0)
-        rc = find_device(o, &choice);
-    if (rc == 0)
-        rc = describe(o);
-    if (rc == 0)
-        rc = check_attributes(o);
-    if (rc == 0)
-        rc = choose_granularity(o);
-    if (rc == 0)
-        rc = choose_size(o);
-    if (rc == 0)
-        rc = probe(o);
-    return rc;
+    if (error == 0)
+        error = cuda_choose(root, o->options->device, &choice, o->error, o->error_bytes);
+    if (error == 0)
+        error = start_driver(o);
+    if (error == 0)
+        error = find_device(o, &choice);
+    if (error == 0)
+        error = describe(o);
+    if (error == 0)
+        error = check_attributes(o);
+    if (error == 0)
+        error = choose_granularity(o);
+    if (error == 0)
+        error = choose_size(o);
+    if (error == 0)
+        error = probe(o);
+    return error;
 }
 
 /* The driver itself stays until the process ends. */
@@ -263,20 +263,20 @@ static const struct gpu_driver cuda_driver = {
 };
 
 static int cuda_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
-                     char *error, size_t error_bytes)
+                     char *why, size_t why_bytes)
 {
     struct opening opening = {
         .cuda = calloc(1, sizeof(*opening.cuda)),
         .options = options,
         .device = device,
-        .error = error,
-        .error_bytes = error_bytes,
+        .error = why,
+        .error_bytes = why_bytes,
     };
     struct cuda *cuda = opening.cuda;
-    int rc;
+    int error;
 
     if (!cuda) {
-        snprintf(error, error_bytes, "device cuda: out of memory");
+        snprintf(why, why_bytes, "device cuda: out of memory");
         return -ENOMEM;
     }
     pthread_mutex_init(&cuda->turn, NULL);
@@ -284,12 +284,12 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
     if (patience_new("device cuda", PATIENCE_MS, &cuda->patience) < 0)
         cuda->patience = NULL;
     device->create_threads = CREATE_THREADS;
-    rc = open_device(&opening, root);
-    if (rc == 0)
-        rc = gpu_open(root, options, &cuda_driver, cuda, device, error, error_bytes);
-    if (rc < 0)
+    error = open_device(&opening, root);
+    if (error == 0)
+        error = gpu_open(root, options, &cuda_driver, cuda, device, why, why_bytes);
+    if (error < 0)
         cuda_free(cuda);
-    return rc;
+    return error;
 }
 
 const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open);

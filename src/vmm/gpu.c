@@ -33,27 +33,29 @@ static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
     struct gpu *gpu = device->state;
     enum monitor_word word = gpu->monitor ? monitor_look(gpu->monitor) : MONITOR_SILENT;
     char why[VMM_WHY_BYTES] = "the driver says twice that there is no device";
-    int rc = -ENODEV;
+    int error = -ENODEV;
 
     if (word != MONITOR_GONE) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
-        rc = gpu->driver->create(gpu->context, bytes, fd);
+        error = gpu->driver->create(gpu->context, bytes, fd);
     }
     if (word == MONITOR_GONE)
         snprintf(why, sizeof(why), "%s says that the GPU is lost", gpu->driver->source->name);
-    if (rc == -ENODEV && word != MONITOR_THERE)
+    if (error == -ENODEV && word != MONITOR_THERE)
         health_report_lost(device->health, why);
-    return rc;
+    return error;
 }
 
 static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
 {
     struct gpu *gpu = device->state;
-    int rc = gpu->driver->create(gpu->context, bytes, fd);
+    int error = gpu->driver->create(gpu->context, bytes, fd);
 
-    if (rc == -ENOMEM && gpu->monitor)
-        monitor_refresh(gpu->monitor); /* whoever decides what to do knows what others hold */
-    return rc == -ENODEV ? look_again(device, bytes, fd) : rc;
+    if (error == -ENOMEM && gpu->monitor)
+        monitor_refresh(gpu->monitor);
+    /* whoever decides what to do knows what others hold */
+
+    return error == -ENODEV ? look_again(device, bytes, fd) : error;
 }
 
 static uint64_t take_serial(struct gpu *gpu)
@@ -66,13 +68,13 @@ int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                struct vmm_piece *piece)
 {
     struct gpu *gpu = device->state;
-    int fd, rc;
+    int fd, error;
 
     if (!seal)
         return vmm_backend_host.create(&gpu->spools, aligned_bytes, seal, piece);
-    rc = create_surely(device, aligned_bytes, &fd);
-    if (rc < 0)
-        return rc;
+    error = create_surely(device, aligned_bytes, &fd);
+    if (error < 0)
+        return error;
     piece->fd = piece->fd_readonly = fd;
     piece->serial = take_serial(gpu);
     return 0;
@@ -140,15 +142,15 @@ int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
     struct gpu *gpu = device->state;
     struct vmm_loan loan;
     char *at = to;
-    int rc = 0;
+    int error = 0;
 
     if (!piece->sealed)
         return vmm_backend_host.read(&gpu->spools, piece, to, bytes, offset);
-    while (rc == 0 && bytes > 0) {
+    while (error == 0 && bytes > 0) {
         struct vmm_span span = {.offset = offset, .bytes = bytes};
 
-        rc = gpu_lend(device, piece, &span, &loan);
-        if (rc < 0)
+        error = gpu_lend(device, piece, &span, &loan);
+        if (error < 0)
             break;
         memcpy(at, loan.parts[0].at, loan.parts[0].bytes);
         at += loan.parts[0].bytes;
@@ -156,7 +158,7 @@ int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
         bytes -= loan.parts[0].bytes;
         gpu_end_loan(device, &loan);
     }
-    return rc;
+    return error;
 }
 
 int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
@@ -192,14 +194,14 @@ int gpu_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size
                uint64_t aligned_bytes)
 {
     struct gpu *gpu = device->state;
-    int rc = 0;
+    int error = 0;
 
     if (piece->made.exists && piece->made.aligned_bytes != aligned_bytes)
         drop_made(gpu, piece);
     if (!piece->made.exists) {
-        rc = create_surely(device, aligned_bytes, &piece->made.fd);
-        if (rc < 0)
-            return rc;
+        error = create_surely(device, aligned_bytes, &piece->made.fd);
+        if (error < 0)
+            return error;
         piece->made.exists = true;
         piece->made.serial = take_serial(gpu);
         piece->made.aligned_bytes = aligned_bytes;
@@ -211,10 +213,10 @@ int gpu_settle(struct vmm_device *device, struct vmm_piece *piece, uint64_t size
 int gpu_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
              uint64_t aligned_bytes)
 {
-    int rc = gpu_settle(device, piece, size_bytes, aligned_bytes);
+    int error = gpu_settle(device, piece, size_bytes, aligned_bytes);
 
-    if (rc < 0)
-        return rc;
+    if (error < 0)
+        return error;
     piece->former_count = 2;
     piece->former[0] = piece->fd;
     piece->former[1] = piece->fd_readonly;
@@ -246,7 +248,7 @@ static void start_monitor(struct gpu *gpu, const struct vmm_device *device)
 }
 
 static int open_copier(struct gpu *gpu, const struct vmm_options *options,
-                       const struct vmm_device *device, char *error, size_t error_bytes)
+                       const struct vmm_device *device, char *why, size_t why_bytes)
 {
     struct copier_client_options copier = {
         .driver = gpu->driver->name,
@@ -254,16 +256,16 @@ static int open_copier(struct gpu *gpu, const struct vmm_options *options,
         .pci_id = device->pci_id,
         .idle_ms = options->copier_idle_ms,
     };
-    int rc;
+    int error;
 
     memcpy(copier.uuid, device->uuid, sizeof(copier.uuid));
-    rc = copier_client_new(&copier, &gpu->copier);
-    if (rc < 0)
-        snprintf(error, error_bytes,
+    error = copier_client_new(&copier, &gpu->copier);
+    if (error < 0)
+        snprintf(why, why_bytes,
                  "device %s: cannot prepare to move its bytes: %s; it needs memfd_create(2) and "
                  "free descriptors",
-                 gpu->driver->name, strerror(-rc));
-    return rc;
+                 gpu->driver->name, strerror(-error));
+    return error;
 }
 
 static void gpu_free(struct gpu *gpu)
@@ -276,27 +278,27 @@ static void gpu_free(struct gpu *gpu)
 }
 
 int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
-             void *context, struct vmm_device *device, char *error, size_t error_bytes)
+             void *context, struct vmm_device *device, char *why, size_t why_bytes)
 {
     struct vmm_options spools = {
         .size_bytes = device->total_bytes,
         .granularity_bytes = device->granularity_bytes,
     };
     struct gpu *gpu = calloc(1, sizeof(*gpu));
-    int rc;
+    int error;
 
     if (!gpu) {
-        snprintf(error, error_bytes, "device %s: out of memory", driver->name);
+        snprintf(why, why_bytes, "device %s: out of memory", driver->name);
         return -ENOMEM;
     }
     gpu->driver = driver;
     gpu->context = context;
-    rc = open_copier(gpu, options, device, error, error_bytes);
-    if (rc == 0)
-        rc = vmm_backend_host.open(root, &spools, &gpu->spools, error, error_bytes);
-    if (rc < 0) {
+    error = open_copier(gpu, options, device, why, why_bytes);
+    if (error == 0)
+        error = vmm_backend_host.open(root, &spools, &gpu->spools, why, why_bytes);
+    if (error < 0) {
         gpu_free(gpu);
-        return rc;
+        return error;
     }
     start_monitor(gpu, device);
     device->state = gpu;

@@ -31,7 +31,7 @@ struct gpu_driver {
 /* `device` is described already; its state becomes gpu.c's. `context` is the driver's from then on,
  * after a failure still the caller's. */
 int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
-             void *context, struct vmm_device *device, char *error, size_t error_bytes);
+             void *context, struct vmm_device *device, char *why, size_t why_bytes);
 
 void gpu_close(struct vmm_device *device);
 int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,

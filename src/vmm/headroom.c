@@ -64,10 +64,10 @@ struct headroom {
 /* ---- reading small files ------------------------------------------------------------------- */
 
 /* What "not there" looks like; anything else (no descriptors, no memory) must not pass for it. */
-static bool is_absent(int rc)
+static bool is_absent(int error)
 {
-    return rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES || rc == -EPERM || rc == -ENODEV ||
-           rc == -ENAMETOOLONG;
+    return error == -ENOENT || error == -ENOTDIR || error == -EACCES || error == -EPERM ||
+           error == -ENODEV || error == -ENAMETOOLONG;
 }
 
 static int open_text(FILE **file, const char *root, const char *directory, const char *name)
@@ -103,13 +103,13 @@ static int read_number(const char *root, const char *directory, const char *name
 {
     char line[64];
     FILE *file;
-    int rc = open_text(&file, root, directory, name);
+    int error = open_text(&file, root, directory, name);
 
-    if (rc < 0)
-        return is_absent(rc) ? 0 : rc;
-    rc = fgets(line, sizeof(line), file) && parse_number(line, value);
+    if (error < 0)
+        return is_absent(error) ? 0 : error;
+    error = fgets(line, sizeof(line), file) && parse_number(line, value);
     fclose(file);
-    return rc;
+    return error;
 }
 
 /* Lines of "KEY VALUE" or "KEY: VALUE kB", values as they stand there. Returns how many of the
@@ -120,10 +120,10 @@ static int read_keys(const char *root, const char *directory, const char *name,
     char line[256];
     FILE *file;
     int found = 0;
-    int rc = open_text(&file, root, directory, name);
+    int error = open_text(&file, root, directory, name);
 
-    if (rc < 0)
-        return is_absent(rc) ? 0 : rc;
+    if (error < 0)
+        return is_absent(error) ? 0 : error;
     while (fgets(line, sizeof(line), file)) {
         size_t length = strcspn(line, ": \t\n");
         const char *value = line + length + strspn(line + length, ": \t");
@@ -187,11 +187,11 @@ static int read_own_path(const struct headroom *headroom, const struct hierarchy
     char *line = NULL;
     size_t room = 0;
     FILE *file;
-    int rc = open_text(&file, headroom->root, "/proc/self", "cgroup");
+    int error = open_text(&file, headroom->root, "/proc/self", "cgroup");
 
-    if (rc < 0)
-        return is_absent(rc) ? 0 : rc;
-    while (rc == 0 && getline(&line, &room, file) > 0) {
+    if (error < 0)
+        return is_absent(error) ? 0 : error;
+    while (error == 0 && getline(&line, &room, file) > 0) {
         char *controllers = strchr(line, ':');
         char *at = controllers ? strchr(controllers + 1, ':') : NULL;
 
@@ -203,11 +203,11 @@ static int read_own_path(const struct headroom *headroom, const struct hierarchy
             !has_word(controllers + 1, hierarchy->controller))
             continue;
         strcpy(path, at);
-        rc = 1;
+        error = 1;
     }
     free(line);
     fclose(file);
-    return rc;
+    return error;
 }
 
 /* Splits "36 35 98:0 TOP POINT OPTIONS [TAGS] - FSTYPE SOURCE SUPER" in place. */
@@ -275,13 +275,13 @@ static int find_mounts(struct headroom *headroom)
     char *line = NULL;
     size_t room = 0;
     FILE *file = NULL;
-    int rc = paths ? 0 : -ENOMEM;
+    int error = paths ? 0 : -ENOMEM;
 
-    for (size_t i = 0; i < HIERARCHIES && rc >= 0; i++)
-        rc = read_own_path(headroom, &hierarchies[i], paths[i]);
-    if (rc >= 0)
-        rc = open_text(&file, headroom->root, "/proc/self", "mountinfo");
-    if (rc < 0)
+    for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
+        error = read_own_path(headroom, &hierarchies[i], paths[i]);
+    if (error >= 0)
+        error = open_text(&file, headroom->root, "/proc/self", "mountinfo");
+    if (error < 0)
         goto out;
     while (getline(&line, &room, file) > 0)
         consider_mount(headroom, line, paths);
@@ -290,7 +290,7 @@ out:
         fclose(file);
     free(line);
     free(paths);
-    return is_absent(rc) ? 0 : rc;
+    return is_absent(error) ? 0 : error;
 }
 
 /* ---- measuring ----------------------------------------------------------------------------- */
@@ -323,27 +323,28 @@ static int apply_group(const struct headroom *headroom, const struct hierarchy *
 {
     uint64_t cache[2] = {0, 0};
     bool cache_known = false;
-    int rc = 0;
+    int error = 0;
 
     for (size_t i = 0; i < GAUGES; i++) {
         const struct gauge *gauge = &hierarchy->gauges[i];
         uint64_t limit, usage;
 
-        rc = read_number(headroom->root, directory, gauge->limit, &limit);
-        if (rc < 0)
-            return rc;
-        if (rc == 0 || limit >= NO_LIMIT_BYTES)
+        error = read_number(headroom->root, directory, gauge->limit, &limit);
+        if (error < 0)
+            return error;
+        if (error == 0 || limit >= NO_LIMIT_BYTES)
             continue;
         lower(&info->limit_bytes, limit);
-        rc = read_number(headroom->root, directory, gauge->usage, &usage);
-        if (rc < 0)
-            return rc;
-        if (rc == 0)
+        error = read_number(headroom->root, directory, gauge->usage, &usage);
+        if (error < 0)
+            return error;
+        if (error == 0)
             continue;
         if (!cache_known)
-            rc = read_keys(headroom->root, directory, "memory.stat", hierarchy->cache_keys, cache);
-        if (rc < 0)
-            return rc;
+            error =
+                read_keys(headroom->root, directory, "memory.stat", hierarchy->cache_keys, cache);
+        if (error < 0)
+            return error;
         cache_known = true;
         usage = subtract(subtract(usage, cache[0]), cache[1]);
         lower(&info->available_bytes, subtract(subtract(limit, usage), headroom_reserve(limit)));
@@ -359,26 +360,28 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index,
     char path[PATH_MAX], directory[PATH_MAX];
     const char *below;
     size_t point_length = strlen(mount->point);
-    int length, rc;
+    int length, error;
 
     if (!mount->found)
         return 0;
-    rc = read_own_path(headroom, &hierarchies[index], path);
-    if (rc <= 0)
-        return rc;
+    error = read_own_path(headroom, &hierarchies[index], path);
+    if (error <= 0)
+        return error;
     below = path_below(path, mount->top);
     if (!below)
         below = path;
+
     /* Outside of our cgroup namespace: only the mount's top can be asked. */
+
     if (!strncmp(below, "/..", 3) && (below[3] == '/' || !below[3]))
         below = "";
     length = snprintf(directory, sizeof(directory), "%s%s", mount->point, below);
     if (length < 0 || (size_t)length >= sizeof(directory))
         directory[point_length] = '\0';
     for (;;) {
-        rc = apply_group(headroom, &hierarchies[index], directory, info);
-        if (rc < 0 || strlen(directory) <= point_length)
-            return rc;
+        error = apply_group(headroom, &hierarchies[index], directory, info);
+        if (error < 0 || strlen(directory) <= point_length)
+            return error;
         *strrchr(directory, '/') = '\0';
     }
 }
@@ -387,26 +390,27 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info)
 {
     static const char *const keys[2] = {"MemTotal", "MemAvailable"};
     uint64_t kibibytes[2] = {0, 0};
-    int rc = read_keys(headroom->root, "/proc", "meminfo", keys, kibibytes);
+    int error = read_keys(headroom->root, "/proc", "meminfo", keys, kibibytes);
 
-    if (rc < 0)
-        return rc;
-    if (rc != 2 || kibibytes[0] == 0 || kibibytes[0] > UINT64_MAX >> 10 ||
+    if (error < 0)
+        return error;
+    if (error != 2 || kibibytes[0] == 0 || kibibytes[0] > UINT64_MAX >> 10 ||
         kibibytes[1] > kibibytes[0])
         return -EIO;
     info->machine_bytes = kibibytes[0] << 10;
     info->limit_bytes = info->machine_bytes;
     info->available_bytes = subtract(kibibytes[1] << 10, headroom_reserve(info->machine_bytes));
-    rc = 0;
-    for (size_t i = 0; i < HIERARCHIES && rc >= 0; i++)
-        rc = apply_hierarchy(headroom, i, info);
-    return rc < 0 ? rc : 0;
+    error = 0;
+    for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
+        error = apply_hierarchy(headroom, i, info);
+    return error < 0 ? error : 0;
 }
 
 int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
                        struct headroom_pool *pool)
 {
     static const char *const names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages",
+
                                         "surplus_hugepages", "nr_overcommit_hugepages"};
     uint64_t pages[5] = {0, 0, 0, 0, 0};
     uint64_t on_demand;
@@ -415,12 +419,14 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
     snprintf(directory, sizeof(directory), "/sys/kernel/mm/hugepages/hugepages-%llukB",
              (unsigned long long)(hugepage_bytes >> 10));
     for (size_t i = 0; i < 5; i++) {
-        int rc = read_number(headroom->root, directory, names[i], &pages[i]);
+        int error = read_number(headroom->root, directory, names[i], &pages[i]);
 
-        if (rc < 0)
-            return rc;
+        if (error < 0)
+            return error;
+
         /* Only the newer files may be missing. */
-        if (rc == 0 && i < 2)
+
+        if (error == 0 && i < 2)
             return -EOPNOTSUPP;
         lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);
     }
@@ -433,18 +439,18 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
 int headroom_open(const char *root, struct headroom **headroom)
 {
     struct headroom *made;
-    int rc = -ENAMETOOLONG;
+    int error = -ENAMETOOLONG;
 
     if (strlen(root) >= sizeof(made->root))
-        return rc;
+        return error;
     made = calloc(1, sizeof(*made));
     if (!made)
         return -ENOMEM;
     strcpy(made->root, root);
-    rc = find_mounts(made);
-    if (rc < 0) {
+    error = find_mounts(made);
+    if (error < 0) {
         free(made);
-        return rc;
+        return error;
     }
     *headroom = made;
     return 0;

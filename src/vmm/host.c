@@ -66,31 +66,30 @@ static const char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
     return text;
 }
 
-static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *error,
-                           size_t error_bytes)
+static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why, size_t why_bytes)
 {
     struct headroom_pool pool = {0, 0};
     char size[SIZE_TEXT_BYTES];
-    int rc;
+    int error;
 
     if (hugepage_bytes == 0)
         return 0;
     size_text(hugepage_bytes, size);
     if (hugepage_bytes != 2 * MIB && hugepage_bytes != GIB) {
-        snprintf(error, error_bytes, "hugepages=%s: huge pages are of 2M or 1G; use one of these",
+        snprintf(why, why_bytes, "hugepages=%s: huge pages are of 2M or 1G; use one of these",
                  size);
         return -EINVAL;
     }
-    rc = headroom_read_pool(host->headroom, hugepage_bytes, &pool);
-    if (rc < 0) {
-        snprintf(error, error_bytes,
+    error = headroom_read_pool(host->headroom, hugepage_bytes, &pool);
+    if (error < 0) {
+        snprintf(why, why_bytes,
                  "hugepages=%s: this machine has no such pages: %s; mount "
                  "without hugepages",
-                 size, strerror(-rc));
-        return rc;
+                 size, strerror(-error));
+        return error;
     }
     if (pool.total_bytes == 0) {
-        snprintf(error, error_bytes,
+        snprintf(why, why_bytes,
                  "hugepages=%s: the machine's pool of them is empty; fill it with: echo COUNT > "
                  "/sys/kernel/mm/hugepages/hugepages-%llukB/nr_hugepages",
                  size, (unsigned long long)(hugepage_bytes / KIB));
@@ -103,7 +102,7 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *err
 }
 
 static int choose_granularity(const struct host *host, uint64_t granularity_bytes,
-                              struct vmm_device *device, char *error, size_t error_bytes)
+                              struct vmm_device *device, char *why, size_t why_bytes)
 {
     uint64_t least = host->hugepage_bytes;
     char given[SIZE_TEXT_BYTES], least_text[SIZE_TEXT_BYTES];
@@ -114,7 +113,7 @@ static int choose_granularity(const struct host *host, uint64_t granularity_byte
         granularity_bytes = least > DEFAULT_GRANULARITY_BYTES ? least : DEFAULT_GRANULARITY_BYTES;
     if (granularity_bytes < least || granularity_bytes > MAX_GRANULARITY_BYTES ||
         (granularity_bytes & (granularity_bytes - 1))) {
-        snprintf(error, error_bytes,
+        snprintf(why, why_bytes,
                  "granularity=%s: it must be a power of two from %s (the page size) to 1G",
                  size_text(granularity_bytes, given), size_text(least, least_text));
         return -EINVAL;
@@ -125,46 +124,45 @@ static int choose_granularity(const struct host *host, uint64_t granularity_byte
 
 /* Half of the machine, so that programs keep room beside it; huge pages were set aside for use as
  * such, so all of those. */
-static int default_size(const struct host *host, uint64_t *size_bytes, char *error,
-                        size_t error_bytes)
+static int default_size(const struct host *host, uint64_t *size_bytes, char *why, size_t why_bytes)
 {
     struct headroom_info info;
     struct headroom_pool pool;
-    int rc;
+    int error;
 
     if (host->hugepage_bytes) {
-        rc = headroom_read_pool(host->headroom, host->hugepage_bytes, &pool);
-        *size_bytes = rc < 0 ? 0 : pool.total_bytes;
+        error = headroom_read_pool(host->headroom, host->hugepage_bytes, &pool);
+        *size_bytes = error < 0 ? 0 : pool.total_bytes;
     } else {
-        rc = headroom_read(host->headroom, &info);
-        *size_bytes = rc < 0 ? 0 : info.limit_bytes / 2;
+        error = headroom_read(host->headroom, &info);
+        *size_bytes = error < 0 ? 0 : info.limit_bytes / 2;
     }
-    if (rc < 0)
-        snprintf(error, error_bytes,
+    if (error < 0)
+        snprintf(why, why_bytes,
                  "device host: cannot tell how much memory the machine has: %s; say size=SIZE",
-                 strerror(-rc));
-    return rc;
+                 strerror(-error));
+    return error;
 }
 
 /* A size beyond the machine's memory is not refused, as tmpfs does not: what counts is what is
  * there when memory is asked for. */
 static int choose_size(const struct host *host, uint64_t size_bytes, struct vmm_device *device,
-                       char *error, size_t error_bytes)
+                       char *why, size_t why_bytes)
 {
     char given[SIZE_TEXT_BYTES], least[SIZE_TEXT_BYTES];
-    int rc = 0;
+    int error = 0;
 
     if (size_bytes == 0)
-        rc = default_size(host, &size_bytes, error, error_bytes);
-    if (rc < 0)
-        return rc;
+        error = default_size(host, &size_bytes, why, why_bytes);
+    if (error < 0)
+        return error;
     if (size_bytes > INT64_MAX) {
-        snprintf(error, error_bytes, "size=%s: more than a device can have; say a smaller size",
+        snprintf(why, why_bytes, "size=%s: more than a device can have; say a smaller size",
                  size_text(size_bytes, given));
         return -EINVAL;
     }
     if (size_bytes < device->granularity_bytes) {
-        snprintf(error, error_bytes,
+        snprintf(why, why_bytes,
                  "size=%s: less than one unit of memory; say at least size=%s, or a smaller "
                  "granularity",
                  size_text(size_bytes, given), size_text(device->granularity_bytes, least));
@@ -220,10 +218,10 @@ static void choose_identity(const char *root, const uint8_t uuid[16], struct vmm
 static int available(const struct host *host, uint64_t *bytes)
 {
     struct headroom_info info;
-    int rc = headroom_read(host->headroom, &info);
+    int error = headroom_read(host->headroom, &info);
 
-    *bytes = rc < 0 ? 0 : info.available_bytes;
-    return rc;
+    *bytes = error < 0 ? 0 : info.available_bytes;
+    return error;
 }
 
 /* Grants `bytes` to the calling thread if machine and cgroup have them. What other threads are
@@ -231,25 +229,25 @@ static int available(const struct host *host, uint64_t *bytes)
 static int commit_admit(struct host *host, uint64_t bytes)
 {
     uint64_t left;
-    int rc;
+    int error;
 
     pthread_mutex_lock(&host->mutex);
     for (;;) {
-        rc = available(host, &left);
-        if (rc < 0)
+        error = available(host, &left);
+        if (error < 0)
             break;
         if (left >= host->pending_bytes && left - host->pending_bytes >= bytes) {
             host->pending_bytes += bytes;
             break;
         }
         if (host->pending_bytes == 0) {
-            rc = -ENOMEM;
+            error = -ENOMEM;
             break;
         }
         pthread_cond_wait(&host->finished, &host->mutex);
     }
     pthread_mutex_unlock(&host->mutex);
-    return rc;
+    return error;
 }
 
 static void commit_finish(struct host *host, uint64_t bytes)
@@ -265,15 +263,15 @@ static void commit_finish(struct host *host, uint64_t bytes)
 static int allocate(int fd, uint64_t from, uint64_t bytes)
 {
     sigset_t all, before;
-    int rc;
+    int error;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     do
-        rc = fallocate(fd, 0, (off_t)from, (off_t)bytes) < 0 ? -errno : 0;
-    while (rc == -EINTR);
+        error = fallocate(fd, 0, (off_t)from, (off_t)bytes) < 0 ? -errno : 0;
+    while (error == -EINTR);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == -ENOSPC ? -ENOMEM : rc;
+    return error == -ENOSPC ? -ENOMEM : error;
 }
 
 /* Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends a process. */
@@ -292,29 +290,30 @@ static int check_file_limit(uint64_t bytes)
 static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
 {
     uint64_t left;
-    int rc = check_file_limit(to);
+    int error = check_file_limit(to);
 
     /* All of it at once first: better than to take everything and then give it back. */
-    if (rc == 0 && !host->hugepage_bytes && to - from > COMMIT_CHUNK_BYTES) {
-        rc = available(host, &left);
-        if (rc == 0 && left < to - from)
-            rc = -ENOMEM;
+
+    if (error == 0 && !host->hugepage_bytes && to - from > COMMIT_CHUNK_BYTES) {
+        error = available(host, &left);
+        if (error == 0 && left < to - from)
+            error = -ENOMEM;
     }
-    while (rc == 0 && from < to) {
+    while (error == 0 && from < to) {
         uint64_t bytes = to - from < COMMIT_CHUNK_BYTES ? to - from : COMMIT_CHUNK_BYTES;
 
         if (host->hugepage_bytes) {
-            rc = allocate(fd, from, to - from);
+            error = allocate(fd, from, to - from);
             break;
         }
-        rc = commit_admit(host, bytes);
-        if (rc < 0)
+        error = commit_admit(host, bytes);
+        if (error < 0)
             break;
-        rc = allocate(fd, from, bytes);
+        error = allocate(fd, from, bytes);
         commit_finish(host, bytes);
         from += bytes;
     }
-    return rc;
+    return error;
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */
@@ -344,28 +343,29 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
 {
     struct host *host = device->state;
     struct vmm_piece made = {.fd = -1, .fd_readonly = -1};
-    int rc = open_pair(host, &made);
+    int error = open_pair(host, &made);
 
-    if (rc == 0)
-        rc = commit(host, made.fd, 0, aligned_bytes);
-    if (rc == 0 && seal)
-        rc = memfd_seal(made.fd);
-    if (rc < 0)
+    if (error == 0)
+        error = commit(host, made.fd, 0, aligned_bytes);
+    if (error == 0 && seal)
+        error = memfd_seal(made.fd);
+    if (error < 0)
         close_pair(&made);
     else
         *piece = made;
-    return rc;
+    return error;
 }
 
 static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
                      uint64_t aligned_bytes)
 {
-    int rc = commit(device->state, piece->fd, piece->aligned_bytes, aligned_bytes);
+    int error = commit(device->state, piece->fd, piece->aligned_bytes, aligned_bytes);
 
     /* Shrinking to a size that it had cannot fail: the piece is not sealed. */
-    if (rc < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
+
+    if (error < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
         return -errno;
-    return rc;
+    return error;
 }
 
 /* ---- transfers ----------------------------------------------------------------------------- */
@@ -440,23 +440,23 @@ static int write_by_own_description(const struct host *host, const struct vmm_pi
                                     const void *from, size_t bytes, uint64_t offset)
 {
     int fd = memfd_reopen(piece->fd, true);
-    int rc;
+    int error;
 
     if (fd < 0)
         return fd;
-    rc = move(host, fd, NULL, from, bytes, offset);
+    error = move(host, fd, NULL, from, bytes, offset);
     close(fd);
-    return rc;
+    return error;
 }
 
 static int host_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
                       size_t bytes, uint64_t offset)
 {
-    int rc = move(device->state, piece->fd, NULL, from, bytes, offset);
+    int error = move(device->state, piece->fd, NULL, from, bytes, offset);
 
-    return rc == -EPERM && piece->sealed
+    return error == -EPERM && piece->sealed
                ? write_by_own_description(device->state, piece, from, bytes, offset)
-               : rc;
+               : error;
 }
 
 static int host_duplicate(struct vmm_device *device, const struct vmm_piece *piece, bool writable)
@@ -468,35 +468,35 @@ static int host_duplicate(struct vmm_device *device, const struct vmm_piece *pie
 static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_t size_bytes,
                      uint64_t aligned_bytes)
 {
-    int rc = 0;
+    int error = 0;
 
-    while (rc == 0 && size_bytes < aligned_bytes) {
+    while (error == 0 && size_bytes < aligned_bytes) {
         uint64_t left = aligned_bytes - size_bytes;
         size_t part = left < ZEROS_BYTES ? left : ZEROS_BYTES;
 
-        rc = host_write(device, piece, zeros, part, size_bytes);
+        error = host_write(device, piece, zeros, part, size_bytes);
         size_bytes += part;
     }
-    if (rc == 0 && aligned_bytes < piece->aligned_bytes)
-        rc = ftruncate(piece->fd, (off_t)aligned_bytes) < 0 ? -errno : 0;
-    return rc < 0 ? rc : memfd_seal(piece->fd);
+    if (error == 0 && aligned_bytes < piece->aligned_bytes)
+        error = ftruncate(piece->fd, (off_t)aligned_bytes) < 0 ? -errno : 0;
+    return error < 0 ? error : memfd_seal(piece->fd);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
 /* Makes and drops an empty piece: what cannot work is said at mount, not at the first client. */
-static int probe(const struct host *host, char *error, size_t error_bytes)
+static int probe(const struct host *host, char *why, size_t why_bytes)
 {
     struct vmm_piece piece = {.fd = -1, .fd_readonly = -1};
-    int rc = open_pair(host, &piece);
+    int error = open_pair(host, &piece);
 
     close_pair(&piece);
-    if (rc < 0)
-        snprintf(error, error_bytes,
+    if (error < 0)
+        snprintf(why, why_bytes,
                  "device host: cannot make memory files: %s; they need memfd_create(2)%s, free "
                  "descriptors and a mounted /proc",
-                 strerror(-rc), host->hugepage_bytes ? " with huge pages" : "");
-    return rc;
+                 strerror(-error), host->hugepage_bytes ? " with huge pages" : "");
+    return error;
 }
 
 static void host_free(struct host *host)
@@ -508,38 +508,38 @@ static void host_free(struct host *host)
 }
 
 static int host_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
-                     char *error, size_t error_bytes)
+                     char *why, size_t why_bytes)
 {
     struct host *host;
-    int rc;
+    int error;
 
     if (options->device[0]) {
-        snprintf(error, error_bytes, "device=%s: names a GPU; take backend=%s, or leave it out",
+        snprintf(why, why_bytes, "device=%s: names a GPU; take backend=%s, or leave it out",
                  options->device, backends_find(NULL)->name);
         return -EINVAL;
     }
     host = calloc(1, sizeof(*host));
     if (!host) {
-        snprintf(error, error_bytes, "device host: out of memory");
+        snprintf(why, why_bytes, "device host: out of memory");
         return -ENOMEM;
     }
     pthread_mutex_init(&host->mutex, NULL);
     pthread_cond_init(&host->finished, NULL);
-    rc = headroom_open(root, &host->headroom);
-    if (rc < 0)
-        snprintf(error, error_bytes, "device host: cannot read the machine's memory: %s",
-                 strerror(-rc));
-    if (rc == 0)
-        rc = check_hugepages(host, options->hugepage_bytes, error, error_bytes);
-    if (rc == 0)
-        rc = choose_granularity(host, options->granularity_bytes, device, error, error_bytes);
-    if (rc == 0)
-        rc = choose_size(host, options->size_bytes, device, error, error_bytes);
-    if (rc == 0)
-        rc = probe(host, error, error_bytes);
-    if (rc < 0) {
+    error = headroom_open(root, &host->headroom);
+    if (error < 0)
+        snprintf(why, why_bytes, "device host: cannot read the machine's memory: %s",
+                 strerror(-error));
+    if (error == 0)
+        error = check_hugepages(host, options->hugepage_bytes, why, why_bytes);
+    if (error == 0)
+        error = choose_granularity(host, options->granularity_bytes, device, why, why_bytes);
+    if (error == 0)
+        error = choose_size(host, options->size_bytes, device, why, why_bytes);
+    if (error == 0)
+        error = probe(host, why, why_bytes);
+    if (error < 0) {
         host_free(host);
-        return rc;
+        return error;
     }
     choose_identity(root, options->uuid, device);
     device->state = host;

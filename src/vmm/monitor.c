@@ -142,17 +142,17 @@ static struct timespec after_ms(clockid_t clock, unsigned ms)
 static bool await_answers(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
 {
     struct timespec until = after_ms(CLOCK_MONOTONIC, patience_ms);
-    int rc = 0;
+    int error = 0;
 
-    while (rounds > 0 && rc == 0) {
+    while (rounds > 0 && error == 0) {
         uint64_t before = monitor->rounds;
         monitor->wanted = true;
         pthread_cond_signal(&monitor->asked);
-        while (monitor->rounds == before && rc == 0)
-            rc = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
+        while (monitor->rounds == before && error == 0)
+            error = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
         rounds--;
     }
-    return rc == 0;
+    return error == 0;
 }
 
 enum monitor_word monitor_look(struct monitor *monitor)
@@ -211,11 +211,11 @@ static void destroy(struct monitor *monitor)
 static bool wait_until_opened(struct monitor *monitor)
 {
     struct timespec until = after_ms(CLOCK_MONOTONIC, MONITOR_OPEN_MS);
-    int rc = 0;
+    int error = 0;
 
     pthread_mutex_lock(&monitor->mutex);
-    while (!monitor->opened && rc == 0)
-        rc = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
+    while (!monitor->opened && error == 0)
+        error = pthread_cond_timedwait(&monitor->answered, &monitor->mutex, &until);
     monitor->opens_late = !monitor->opened;
     pthread_mutex_unlock(&monitor->mutex);
     return !monitor->opens_late;

@@ -17,22 +17,22 @@ static const struct {
 #undef NVML_FUNCTION
 };
 
-int nvml_open(struct nvml *nvml, char *error, size_t error_bytes)
+int nvml_open(struct nvml *nvml, char *why, size_t why_bytes)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     enum nvml_result result;
 
     if (!library) {
-        const char *why = dlerror();
+        const char *reason = dlerror();
 
-        snprintf(error, error_bytes, "%s", why ? why : LIBRARY " cannot be opened");
+        snprintf(why, why_bytes, "%s", reason ? reason : LIBRARY " cannot be opened");
         return -ENODEV;
     }
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         void *address = dlsym(library, symbols[i].name);
 
         if (!address) {
-            snprintf(error, error_bytes, LIBRARY " has no %s", symbols[i].name);
+            snprintf(why, why_bytes, LIBRARY " has no %s", symbols[i].name);
             dlclose(library);
             return -ENODEV;
         }
@@ -41,7 +41,7 @@ int nvml_open(struct nvml *nvml, char *error, size_t error_bytes)
     result = nvml->nvmlInit_v2();
     if (result == NVML_DONE)
         return 0; /* the library stays: its functions are in the table */
-    snprintf(error, error_bytes, "nvmlInit_v2: error %d", (int)result);
+    snprintf(why, why_bytes, "nvmlInit_v2: error %d", (int)result);
     dlclose(library);
     return -ENODEV;
 }

@@ -65,6 +65,6 @@ struct nvml {
 
 /* Opens libnvidia-ml.so.1 and initialises it; once a process is enough. -ENODEV: it is not there,
  * or knows no driver; `error` says why. */
-int nvml_open(struct nvml *nvml, char *error, size_t error_bytes);
+int nvml_open(struct nvml *nvml, char *why, size_t why_bytes);
 
 #endif

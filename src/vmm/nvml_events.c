@@ -114,7 +114,7 @@ static void *run(void *argument)
 }
 
 /* A GPU without ECC has no such events, but Xids. */
-static int listen(struct nvml_events *events, char *error, size_t error_bytes)
+static int listen(struct nvml_events *events, char *why, size_t why_bytes)
 {
     const struct nvml *nvml = &events->nvml;
     const char *call = "nvmlEventSetCreate";
@@ -129,27 +129,27 @@ static int listen(struct nvml_events *events, char *error, size_t error_bytes)
     }
     if (result == NVML_DONE)
         return 0;
-    snprintf(error, error_bytes, "%s: error %d", call, (int)result);
+    snprintf(why, why_bytes, "%s: error %d", call, (int)result);
     return -EOPNOTSUPP;
 }
 
 int nvml_events_new(const struct nvml *nvml, struct nvml_device *device,
-                    struct nvml_events **events, char *error, size_t error_bytes)
+                    struct nvml_events **events, char *why, size_t why_bytes)
 {
     struct nvml_events *made = calloc(1, sizeof(*made));
-    int rc;
+    int error;
 
     if (!made)
         return -ENOMEM;
     *made =
         (struct nvml_events){.nvml = *nvml, .device = device, .mutex = PTHREAD_MUTEX_INITIALIZER};
     complaints_init(&made->complaints, "device cuda", "events");
-    rc = listen(made, error, error_bytes);
-    if (rc < 0)
+    error = listen(made, why, why_bytes);
+    if (error < 0)
         destroy(made);
     else
         *events = made;
-    return rc;
+    return error;
 }
 
 int nvml_events_start(struct nvml_events *events, struct health *health)

@@ -16,7 +16,7 @@ struct nvml_events;
 /* Asks NVML for them, which may take its time; nvml is copied. -EOPNOTSUPP: the GPU tells no
  * events; `error` says why, and all else works. -ENOMEM */
 int nvml_events_new(const struct nvml *nvml, struct nvml_device *device,
-                    struct nvml_events **events, char *error, size_t error_bytes);
+                    struct nvml_events **events, char *why, size_t why_bytes);
 /* From then on bad news go to `health`. -EAGAIN: there is no thread for it, and only free is left.
  */
 int nvml_events_start(struct nvml_events *events, struct health *health);

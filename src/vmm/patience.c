@@ -83,7 +83,7 @@ int patience_new(const char *device, unsigned ms, struct patience **patience)
 {
     struct patience *made = calloc(1, sizeof(*made));
     pthread_condattr_t clock;
-    int rc;
+    int error;
 
     if (!made)
         return -ENOMEM;
@@ -94,12 +94,12 @@ int patience_new(const char *device, unsigned ms, struct patience **patience)
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, &clock);
     pthread_condattr_destroy(&clock);
-    rc = thread_start(&made->thread, THREAD_STACK, run, made);
-    if (rc < 0)
+    error = thread_start(&made->thread, THREAD_STACK, run, made);
+    if (error < 0)
         destroy(made);
     else
         *patience = made;
-    return rc;
+    return error;
 }
 
 void patience_free(struct patience *patience)

@@ -13,9 +13,9 @@ int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t
         .bytes = piece->made.aligned_bytes,
         .fd = piece->made.fd,
     };
-    int rc = 0;
+    int error = 0;
 
-    while (rc == 0 && piece->made.clean_bytes < size_bytes) {
+    while (error == 0 && piece->made.clean_bytes < size_bytes) {
         uint64_t at = piece->made.clean_bytes;
         uint64_t start = at - at % WINDOW_BYTES;
         uint64_t end = size_bytes - start < WINDOW_BYTES ? size_bytes : start + WINDOW_BYTES;
@@ -24,10 +24,10 @@ int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t
 
         if (map == MAP_FAILED)
             return -errno;
-        rc = copier_client_write(copier, &to, map + (at - start), end - at, at);
+        error = copier_client_write(copier, &to, map + (at - start), end - at, at);
         munmap(map, end - start);
-        if (rc == 0)
+        if (error == 0)
             piece->made.clean_bytes = end;
     }
-    return rc;
+    return error;
 }

@@ -27,32 +27,32 @@ static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static const struct backend *find_backend(const char *name, char *error, size_t error_bytes)
+static const struct backend *find_backend(const char *name, char *why, size_t why_bytes)
 {
     const struct backend *found = backends_find(name);
     char known[BACKENDS_TEXT_BYTES];
 
     if (!found)
-        snprintf(error, error_bytes, "backend=%s: there is no such backend; use %s", name,
+        snprintf(why, why_bytes, "backend=%s: there is no such backend; use %s", name,
                  backends_list(known));
     return found;
 }
 
-int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,
-                   char *error, size_t error_bytes)
+int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm, char *why,
+                   size_t why_bytes)
 {
     const struct backend *kind;
     struct vmm *made;
-    int rc;
+    int error;
 
-    if (error_bytes)
-        error[0] = '\0';
-    kind = find_backend(options->backend, error, error_bytes);
+    if (why_bytes)
+        why[0] = '\0';
+    kind = find_backend(options->backend, why, why_bytes);
     if (!kind)
         return -EINVAL;
     made = calloc(1, sizeof(*made));
     if (!made) {
-        snprintf(error, error_bytes, "device %s: out of memory", kind->name);
+        snprintf(why, why_bytes, "device %s: out of memory", kind->name);
         return -ENOMEM;
     }
     made->kind = kind;
@@ -63,12 +63,12 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     made->device.health = &made->health;
     measurement_init(&made->measurement);
     made->device.measurement = &made->measurement;
-    rc = made->backend->open(root, options, &made->device, error, error_bytes);
-    if (rc < 0) {
+    error = made->backend->open(root, options, &made->device, why, why_bytes);
+    if (error < 0) {
         measurement_destroy(&made->measurement);
         health_destroy(&made->health);
         free(made);
-        return rc;
+        return error;
     }
     assert(made->device.total_bytes >= made->device.granularity_bytes);
     assert(made->device.total_bytes % made->device.granularity_bytes == 0);
@@ -76,9 +76,9 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     return 0;
 }
 
-int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes)
+int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes)
 {
-    return vmm_open_under("", options, vmm, error, error_bytes);
+    return vmm_open_under("", options, vmm, why, why_bytes);
 }
 
 void vmm_close(struct vmm *vmm)
@@ -184,15 +184,15 @@ void vmm_unreserve(struct vmm *vmm, uint64_t bytes)
 int vmm_set_aside(struct vmm *vmm, uint64_t bytes)
 {
     uint64_t before = atomic_load(&vmm->aside_bytes);
-    int rc = 0;
+    int error = 0;
 
     if (bytes > before)
-        rc = vmm_reserve(vmm, bytes - before);
+        error = vmm_reserve(vmm, bytes - before);
     else if (bytes < before)
         vmm_unreserve(vmm, before - bytes);
-    if (rc == 0)
+    if (error == 0)
         atomic_store(&vmm->aside_bytes, bytes);
-    return rc;
+    return error;
 }
 
 uint64_t vmm_get_free(const struct vmm *vmm)
@@ -205,17 +205,19 @@ uint64_t vmm_get_free(const struct vmm *vmm)
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece)
 {
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
-    int rc;
+    int error;
 
     *piece = no_piece;
     if (seal && size_bytes == 0)
         return -EINVAL;
+
     /* Off the end of off_t, hence beyond any device. */
+
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    rc = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);
-    if (rc < 0)
-        return rc;
+    error = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);
+    if (error < 0)
+        return error;
     assert(piece->fd >= 0);
     piece->size_bytes = size_bytes;
     piece->aligned_bytes = aligned_bytes;
@@ -225,7 +227,7 @@ int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece
 
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
 {
-    int rc;
+    int error;
 
     if (piece->fd < 0 || piece->sealed || aligned_bytes % vmm->device.granularity_bytes)
         return -EINVAL;
@@ -233,10 +235,10 @@ int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
         return 0;
     if (aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    rc = vmm->backend->grow(&vmm->device, piece, aligned_bytes);
-    if (rc == 0)
+    error = vmm->backend->grow(&vmm->device, piece, aligned_bytes);
+    if (error == 0)
         piece->aligned_bytes = aligned_bytes;
-    return rc;
+    return error;
 }
 
 bool vmm_can_settle(const struct vmm *vmm)
@@ -256,13 +258,13 @@ int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes)
 {
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
-    int rc;
+    int error;
 
     if (piece->fd < 0 || piece->sealed || size_bytes > piece->aligned_bytes)
         return -EINVAL;
-    rc = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
-    if (rc < 0)
-        return rc;
+    error = vmm->backend->seal(&vmm->device, piece, size_bytes, aligned_bytes);
+    if (error < 0)
+        return error;
     piece->size_bytes = size_bytes;
     piece->aligned_bytes = aligned_bytes;
     piece->sealed = true;
@@ -315,14 +317,14 @@ static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struc
                      struct vmm_loan *loan)
 {
     void *buffer = malloc(span->bytes ? span->bytes : 1);
-    int rc;
+    int error;
 
     if (!buffer)
         return -ENOMEM;
-    rc = vmm->backend->read(&vmm->device, piece, buffer, span->bytes, span->offset);
-    if (rc < 0) {
+    error = vmm->backend->read(&vmm->device, piece, buffer, span->bytes, span->offset);
+    if (error < 0) {
         free(buffer);
-        return rc;
+        return error;
     }
     *loan = (struct vmm_loan){.count = 1, .buffer = buffer};
     loan->parts[0].at = buffer;
@@ -333,13 +335,13 @@ static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struc
 int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
              struct vmm_loan *loan)
 {
-    int rc = -EOPNOTSUPP;
+    int error = -EOPNOTSUPP;
 
     if (!is_inside(piece, span->bytes, span->offset))
         return -EINVAL;
     if (vmm->backend->lend)
-        rc = vmm->backend->lend(&vmm->device, piece, span, loan);
-    return rc == -EOPNOTSUPP ? lend_copy(vmm, piece, span, loan) : rc;
+        error = vmm->backend->lend(&vmm->device, piece, span, loan);
+    return error == -EOPNOTSUPP ? lend_copy(vmm, piece, span, loan) : error;
 }
 
 int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,

@@ -113,7 +113,7 @@ struct vmm_loan {
     void *buffer; /* vmm's own; NULL: none */
 };
 
-int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *error, size_t error_bytes);
+int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
 /* Asks the device what others hold of it, and never waits. True: it is being asked, and the call of

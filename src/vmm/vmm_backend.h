@@ -35,7 +35,7 @@ struct vmm_backend {
     /* `root` stands before the paths that describe the machine: "" but in tests. On failure
      * `error` says what is wrong and what to do, in one line without a newline. */
     int (*open)(const char *root, const struct vmm_options *options, struct vmm_device *device,
-                char *error, size_t error_bytes);
+                char *why, size_t why_bytes);
     void (*close)(struct vmm_device *device);
     /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
     int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
@@ -73,7 +73,7 @@ extern const struct vmm_backend vmm_backend_host;
 extern const struct vmm_backend vmm_backend_cuda;
 
 /* As vmm_open, with /proc, /sys and /etc read below `root`: for tests of full machines. */
-int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm,
-                   char *error, size_t error_bytes);
+int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm, char *why,
+                   size_t why_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api - what the tests of libgmsfs share: programs against a live store, run by tests/api.bats
+ * api - what the tests of libgmsfs share: programs against a live store, run by tests/57-api.bats
  *
  * GMSFS_TEST_STORE names a store that the tests may empty and fill; nobody else uses it meanwhile.
  * Every wait has a bound, so a test that fails does not hang those after it.
