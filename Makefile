@@ -142,7 +142,7 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-benches: $(BENCHES:%=$(O)/bench/%)
+benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)

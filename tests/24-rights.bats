@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Who may do what is decided by whoever opened a file, and how.
+#
+# shellcheck disable=SC2016 # bodies of shells
 
 load helpers
 load gmsctl
@@ -16,13 +18,17 @@ setup() {
 # A committed store `weights` with an entry and an allocation, of this mode.
 store_with_mode() {
     (
-        cd "$W"
+        cd "$W" || exit
         exec 3<>lock
         truncate -s 4096 allocations/a
         printf secret >metadata/key
         echo 1 >commit
     )
     chmod "$1" "$W"
+}
+
+second_is_over() { # SINCE
+    (($(date +%s) > $1))
 }
 
 @test "a handle that is open for writing alone reads nothing, by no ioctl" {
@@ -71,8 +77,8 @@ store_with_mode() {
     run_logged -1 "$GMSCTL" open "$W/lock" rw setuid "$TEST_UID" try read 9 open "$W/lock" r
     assert_eq "${lines[-1]}" EACCES
     spawn "$GMSCTL" open "$W/lock" rw fork-until "$T/over" setuid "$TEST_UID" \
-        try open "$W/allocations/a" r say done
-    wait_until 10 said "$SPAWNED" done
+        try open "$W/allocations/a" r say over
+    wait_until 10 said "$SPAWNED" over
     said "$SPAWNED" EACCES
     touch "$T/over"
 }
@@ -132,7 +138,7 @@ store_with_mode() {
 @test "touch says that a store was changed now, and sets no other time" {
     local before
     before=$(stat -c %Y "$W")
-    wait_until 5 eval '[[ $(date +%s) -gt $before ]]'
+    wait_until 5 second_is_over "$before"
     touch "$W"
     [[ $(stat -c %Y "$W") -gt $before ]]
     expect_message EPERM touch -d '2020-01-01' "$W"

@@ -26,7 +26,7 @@ setup() {
 
 commit_something() { # STORE
     (
-        cd "$M/$1"
+        cd "$M/$1" || exit
         exec 3<>lock
         truncate -s 4096 allocations/a
         printf value >metadata/key
@@ -60,7 +60,7 @@ root_commits() {
     generation=$(jq .generation "$M/mine/info")
     (
         exec 3<>"$M/mine/lock"
-        printf "$RANDOM" >"$M/mine/metadata/key"
+        echo "$RANDOM" >"$M/mine/metadata/key"
         echo 1 >"$M/mine/commit"
     )
     assert_eq "$(jq .generation "$M/mine/info")" $((generation + 1))

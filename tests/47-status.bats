@@ -7,6 +7,7 @@
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
 load helpers
+load gmsctl
 
 # open_share FILE: another user opens FILE until its share of what may be open is used up, and keeps
 # that, by as many processes as it takes
@@ -114,4 +115,22 @@ status_json() { # FILTER, of what gmsfs said
     assert_match "$output" "\\.dot +RW +held +pid $SPAWNED"
     run_logged -1 "$GMSFS" umount "$M"
     assert_match "$output" "\\.dot +RW +held +pid $SPAWNED"
+}
+
+@test "status names a holder of many sessions once, with their number, and no more than one can read" {
+    local i
+    start_mount
+    (
+        exec 5<>"$M/weights/lock"
+        echo 1 >"$M/weights/commit"
+    )
+    hold open "$M/weights/ctl" r acquire ro 0 open "$M/weights/ctl" r acquire ro 0 \
+        open "$M/weights/ctl" r acquire ro 0
+    run_logged -0 "$GMSFS" status "$M"
+    assert_match "$output" "RO $HOLDER gmsctl x3"
+    for i in {1..20}; do
+        hold open "$M/weights/ctl" r acquire ro 0
+    done
+    run_logged -0 "$GMSFS" status "$M"
+    assert_match "$output" ', and 5 more'
 }

@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAR_MAX_WIDTH    60u
-#define BAR_MIN_WIDTH    10u
-#define TEXT_BYTES       160
-#define STATE_TEXT_BYTES 40
-#define INDENT           2
+#define BAR_MAX_WIDTH      60u
+#define BAR_MIN_WIDTH      10u
+#define TEXT_BYTES         160
+#define STATE_TEXT_BYTES   40
+#define INDENT             2
+#define STATUS_MAX_HOLDERS 16u
 
 #define GROUP_TEXT_BYTES \
     9 /* the first digits of an id, as many as tell two groups apart, and NUL */
@@ -47,22 +48,46 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     fprintf(to, "%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
 }
 
+static bool status_same_holder(const json_t *a, const json_t *b)
+{
+    return a && b && store_json_number(a, "pid") == store_json_number(b, "pid") &&
+           strcmp(store_json_text(a, "mode"), store_json_text(b, "mode")) == 0 &&
+           strcmp(store_json_text(a, "status"), store_json_text(b, "status")) == 0 &&
+           strcmp(store_json_text(a, "comm"), store_json_text(b, "comm")) == 0;
+}
+
 /* The pid is 0 where the daemon cannot see it. */
+static void status_print_holder(const json_t *session, size_t times, FILE *to)
+{
+    bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
+
+    fprintf(to, "%s%s %" PRIu64 " %s", waits ? "waiting " : "", store_json_text(session, "mode"),
+            store_json_number(session, "pid"), store_json_text(session, "comm"));
+    if (times > 1)
+        fprintf(to, " x%zu", times);
+}
+
+/* Those of one process that follow each other are one, and not more are named than one can read:
+ * `sessions` has all of them. */
 char *status_format_holders(const json_t *store)
 {
-    json_t *session;
+    const json_t *sessions = json_object_get(store, "sessions"), *session;
+    size_t size, count = json_array_size(sessions), named = 0, at = 0;
     char *text = NULL;
-    size_t size, i;
     FILE *to = open_memstream(&text, &size);
 
     if (!to)
         return NULL;
-    json_array_foreach (json_object_get(store, "sessions"), i, session) {
-        bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
-        fprintf(to, "%s%s%s %" PRIu64 " %s", i ? ", " : "", waits ? "waiting " : "",
-                store_json_text(session, "mode"), store_json_number(session, "pid"),
-                store_json_text(session, "comm"));
+    while (at < count && named++ < STATUS_MAX_HOLDERS) {
+        size_t first = at++;
+        session = json_array_get(sessions, first);
+        while (status_same_holder(session, json_array_get(sessions, at)))
+            at++;
+        fputs(first ? ", " : "", to);
+        status_print_holder(session, at - first, to);
     }
+    if (at < count)
+        fprintf(to, ", and %zu more", count - at);
     fclose(to);
     return text;
 }

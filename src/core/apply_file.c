@@ -111,8 +111,7 @@ int apply_file_open(struct apply *apply)
     if (record->session != 0) {
         struct core_session *session = core_session(core, record->session);
 
-        file->session = session->id;
-        session->files++;
+        core_enter_session(session, file);
         apply->out->session = session->id;
         apply->out->mode = session->mode;
     }
@@ -147,8 +146,7 @@ static void leave(struct apply *apply, struct core_file *file, bool linger)
 
     if (!session)
         return;
-    session->files--;
-    file->session = 0;
+    core_leave_session(session, file);
     if (session->files > 0 && !(session->exclusive && session->opener == file->id))
         return;
     if (linger)
@@ -222,8 +220,7 @@ int apply_join(struct apply *apply)
     kept = apply_find_file_waiter(core, file->id);
     if (kept)
         apply_forget_waiter(apply, kept);
-    file->session = session->id;
-    session->files++;
+    core_enter_session(session, file);
     apply->out->session = session->id;
     apply->out->mode = session->mode;
     return 0;

@@ -39,7 +39,6 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     memcpy(session->comm, asking->comm, sizeof session->comm);
     session->comm[sizeof session->comm - 1] = '\0';
     session->since_ms = apply->record->wall_ms;
-    session->files = 1;
 }
 
 /* In the shares and in the lock. All or nothing. */
@@ -86,7 +85,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     }
     if (session->exclusive || session->implicit)
         session->opener = file->id;
-    file->session = session->id;
+    core_enter_session(session, file);
     if (mode == LOCK_MODE_RW)
         apply_set_aside(apply, session, asking->reserve_bytes);
     core->next_session++;
@@ -110,6 +109,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
                         .owner = session->owned ? session->owner : (struct core_process){0},
                         .store = session->store});
     share_give(&core_store(apply->core, session->store)->sessions, session->uid, 1);
+    core_let_files_go(session);
     free(idvec_remove(&apply->core->sessions, session->id));
 }
 

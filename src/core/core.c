@@ -62,6 +62,39 @@ void core_store_free(struct core_store *store)
     free(store);
 }
 
+void core_enter_session(struct core_session *session, struct core_file *file)
+{
+    file->session = session->id;
+    file->next_in_session = session->first_file;
+    file->link_in_session = &session->first_file;
+    if (session->first_file)
+        session->first_file->link_in_session = &file->next_in_session;
+    session->first_file = file;
+    session->files++;
+}
+
+static void unlink_file(struct core_file *file)
+{
+    *file->link_in_session = file->next_in_session;
+    if (file->next_in_session)
+        file->next_in_session->link_in_session = file->link_in_session;
+    file->next_in_session = NULL;
+    file->link_in_session = NULL;
+}
+
+void core_leave_session(struct core_session *session, struct core_file *file)
+{
+    unlink_file(file);
+    file->session = 0;
+    session->files--;
+}
+
+void core_let_files_go(struct core_session *session)
+{
+    while (session->first_file)
+        unlink_file(session->first_file);
+}
+
 void core_waiter_free(struct core_waiter *waiter)
 {
     if (!waiter)

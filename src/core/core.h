@@ -125,10 +125,11 @@ struct core_session {
     struct core_process owner;
     uint32_t uid;
     char comm[CORE_COMM_BYTES];
-    uint64_t since_ms;       /* wall clock */
-    uint64_t files;          /* open files in it */
-    uint64_t reserved_bytes; /* set aside for it and not drawn yet; a writer's only */
-    uint64_t due_bytes;      /* still to be set aside, of what its store's memory gives back */
+    uint64_t since_ms;            /* wall clock */
+    uint64_t files;               /* open files in it */
+    struct core_file *first_file; /* of these, in no order */
+    uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
+    uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
 };
 
 struct core_file {
@@ -141,6 +142,7 @@ struct core_file {
     uint32_t uid;
     struct core_process opener;
     uint64_t gathered_bytes; /* written to it and not yet part of a layout */
+    struct core_file *next_in_session, **link_in_session; /* NULL: in none that lives */
 };
 
 /* What a grant makes, made before: so that no grant fails for want of memory. */

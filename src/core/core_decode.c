@@ -127,7 +127,7 @@ static void read_file(struct input *input)
         return;
     session = core_session(core, file->session);
     if (session)
-        session->files++;
+        core_enter_session(session, file);
     input_take(input, &core->file_share, file->uid, 1);
     input_take(input, &core->gathered_share, file->uid, file->gathered_bytes);
 }

@@ -75,6 +75,11 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,
                            const struct core_waiter *waiter);
 void core_store_free(struct core_store *store);
+/* A file is in at most one session at a time; when a session is over its files still know its id.
+ */
+void core_enter_session(struct core_session *session, struct core_file *file);
+void core_leave_session(struct core_session *session, struct core_file *file);
+void core_let_files_go(struct core_session *session);
 void core_waiter_free(struct core_waiter *waiter);
 
 /* garbage.c: frees, or leaves it to whoever takes the garbage; NULL is fine */

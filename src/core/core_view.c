@@ -140,48 +140,61 @@ static size_t find_rank(struct core_process process, const struct core_process *
     return i;
 }
 
-const struct core_session *core_find_membership(const struct core *core, uint64_t store,
-                                                const struct core_process *processes, size_t count)
+/* The session of the store's number `index`, if others may join it. */
+static const struct core_session *get_joinable(const struct core *core,
+                                               const struct core_store *store, size_t index)
 {
-    const struct core_session *nearest = NULL;
-    size_t best = count;
+    const struct core_session *session = core_session(core, store->lock.sessions[index].id);
 
-    for (size_t i = 0; i < core->sessions.count; i++) {
-        const struct core_session *session = core->sessions.items[i];
-        size_t rank;
-
-        if (session->store != store || session->exclusive || session->ending)
-            continue;
-        rank = find_rank(session->owner, processes, best);
-        if (rank < best) {
-            best = rank;
-            nearest = session;
-        }
-    }
-    for (size_t i = 0; best > 0 && i < core->files.count; i++) {
-        const struct core_file *file = core->files.items[i];
-        const struct core_session *session;
-        size_t rank;
-
-        if (file->store != store || file->session == 0)
-            continue;
-        rank = find_rank(file->opener, processes, best);
-        if (rank >= best)
-            continue;
-        session = core_session(core, file->session);
-        if (session && !session->exclusive && !session->ending) {
-            best = rank;
-            nearest = session;
-        }
-    }
-    return nearest;
+    return session && !session->exclusive && !session->ending ? session : NULL;
 }
 
-bool core_has_joinable(const struct core *core, uint64_t store)
+struct nearest {
+    const struct core_session *session; /* NULL: none yet */
+    const struct core_file *file;       /* by which; NULL: by its owner */
+    size_t rank;
+};
+
+/* Nearer than what was found before, or the older one of two files that are equally near. */
+static void look_at_files(const struct core_session *session, const struct core_process *processes,
+                          size_t count, struct nearest *nearest)
 {
-    for (size_t i = 0; i < core->sessions.count; i++) {
-        const struct core_session *session = core->sessions.items[i];
-        if (session->store == store && !session->exclusive && !session->ending)
+    for (const struct core_file *file = session->first_file; file; file = file->next_in_session) {
+        size_t most = nearest->rank < count ? nearest->rank + 1 : count;
+        size_t rank = find_rank(file->opener, processes, most);
+
+        if (rank < nearest->rank || (rank < most && nearest->file && file->id < nearest->file->id))
+            *nearest = (struct nearest){.session = session, .file = file, .rank = rank};
+    }
+}
+
+const struct core_session *core_find_membership(const struct core *core, uint64_t store_id,
+                                                const struct core_process *processes, size_t count)
+{
+    const struct core_store *store = core_find_store(core, store_id);
+    struct nearest nearest = {.rank = count};
+    const struct core_session *session;
+
+    for (size_t i = 0; store && i < store->lock.session_count; i++) {
+        session = get_joinable(core, store, i);
+        size_t rank = session ? find_rank(session->owner, processes, nearest.rank) : count;
+        if (rank < nearest.rank)
+            nearest = (struct nearest){.session = session, .rank = rank};
+    }
+    for (size_t i = 0; store && nearest.rank > 0 && i < store->lock.session_count; i++) {
+        session = get_joinable(core, store, i);
+        if (session)
+            look_at_files(session, processes, count, &nearest);
+    }
+    return nearest.session;
+}
+
+bool core_has_joinable(const struct core *core, uint64_t store_id)
+{
+    const struct core_store *store = core_find_store(core, store_id);
+
+    for (size_t i = 0; store && i < store->lock.session_count; i++) {
+        if (get_joinable(core, store, i))
             return true;
     }
     return false;

@@ -174,26 +174,37 @@ static void *run(void *argument)
 
 /* ---- the loop's thread ---------------------------------------------------------------------- */
 
-static void enqueue(struct audit *audit, char *text, size_t size)
+/* False: there is no room. Else the line is the queue's. */
+static bool queue_line(struct audit *audit, struct line *line)
 {
-    struct line *line = malloc(sizeof *line);
     bool fits;
 
-    if (line)
-        *line = (struct line){.size = size, .text = text};
     pthread_mutex_lock(&audit->mutex);
-    fits = line && size <= QUEUE_BYTES - audit->queued_bytes;
+    fits = line->size <= QUEUE_BYTES - audit->queued_bytes;
     if (fits) {
         *audit->last = line;
         audit->last = &line->next;
-        audit->queued_bytes += size;
+        audit->queued_bytes += line->size;
         pthread_cond_signal(&audit->work);
     }
     pthread_mutex_unlock(&audit->mutex);
-    if (fits)
+    return fits;
+}
+
+/* Takes the text. */
+static void enqueue(struct audit *audit, char *text, size_t size)
+{
+    struct line *line = malloc(sizeof *line);
+
+    if (!line) {
+        free(text);
+        drop(audit);
         return;
-    free(line);
-    free(text);
+    }
+    *line = (struct line){.size = size, .text = text};
+    if (queue_line(audit, line))
+        return;
+    free_line(line);
     drop(audit);
 }
 
