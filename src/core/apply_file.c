@@ -167,7 +167,7 @@ int apply_file_close(struct apply *apply)
     if (apply->record->flags & ~(uint32_t)CORE_CLOSE_LINGER)
         return -EINVAL;
     store = core_store(core, file->store);
-    waiter = apply_find_file_waiter(core, file->id);
+    waiter = file->kind == CORE_KIND_CTL ? apply_find_file_waiter(core, file->id) : NULL;
     if (waiter) {
         if (!waiter->away)
             core_push_effect(core, (struct effect){.type = EFFECT_REFUSED,

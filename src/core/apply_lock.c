@@ -360,15 +360,18 @@ static int check_lock_open(const struct record *record, const struct core_store 
     return visible && layout_find_serial(visible, record->serial) ? 0 : -ENOENT;
 }
 
-static struct core_waiter *find_kept_place(const struct core *core, const struct record *record)
+static struct core_waiter *find_kept_place(const struct core *core, const struct core_store *store,
+                                           const struct record *record)
 {
-    for (size_t i = 0; i < core->waiters.count; i++) {
-        struct core_waiter *waiter = core->waiters.items[i];
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        struct core_waiter *waiter;
 
-        if (waiter->away && waiter->file == 0 && waiter->store == record->store &&
-            waiter->kind == record->kind && waiter->serial == record->serial &&
-            waiter->wish == record->wish && waiter->uid == record->uid &&
-            core_same_process(waiter->owner, record->process))
+        if (store->lock.waiters[i].kept_until_ms == 0)
+            continue;
+        waiter = core_waiter(core, store->lock.waiters[i].id);
+        if (waiter->away && waiter->file == 0 && waiter->kind == record->kind &&
+            waiter->serial == record->serial && waiter->wish == record->wish &&
+            waiter->uid == record->uid && core_same_process(waiter->owner, record->process))
             return waiter;
     }
     return NULL;
@@ -410,7 +413,7 @@ int apply_lock_open(struct apply *apply)
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
-    return ask(apply, &asking, find_kept_place(apply->core, record),
+    return ask(apply, &asking, find_kept_place(apply->core, store, record),
                may_wait && record->deadline_ms > record->now_ms);
 }
 

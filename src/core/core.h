@@ -99,6 +99,7 @@ struct core_store {
     uint64_t generation;
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
+    uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
     struct share sessions, waiters; /* of the lock, by user */
     bool crowded;                   /* some waiters may sleep for want of a session's place */
     struct layout *committed;       /* NULL: nothing committed */
@@ -532,6 +533,6 @@ bool core_is_committed_memory(const struct core *core, const struct core_store *
  * frees. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
 /* The earliest later time at which RECORD_TIME would do something; UINT64_MAX: none. */
-uint64_t core_next_moment(const struct core *core, uint64_t now_ms);
+uint64_t core_next_moment(struct core *core, uint64_t now_ms);
 
 #endif

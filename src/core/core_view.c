@@ -237,13 +237,22 @@ static uint64_t lock_moment(const struct lock *lock, uint64_t now_ms)
     return lock_next_moment(lock, now_ms);
 }
 
-uint64_t core_next_moment(const struct core *core, uint64_t now_ms)
+/* Remembered, for this is asked after every record, and a lock may have thousands of waiters. */
+static uint64_t store_moment(struct core_store *store, uint64_t now_ms)
+{
+    if (store->lock.changed || now_ms >= store->moment_ms) {
+        store->moment_ms = lock_moment(&store->lock, now_ms);
+        store->lock.changed = false;
+    }
+    return store->moment_ms;
+}
+
+uint64_t core_next_moment(struct core *core, uint64_t now_ms)
 {
     uint64_t moment_ms = UINT64_MAX;
 
     for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        uint64_t at_ms = lock_moment(&store->lock, now_ms);
+        uint64_t at_ms = store_moment(core->stores.items[i], now_ms);
 
         if (at_ms < moment_ms)
             moment_ms = at_ms;

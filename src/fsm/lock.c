@@ -37,6 +37,8 @@ static const enum lock_mode wish_modes[][2] = {
 };
 
 #define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
+
+_Static_assert(MODE_COUNT == LOCK_MODES, "each mode has a rule");
 #define WISH_COUNT (sizeof(wish_modes) / sizeof(wish_modes[0]))
 
 /* What an admission looks at, gathered in one pass. */
@@ -102,8 +104,8 @@ static unsigned held_modes(const struct lock *lock)
 {
     unsigned held = 0;
 
-    for (size_t i = 0; i < lock->session_count; i++)
-        held |= MODE_BIT(lock->sessions[i].mode);
+    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++)
+        held |= lock->held[mode] > 0 ? MODE_BIT(mode) : 0;
     return held;
 }
 
@@ -281,6 +283,8 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
     if (error)
         return error;
     lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};
+    lock->held[mode]++;
+    lock->changed = true;
     return 0;
 }
 
@@ -307,6 +311,7 @@ int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, 
         .hold_since_ms = now_ms,
         .deadline_ms = deadline_ms,
     };
+    lock->changed = true;
     return 0;
 }
 
@@ -330,6 +335,8 @@ int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms)
 
     if (i == lock->session_count)
         return -ENOENT;
+    lock->held[lock->sessions[i].mode]--;
+    lock->changed = true;
     lock->session_count--;
     memmove(&lock->sessions[i], &lock->sessions[i + 1],
             (lock->session_count - i) * sizeof(*lock->sessions));
@@ -346,9 +353,12 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
     if (lock->sessions[i].mode != LOCK_MODE_RW || (stay != LOCK_MODE_NONE && stay != LOCK_MODE_RO))
         return -EINVAL;
     lock->committed = true;
+    lock->changed = true;
     if (stay == LOCK_MODE_NONE)
         return lock_remove_session(lock, session_id, now_ms);
     /* Who stays on as a reader has released the writer's lock all the same. */
+    lock->held[lock->sessions[i].mode]--;
+    lock->held[stay]++;
     lock->sessions[i].mode = stay;
     restart_patience(lock, now_ms);
     return 0;
@@ -357,6 +367,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
 void lock_set_committed(struct lock *lock, bool committed)
 {
     lock->committed = committed;
+    lock->changed = true;
 }
 
 int lock_remove_waiter(struct lock *lock, uint64_t waiter_id)
@@ -365,6 +376,7 @@ int lock_remove_waiter(struct lock *lock, uint64_t waiter_id)
 
     if (i == lock->waiter_count)
         return -ENOENT;
+    lock->changed = true;
     lock->waiter_count--;
     memmove(&lock->waiters[i], &lock->waiters[i + 1],
             (lock->waiter_count - i) * sizeof(*lock->waiters));
@@ -379,6 +391,7 @@ int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_m
         return -ENOENT;
     /* 0 says "active"; a place kept until the origin of time is over at the next look anyhow. */
     lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
+    lock->changed = true;
     lock->waiters[i].looking = looking;
     lock->waiters[i].asleep = looking && lock->waiters[i].asleep;
     return 0;
@@ -390,6 +403,7 @@ int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_m
 
     if (i == lock->waiter_count)
         return -ENOENT;
+    lock->changed = true;
     lock->waiters[i].kept_until_ms = 0;
     lock->waiters[i].looking = false;
     lock->waiters[i].deadline_ms = deadline_ms;
@@ -404,6 +418,7 @@ int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep)
     if (i == lock->waiter_count)
         return -ENOENT;
     assert(waiter_counts(&lock->waiters[i]));
+    lock->changed = lock->changed || lock->waiters[i].asleep != asleep;
     lock->waiters[i].asleep = asleep;
     return 0;
 }
@@ -437,6 +452,8 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
     if (error)
         return error;
     lock->sessions[lock->session_count++] = *session;
+    lock->held[session->mode]++;
+    lock->changed = true;
     return 0;
 }
 
@@ -457,6 +474,7 @@ int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
     if (error)
         return error;
     lock->waiters[lock->waiter_count++] = *waiter;
+    lock->changed = true;
     return 0;
 }
 

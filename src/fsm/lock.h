@@ -56,11 +56,15 @@ struct lock_waiter {
     bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
+#define LOCK_MODES 3u
+
 struct lock {
     bool committed;
+    bool changed; /* since whoever remembers what follows from it has set this to false */
     uint64_t patience_ms;
     struct lock_session *sessions; /* in order of grant */
     size_t session_count, session_room;
+    size_t held[LOCK_MODES];     /* sessions by mode */
     struct lock_waiter *waiters; /* in order of arrival */
     size_t waiter_count, waiter_room;
 };

@@ -98,7 +98,8 @@ struct service {
     struct service_observer *observers;
     uint64_t next_memory;
     struct idvec pieces, in_flights, parked;
-    struct idvec watches; /* processes whose sessions end with them, by pid */
+    uint64_t parked_until_ms; /* no parked request has to be answered sooner */
+    struct idvec watches;     /* processes whose sessions end with them, by pid */
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots; /* of transfers that run */
     struct idvec turns; /* users whose transfers wait for a slot */

@@ -47,6 +47,8 @@ int service_park(struct service *s, struct parked *parked, uint64_t waiter)
     int error = idvec_insert(&s->parked, parked);
     if (!error)
         parked->request->parked = parked;
+    if (!error && (s->parked.count == 1 || parked->park_until_ms < s->parked_until_ms))
+        s->parked_until_ms = parked->park_until_ms;
     return error;
 }
 
@@ -146,17 +148,18 @@ void service_expire_parked(struct service *s, uint64_t now_ms)
         end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
         i = 0; /* answering may have changed the table */
     }
-}
-
-uint64_t service_parked_moment(const struct service *s)
-{
-    uint64_t at = UINT64_MAX;
+    s->parked_until_ms = UINT64_MAX;
     for (size_t i = 0; i < s->parked.count; i++) {
         const struct parked *parked = s->parked.items[i];
-        if (parked->park_until_ms < at)
-            at = parked->park_until_ms;
+        if (parked->park_until_ms < s->parked_until_ms)
+            s->parked_until_ms = parked->park_until_ms;
     }
-    return at;
+}
+
+/* At the latest; who was the first may have been answered since. */
+uint64_t service_parked_moment(const struct service *s)
+{
+    return s->parked.count > 0 ? s->parked_until_ms : UINT64_MAX;
 }
 
 void service_interrupt(struct service *s, struct service_request *request)

@@ -40,6 +40,7 @@ static enum lock_mode grant_past_sessions(const struct lock *lock, enum lock_wis
     struct lock seen = *lock;
 
     seen.session_count = 0;
+    memset(seen.held, 0, sizeof(seen.held));
     return lock_would_grant(&seen, wish, now);
 }
 
@@ -124,6 +125,7 @@ static bool next_without_end_of_patience(const struct lock *lock, uint64_t now, 
 static int add_anybody(struct lock *lock, uint64_t id, enum lock_mode mode)
 {
     lock->sessions[lock->session_count++] = (struct lock_session){id, mode};
+    lock->held[mode]++;
     return 0;
 }
 

@@ -421,6 +421,9 @@ static void load(struct walk *walk, const struct node *node)
     walk->lock.session_count = node->session_count;
     walk->lock.waiter_count = node->waiter_count;
     memcpy(walk->lock.sessions, node->sessions, sizeof(node->sessions));
+    memset(walk->lock.held, 0, sizeof(walk->lock.held));
+    for (size_t i = 0; i < walk->lock.session_count; i++)
+        walk->lock.held[walk->lock.sessions[i].mode]++;
     memcpy(walk->lock.waiters, node->waiters, sizeof(node->waiters));
 }
 
