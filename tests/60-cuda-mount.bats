@@ -136,6 +136,27 @@ said_loaded() {
 
 # ---- memory ----------------------------------------------------------------------------------
 
+@test "a spool that several users write to is charged to whoever began it, and to nobody in the end" {
+    local file
+    requires root
+    fake_gpus 'memory 512'
+    start_mount
+    file=$M/weights/allocations/x
+    chmod 0777 "$M/weights"
+    exec 5<>"$M/weights/lock"
+    mkfifo "$T/go"
+    spawn "${AS_USER[@]}" bash -c 'exec 6>"$1"; head -c 3000000 /dev/zero >&6; echo wrote; read -r <"$2"' \
+        _ "$file" "$T/go"
+    wait_until 10 grep -qx wrote "$T/spawn-$SPAWNED"
+    head -c 5000000 /dev/zero >>"$file"
+    echo go >"$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$(stat -c %s "$file")" 8000000
+    echo 1 >"$M/weights/commit"
+    exec 5>&-
+    assert_state weights COMMITTED
+}
+
 @test "a management library that hangs keeps nobody from looking: what was known before is shown" {
     local known i looks=()
     fake_gpus 'memory 512' 'others 64'

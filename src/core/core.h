@@ -44,6 +44,7 @@
 #define CORE_COMM_BYTES    16u
 #define CORE_REASON_BYTES  128u
 #define CORE_BOUND_BYTES   16u
+#define CORE_BY_DAEMON     UINT32_MAX /* instead of the uid of who revoked: nobody asked */
 
 /* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
 enum core_kind {

@@ -132,15 +132,20 @@ static void write_line(struct audit *audit, const struct line *line)
     pthread_mutex_unlock(&audit->mutex);
 }
 
+/* Under the mutex; not closing, which may hang where the file's disk does. */
 static void take_descriptor(struct audit *audit)
 {
+    int old_fd = audit->fd;
     if (audit->next_fd < 0)
         return;
-    if (audit->fd >= 0)
-        close(audit->fd);
     audit->fd = audit->next_fd;
     audit->next_fd = -1;
     audit->is_torn = false;
+    if (old_fd < 0)
+        return;
+    pthread_mutex_unlock(&audit->mutex);
+    close(old_fd);
+    pthread_mutex_lock(&audit->mutex);
 }
 
 static void *run(void *argument)

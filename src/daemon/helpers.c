@@ -64,13 +64,13 @@ static void init_pool(struct helpers *helpers, enum service_pool which, unsigned
 
 /* The kernel may be long about freeing and cannot be interrupted everywhere, so a processor is left
  * to the loop and its clients. */
-static unsigned count_background(void)
+static unsigned count_freeing(void)
 {
     long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
 
     if (half < 1)
         return 1;
-    return half < HELPERS_MAX_BACKGROUND ? (unsigned)half : HELPERS_MAX_BACKGROUND;
+    return half < HELPERS_MAX_FREE ? (unsigned)half : HELPERS_MAX_FREE;
 }
 
 int helpers_new(struct loop *loop, struct helpers **helpers)
@@ -84,7 +84,8 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     pthread_cond_init(&new->left, NULL);
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
-    init_pool(new, SERVICE_POOL_BACKGROUND, count_background());
+    init_pool(new, SERVICE_POOL_COMPUTE, HELPERS_MAX_COMPUTE);
+    init_pool(new, SERVICE_POOL_FREE, count_freeing());
     *helpers = new;
     return 0;
 }
@@ -119,7 +120,7 @@ static void *run_thread(void *argument)
     struct job *job;
 
     /* Where processors are few, the loop must not wait for its turn behind this. */
-    if (pool->which == SERVICE_POOL_BACKGROUND)
+    if (pool->which == SERVICE_POOL_COMPUTE || pool->which == SERVICE_POOL_FREE)
         setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
     pthread_mutex_lock(&helpers->mutex);
     while ((job = next_job(pool))) {

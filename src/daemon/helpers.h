@@ -12,10 +12,11 @@
 #include "service/host.h"
 
 /* Half as many again as one ALLOC may have: other stores go on. */
-#define HELPERS_MAX_MEMORY     (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
-#define HELPERS_MAX_TRANSFER   48u
-#define HELPERS_MAX_BACKGROUND 4u /* or half of the processors, if that is less */
-#define HELPERS_REST_S         2
+#define HELPERS_MAX_MEMORY   (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
+#define HELPERS_MAX_TRANSFER 48u
+#define HELPERS_MAX_COMPUTE  8u
+#define HELPERS_MAX_FREE     4u /* or half of the processors, if that is less */
+#define HELPERS_REST_S       2
 
 struct helpers;
 

@@ -513,6 +513,8 @@ static void end(struct worker *worker)
         vmm_on_health(worker->vmm, NULL, NULL);
         vmm_on_measurement(worker->vmm, NULL, NULL);
     }
+    if (worker->service)
+        service_stop(worker->service);
     helpers_free(worker->helpers);
     fs_free(worker->fs);
     worker->fs = NULL;

@@ -63,12 +63,22 @@ static int parse_revoke(const char *order, uint64_t *number, bool *is_waiter)
     return 0;
 }
 
-static int revoke(struct fs *fs, uint64_t fh, const char *order)
+static void revoke(fuse_req_t req, const char *order, size_t size, uint64_t fh)
 {
+    struct fs_request *request;
     uint64_t number;
     bool is_waiter;
     int error = parse_revoke(order, &number, &is_waiter);
-    return error ? error : service_revoke(fs->service, fh, number, is_waiter);
+    if (error) {
+        fs_reply_error(req, error);
+        return;
+    }
+    request = fs_request_new(req, reply_all_written, 0);
+    if (!request)
+        return;
+    request->bytes = size;
+    fs_request_submitted(
+        request, service_revoke(request->fs->service, fh, number, is_waiter, &request->service));
 }
 
 static void write_abort(fuse_req_t req, const struct node *node, const char *from, size_t size,
@@ -82,11 +92,10 @@ static void write_abort(fuse_req_t req, const struct node *node, const char *fro
         end_session(req, node, size, fh);
         return;
     }
-    int error = copied < size ? -EINVAL : revoke(fs_of(req), fh, order);
-    if (error)
-        fs_reply_error(req, error);
+    if (copied < size)
+        fs_reply_error(req, -EINVAL);
     else
-        fuse_reply_write(req, size);
+        revoke(req, order, size, fh);
 }
 
 /* Bytes of a document, in the order in which they come; APPLY takes them, closing drops them. Only

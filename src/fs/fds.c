@@ -147,6 +147,13 @@ static void close_own(struct batch *batch)
         close(batch->own[--batch->own_count]);
 }
 
+/* It may be over in a moment: the transfer goes on then. */
+static bool is_shortage(int error)
+{
+    return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM || error == -EMFILE ||
+           error == -ENFILE;
+}
+
 /* The next message of the ticket. Whatever is wrong with the session is told, and ends the
  * transfer. */
 static int send_batch(struct connection *connection)
@@ -166,7 +173,7 @@ static int send_batch(struct connection *connection)
                                    connection->ticket.first + connection->sent + i, &descriptor);
         if (error) {
             close_own(&batch);
-            return send_error(connection, error);
+            return is_shortage(error) ? error : send_error(connection, error);
         }
         batch.descriptors[i] = descriptor.fd;
         if (descriptor.is_own)
@@ -186,11 +193,6 @@ static int send_batch(struct connection *connection)
     connection->active_ms = fs->now_ms;
     connection->sending = connection->sent < connection->ticket.count;
     return 0;
-}
-
-static bool is_shortage(int error)
-{
-    return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
 }
 
 /* Sends what the socket takes. False: the connection is gone. */

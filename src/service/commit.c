@@ -9,6 +9,7 @@
 #include "service/discard.h"
 #include "service/service_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define MAX_TRIES 4u /* then the record computes it, whatever it takes */
@@ -18,6 +19,8 @@ struct commit_job {
     struct service *service;
     uint64_t session;
     struct core_commit *commit;
+    struct service_request *request; /* of a check; NULL: an ending waits for it */
+    uint32_t flags;
 };
 
 static void run_prepare(struct job *job)
@@ -81,7 +84,7 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
     preparing->session = ending->session;
     ending->preparing = preparing;
     in_flight->running++;
-    if (service_submit(s, SERVICE_POOL_BACKGROUND, &preparing->job) == 0)
+    if (service_submit(s, SERVICE_POOL_COMPUTE, &preparing->job) == 0)
         return true; /* done already, maybe: nothing of it is looked at any more */
     ending->preparing = NULL;
     in_flight->running--;
@@ -91,4 +94,58 @@ fail: /* the record computes it */
         core_commit_free(preparing->commit);
     free(preparing);
     return false;
+}
+
+/* ---- CHECK: nothing ends, so changes and transfers go on meanwhile ----------------------------
+ */
+
+static void answer_check(struct service *s, uint64_t session, uint32_t flags,
+                         const struct core_commit *commit, struct service_request *request)
+{
+    struct record record = {
+        .type = RECORD_COMMIT, .session = session, .flags = flags, .commit = commit};
+    struct service_answer answer = {.session = session, .mode = LOCK_MODE_RW};
+    int error =
+        core_find_session(s->core, session) ? service_apply_record(s, &record, NULL) : -ESTALE;
+    service_answer(request, error, &answer);
+}
+
+static void done_check(struct job *job)
+{
+    struct commit_job *checking = (struct commit_job *)job;
+    struct service *s = checking->service;
+    uint64_t session = checking->session;
+    s->numbers.jobs_in_flight--;
+    answer_check(s, session, checking->flags, checking->commit, checking->request);
+    service_discard(s, free_commit, checking->commit);
+    free(checking);
+    service_end_use(s, session);
+}
+
+int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
+                         struct service_request *request)
+{
+    struct commit_job *checking = NULL;
+    int error = service_begin_use(s, session);
+    if (error)
+        return error;
+    if (core_commit_is_slow(s->core, session))
+        checking = calloc(1, sizeof *checking);
+    if (checking)
+        checking->commit = core_commit_new(s->core, session, flags);
+    if (checking && checking->commit) {
+        checking->job = (struct job){.run = run_prepare, .done = done_check};
+        checking->service = s;
+        checking->session = session;
+        checking->request = request;
+        checking->flags = flags;
+        if (service_submit(s, SERVICE_POOL_COMPUTE, &checking->job) == 0)
+            return 0;
+    }
+    if (checking)
+        core_commit_free(checking->commit);
+    free(checking);
+    answer_check(s, session, flags, NULL, request);
+    service_end_use(s, session);
+    return 0;
 }

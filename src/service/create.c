@@ -123,6 +123,13 @@ int service_create(struct service *s, uint64_t store, const char *name,
 
 /* ---- entries ----------------------------------------------------------------------------- */
 
+static const struct layout_entry *find_entry(const struct service *s, uint64_t store,
+                                             const struct service_entry *entry)
+{
+    return layout_find_entry(core_get_layout(s->core, core_find_store(s->core, store)), entry->key,
+                             entry->key_bytes);
+}
+
 /* It is there at once, without a value; what is written to it comes when it is closed. */
 static int create_entry(struct service *s, uint64_t store, const struct service_entry *entry,
                         const struct service_open *open, const struct service_caller *caller,
@@ -132,16 +139,23 @@ static int create_entry(struct service *s, uint64_t store, const struct service_
     struct service_open opened = *open;
     uint64_t session;
     int error = service_find_writer(s, &by, &session);
-    if (!error)
+    if (error)
+        return error;
+    const struct layout_entry *made = find_entry(s, store, entry);
+    bool was_there = made;
+    if (!made)
         error = service_entry_put(s, &by, entry);
     if (error)
         return error;
-    const struct layout_entry *made = layout_find_entry(
-        core_get_layout(s->core, core_find_store(s->core, store)), entry->key, entry->key_bytes);
+    if (!made)
+        made = find_entry(s, store, entry);
     opened.kind = CORE_KIND_ENTRY;
     opened.serial = made->serial;
     opened.truncate = false;
-    return service_open_in(s, &opened, session, caller, answer);
+    error = service_open_in(s, &opened, session, caller, answer);
+    if (error && !was_there)
+        service_entry_delete(s, &by, entry->key, entry->key_bytes);
+    return error;
 }
 
 int service_create_entry(struct service *s, uint64_t store, const char *key, size_t key_bytes,

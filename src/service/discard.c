@@ -37,7 +37,7 @@ void service_discard(struct service *s, void (*free_it)(void *what), void *what)
                                     .service = s,
                                     .free_it = free_it,
                                     .what = what};
-        if (service_submit(s, SERVICE_POOL_BACKGROUND, &discard->job) == 0)
+        if (service_submit(s, SERVICE_POOL_FREE, &discard->job) == 0)
             return;
     }
     free(discard);

@@ -65,8 +65,12 @@ static void execute_ending(struct service *s, struct ending *ending)
     case ENDING_ABORT:
     case ENDING_EXIT:
     case ENDING_CLOSE:
+        error = apply_end(s, ending, &answer);
+        break;
     case ENDING_REVOKE:
         error = apply_end(s, ending, &answer);
+        if (error == -ESTALE) /* it has ended by itself meanwhile */
+            error = 0;
         break;
     case ENDING_DETACH: {
         struct record record = {.type = RECORD_DETACH, .file = ending->file};
@@ -84,7 +88,7 @@ static void execute_ending(struct service *s, struct ending *ending)
 static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
                                struct ending *ending)
 {
-    if (ending->type != ENDING_COMMIT || ending->sealing || ending->flags & CORE_COMMIT_CHECK)
+    if (ending->type != ENDING_COMMIT || ending->sealing)
         return false;
     ending->sealing = true;
     in_flight->running++; /* a spool that ends at once must not come back here in the middle */
@@ -283,6 +287,18 @@ static int end_writer(struct service *s, const struct service_actor *by, struct 
     return 0;
 }
 
+static int check_writer(struct service *s, const struct service_actor *by, uint32_t flags,
+                        struct service_request *request)
+{
+    uint64_t session;
+    int error = service_find_writer(s, by, &session);
+    if (!error)
+        error = service_check_commit(s, session, flags, request);
+    if (error)
+        service_answer(request, error, NULL);
+    return 0;
+}
+
 int service_commit(struct service *s, const struct service_actor *by, uint32_t flags,
                    const uint8_t group[16], struct service_request *request)
 {
@@ -291,7 +307,8 @@ int service_commit(struct service *s, const struct service_actor *by, uint32_t f
     if (group)
         memcpy(ending.group, group, sizeof ending.group);
     ending.may_read = service_find_reader(s, by->file, &file) == 0;
-    return end_writer(s, by, &ending, request);
+    return flags & CORE_COMMIT_CHECK ? check_writer(s, by, flags, request)
+                                     : end_writer(s, by, &ending, request);
 }
 
 int service_abort(struct service *s, const struct service_actor *by,
@@ -340,7 +357,8 @@ static int revoke_waiter(struct service *s, const struct core_file *by, uint64_t
     return 0;
 }
 
-int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter)
+static int revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
+                  struct service_request *request)
 {
     const struct core_file *by = core_find_file(s->core, file);
     const struct core_session *found = core_find_session(s->core, number);
@@ -348,11 +366,27 @@ int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waite
         return -EBADF;
     if (!service_is_owner(s, by->store, by->uid))
         return -EPERM;
-    if (waiter)
-        return revoke_waiter(s, by, number);
+    if (waiter) {
+        int error = revoke_waiter(s, by, number);
+        if (!error)
+            service_answer(request, 0, NULL);
+        return error;
+    }
     if (!found || found->store != by->store)
         return -ENOENT;
-    struct ending ending = {
-        .type = ENDING_REVOKE, .session = number, .by = by->opener, .by_uid = by->uid};
+    struct ending ending = {.type = ENDING_REVOKE,
+                            .session = number,
+                            .by = by->opener,
+                            .by_uid = by->uid,
+                            .request = request};
     return service_end_session(s, &ending);
+}
+
+int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
+                   struct service_request *request)
+{
+    int error = revoke(s, file, number, waiter, request);
+    if (error)
+        service_answer(request, error, NULL);
+    return 0;
 }

@@ -62,7 +62,7 @@ static int set_details(json_t *object, const struct core_event *event)
         failed |= set_text(object, "comm", event->comm, sizeof event->comm);
     if (event->waiter)
         failed |= set_number(object, "waiter", event->waiter);
-    if (event->type == CORE_EVENT_REVOKED) {
+    if (event->type == CORE_EVENT_REVOKED && event->by_uid != CORE_BY_DAEMON) {
         failed |= set_number(object, "by_pid", event->by.pid);
         failed |= set_number(object, "by_uid", event->by_uid);
     }

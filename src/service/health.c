@@ -14,12 +14,14 @@ static void note(struct service *s, uint32_t flags, const char *why)
 /* Nobody will tell again: where memory lacks to wait for transfers, it is not waited for them. */
 static void end_sessions(struct service *s)
 {
-    const struct ending revocation = {.type = ENDING_REVOKE};
+    const struct ending revocation = {.type = ENDING_REVOKE, .by_uid = CORE_BY_DAEMON};
     const struct core_session *session;
     service_revoke_all(s, &revocation);
     while ((session = service_find_open_session(s)) != NULL) {
-        struct record record = {
-            .type = RECORD_SESSION_END, .session = session->id, .flags = CORE_END_REVOKED};
+        struct record record = {.type = RECORD_SESSION_END,
+                                .session = session->id,
+                                .flags = CORE_END_REVOKED,
+                                .uid = CORE_BY_DAEMON};
         service_apply_record(s, &record, NULL);
     }
 }

@@ -13,10 +13,10 @@
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
 enum service_pool {
-    SERVICE_POOL_MEMORY,     /* creating, growing: few threads */
-    SERVICE_POOL_TRANSFER,   /* bytes of clients: may be slow, many at once */
-    SERVICE_POOL_BACKGROUND, /* freeing, decoding, encoding: needs a processor, and leaves it to the
-                              * loop */
+    SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
+    SERVICE_POOL_TRANSFER, /* bytes of clients: may be slow, many at once */
+    SERVICE_POOL_COMPUTE,  /* decoding, encoding: needs a processor, and leaves it to the loop */
+    SERVICE_POOL_FREE,     /* giving memory back: as that, and less urgent */
     SERVICE_POOL_COUNT
 };
 
@@ -67,6 +67,8 @@ struct service_options {
 
 int service_new(struct vmm *vmm, const struct service_options *options,
                 const struct service_host *host, struct service **service);
+/* From here on no job is submitted: for while helpers end and before front ends are freed. */
+void service_stop(struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */
 
 /* From the loop. */

@@ -28,6 +28,22 @@ bool service_is_closing(const struct service *s, uint64_t session)
     return (held && held->ending) || (in_flight && in_flight->closing);
 }
 
+static bool ends_surely(const struct ending *ending)
+{
+    return ending->type == ENDING_ABORT || ending->type == ENDING_CLOSE ||
+           ending->type == ENDING_REVOKE || ending->type == ENDING_EXIT;
+}
+
+bool service_is_leaving(const struct service *s, uint64_t session)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    const struct in_flight *in_flight = idvec_find(&s->in_flights, session);
+    const struct ending *ending = in_flight ? in_flight->endings : NULL;
+    while (ending && !ends_surely(ending))
+        ending = ending->next;
+    return !held || held->ending || ending;
+}
+
 int service_begin_use_while_closing(struct service *s, uint64_t session)
 {
     if (!core_find_session(s->core, session))

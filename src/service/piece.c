@@ -118,7 +118,7 @@ void piece_free_gathered(struct service *s)
     if (!freeing)
         return;
     s->gathered = NULL;
-    if (service_submit(s, SERVICE_POOL_BACKGROUND, &freeing->job) == 0)
+    if (service_submit(s, SERVICE_POOL_FREE, &freeing->job) == 0)
         return;
     /* No thread to be had: better late than never. */
     run_free(&freeing->job);

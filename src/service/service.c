@@ -50,11 +50,16 @@ int service_new(struct vmm *vmm, const struct service_options *options,
     return 0;
 }
 
+void service_stop(struct service *s)
+{
+    s->ending = true;
+}
+
 void service_free(struct service *s)
 {
     if (!s)
         return;
-    s->ending = true;
+    service_stop(s);
     service_drop_parked(s);
     service_drop_allocs(s);
     service_drop_spools(s);
@@ -280,6 +285,8 @@ void service_on_idle(struct service *s)
 
 int service_submit(struct service *s, enum service_pool pool, struct job *job)
 {
+    if (s->ending)
+        return -ENOMEM;
     s->numbers.jobs_in_flight++;
     int error = s->host.submit(s->host.context, pool, job);
     if (error)

@@ -32,7 +32,7 @@ struct piece {
     struct vmm_piece memory;
     uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
     uint64_t reserved_bytes; /* charged to the device for it */
-    uint64_t spooled_bytes;  /* charged to this user's share of the spools */
+    uint64_t spooled_bytes;  /* charged to this user's share of the spools: whoever began it */
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
@@ -78,8 +78,8 @@ struct ending {
     uint64_t session, file;
     uint32_t flags;
     uint8_t group[16];
-    struct core_process by; /* REVOKE: who asked */
-    uint32_t by_uid;
+    struct core_process by;       /* REVOKE: who asked */
+    uint32_t by_uid;              /* or CORE_BY_DAEMON */
     bool may_read;                /* COMMIT: the handle may, so it is told the hash */
     bool sealing;                 /* COMMIT: its spools were told to end */
     int error;                    /* COMMIT: one of them could not */
@@ -115,7 +115,7 @@ struct service {
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
     struct service_numbers numbers;
     bool told_spool_bound;
-    bool ending; /* service_free: effects are dropped */
+    bool ending; /* service_stop: effects are dropped, and there are no helpers */
 };
 
 /* service_free: whoever still waits is answered -ENOTCONN. */
@@ -146,7 +146,10 @@ uint64_t service_wait_max_ms(const struct service_request *request);
 /* in_flight.c */
 struct in_flight *service_get_in_flight(struct service *s,
                                         uint64_t session); /* makes it; NULL: no memory */
+/* Something will end it, or may: a commit that is refused, or stays, does not. */
 bool service_is_closing(const struct service *s, uint64_t session);
+/* It will surely be over when what it has in flight is done, or is over already. */
+bool service_is_leaving(const struct service *s, uint64_t session);
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
 int service_begin_use(struct service *s, uint64_t session);
 int service_begin_use_while_closing(struct service *s, uint64_t session);
@@ -220,9 +223,12 @@ void service_end_owned(struct service *s, uint64_t session);
 /* Before the record: true, it is being computed, and service_run_endings comes again. */
 bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending);
 void service_drop_prepared(struct service *s, struct ending *ending);
+/* CORE_COMMIT_CHECK, which ends nothing. */
+int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
+                         struct service_request *request);
 
 /* admin.c */
-/* Any session that is not about to end; NULL: there is none. */
+/* Any session that is not surely about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
 void service_revoke_all(struct service *s, const struct ending *revocation);
 

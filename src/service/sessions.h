@@ -71,7 +71,8 @@ int service_abort(struct service *s, const struct service_actor *by,
 /* Revokes a session or a waiter by its number as `sessions` shows it (a waiter's number with a
  * leading w). By a file of the store that is open for writing and was opened by an administrator or
  * the store's owner, else -EPERM. -ENOENT */
-int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter);
+int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
+                   struct service_request *request);
 
 /* Is there a session of `store` that a process could belong to by its ancestors? */
 bool service_has_joinable(const struct service *s, uint64_t store);

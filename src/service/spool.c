@@ -196,18 +196,19 @@ static void spool_queue(struct piece *piece, struct spool_op *op)
     *last = op;
 }
 
-/* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. */
+/* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. All of
+ * it is charged to whoever began it. */
 static int take_spooled(struct service *s, struct piece *piece, const struct spool_op *op,
                         uint64_t bytes)
 {
     if (!vmm_can_settle(s->vmm) || bytes <= piece->spooled_bytes)
         return 0;
-    int error = service_take(s, SERVICE_BOUND_SPOOLS, op->turn.store, op->turn.uid,
-                             bytes - piece->spooled_bytes);
-    if (!error) {
+    if (piece->spooled_bytes == 0)
         piece->uid = op->turn.uid;
+    int error = service_take(s, SERVICE_BOUND_SPOOLS, op->turn.store, piece->uid,
+                             bytes - piece->spooled_bytes);
+    if (!error)
         piece->spooled_bytes = bytes;
-    }
     return error;
 }
 

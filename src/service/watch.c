@@ -117,7 +117,7 @@ void service_on_exit(struct service *s, struct core_process process)
         const struct core_session *session = s->core->sessions.items[i];
         uint64_t id = session->id;
         if (session->owned && session->owner.pid == process.pid &&
-            session->owner.start == process.start && !service_is_closing(s, id))
+            session->owner.start == process.start && !service_is_leaving(s, id))
             service_end_owned(s, id);
         if (i < s->core->sessions.count &&
             ((const struct core_session *)s->core->sessions.items[i])->id == id)

@@ -2,6 +2,8 @@
 /* Large commits are computed off the loop: what happens until then, and what is not needed. */
 #include "service_fixture.h"
 
+#include "service/admin.h"
+
 #define MANY 2000u
 
 static struct client writer, other;
@@ -138,16 +140,53 @@ TAP_TEST(what_is_changed_all_the_same_is_computed_again)
 
 TAP_TEST(a_revocation_waits_for_a_commit_that_is_being_computed)
 {
+    struct client revoker = new_client(3, 0);
+
     start_writing(MANY);
     acquire(&other, LOCK_WISH_RO, 0);
     defers = true;
     commit(&writer, CORE_COMMIT_STAY);
-    check_int(service_revoke(service, other.ctl, writer.session, false), 0);
+    check_int(service_revoke(service, other.ctl, writer.session, false, &revoker.request), 0);
     check_int(writer.answers, 0);
+    check_int(revoker.answers, 0);
     run_deferred();
+    check_int(revoker.answers, 1);
+    check_int(revoker.error, 0);
     check_int(writer.error, 0);
     check(store()->committed != NULL);
     check(core_find_session(service_get_core(service), writer.session) == NULL);
+    check_int(jobs(), 0);
+    service_end();
+}
+
+TAP_TEST(a_drain_revokes_a_session_whose_commit_is_being_computed_and_would_stay)
+{
+    struct service_peer root = {.process = {.pid = 9, .start = 1}};
+
+    start_writing(MANY);
+    defers = true;
+    commit(&writer, CORE_COMMIT_STAY);
+    check_int(service_drain(service, &root, true), 0);
+    run_deferred();
+    check_int(writer.error, 0);
+    check(core_find_session(service_get_core(service), writer.session) == NULL);
+    service_end();
+}
+
+TAP_TEST(a_check_of_a_large_layout_ends_nothing_and_holds_no_change_up)
+{
+    start_writing(MANY);
+    defers = true;
+    commit(&writer, CORE_COMMIT_CHECK);
+    check_int(writer.answers, 0);
+    check_int(put(&writer, MANY), 0);
+    run_deferred();
+    check_int(writer.answers, 1);
+    check_int(writer.error, 0);
+    check(store()->committed == NULL);
+    commit(&writer, 0);
+    check_int(writer.error, 0);
+    check_int(layout_count_entries(store()->committed), MANY + 1);
     check_int(jobs(), 0);
     service_end();
 }
