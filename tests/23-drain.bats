@@ -180,3 +180,24 @@ uses_nothing() {
     assert_eq "$status" 1 'exit status'
     assert_match "$(output_of "$drainer")" 'the mount was unmounted, or its daemon died'
 }
+
+# An order of `.fds`: DRAIN, and revoke (version 1, operation 3, batch 1).
+DRAIN_AND_REVOKE=hex:0100000003000000010000000000000000000000000000000000000000000000
+
+@test "a drain that its caller gave up before it was read revokes nobody" {
+    local worker reader
+    worker=$(worker_of "$KEEPER")
+    hold open "$W/lock" rw
+    reader=$HOLDER
+    spawn "$GMSCTL" connect "$M" say connected until "$T/go" send "$DRAIN_AND_REVOKE" say sent pause
+    wait_until 5 said "$SPAWNED" connected
+    kill -STOP "$worker"
+    touch "$T/go"
+    wait_until 5 said "$SPAWNED" sent
+    kill -KILL "$SPAWNED"
+    wait_exit "$SPAWNED"
+    kill -CONT "$worker"
+    assert_state weights RW
+    assert_eq "$(device_get .draining)" false
+    kill -0 "$reader"
+}

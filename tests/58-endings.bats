@@ -47,6 +47,17 @@ load gmsctl
     ctl open "$W/lock" rw # its process can still be told
 }
 
+@test "a mount ends in order while a large document is being written" {
+    start_mount
+    W=$M/weights
+    hold open "$W/ctl" rw acquire rw 1000 write fill:8000000
+    expect_death
+    kill -TERM "$KEEPER"
+    wait_exit "$KEEPER"
+    assert_eq "$status" 0 'exit status'
+    run_logged ! grep -E 'signal|killed|hang' "$LOG"
+}
+
 sleeps_on() { # PID: without a wakeup for three seconds
     local before
     before=$(awk '/^voluntary/ { print $2 }' "/proc/$1/status")
