@@ -16,7 +16,13 @@ setup() {
     if [[ $BATS_TEST_DESCRIPTION == *spools* ]]; then
         fake_gpus 'memory 512' # elsewhere they are of the device's memory at once
     fi
+    if [[ $BATS_TEST_DESCRIPTION == *descriptors* ]]; then
+        # shellcheck disable=SC2016 # for the inner shell
+        MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
+    fi
     start_mount size=256M,spool_max=4M
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=()
     mkdir "$M/hogged" "$M/mine"
     chmod 0777 "$M/hogged"
     commit_something hogged
@@ -180,6 +186,12 @@ others_go_on() {
 
 @test "one user's writes leave the others theirs" {
     hog transfers EINPROGRESS
+    others_go_on
+}
+
+@test "where the daemon has few descriptors one user's sessions and connections leave the others theirs" {
+    hog sessions EDQUOT
+    hog connections EINPROGRESS
     others_go_on
 }
 

@@ -118,7 +118,6 @@ status_json() { # FILTER, of what gmsfs said
 }
 
 @test "status names a holder of many sessions once, with their number, and no more than one can read" {
-    local i
     start_mount
     (
         exec 5<>"$M/weights/lock"
@@ -128,7 +127,7 @@ status_json() { # FILTER, of what gmsfs said
         open "$M/weights/ctl" r acquire ro 0
     run_logged -0 "$GMSFS" status "$M"
     assert_match "$output" "RO $HOLDER gmsctl x3"
-    for i in {1..20}; do
+    for _ in {1..20}; do
         hold open "$M/weights/ctl" r acquire ro 0
     done
     run_logged -0 "$GMSFS" status "$M"
