@@ -32,6 +32,7 @@ static void drop_matching(struct core *core,
             tickets->items[kept++] = ticket;
             continue;
         }
+        core_note_ticket_gone(core, ticket);
         share_give(&core->ticket_share, ticket->holder, 1);
         free(ticket);
     }
@@ -55,12 +56,16 @@ static bool is_expired(const struct core_ticket *ticket, uint64_t now_ms)
 
 void apply_drop_tickets(struct core *core, uint64_t session, bool only_writable)
 {
-    drop_matching(core, only_writable ? is_writable_of_session : is_of_session, session);
+    const struct core_session *held = core_session(core, session);
+
+    if (!held || held->tickets > 0)
+        drop_matching(core, only_writable ? is_writable_of_session : is_of_session, session);
 }
 
 void apply_expire_tickets(struct core *core, uint64_t now_ms)
 {
-    drop_matching(core, is_expired, now_ms);
+    if (core_ticket_moment(core) <= now_ms)
+        drop_matching(core, is_expired, now_ms);
 }
 
 /* The ranks that the record names, by serial or by range, into first and count. */
@@ -178,6 +183,7 @@ int apply_ticket_add(struct apply *apply)
     }
     ticket->id = core->next_ticket++;
     idvec_append(&core->tickets, ticket);
+    core_note_ticket(core, ticket);
     apply->out->ticket = *ticket;
     apply->out->count = ticket->count;
     apply->out->ticket_first = ticket->first;
@@ -199,6 +205,7 @@ int apply_ticket_use(struct apply *apply)
     apply->out->serial = ticket->serial;
     apply->out->count = ticket->count;
     apply->out->ticket_first = ticket->first;
+    core_note_ticket_gone(core, ticket);
     share_give(&core->ticket_share, ticket->holder, 1);
     free(idvec_remove(&core->tickets, ticket->id));
     return 0;

@@ -129,6 +129,7 @@ struct core_session {
     char comm[CORE_COMM_BYTES];
     uint64_t since_ms;            /* wall clock */
     uint64_t files;               /* open files in it */
+    uint64_t tickets;             /* not yet used */
     struct core_file *first_file; /* of these, in no order */
     uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
     uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
@@ -449,6 +450,8 @@ struct core {
     struct effect *effects;
     size_t effect_first, effect_count, effect_room;
     struct core_garbage garbage;
+    uint64_t ticket_moment_ms; /* when the next ticket expires, if that is known */
+    bool knows_ticket_moment;
 };
 
 int core_new(const struct core_options *options, struct core **core);

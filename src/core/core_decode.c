@@ -214,8 +214,10 @@ static void read_ticket(struct input *input)
     ticket->serial = input_u64(input);
     ticket->writable = input_bool(input);
     ticket->expires_ms = input_u64(input);
-    if (input_keep(input, &core->tickets, ticket, core->next_ticket))
-        input_take(input, &core->ticket_share, ticket->holder, 1);
+    if (!input_keep(input, &core->tickets, ticket, core->next_ticket))
+        return;
+    core_note_ticket(core, ticket);
+    input_take(input, &core->ticket_share, ticket->holder, 1);
 }
 
 static void read_event(struct input *input, uint64_t seq)

@@ -82,6 +82,12 @@ void core_leave_session(struct core_session *session, struct core_file *file);
 void core_let_files_go(struct core_session *session);
 void core_waiter_free(struct core_waiter *waiter);
 
+/* A ticket has come into core->tickets, or goes from there. */
+void core_note_ticket(struct core *core, const struct core_ticket *ticket);
+void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
+/* When the next one expires; UINT64_MAX: there is none. */
+uint64_t core_ticket_moment(struct core *core);
+
 /* garbage.c: frees, or leaves it to whoever takes the garbage; NULL is fine */
 void core_throw_layout(struct core *core, struct layout *layout);
 void core_throw_blob(struct core *core, struct blob *blob);

@@ -257,11 +257,5 @@ uint64_t core_next_moment(struct core *core, uint64_t now_ms)
         if (at_ms < moment_ms)
             moment_ms = at_ms;
     }
-    for (size_t i = 0; i < core->tickets.count; i++) {
-        const struct core_ticket *ticket = core->tickets.items[i];
-
-        if (ticket->expires_ms < moment_ms)
-            moment_ms = ticket->expires_ms;
-    }
-    return moment_ms;
+    return core_ticket_moment(core) < moment_ms ? core_ticket_moment(core) : moment_ms;
 }

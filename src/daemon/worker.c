@@ -532,7 +532,9 @@ static void end(struct worker *worker)
 static void bound_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 24 << 20);
+    mallopt(M_TOP_PAD,
+            16 << 20); /* of which so much stays: what is needed again is not mapped anew */
     mallopt(M_MMAP_MAX, 16384); /* a quarter of what the kernel lets a process have */
 }
 

@@ -135,9 +135,10 @@ static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store,
     if (error) {
         free(dir);
         service_give(fs->service, SERVICE_BOUND_DIRECTORIES, uid, 1);
+        return error;
     }
     *out = dir;
-    return error;
+    return 0;
 }
 
 static void drop_dir(struct fs *fs, uint64_t id)
