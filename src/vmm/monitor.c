@@ -33,6 +33,7 @@ struct monitor {
     char why[WHY_BYTES];
     bool opens_late; /* nobody waits for it any more */
     bool wanted, ending;
+    bool ended, abandoned;  /* the thread; by monitor_free, so the thread frees */
     uint64_t rounds;        /* answers, good or bad */
     enum monitor_word last; /* of those answers */
 };
@@ -105,6 +106,16 @@ static int open_source(struct monitor *monitor)
     return error;
 }
 
+static void destroy(struct monitor *monitor)
+{
+    if (monitor->state)
+        monitor->source->close(monitor->state);
+    pthread_cond_destroy(&monitor->answered);
+    pthread_cond_destroy(&monitor->asked);
+    pthread_mutex_destroy(&monitor->mutex);
+    free(monitor);
+}
+
 static void *run(void *argument)
 {
     struct monitor *monitor = argument;
@@ -119,7 +130,11 @@ static void *run(void *argument)
         monitor->wanted = false;
         ask(monitor);
     }
+    monitor->ended = true;
+    bool is_last = monitor->abandoned;
     pthread_mutex_unlock(&monitor->mutex);
+    if (is_last)
+        destroy(monitor);
     return NULL;
 }
 
@@ -197,16 +212,6 @@ static void init(struct monitor *monitor)
     pthread_condattr_destroy(&clock);
 }
 
-static void destroy(struct monitor *monitor)
-{
-    if (monitor->state)
-        monitor->source->close(monitor->state);
-    pthread_cond_destroy(&monitor->answered);
-    pthread_cond_destroy(&monitor->asked);
-    pthread_mutex_destroy(&monitor->mutex);
-    free(monitor);
-}
-
 /* False: it takes longer. */
 static bool wait_until_opened(struct monitor *monitor)
 {
@@ -269,6 +274,19 @@ void monitor_free(struct monitor *monitor)
     monitor->events = NULL;
     pthread_cond_signal(&monitor->asked);
     pthread_mutex_unlock(&monitor->mutex);
-    if (pthread_timedjoin_np(monitor->thread, NULL, &until) == 0)
+    if (pthread_timedjoin_np(monitor->thread, NULL, &until) == 0) {
         destroy(monitor);
+        return;
+    }
+    pthread_mutex_lock(&monitor->mutex);
+    monitor->abandoned = !monitor->ended;
+    bool is_last = monitor->ended;
+    pthread_t thread = monitor->thread;
+    pthread_mutex_unlock(&monitor->mutex);
+    if (!is_last) {
+        pthread_detach(thread); /* a library that hangs; the thread frees what it uses */
+        return;
+    }
+    pthread_join(thread, NULL);
+    destroy(monitor);
 }
