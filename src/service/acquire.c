@@ -54,6 +54,8 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         how.watched = record.process;
     if (!service_ask(s, &record, &how, request, &outcome, &error))
         return 0;
+    if (error == -EAGAIN && acquire->timeout_ms > 0)
+        error = -ETIMEDOUT; /* its time was over before the record was made */
     if (error)
         service_unwatch(s, how.watched);
     else
