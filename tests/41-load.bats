@@ -7,16 +7,6 @@
 
 load helpers
 
-cli() { # [-STATUS] ARGUMENT...
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
-}
-
 make_model() { # SIZE [SHARDS [SEED]]: sets MODEL
     requires python3 || return 1
     MODEL=$("$ROOT/scripts/make-model" --out "$T/model-$1-${2:-2}-${3:-0}" --size "$1" \

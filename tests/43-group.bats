@@ -9,16 +9,6 @@ load helpers
 
 RANKS=4
 
-cli() { # [-STATUS] ARGUMENT...
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
-}
-
 # start_ranks [OPTIONS]: a mount for each rank; sets STORES.
 start_ranks() {
     local rank

@@ -8,16 +8,6 @@
 load helpers
 load gmsctl
 
-cli() { # [-STATUS] ARGUMENT...
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
-}
-
 # fill_store STORE [SEED]: allocations of odd sizes, tags, names and entries of every kind.
 fill_store() {
     "$GMSFS" run -w "$M/$1" -- bash -euc 'cd "$GMSFS_STORE"

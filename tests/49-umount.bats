@@ -7,16 +7,6 @@
 
 load helpers
 
-cli() { # [-STATUS] ARGUMENT...
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
-}
-
 # A new mount namespace has copies of the mounts of other tests, which could not end before it does.
 LEAVE_OTHERS='
     while read -r _ _ _ _ at _; do

@@ -8,16 +8,6 @@
 
 load helpers
 
-cli() { # [-STATUS] ARGUMENT...
-    local want=-0
-    case $1 in -[0-9]*)
-        want=$1
-        shift
-        ;;
-    esac
-    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
-}
-
 machine() { # LINE...
     fake_gpus 'devices 2' 'memory 256' 'lazy 1' "$@"
 }

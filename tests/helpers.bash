@@ -158,6 +158,17 @@ as_user() {
     "${AS_USER[@]}" "$@"
 }
 
+# cli [-STATUS] ARGUMENT...: the command, which is to end with this status (0).
+cli() {
+    local want=-0
+    case $1 in -[0-9]*)
+        want=$1
+        shift
+        ;;
+    esac
+    run_logged "$want" timeout $((60 * SLOW)) "$GMSFS" "$@"
+}
+
 # ---- waiting ---------------------------------------------------------------------------------
 
 now_ms() {
