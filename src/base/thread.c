@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
+#include <sched.h>
 #include <signal.h>
 
 int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *argument)
@@ -21,4 +22,13 @@ int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), vo
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return -error;
+}
+
+unsigned thread_count_processors(void)
+{
+    cpu_set_t usable;
+
+    if (sched_getaffinity(0, sizeof usable, &usable) == 0 && CPU_COUNT(&usable) > 0)
+        return (unsigned)CPU_COUNT(&usable);
+    return 1;
 }

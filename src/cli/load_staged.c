@@ -260,7 +260,7 @@ int load_get_staged(struct load *load)
 /* Devices share the processors. */
 static uint64_t staged_threads(const struct staged *copy)
 {
-    uint64_t share = work_cpus() / copy->crew_count;
+    uint64_t share = thread_count_processors() / copy->crew_count;
 
     if (copy->loads->threads || copy->crew_count == 1)
         return load_threads(copy->loads, copy->count);

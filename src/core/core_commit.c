@@ -47,20 +47,21 @@ bool core_commit_is_current(const struct core *core, uint64_t session,
     return find_layout(core, session) == commit->layout;
 }
 
-static int encode(struct core_commit *commit)
+int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16])
 {
     uint8_t *bytes;
     size_t size;
-    int error = layout_encode(commit->layout, &bytes, &size);
+    int error = layout_encode(layout, &bytes, &size);
 
     if (error < 0)
         return error;
-    layout_hash(bytes, size, commit->hash);
-    commit->encoding = blob_new(bytes, size);
-    if (commit->encoding)
-        return 0;
-    free(bytes);
-    return -ENOMEM;
+    *encoding = blob_new(bytes, size);
+    if (!*encoding) {
+        free(bytes);
+        return -ENOMEM;
+    }
+    layout_hash(bytes, size, hash);
+    return 0;
 }
 
 void core_commit_prepare(struct core_commit *commit)
@@ -72,7 +73,7 @@ void core_commit_prepare(struct core_commit *commit)
     memcpy(commit->message, message, strnlen(message, sizeof message - 1));
     commit->refused = error < 0;
     if (error == 0 && !commit->check)
-        error = encode(commit);
+        error = core_encode_layout(commit->layout, &commit->encoding, commit->hash);
     commit->error = error;
 }
 

@@ -89,22 +89,9 @@ static struct layout *read_layout(struct input *input)
 /* What its commit made of it. */
 static void derive_committed(struct input *input, struct core_store *store)
 {
-    uint8_t *bytes;
-    size_t size;
-
     lock_set_committed(&store->lock, store->committed != NULL);
-    if (!store->committed || input->error < 0)
-        return;
-    input_fail(input, layout_encode(store->committed, &bytes, &size));
-    if (input->error < 0)
-        return;
-    store->encoding = blob_new(bytes, size);
-    if (!store->encoding) {
-        free(bytes);
-        input_fail(input, -ENOMEM);
-        return;
-    }
-    layout_hash(bytes, size, store->hash);
+    if (store->committed && input->error == 0)
+        input_fail(input, core_encode_layout(store->committed, &store->encoding, store->hash));
 }
 
 void input_store(struct input *input)

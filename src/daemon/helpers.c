@@ -66,11 +66,11 @@ static void init_pool(struct helpers *helpers, enum service_pool which, unsigned
  * to the loop and its clients. */
 static unsigned count_freeing(void)
 {
-    long half = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+    unsigned half = thread_count_processors() / 2;
 
     if (half < 1)
         return 1;
-    return half < HELPERS_MAX_FREE ? (unsigned)half : HELPERS_MAX_FREE;
+    return half < HELPERS_MAX_FREE ? half : HELPERS_MAX_FREE;
 }
 
 int helpers_new(struct loop *loop, struct helpers **helpers)

@@ -2,6 +2,7 @@
 #include "daemon/worker.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "daemon/audit.h"
 #include "daemon/descriptors.h"
 #include "daemon/exits.h"
@@ -19,7 +20,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -395,16 +395,13 @@ static int open_memory(struct worker *worker)
  * a few more, since they wait as well. */
 static unsigned choose_alloc_threads(const struct vmm *vmm)
 {
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    unsigned count = thread_count_processors();
     struct vmm_info info;
 
     vmm_get_info(vmm, &info);
     if (info.create_threads)
         return info.create_threads;
-    if (count < (int)WORKER_MIN_ALLOC_THREADS)
-        return WORKER_MIN_ALLOC_THREADS;
-    return (unsigned)count;
+    return count < WORKER_MIN_ALLOC_THREADS ? WORKER_MIN_ALLOC_THREADS : count;
 }
 
 static int open_service(struct worker *worker)

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -13,18 +12,9 @@
 #define NS_PER_MS           1000000L
 #define NS_PER_S            1000000000L
 
-unsigned work_cpus(void)
-{
-    cpu_set_t cpus;
-
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 0)
-        return (unsigned)CPU_COUNT(&cpus);
-    return 1;
-}
-
 unsigned work_default_threads(void)
 {
-    unsigned count = work_cpus();
+    unsigned count = thread_count_processors();
 
     return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
 }

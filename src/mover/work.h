@@ -52,8 +52,6 @@ struct work {
     sem_t ended; /* posted once by each thread */
 };
 
-/* CPUs that this process may use. */
-unsigned work_cpus(void);
 /* As many threads as this process may use CPUs, at most 16: memory is not faster with more. */
 unsigned work_default_threads(void);
 

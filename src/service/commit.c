@@ -28,6 +28,29 @@ static void run_prepare(struct job *job)
     core_commit_prepare(((struct commit_job *)job)->commit);
 }
 
+/* NULL: no memory */
+static struct commit_job *job_new(struct service *s, uint64_t session, uint32_t flags,
+                                  void (*done)(struct job *job))
+{
+    struct commit_job *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    *made = (struct commit_job){.job = {.run = run_prepare, .done = done},
+                                .service = s,
+                                .session = session,
+                                .commit = core_commit_new(s->core, session, flags)};
+    if (made->commit)
+        return made;
+    free(made);
+    return NULL;
+}
+
+static void job_free(struct commit_job *unused)
+{
+    core_commit_free(unused->commit);
+    free(unused);
+}
+
 static void free_commit(void *commit)
 {
     core_commit_free(commit);
@@ -74,25 +97,16 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
         return false;
     service_drop_prepared(s, ending);
     ending->tries++;
-    preparing = calloc(1, sizeof *preparing);
-    if (preparing)
-        preparing->commit = core_commit_new(s->core, ending->session, ending->flags);
-    if (!preparing || !preparing->commit)
-        goto fail;
-    preparing->job = (struct job){.run = run_prepare, .done = done_prepare};
-    preparing->service = s;
-    preparing->session = ending->session;
+    preparing = job_new(s, ending->session, ending->flags, done_prepare);
+    if (!preparing)
+        return false; /* the record computes it, here and below */
     ending->preparing = preparing;
     in_flight->running++;
     if (service_submit(s, SERVICE_POOL_COMPUTE, &preparing->job) == 0)
         return true; /* done already, maybe: nothing of it is looked at any more */
     ending->preparing = NULL;
     in_flight->running--;
-
-fail: /* the record computes it */
-    if (preparing)
-        core_commit_free(preparing->commit);
-    free(preparing);
+    job_free(preparing);
     return false;
 }
 
@@ -130,21 +144,14 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
     if (error)
         return error;
     if (core_commit_is_slow(s->core, session))
-        checking = calloc(1, sizeof *checking);
-    if (checking)
-        checking->commit = core_commit_new(s->core, session, flags);
-    if (checking && checking->commit) {
-        checking->job = (struct job){.run = run_prepare, .done = done_check};
-        checking->service = s;
-        checking->session = session;
+        checking = job_new(s, session, flags, done_check);
+    if (checking) {
         checking->request = request;
         checking->flags = flags;
         if (service_submit(s, SERVICE_POOL_COMPUTE, &checking->job) == 0)
             return 0;
+        job_free(checking);
     }
-    if (checking)
-        core_commit_free(checking->commit);
-    free(checking);
     answer_check(s, session, flags, NULL, request);
     service_end_use(s, session);
     return 0;

@@ -65,8 +65,8 @@ static void free_garbage(void *what)
 {
     struct core_garbage *garbage = what;
     for (size_t i = 0; i < garbage->blob_count; i++)
-        if (!blob_is_shared(garbage->blobs[i]))
-            pages_drop(garbage->blobs[i]->bytes, garbage->blobs[i]->size);
+        unref_blob(garbage->blobs[i]);
+    garbage->blob_count = 0;
     core_garbage_free(garbage);
     free(garbage);
 }
