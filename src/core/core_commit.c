@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below that it is done in the record: it takes less than to hand it to a helper and back. */
+/* Below that it takes less to do it at once than to hand it to a helper and back. */
 #define SMALL_COUNT 1024u
 #define SMALL_BYTES (1ull << 18)
 
@@ -20,13 +20,17 @@ static struct layout *find_layout(const struct core *core, uint64_t session_id)
     return store->working ? store->working : store->committed;
 }
 
+bool core_is_large(const struct layout *layout)
+{
+    return layout_count_allocations(layout) + layout_count_entries(layout) > SMALL_COUNT ||
+           layout_entry_bytes(layout) > SMALL_BYTES;
+}
+
 bool core_commit_is_slow(const struct core *core, uint64_t session)
 {
     const struct layout *layout = find_layout(core, session);
 
-    return layout &&
-           (layout_count_allocations(layout) + layout_count_entries(layout) > SMALL_COUNT ||
-            layout_entry_bytes(layout) > SMALL_BYTES);
+    return layout && core_is_large(layout);
 }
 
 struct core_commit *core_commit_new(const struct core *core, uint64_t session, uint32_t flags)

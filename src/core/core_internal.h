@@ -88,7 +88,10 @@ void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
 /* When the next one expires; UINT64_MAX: there is none. */
 uint64_t core_ticket_moment(struct core *core);
 
-/* core_commit.c: what a commit makes of a layout. -ENOMEM */
+/* core_commit.c */
+/* To go through it, or to free it, would be felt by others. */
+bool core_is_large(const struct layout *layout);
+/* What a commit makes of a layout. -ENOMEM */
 int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16]);
 
 /* garbage.c: frees, or leaves it to whoever takes the garbage; NULL is fine */

@@ -2,7 +2,6 @@
 /* What is no part of the state any more, and takes long to free: for somebody who has the time. */
 #include "core/core_internal.h"
 
-#define SMALL_COUNT 1024u
 #define SMALL_BYTES (1u << 20)
 
 void core_throw_layout(struct core *core, struct layout *layout)
@@ -12,7 +11,7 @@ void core_throw_layout(struct core *core, struct layout *layout)
     if (!layout)
         return;
     if (garbage->layout_count == CORE_MAX_GARBAGE || layout_is_shared(layout) ||
-        layout_count_allocations(layout) + layout_count_entries(layout) <= SMALL_COUNT)
+        !core_is_large(layout))
         layout_free(layout);
     else
         garbage->layouts[garbage->layout_count++] = layout;

@@ -24,7 +24,7 @@ static size_t round_up(size_t bytes, size_t grain)
 static void unmap(void *what)
 {
     struct fs_gathered *gathered = what;
-    pages_drop(gathered->bytes, gathered->map_bytes);
+    pages_drop(gathered->bytes, gathered->room); /* behind it nobody has touched any */
     munmap(gathered->bytes, gathered->map_bytes);
     free(gathered);
 }

@@ -83,7 +83,7 @@ static void remove_viewer(struct fs *fs, const struct fs_handle *handle, const s
     forget_if_unseen(fs, viewed);
 }
 
-static void let_go(struct fs *fs, struct fs_handle *handle)
+void fs_shown_finish(struct fs *fs, struct fs_handle *handle)
 {
     struct fs_shown *shown = &handle->shown;
     if (shown->shared) {
@@ -97,14 +97,9 @@ static void let_go(struct fs *fs, struct fs_handle *handle)
     shown->bytes = NULL;
 }
 
-void fs_shown_finish(struct fs *fs, struct fs_handle *handle)
-{
-    let_go(fs, handle);
-}
-
 void fs_shown_drop(struct fs *fs, struct fs_handle *handle)
 {
-    let_go(fs, handle);
+    fs_shown_finish(fs, handle);
     handle->shown = (struct fs_shown){0};
 }
 
