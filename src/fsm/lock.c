@@ -6,8 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODE_BIT(mode) (1u << (mode))
-#define FIRST_ROOM     8u
+#define MODE_BIT(mode)       (1u << (mode))
+#define CONTENT_BIT(content) (1u << (content))
+#define FIRST_ROOM           8u
+
+/* What a store has, as far as its lock goes. */
+enum content {
+    CONTENT_NONE,
+    CONTENT_SEALED,
+    CONTENT_COMMITTED,
+    CONTENT_COUNT,
+};
+
+#define WRITERS (MODE_BIT(LOCK_MODE_RW) | MODE_BIT(LOCK_MODE_RW_DATA))
 
 /*
  * The admission. A further mode is a row here, and a column in the wishes that can lead to it.
@@ -16,24 +27,27 @@
 struct mode_rule {
     unsigned excludes;     /* modes of live sessions that keep it out, and that it keeps out */
     unsigned gives_way_to; /* modes that active, patient waiters want, which keep it out */
-    bool needs_committed;  /* there must be a committed layout */
+    unsigned needs;        /* CONTENT_BIT: what the store must have; 0: anything */
     enum lock_state state; /* what the store's state is while such a session lives */
 };
 
 static const struct mode_rule mode_rules[] = {
-    [LOCK_MODE_RO] = {.excludes = MODE_BIT(LOCK_MODE_RW),
-                      .gives_way_to = MODE_BIT(LOCK_MODE_RW),
-                      .needs_committed = true,
+    [LOCK_MODE_RO] = {.excludes = WRITERS,
+                      .gives_way_to = WRITERS,
+                      .needs = CONTENT_BIT(CONTENT_COMMITTED),
                       .state = LOCK_STATE_RO},
-    [LOCK_MODE_RW] = {.excludes = MODE_BIT(LOCK_MODE_RO) | MODE_BIT(LOCK_MODE_RW),
-                      .state = LOCK_STATE_RW},
+    [LOCK_MODE_RW] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS, .state = LOCK_STATE_RW},
+    [LOCK_MODE_RW_DATA] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS,
+                           .needs = CONTENT_BIT(CONTENT_SEALED),
+                           .state = LOCK_STATE_RW},
 };
 
-/* The mode that a wish stands for, by whether a layout is committed. */
-static const enum lock_mode wish_modes[][2] = {
-    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO},
-    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW},
-    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RO},
+/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed. */
+static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
+    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
+    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
+    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RO},
+    [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW},
 };
 
 #define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
@@ -45,7 +59,7 @@ _Static_assert(MODE_COUNT == LOCK_MODES, "each mode has a rule");
 struct view {
     unsigned held;   /* modes of live sessions */
     unsigned wanted; /* modes of waiters that hold others off, with patience left */
-    bool committed;
+    enum content content;
 };
 
 static bool modes_exclude(enum lock_mode a, enum lock_mode b)
@@ -53,15 +67,22 @@ static bool modes_exclude(enum lock_mode a, enum lock_mode b)
     return (mode_rules[a].excludes & MODE_BIT(b)) || (mode_rules[b].excludes & MODE_BIT(a));
 }
 
-static enum lock_mode wish_mode(bool committed, enum lock_wish wish)
+static enum content content_of(const struct lock *lock)
+{
+    if (lock->committed)
+        return CONTENT_COMMITTED;
+    return lock->sealed ? CONTENT_SEALED : CONTENT_NONE;
+}
+
+enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
 {
     assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
-    return wish_modes[wish][committed];
+    return wish_modes[wish][content_of(lock)];
 }
 
 static enum lock_mode waiter_mode(const struct lock *lock, const struct lock_waiter *waiter)
 {
-    return wish_mode(lock->committed, waiter->wish);
+    return lock_get_wish_mode(lock, waiter->wish);
 }
 
 /* Somebody is there to be answered. */
@@ -111,7 +132,7 @@ static unsigned held_modes(const struct lock *lock)
 
 static struct view view_at(const struct lock *lock, uint64_t now_ms)
 {
-    struct view view = {.held = held_modes(lock), .committed = lock->committed};
+    struct view view = {.held = held_modes(lock), .content = content_of(lock)};
 
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
@@ -131,11 +152,16 @@ static bool mode_excluded_by(enum lock_mode mode, unsigned held)
     return false;
 }
 
+static bool content_fits(enum content content, enum lock_mode mode)
+{
+    return mode_rules[mode].needs == 0 || (mode_rules[mode].needs & CONTENT_BIT(content)) != 0;
+}
+
 static bool mode_fits(const struct view *view, enum lock_mode mode)
 {
     const struct mode_rule *rule = &mode_rules[mode];
 
-    if (rule->needs_committed && !view->committed)
+    if (!content_fits(view->content, mode))
         return false;
     if (mode_excluded_by(mode, view->held))
         return false;
@@ -237,7 +263,9 @@ enum lock_state lock_get_state(const struct lock *lock)
         if (held & MODE_BIT(mode))
             return mode_rules[mode].state;
     }
-    return lock->committed ? LOCK_STATE_COMMITTED : LOCK_STATE_EMPTY;
+    if (lock->committed)
+        return LOCK_STATE_COMMITTED;
+    return lock->sealed ? LOCK_STATE_LAYOUT_COMMITTED : LOCK_STATE_EMPTY;
 }
 
 size_t lock_count_waiting_writers(const struct lock *lock)
@@ -247,7 +275,7 @@ size_t lock_count_waiting_writers(const struct lock *lock)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_counts(waiter) && waiter_mode(lock, waiter) == LOCK_MODE_RW)
+        if (waiter_counts(waiter) && (MODE_BIT(waiter_mode(lock, waiter)) & WRITERS))
             count++;
     }
     return count;
@@ -256,7 +284,7 @@ size_t lock_count_waiting_writers(const struct lock *lock)
 enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms)
 {
     struct view view = view_at(lock, now_ms);
-    enum lock_mode mode = wish_mode(lock->committed, wish);
+    enum lock_mode mode = lock_get_wish_mode(lock, wish);
 
     if (!mode_fits(&view, mode))
         return LOCK_MODE_NONE;
@@ -364,9 +392,34 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
     return 0;
 }
 
+int lock_seal(struct lock *lock, uint64_t session_id)
+{
+    size_t i = find_session_index(lock, session_id);
+
+    if (i == lock->session_count)
+        return -ENOENT;
+    if (lock->sessions[i].mode != LOCK_MODE_RW)
+        return -EINVAL;
+    lock->held[LOCK_MODE_RW]--;
+    lock->held[LOCK_MODE_RW_DATA]++;
+    lock->sessions[i].mode = LOCK_MODE_RW_DATA;
+    lock->committed = false;
+    lock->sealed = true;
+    lock->changed = true;
+    return 0;
+}
+
 void lock_set_committed(struct lock *lock, bool committed)
 {
+    assert(!committed || !lock->sealed);
     lock->committed = committed;
+    lock->changed = true;
+}
+
+void lock_set_sealed(struct lock *lock, bool sealed)
+{
+    assert(sealed ? !lock->committed : lock->held[LOCK_MODE_RW_DATA] == 0);
+    lock->sealed = sealed;
     lock->changed = true;
 }
 
@@ -426,15 +479,10 @@ int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep)
 bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
 {
     size_t i = find_waiter_index(lock, waiter_id);
-    struct view view = {.held = held_modes(lock), .committed = lock->committed};
+    struct view view = {.held = held_modes(lock), .content = content_of(lock)};
 
     return i < lock->waiter_count && waiter_counts(&lock->waiters[i]) &&
            mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));
-}
-
-enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
-{
-    return wish_mode(lock->committed, wish);
 }
 
 int lock_restore_session(struct lock *lock, const struct lock_session *session)
@@ -445,7 +493,7 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
     if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= MODE_COUNT ||
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
         (count > 0 && lock->sessions[count - 1].id >= session->id) ||
-        (mode_rules[session->mode].needs_committed && !lock->committed) ||
+        !content_fits(content_of(lock), session->mode) ||
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
     error = make_session_room(lock, 0);
@@ -513,7 +561,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
 {
     uint64_t earliest_ms = LOCK_FOREVER;
     struct view view = view_at(lock, now_ms);
-    struct view patient_gone = {.held = view.held, .committed = view.committed};
+    struct view patient_gone = {.held = view.held, .content = view.content};
 
     for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++) {
         unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;

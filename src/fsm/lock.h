@@ -26,12 +26,14 @@ enum lock_wish {
     LOCK_WISH_RO = 1,
     LOCK_WISH_RW = 2,
     LOCK_WISH_AUTO = 3, /* RW if nothing is committed when the grant comes, else RO */
+    LOCK_WISH_DATA = 4, /* RW_DATA if a sealed layout is there when the grant comes, else RW */
 };
 
 enum lock_mode {
     LOCK_MODE_NONE = 0,
     LOCK_MODE_RO = 1,
     LOCK_MODE_RW = 2,
+    LOCK_MODE_RW_DATA = 3, /* writes the bytes of a sealed layout, whose shape is final */
 };
 
 /* Derived, never stored: LOCK_STATE_EMPTY and so on, the states that clients know. */
@@ -56,10 +58,11 @@ struct lock_waiter {
     bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
-#define LOCK_MODES 3u
+#define LOCK_MODES 4u
 
 struct lock {
     bool committed;
+    bool sealed;  /* a layout is there whose shape is final, and which is not committed */
     bool changed; /* since whoever remembers what follows from it has set this to false */
     uint64_t patience_ms;
     struct lock_session *sessions; /* in order of grant */
@@ -74,8 +77,8 @@ void lock_free(struct lock *lock);
 
 const char *lock_state_name(enum lock_state state);
 enum lock_state lock_get_state(const struct lock *lock);
-/* Waiters that want to write, those that look around or sleep among them: RW, and AUTO while
- * nothing is committed */
+/* Waiters that want to write, those that look around or sleep among them: RW, RW_DATA, and AUTO
+ * while nothing is committed */
 size_t lock_count_waiting_writers(const struct lock *lock);
 
 /* What a wish would be granted right now, waiting writers considered; LOCK_MODE_NONE: it must wait.
@@ -107,7 +110,13 @@ int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms)
  * writer */
 int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uint64_t now_ms);
 
+/* A writer whose layout is final: it goes on with RW_DATA, and what was committed is not any more.
+ * -ENOENT if unknown, -EINVAL if not a writer with RW */
+int lock_seal(struct lock *lock, uint64_t session_id);
+
+/* Nobody may hold RW_DATA when what is sealed goes; both are never set. */
 void lock_set_committed(struct lock *lock, bool committed);
+void lock_set_sealed(struct lock *lock, bool sealed);
 
 /* A kept place is never granted and, unless its caller is only looking around, holds nobody off;
  * resumed, it is where it was in the queue, with the patience that it had left. Its deadline sleeps
@@ -128,9 +137,9 @@ bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id);
 /* The mode that a wish would be granted in now. */
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish);
 
-/*
- * A lock exactly as it was, from what may be damaged: whether it is committed, then its sessions,
- * then its waiters, each by rising id and awake. What no lock could have is -EINVAL; -ENOMEM.
+/* A lock exactly as it was, from what may be damaged: what it has (committed, sealed), then its
+ * sessions, then its waiters, each by rising id and awake. What no lock could have is -EINVAL;
+ * -ENOMEM.
  */
 int lock_restore_session(struct lock *lock, const struct lock_session *session);
 int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter);
