@@ -44,6 +44,9 @@ static const struct {
     [RECORD_HEALTH] = {"health", apply_health},
     [RECORD_GATHER] = {"gather", apply_gather},
     [RECORD_BOUND] = {"bound", apply_bound},
+    [RECORD_LEND] = {"lend", apply_lend},
+    [RECORD_EXIT] = {"exit", apply_exit},
+    [RECORD_FENCE] = {"fence", apply_fence},
 };
 
 const char *record_type_name(enum record_type type)
@@ -88,7 +91,7 @@ static bool must_succeed(enum record_type type)
 {
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
-           type == RECORD_HEALTH;
+           type == RECORD_HEALTH || type == RECORD_EXIT;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than

@@ -15,10 +15,10 @@ static int drop_all(struct apply *apply)
     for (size_t i = 0; i < core->stores.count; i++) {
         struct core_store *store = core->stores.items[i];
 
-        if (!store->committed)
+        if (!store->fixed)
             continue;
         core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
-        core_drop_committed(core, store);
+        core_drop_fixed(core, store);
         store->changed_ms = apply->record->wall_ms;
     }
     return 0;

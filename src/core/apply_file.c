@@ -39,7 +39,8 @@ void apply_drop_file(struct apply *apply, struct core_file *file)
 
 static bool kind_takes_lock(uint32_t kind)
 {
-    return kind == CORE_KIND_LOCK || kind == CORE_KIND_AUTO || kind == CORE_KIND_ALLOCATION;
+    return kind == CORE_KIND_LOCK || kind == CORE_KIND_AUTO || kind == CORE_KIND_DATA ||
+           kind == CORE_KIND_ALLOCATION;
 }
 
 /* A file of the lock joins; the others may stand in a session or outside. */
@@ -52,10 +53,13 @@ static int check_session(const struct core *core, const struct record *record)
     if (!session || session->store != record->store)
         return -ESTALE;
     /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
-    if (session->mode == LOCK_MODE_RO && (record->flags & CORE_OPEN_WRITE) &&
-        (record->kind == CORE_KIND_LOCK || record->kind == CORE_KIND_ALLOCATION))
+    if (!(record->flags & CORE_OPEN_WRITE))
+        return 0;
+    if (session->mode == LOCK_MODE_RO &&
+        (record->kind == CORE_KIND_LOCK || record->kind == CORE_KIND_DATA ||
+         record->kind == CORE_KIND_ALLOCATION))
         return -EDEADLK;
-    return 0;
+    return session->mode == LOCK_MODE_RW_DATA && record->kind == CORE_KIND_LOCK ? -EDEADLK : 0;
 }
 
 static int check_serial(const struct core *core, const struct record *record,
@@ -214,7 +218,7 @@ int apply_join(struct apply *apply)
     found = core_find_token(core, apply->record->bytes16);
     if (!found || found->store != file->store || found->ending)
         return -ESTALE;
-    if (found->mode == LOCK_MODE_RW && !(file->flags & CORE_OPEN_WRITE))
+    if (found->mode != LOCK_MODE_RO && !(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
     session = core_session(core, found->id);
     kept = apply_find_file_waiter(core, file->id);

@@ -26,8 +26,8 @@ static void suspect_all(struct apply *apply)
         struct core_store *store = core->stores.items[i];
         bool was_sound = store->suspect == 0;
 
-        if (store->committed)
-            core_memory_suspect(core, store, store->committed);
+        if (store->fixed)
+            core_memory_suspect(core, store, store->fixed);
         if (store->working)
             core_memory_suspect(core, store, store->working);
         if (was_sound && store->suspect > 0)
@@ -49,8 +49,8 @@ static void trust_store(struct apply *apply, struct core_store *store)
 {
     if (store->suspect == 0)
         return;
-    if (store->committed)
-        core_memory_trust(apply->core, store->committed);
+    if (store->fixed)
+        core_memory_trust(apply->core, store->fixed);
     if (store->working)
         core_memory_trust(apply->core, store->working);
     core_add_event(apply, CORE_EVENT_TRUSTED, store, NULL);
@@ -95,10 +95,10 @@ static void empty_stores(struct apply *apply)
     for (size_t i = 0; i < apply->core->stores.count; i++) {
         struct core_store *store = apply->core->stores.items[i];
 
-        if (!store->committed || store->lock.session_count > 0)
+        if (!store->fixed || store->lock.session_count > 0)
             continue;
         core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
-        core_drop_committed(apply->core, store);
+        core_drop_fixed(apply->core, store);
         store->changed_ms = apply->record->wall_ms;
     }
 }

@@ -23,7 +23,7 @@ int apply_change_begin(struct apply *apply, bool aside, struct change *change)
     /* Who prepares a commit of it holds it, and reads it. */
     if (store->working && !aside && !layout_is_shared(store->working))
         return 0;
-    from = store->working ? store->working : store->committed;
+    from = store->working ? store->working : store->fixed;
     change->layout = from ? layout_clone(from) : layout_new();
     change->fresh = true;
     return change->layout ? 0 : -ENOMEM;
@@ -44,8 +44,8 @@ int apply_change_end(struct apply *apply, struct change *change, int error)
     /* The references are those of what it was copied from; the caller accounts for its change. */
     if (store->working)
         core_throw_layout(apply->core, store->working);
-    else if (store->committed)
-        core_memory_ref_layout(apply->core, store->committed);
+    else if (store->fixed)
+        core_memory_ref_layout(apply->core, store->fixed);
     store->working = change->layout;
     change->fresh = false;
     return 0;

@@ -82,7 +82,7 @@ static bool is_still_there(const struct core_store *store, const struct asking *
 {
     if (asking->kind != CORE_KIND_ALLOCATION || asking->serial == 0)
         return true;
-    return store->committed && layout_find_serial(store->committed, asking->serial);
+    return store->fixed && layout_find_serial(store->fixed, asking->serial);
 }
 
 static int grant_waiter(struct apply *apply, const struct core_store *store,
@@ -108,17 +108,27 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     return error;
 }
 
-/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory. */
+/* It would adopt what another process may still write. */
+static bool waits_for_exits(const struct core_store *store, const struct core_waiter *waiter)
+{
+    return lock_get_wish_mode(&store->lock, waiter->wish) == LOCK_MODE_RW_DATA &&
+           !core_is_left_to(store, waiter->owner);
+}
+
+/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory, and
+ * who has to outlive others. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
 {
     bool crowded = false;
 
-    if (share_is_ample(&store->sessions) && !store->crowded)
+    if (share_is_ample(&store->sessions) && !store->crowded &&
+        !(store->lock.sealed && store->writer_count > 0))
         return;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
         enum share_rank rank = core_get_rank(apply->core, store, waiter->uid);
-        bool lacks = share_check(&store->sessions, waiter->uid, rank, 1) < 0;
+        bool lacks = share_check(&store->sessions, waiter->uid, rank, 1) < 0 ||
+                     waits_for_exits(store, waiter);
 
         if (!core_waiter_counts(waiter))
             continue;
@@ -272,15 +282,18 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
 
 /* Lock and memory, or why not: -EAGAIN, or -ENOMEM where only memory lacks. */
 static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
-                                  enum lock_wish wish, uint64_t reserve_bytes, int *error)
+                                  const struct asking *asking, int *error)
 {
+    enum lock_wish wish = (enum lock_wish)apply->record->wish;
     bool spoken_for = rouse(apply, store);
     enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
 
     *error = -EAGAIN;
-    if (mode != LOCK_MODE_RW || reserve_bytes == 0)
+    if (mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner))
+        return LOCK_MODE_NONE;
+    if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
         return mode;
-    if (!apply_has_memory(apply, store, reserve_bytes))
+    if (!apply_has_memory(apply, store, asking->reserve_bytes))
         *error = -ENOMEM;
     else if (!spoken_for)
         return mode;
@@ -317,11 +330,12 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     /* Who sleeps is no state (core_encode.c): it is found before it is looked at. */
     rouse(apply, store);
     /* A grant that the record itself is refused can be told by its return only. */
-    if (store->suspect > 0 && lock_would_grant(&store->lock, wish, record->now_ms) == LOCK_MODE_RO)
+    mode = lock_would_grant(&store->lock, wish, record->now_ms);
+    if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW)
         return -EIO;
     if (kept && may_wait && kept->wish == wish)
         return resume_waiter(apply, asking, kept);
-    mode = would_grant(apply, store, wish, asking->reserve_bytes, &error);
+    mode = would_grant(apply, store, asking, &error);
     if (mode == LOCK_MODE_NONE && !may_wait)
         return error;
     if (mode == LOCK_MODE_NONE)
@@ -336,27 +350,40 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     return 0;
 }
 
+/* What an open of this kind can ask for. */
+bool core_can_wish(enum core_kind kind, uint32_t wish)
+{
+    switch (kind) {
+    case CORE_KIND_LOCK:
+        return wish == LOCK_WISH_RO || wish == LOCK_WISH_RW;
+    case CORE_KIND_AUTO:
+        return wish == LOCK_WISH_RO || wish == LOCK_WISH_RW || wish == LOCK_WISH_AUTO;
+    case CORE_KIND_DATA:
+        return wish == LOCK_WISH_DATA;
+    case CORE_KIND_ALLOCATION:
+        return wish == LOCK_WISH_RO || wish == LOCK_WISH_RW || wish == LOCK_WISH_DATA;
+    default:
+        return false;
+    }
+}
+
 static bool wish_is_known(uint32_t wish)
 {
-    return wish == LOCK_WISH_RO || wish == LOCK_WISH_RW || wish == LOCK_WISH_AUTO;
+    return wish >= LOCK_WISH_RO && wish <= LOCK_WISH_DATA;
 }
 
 static int check_lock_open(const struct record *record, const struct core_store *store)
 {
     const struct layout *visible;
 
-    if (record->kind != CORE_KIND_LOCK && record->kind != CORE_KIND_AUTO &&
-        record->kind != CORE_KIND_ALLOCATION)
-        return -EINVAL;
-    if (!wish_is_known(record->wish) ||
-        (record->wish == LOCK_WISH_AUTO && record->kind != CORE_KIND_AUTO) ||
-        record->flags & ~CORE_OPEN_FLAGS)
+    if (!core_can_wish((enum core_kind)record->kind, record->wish) ||
+        record->flags & ~(CORE_OPEN_FLAGS & ~CORE_OPEN_FRESH))
         return -EINVAL;
     if (!store)
         return -ENOENT;
     if (record->kind != CORE_KIND_ALLOCATION || record->serial == 0)
         return 0;
-    visible = store->working ? store->working : store->committed;
+    visible = store->working ? store->working : store->fixed;
     return visible && layout_find_serial(visible, record->serial) ? 0 : -ENOENT;
 }
 
@@ -409,7 +436,7 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining || apply->core->lost)
+    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->id))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
@@ -438,7 +465,7 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
-    if (apply->core->draining || apply->core->lost)
+    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, file->store))
         return -ENODEV;
     asking.store = file->store;
     asking.uid = file->uid;

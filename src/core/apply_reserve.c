@@ -7,7 +7,7 @@
 
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
-    uint64_t replaced_bytes = store->committed ? layout_total_bytes(store->committed) : 0;
+    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
 
     return bytes <= apply->free_bytes || bytes - apply->free_bytes <= replaced_bytes;
 }

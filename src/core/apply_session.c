@@ -61,6 +61,24 @@ static int take_places(struct core *core, struct core_store *store, const struct
     return error;
 }
 
+static const enum core_event_type connected_events[LOCK_MODES] = {
+    [LOCK_MODE_RO] = CORE_EVENT_RO_CONNECTED,
+    [LOCK_MODE_RW] = CORE_EVENT_RW_CONNECTED,
+    [LOCK_MODE_RW_DATA] = CORE_EVENT_RW_DATA_CONNECTED,
+};
+
+/* With what is committed; with nothing, where it is sealed, or the writer asked for that. */
+static void begin_writing(struct apply *apply, struct core_store *store,
+                          const struct asking *asking, struct core_session *session)
+{
+    apply_set_aside(apply, session, asking->reserve_bytes);
+    if (!store->fixed || !(store->lock.sealed || asking->flags & CORE_OPEN_FRESH))
+        return;
+    if (store->lock.committed)
+        core_add_event(apply, CORE_EVENT_CLEARED, store, session);
+    core_drop_fixed(apply->core, store);
+}
+
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session_id, uint64_t *file_id)
 {
@@ -71,7 +89,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     int error;
 
     /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
-    if (mode == LOCK_MODE_RO && store->suspect > 0)
+    if (mode != LOCK_MODE_RW && store->suspect > 0)
         return -EIO;
     error = take_places(core, store, asking, mode);
     if (error < 0)
@@ -87,12 +105,11 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
         session->opener = file->id;
     core_enter_session(session, file);
     if (mode == LOCK_MODE_RW)
-        apply_set_aside(apply, session, asking->reserve_bytes);
+        begin_writing(apply, store, asking, session);
     core->next_session++;
     idvec_append(&core->sessions, session);
-    *(mode == LOCK_MODE_RW ? &store->grants_rw : &store->grants_ro) += 1;
-    core_add_event(apply, mode == LOCK_MODE_RW ? CORE_EVENT_RW_CONNECTED : CORE_EVENT_RO_CONNECTED,
-                   store, session);
+    *(mode == LOCK_MODE_RO ? &store->grants_ro : &store->grants_rw) += 1;
+    core_add_event(apply, connected_events[mode], store, session);
     *session_id = session->id;
     *file_id = file->id;
     return 0;
@@ -117,14 +134,20 @@ static void forget_session(struct apply *apply, struct core_session *session)
 static bool abort_writer(struct apply *apply, struct core_store *store,
                          const struct core_session *session)
 {
+    bool keeps = store->fixed && !session->touched;
+
+    if (!keeps)
+        core_add_event(apply, CORE_EVENT_ABORTED, store, session);
     core_drop_working(apply->core, store);
     if (session->touched)
-        core_drop_committed(apply->core, store);
+        core_drop_fixed(apply->core, store);
     store->aborts++;
     store->changed_ms = apply->record->wall_ms;
-    core_add_event(apply, store->committed ? CORE_EVENT_ROLLED_BACK : CORE_EVENT_ABORTED, store,
-                   session);
-    return store->committed != NULL;
+    if (keeps)
+        core_add_event(apply, CORE_EVENT_ROLLED_BACK, store, session);
+    else
+        core_forget_writers(store);
+    return keeps;
 }
 
 bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked)
@@ -136,6 +159,8 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
         core_add_event(apply, CORE_EVENT_REVOKED, store, session);
     if (session->mode == LOCK_MODE_RW)
         kept = abort_writer(apply, store, session);
+    else if (session->mode == LOCK_MODE_RW_DATA)
+        core_add_event(apply, CORE_EVENT_RW_DATA_DISCONNECTED, store, session);
     else
         core_add_event(apply, CORE_EVENT_RO_DISCONNECTED, store, session);
     lock_remove_session(&store->lock, session->id, apply->record->now_ms);
@@ -172,7 +197,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 {
     const struct record *record = apply->record;
 
-    core_set_committed(apply->core, store, commit->layout);
+    core_set_fixed(apply->core, store, commit->layout);
     core_throw_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
     memcpy(store->hash, commit->hash, sizeof store->hash);
@@ -183,6 +208,17 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     store->generation++;
     store->commits++;
     store->changed_ms = record->wall_ms;
+}
+
+/* The writer goes on, with the bytes alone. */
+static void end_seal(struct apply *apply, struct core_store *store, struct core_session *session)
+{
+    core_add_event(apply, CORE_EVENT_SEALED, store, session);
+    lock_seal(&store->lock, session->id);
+    session->mode = LOCK_MODE_RW_DATA;
+    session->touched = false;
+    apply_drop_reservation(apply->core, session);
+    apply->out->mode = LOCK_MODE_RW_DATA;
 }
 
 /* The writer goes, or goes on as a reader: with its files, but no longer with what it could write.
@@ -210,7 +246,7 @@ static int prepare(const struct apply *apply, const struct core_store *store, bo
                    struct core_commit *commit)
 {
     const struct core_commit *before = apply->record->commit;
-    struct layout *layout = store->working ? store->working : store->committed;
+    struct layout *layout = store->working ? store->working : store->fixed;
 
     if (before && before->layout == layout && before->check == check) {
         *commit = *before;
@@ -234,9 +270,23 @@ static int finish_refused(struct core_store *store, struct core_commit *commit)
 
     if (commit->refused)
         memcpy(store->last_error, commit->message, sizeof store->last_error);
-    if (commit->layout != store->working && commit->layout != store->committed)
+    if (commit->layout != store->working && commit->layout != store->fixed)
         layout_free(commit->layout);
     return error;
+}
+
+static int check_commit(const struct apply *apply, const struct core_store *store)
+{
+    uint32_t flags = apply->record->flags;
+
+    if (flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK |
+                            CORE_COMMIT_SEAL) ||
+        (flags & CORE_COMMIT_SEAL && flags & CORE_COMMIT_STAY))
+        return -EINVAL;
+    if (apply->core->lost)
+        return -ENODEV;
+    /* Nobody could ever tell whether its successor is alone with the bytes. */
+    return flags & CORE_COMMIT_SEAL && store->unseen_writer ? -EOPNOTSUPP : 0;
 }
 
 int apply_commit(struct apply *apply)
@@ -250,18 +300,20 @@ int apply_commit(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (record->flags & ~(uint32_t)(CORE_COMMIT_STAY | CORE_COMMIT_GROUP | CORE_COMMIT_CHECK))
-        return -EINVAL;
-    if (apply->core->lost)
-        return -ENODEV;
     store = core_store(apply->core, session->store);
+    error = check_commit(apply, store);
+    if (error < 0)
+        return error;
     error = prepare(apply, store, check, &commit);
     if (error < 0 || check)
         return finish_refused(store, &commit);
     apply->out->session = session->id;
     publish(apply, store, &commit);
     blob_unref(commit.encoding);
-    end_commit(apply, store, session);
+    if (record->flags & CORE_COMMIT_SEAL)
+        end_seal(apply, store, session);
+    else
+        end_commit(apply, store, session);
     apply->out->generation = store->generation;
     apply_grant_waiters(apply, store);
     return 0;
@@ -288,7 +340,7 @@ int apply_give_up(struct apply *apply)
     if (error < 0)
         return error;
     change.session->touched = true;
-    core_drop_committed(apply->core, change.store);
+    core_drop_fixed(apply->core, change.store);
     /* Who waits for `auto` now waits as a writer: nobody can be granted while one is there. */
     return 0;
 }

@@ -84,7 +84,7 @@ static void remove_store(struct apply *apply, struct core_store *store)
 {
     core_add_event(apply, CORE_EVENT_STORE_REMOVED, store, NULL);
     core_drop_working(apply->core, store);
-    core_drop_committed(apply->core, store);
+    core_drop_fixed(apply->core, store);
     idvec_remove(&apply->core->stores, store->id);
     core_store_free(store);
 }
@@ -95,7 +95,7 @@ int apply_store_remove(struct apply *apply)
 
     if (!store)
         return -ENOENT;
-    if (store_in_use(store))
+    if (store_in_use(store) || core_is_fenced(apply->core, store->id))
         return -EBUSY;
     remove_store(apply, store);
     return 0;
@@ -125,7 +125,7 @@ static int check_replaceable(const struct core_store *store, uint32_t flags)
         return -EEXIST;
     if (store_in_use(store))
         return -EBUSY;
-    return store->committed ? -ENOTEMPTY : 0;
+    return store->fixed ? -ENOTEMPTY : 0;
 }
 
 int apply_store_rename(struct apply *apply)
@@ -147,6 +147,8 @@ int apply_store_rename(struct apply *apply)
         return -ENOENT;
     if (other == store)
         return record->flags == RENAME_NOREPLACE ? -EEXIST : 0;
+    if (core_is_fenced(apply->core, store->id) || (other && core_is_fenced(apply->core, other->id)))
+        return -EBUSY;
     if (record->flags == RENAME_EXCHANGE) {
         exchange_names(apply, store, other);
         return 0;

@@ -92,7 +92,7 @@ static int find_range(const struct record *record, const struct layout *layout,
     return 0;
 }
 
-/* All of it has memory; says whether some of that is part of the committed layout. */
+/* All of it has memory; says whether some of that is part of the fixed layout. */
 static int check_memory(const struct core *core, const struct core_store *store,
                         const struct layout *layout, const struct core_ticket *ticket,
                         bool *committed)
@@ -103,7 +103,7 @@ static int check_memory(const struct core *core, const struct core_store *store,
 
         if (allocation->memory == LAYOUT_NO_MEMORY)
             return -EINVAL;
-        *committed |= core_is_committed_memory(core, store, allocation->memory);
+        *committed |= core_is_fixed_memory(core, store, allocation->memory);
     }
     return 0;
 }
@@ -112,7 +112,7 @@ static int check_writable(const struct core_file *file, const struct core_sessio
 {
     if (!(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    return session->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
+    return session->mode != LOCK_MODE_RO ? 0 : -ENOLCK;
 }
 
 static int make_ticket(struct apply *apply, const struct core_file *file,
@@ -140,7 +140,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
         error = check_memory(apply->core, store, layout, ticket, &committed);
     if (error < 0)
         return error;
-    if (ticket->writable && committed)
+    if (ticket->writable && committed && session->mode == LOCK_MODE_RW)
         session->touched = true;
     store->exports++;
     return 0;

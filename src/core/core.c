@@ -56,9 +56,10 @@ void core_store_free(struct core_store *store)
     lock_free(&store->lock);
     share_free(&store->sessions);
     share_free(&store->waiters);
-    layout_free(store->committed);
+    layout_free(store->fixed);
     layout_free(store->working);
     blob_unref(store->encoding);
+    free(store->writers);
     free(store);
 }
 
@@ -218,19 +219,20 @@ int core_reserve(struct idvec *vec, size_t more)
 
 /* One record answers each waiter at most once, frees each memory once, ends each session once (also
  * those that it makes), changes each store once, and adds some events: a connect or disconnect for
- * each session, one for each store that is dropped or judged, one for the device's health, and one
+ * each session, one for each store that is begun anew, and for each that is dropped or judged, one
+ * for the device's health, and one
  * for its own deed. */
 static size_t effect_bound(const struct core *core)
 {
     size_t sessions = core->sessions.count + core->waiters.count + 1;
 
-    return core->waiters.count + core->memories.count + 3 * sessions + 2 * core->stores.count + 5;
+    return core->waiters.count + core->memories.count + 3 * sessions + 3 * core->stores.count + 5;
 }
 
 /* What one record more of everything, with `memories` of them, adds to the bound. */
 static size_t effect_growth(size_t memories)
 {
-    return 1 + memories + 3 + 1;
+    return 1 + memories + 3 + 2;
 }
 
 int core_reserve_effects(struct core *core, size_t next_memories)

@@ -37,6 +37,7 @@
 #define CORE_MAX_TICKETS        4096u
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
 #define CORE_MAX_EVENTS         1024u        /* ring: older ones are overwritten */
+#define CORE_MAX_WRITERS        1024u        /* processes that can write a store's memory */
 
 #define CORE_MAX_GRANTS    256u /* by one record, which so ends soon; RECORD_TIME goes on */
 #define CORE_KEPT_PLACE_MS 1000u
@@ -55,6 +56,8 @@ enum core_kind {
     CORE_KIND_CTL,
     CORE_KIND_COMMIT,
     CORE_KIND_ABORT,
+    CORE_KIND_DATA,
+    CORE_KIND_SEAL,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
 };
@@ -89,6 +92,7 @@ struct core_process {
 #define CORE_OPEN_AGAIN    (1u << 4) /* ACQUIRE: is back soon after its deadline: looks around */
 #define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
 #define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
+#define CORE_OPEN_FRESH    (1u << 7) /* ACQUIRE: a grant of RW drops what is committed */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -103,9 +107,13 @@ struct core_store {
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
     struct share sessions, waiters; /* of the lock, by user */
     bool crowded;                   /* some waiters may sleep for want of a session's place */
-    struct layout *committed;       /* NULL: nothing committed */
+    struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
     struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
-    struct blob *encoding;          /* canonical bytes of `committed` */
+    struct blob *encoding;          /* canonical bytes of `fixed` */
+    struct core_process *writers;   /* who was handed writable descriptors of its memory, and may
+                                       live: in order of pid and start */
+    size_t writer_count;
+    bool unseen_writer; /* so was a process that the daemon cannot see */
     uint8_t hash[16];
     uint8_t group[16];
     char last_error[256];
@@ -194,7 +202,7 @@ enum core_event_type {
     CORE_EVENT_RO_DISCONNECTED,
     CORE_EVENT_COMMITTED,
     CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
-    CORE_EVENT_ABORTED,     /* an abort that led to EMPTY */
+    CORE_EVENT_ABORTED, /* an abort that led to EMPTY: allocations, bytes are what was dropped */
     CORE_EVENT_REVOKED,
     CORE_EVENT_OUT_OF_MEMORY,
     CORE_EVENT_DRAINING, /* these two: of the mount, no store */
@@ -205,6 +213,12 @@ enum core_event_type {
     CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
     CORE_EVENT_LOST,
     CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
+    CORE_EVENT_SEALED,
+    CORE_EVENT_RW_DATA_CONNECTED,
+    CORE_EVENT_RW_DATA_DISCONNECTED,
+    CORE_EVENT_CLEARED, /* a writer began with nothing: what was committed was dropped */
+    CORE_EVENT_FENCED,  /* these two: of each store of a fence */
+    CORE_EVENT_UNFENCED,
     CORE_EVENT_TYPE_COUNT,
 };
 
@@ -232,6 +246,12 @@ struct core_event {
  * reserve nothing pass it. At the grant as much as possible is set aside of what is free, and the
  * rest is due: it comes from what the writer frees. The sum over the sessions is reserved_bytes:
  * the service keeps that much of the device's account for them.
+ *
+ * SEALED LAYOUTS. A writer seals its layout: the shape is final, bytes go on changing. Its session
+ * becomes one of RW_DATA, whose end, however it comes, leaves all as it is. RW_DATA is granted only
+ * while nobody but the asker itself can write: whoever was handed a writable descriptor
+ * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock. A grant of
+ * RW drops what is sealed.
  */
 
 /* ---- records ------------------------------------------------------------------------------- */
@@ -247,32 +267,32 @@ enum record_type {
     RECORD_FILE_CLOSE,   /* file: the last RELEASE. Ends its session if it was the last file, or
                             (an exclusive one) the one that took it. flags CORE_CLOSE_LINGER: such a
                             session is only `ending`, for its transfers run still */
-    RECORD_LOCK_OPEN, /* store, kind LOCK|AUTO|ALLOCATION, serial, flags, wish, process, uid, comm,
-                         bytes16 = token, deadline_ms → out.file + out.session, or out.waiter.
-                         -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without GRACE; or the
-                         deadline has come). -EDEADLK if it would wait and the process is itself a
-                         member (without GRACE or LEAVING), or wishes RW of a session it reads in.
-                         ALLOCATION: serial 0 is one yet to be made (then FILE_BIND); -ENOENT one
-                         that is not there. A kept place of the same process for the same store,
-                         kind, serial and wish is resumed. At its deadline: GRACE -EAGAIN, else
-                         -ETIMEDOUT and the place is kept. */
-    RECORD_ACQUIRE,   /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
-                         out.session or out.waiter. -EDEADLK if the file has a live session,
-                         -EBUSY if it waits already, -EBADF if its direction does not fit the
-                         wish, -EAGAIN if the deadline has come. A kept place of this file and wish
-                         is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
-                         place is kept, and holds others off meanwhile. size_bytes: to be set
-                         aside with a grant of RW (see RESERVATIONS); if it may not wait and only
-                         memory is lacking, -ENOMEM. -EINVAL with RO */
-    RECORD_JOIN,      /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
-                         (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
-                         file */
-    RECORD_DETACH,    /* file (ctl): leaves its session (RELEASE ioctl). Ends it if it was the
-                         last file or an exclusive session's acquiring one. -ENOLCK, -ESTALE */
-    RECORD_WAIT_END,  /* waiter, count = errno to answer with; flags CORE_WAIT_KEEP keeps the
-                         place for a second (EINTR, ETIMEDOUT by the kernel's bound). A kept
-                         place has nobody to answer: without KEEP it is forgotten. -ENOENT. flags
-                         CORE_WAIT_REVOKED: an event; process and uid are who asked for it */
+    RECORD_LOCK_OPEN,   /* store, kind LOCK|AUTO|DATA|ALLOCATION, serial, flags, wish, process, uid,
+                           comm,   bytes16 = token, deadline_ms → out.file + out.session, or
+                           out.waiter.   -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
+                           GRACE;   or the   deadline has come). -EDEADLK if it would wait and the
+                           process is   itself a   member (without GRACE or LEAVING), or wishes RW of a
+                           session it   reads in.   ALLOCATION: serial 0 is one yet to be made (then
+                           FILE_BIND);   -ENOENT one   that is not there. A kept place of the same
+                           process for the   same store,   kind, serial and wish is resumed. At its
+                           deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
+    RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
+                           out.session or out.waiter. -EDEADLK if the file has a live session,
+                           -EBUSY if it waits already, -EBADF if its direction does not fit the
+                           wish, -EAGAIN if the deadline has come. A kept place of this file and wish
+                           is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
+                           place is kept, and holds others off meanwhile. size_bytes: to be set
+                           aside with a grant of RW (see RESERVATIONS); if it may not wait and only
+                           memory is lacking, -ENOMEM. -EINVAL with RO. See SEALED LAYOUTS */
+    RECORD_JOIN,        /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
+                           (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
+                           file */
+    RECORD_DETACH,      /* file (ctl): leaves its session (RELEASE ioctl). Ends it if it was the
+                           last file or an exclusive session's acquiring one. -ENOLCK, -ESTALE */
+    RECORD_WAIT_END,    /* waiter, count = errno to answer with; flags CORE_WAIT_KEEP keeps the
+                           place for a second (EINTR, ETIMEDOUT by the kernel's bound). A kept
+                           place has nobody to answer: without KEEP it is forgotten. -ENOENT. flags
+                           CORE_WAIT_REVOKED: an event; process and uid are who asked for it */
     RECORD_SESSION_END, /* session, flags CORE_END_REVOKED (process and uid are who asked for it); a
                            writer aborts. out.rolled_back */
     RECORD_TIME,        /* expires deadlines (effects REFUSED), kept places, tickets; grants what
@@ -280,7 +300,9 @@ enum record_type {
     RECORD_COMMIT,      /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group →
                            out.generation. -EINVAL with last_error set (this alone changes). flags
                            CORE_COMMIT_CHECK: no more than that; what is still spooled passes, for
-                           a commit ends the spools before */
+                           a commit ends the spools before. flags CORE_COMMIT_SEAL: the layout is
+                           sealed instead, and the session goes on with RW_DATA; -EOPNOTSUPP where
+                           who could write it cannot be seen; not with STAY */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
                          name's trailing digits count up when count > 1 (slots and serials are
@@ -323,6 +345,15 @@ enum record_type {
     RECORD_GATHER,  /* file, size_bytes: so much is gathered for it from now on. -EBADF, -EDQUOT,
                        -ENOMEM: more than before, and beyond the bound */
     RECORD_BOUND, /* store (or 0), uid, name = which bound, flags CORE_BOUND_SHARE: only an event */
+    RECORD_LEND,  /* session (of a writer), process: it is handed a writable descriptor of the
+                     store's  memory → out.count: 1 if it was not known before. -ENOSPC; with RW_DATA
+                     -EOPNOTSUPP a process that cannot be seen (pid 0) */
+    RECORD_EXIT,  /* process: it has exited, and writes no more */
+    RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
+                     the stores are for nobody until it is resolved: -ENODEV. -EBUSY: one has
+                     sessions or waiters, or a fence is there. flags CORE_FENCE_ABORT or _COMPLETE,
+                     bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE: none is,
+                     unless it was resolved last by this token in this way */
     RECORD_TYPE_COUNT,
 };
 
@@ -336,6 +367,7 @@ enum record_type {
 #define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
 #define CORE_COMMIT_GROUP       (1u << 1)
 #define CORE_COMMIT_CHECK       (1u << 2)
+#define CORE_COMMIT_SEAL        (1u << 3)
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
 #define CORE_DRAIN_ON           (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)
@@ -345,6 +377,9 @@ enum record_type {
 #define CORE_MEMORY_SPOOL       (1u << 0)
 #define CORE_BOUND_SHARE        (1u << 0)
 #define CORE_TICKET_WRITABLE    (1u << 0)
+#define CORE_FENCE_ON           (1u << 0)
+#define CORE_FENCE_ABORT        (1u << 1)
+#define CORE_FENCE_COMPLETE     (1u << 2)
 
 struct record {
     enum record_type type;
@@ -432,6 +467,14 @@ struct core_options {
     uint32_t admin_uid; /* besides root: who mounted */
 };
 
+/* A checkpoint of the device is under way: nobody gets a session of these stores. */
+struct core_fence {
+    bool is_up;
+    uint64_t stores[2];   /* 0: none */
+    uint8_t token[16];    /* of this one, or of the last one */
+    uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
+};
+
 struct core {
     struct core_options options;
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
@@ -440,7 +483,8 @@ struct core {
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
     bool draining;
-    bool lost;                             /* the device */
+    bool lost; /* the device */
+    struct core_fence fence;
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
@@ -506,7 +550,10 @@ const struct core_store *core_find_store_name(const struct core *core, const cha
 const struct core_session *core_find_session(const struct core *core, uint64_t id);
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
 enum core_health core_get_health(const struct core *core);
-const struct core_session *core_get_writer(const struct core *core, uint64_t store); /* or NULL */
+/* Of RW or RW_DATA; or NULL */
+const struct core_session *core_get_writer(const struct core *core, uint64_t store);
+/* Was this process handed a writable descriptor of some store's memory? */
+bool core_is_writer(const struct core *core, struct core_process process);
 const struct core_file *core_find_file(const struct core *core, uint64_t id);
 const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);
 /* It waits, or only looks around: to others it is the same. */
@@ -521,6 +568,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+/* Is this store behind a fence? */
+bool core_is_fenced(const struct core *core, uint64_t store);
 /* Is there a non-exclusive session of `store` that does not end already? */
 bool core_has_joinable(const struct core *core, uint64_t store);
 /* The non-exclusive session of `store` of which processes[0], or else one of its ancestors
@@ -530,9 +579,8 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
 /* Who this user is where a bound is about `store` (NULL: no store). */
 enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
                               uint32_t uid);
-/* True if the memory of this allocation is also part of the committed layout. */
-bool core_is_committed_memory(const struct core *core, const struct core_store *store,
-                              uint64_t memory);
+/* True if the memory of this allocation is also part of the fixed layout. */
+bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
  * frees. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);

@@ -70,22 +70,25 @@ static int check_order(const struct check *check, const char *what, const struct
 
 static int check_layouts(const struct check *check, const struct core_store *store)
 {
-    const struct layout *committed = store->committed, *working = store->working;
+    const struct layout *fixed = store->fixed, *working = store->working;
     const struct core_session *writer = core_get_writer(check->core, store->id);
     char message[sizeof store->last_error];
 
-    if ((committed != NULL) != (store->encoding != NULL) ||
-        (committed != NULL) != store->lock.committed)
+    if ((fixed != NULL) != (store->encoding != NULL) ||
+        (fixed != NULL) != (store->lock.committed || store->lock.sealed) ||
+        (store->lock.committed && store->lock.sealed))
         return WRONG(check, "store %" PRIu64 ": whether it is committed is not clear", store->id);
-    if (!committed &&
+    if (!fixed &&
         (!is_none(store->hash, sizeof store->hash) || !is_none(store->group, sizeof store->group)))
         return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
                      store->id);
-    if (committed && layout_check(committed, false, message, sizeof message) < 0)
+    if (fixed && layout_check(fixed, false, message, sizeof message) < 0)
         return WRONG(check, "store %" PRIu64 ": what is committed could not have been", store->id);
-    if (working && !writer)
+    if (working && (!writer || writer->mode != LOCK_MODE_RW))
         return WRONG(check, "store %" PRIu64 ": a working copy has no writer", store->id);
-    if (committed && working && layout_next_slot(working) < layout_next_slot(committed))
+    if (store->lock.sealed && writer && writer->mode != LOCK_MODE_RW_DATA)
+        return WRONG(check, "store %" PRIu64 ": its writer would change what is sealed", store->id);
+    if (fixed && working && layout_next_slot(working) < layout_next_slot(fixed))
         return WRONG(check, "store %" PRIu64 ": the working copy would use slots again", store->id);
     return 0;
 }
@@ -98,13 +101,35 @@ static int check_lock(const struct check *check, const struct core_store *store)
     if (lock->patience_ms != check->core->options.patience_ms)
         return WRONG(check, "store %" PRIu64 ": its patience is another's", store->id);
     for (size_t i = 0; i < lock->session_count; i++)
-        writers += lock->sessions[i].mode == LOCK_MODE_RW;
+        writers += lock->sessions[i].mode != LOCK_MODE_RO;
     if (writers > 0 && lock->session_count > 1)
         return WRONG(check, "store %" PRIu64 ": its writer is not alone", store->id);
     if (lock->session_count > writers && !lock->committed)
         return WRONG(check, "store %" PRIu64 ": it has readers, and nothing to read", store->id);
-    if (check->core->lost && lock->session_count == 0 && lock->committed)
+    if (check->core->lost && lock->session_count == 0 && store->fixed)
         return WRONG(check, "store %" PRIu64 ": a device that is lost keeps nothing", store->id);
+    return 0;
+}
+
+/* They can be seen, and are in order. Who has sealed could see all who write. */
+static int check_writers(const struct check *check, const struct core_store *store)
+{
+    const struct core_process *before = NULL;
+
+    for (size_t i = 0; i < store->writer_count; i++) {
+        const struct core_process *writer = &store->writers[i];
+
+        if (writer->pid == 0 ||
+            (before && (before->pid > writer->pid ||
+                        (before->pid == writer->pid && before->start >= writer->start))))
+            return WRONG(check, "store %" PRIu64 ": its writers are out of order", store->id);
+        before = writer;
+    }
+    if (store->writer_count > CORE_MAX_WRITERS || (store->unseen_writer && store->lock.sealed))
+        return WRONG(check, "store %" PRIu64 ": who writes it cannot be known", store->id);
+    if (!store->fixed && !core_get_writer(check->core, store->id) &&
+        (store->writer_count > 0 || store->unseen_writer))
+        return WRONG(check, "store %" PRIu64 ": it has writers, and nothing to write", store->id);
     return 0;
 }
 
@@ -119,6 +144,8 @@ static int check_store(const struct check *check, const struct core_store *store
     if (store->mode & ~07777u || !is_text(store->last_error, sizeof store->last_error))
         return WRONG(check, "store %" PRIu64 ": its attributes are none", store->id);
     error = check_layouts(check, store);
+    if (error == 0)
+        error = check_writers(check, store);
     return error < 0 ? error : check_lock(check, store);
 }
 
@@ -257,15 +284,13 @@ static int check_asker(struct check *check, const struct core_waiter *waiter)
 
 static int check_wish(const struct check *check, const struct core_waiter *waiter)
 {
-    bool by_open = waiter->kind == CORE_KIND_LOCK || waiter->kind == CORE_KIND_AUTO ||
-                   waiter->kind == CORE_KIND_ALLOCATION;
-
-    if (waiter->file ? waiter->kind != CORE_KIND_CTL : !by_open)
+    if (waiter->file ? waiter->kind != CORE_KIND_CTL
+                     : !core_can_wish(waiter->kind, (uint32_t)waiter->wish))
         return WRONG(check, "waiter %" PRIu64 ": nobody waits that way", waiter->id);
     if (waiter->flags & ~CORE_OPEN_FLAGS ||
         (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
         return WRONG(check, "waiter %" PRIu64 ": it opens what was never there", waiter->id);
-    if (by_open && waiter->kind != CORE_KIND_AUTO && waiter->wish == LOCK_WISH_AUTO)
+    if (waiter->file == 0 && waiter->flags & CORE_OPEN_FRESH)
         return WRONG(check, "waiter %" PRIu64 ": it cannot wish that", waiter->id);
     if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
         return WRONG(check, "waiter %" PRIu64 ": nothing can be set aside for it", waiter->id);
@@ -328,7 +353,7 @@ static int check_ticket(const struct check *check, size_t index)
     const struct core_ticket *ticket = check->core->tickets.items[index];
     const struct core_session *session = core_session(check->core, ticket->session);
 
-    if (!session || (ticket->writable && session->mode != LOCK_MODE_RW))
+    if (!session || (ticket->writable && session->mode == LOCK_MODE_RO))
         return WRONG(check, "ticket %" PRIu64 ": its session is gone", ticket->id);
     if (ticket->serial >= check->core->next_id || (ticket->serial != 0 && ticket->count != 1) ||
         ticket->first > LAYOUT_MAX_ALLOCATIONS ||
@@ -393,6 +418,25 @@ static int check_health(const struct check *check)
         return WRONG(check, "the reason of the device's health has no end");
     if (!core->lost && core->suspect == 0 && core->health_reason[0] != '\0')
         return WRONG(check, "the device is well, and there is a reason why not");
+    return 0;
+}
+
+static int check_fence(const struct check *check)
+{
+    const struct core_fence *fence = &check->core->fence;
+
+    if (fence->is_up ? fence->resolved_by != 0 || fence->stores[0] == 0
+                     : fence->stores[0] != 0 || fence->stores[1] != 0)
+        return WRONG(check, "whether the fence is up is not clear");
+    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
+        fence->resolved_by != CORE_FENCE_COMPLETE)
+        return WRONG(check, "the last fence was resolved in no way that there is");
+    for (size_t i = 0; i < 2 && fence->stores[i] != 0; i++) {
+        const struct core_store *store = core_store(check->core, fence->stores[i]);
+
+        if (!store || store->lock.session_count > 0 || store->lock.waiter_count > 0)
+            return WRONG(check, "store %" PRIu64 ": it is fenced, and in use", fence->stores[i]);
+    }
     return 0;
 }
 
@@ -527,6 +571,8 @@ static int check_all(struct check *check)
         error = check_events(check);
     if (error == 0)
         error = check_health(check);
+    if (error == 0)
+        error = check_fence(check);
     if (error == 0)
         error = check_shares(check);
     if (error == 0)

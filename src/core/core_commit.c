@@ -17,7 +17,7 @@ static struct layout *find_layout(const struct core *core, uint64_t session_id)
 
     if (!store)
         return NULL;
-    return store->working ? store->working : store->committed;
+    return store->working ? store->working : store->fixed;
 }
 
 bool core_is_large(const struct layout *layout)

@@ -87,11 +87,28 @@ static struct layout *read_layout(struct input *input)
 }
 
 /* What its commit made of it. */
-static void derive_committed(struct input *input, struct core_store *store)
+static void derive_committed(struct input *input, struct core_store *store, bool sealed)
 {
-    lock_set_committed(&store->lock, store->committed != NULL);
-    if (store->committed && input->error == 0)
-        input_fail(input, core_encode_layout(store->committed, &store->encoding, store->hash));
+    if (sealed && !store->fixed)
+        input_refuse(input, "nothing is there that could be sealed");
+    lock_set_committed(&store->lock, store->fixed != NULL && !sealed);
+    lock_set_sealed(&store->lock, sealed);
+    if (store->fixed && input->error == 0)
+        input_fail(input, core_encode_layout(store->fixed, &store->encoding, store->hash));
+}
+
+/* Each above the one before it. */
+static void read_writers(struct input *input, struct core_store *store)
+{
+    store->unseen_writer = input_bool(input);
+    store->writer_count = input_count(input, CORE_MAX_WRITERS, 16);
+    store->writers = calloc(store->writer_count + 1, sizeof *store->writers);
+    if (!store->writers) {
+        store->writer_count = 0;
+        input_fail(input, -ENOMEM);
+    }
+    for (size_t i = 0; i < store->writer_count; i++)
+        store->writers[i] = input_process(input);
 }
 
 void input_store(struct input *input)
@@ -99,6 +116,7 @@ void input_store(struct input *input)
     struct core *core = input->core;
     uint64_t id = input_id(input, "store");
     struct core_store *store = input_new_item(input, sizeof *store);
+    bool sealed;
 
     if (!store)
         return;
@@ -117,7 +135,8 @@ void input_store(struct input *input)
     store->changed_ms = input_u64(input);
     store->generation = input_u64(input);
     store->version = input_u64(input);
-    store->committed = read_layout(input);
+    store->fixed = read_layout(input);
+    sealed = input_bool(input);
     store->working = read_layout(input);
     input_fixed(input, store->group, sizeof store->group);
     input_text(input, store->last_error, sizeof store->last_error);
@@ -126,7 +145,8 @@ void input_store(struct input *input)
     store->commits = input_u64(input);
     store->aborts = input_u64(input);
     store->exports = input_u64(input);
-    derive_committed(input, store);
+    read_writers(input, store);
+    derive_committed(input, store, sealed);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */

@@ -139,7 +139,8 @@ static void put_store(struct output *output, const struct core_store *store)
     put_u64(output, store->changed_ms);
     put_u64(output, store->generation);
     put_u64(output, store->version);
-    put_layout(output, store->committed);
+    put_layout(output, store->fixed);
+    put_u8(output, store->lock.sealed);
     put_layout(output, store->working);
     put_raw(output, store->group, sizeof store->group);
     put_text(output, store->last_error);
@@ -148,6 +149,10 @@ static void put_store(struct output *output, const struct core_store *store)
     put_u64(output, store->commits);
     put_u64(output, store->aborts);
     put_u64(output, store->exports);
+    put_u8(output, store->unseen_writer);
+    put_u32(output, (uint32_t)store->writer_count);
+    for (size_t i = 0; i < store->writer_count; i++)
+        put_process(output, store->writers[i]);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -296,6 +301,11 @@ static void put_head(struct output *output, const struct core *core)
     put_u8(output, core->draining);
     put_u8(output, core->lost);
     put_text(output, core->health_reason);
+    put_u8(output, core->fence.is_up);
+    put_u64(output, core->fence.stores[0]);
+    put_u64(output, core->fence.stores[1]);
+    put_raw(output, core->fence.token, sizeof core->fence.token);
+    put_u32(output, core->fence.resolved_by);
 }
 
 #define PUT_ALL(output, vec, put)                    \

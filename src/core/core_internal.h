@@ -14,14 +14,14 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     1u
+#define CORE_STATE_VERSION     2u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
 
 #define CORE_OPEN_FLAGS                                                                          \
     (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
-     CORE_OPEN_LEAVING | CORE_OPEN_OWNED)
+     CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH)
 
 /* Memory by its handle, counted over the committed layout and the working copy of its one store. */
 struct core_memory {
@@ -127,9 +127,9 @@ void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
-void core_drop_committed(struct core *core, struct core_store *store);
+void core_drop_fixed(struct core *core, struct core_store *store);
 /* The layout becomes the store's committed one, with the references that it has. */
-void core_set_committed(struct core *core, struct core_store *store, struct layout *layout);
+void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout);
 
 /* apply_store.c */
 int core_check_store_name(const char *name); /* -EINVAL; -EPERM: it is taken by something else */
@@ -154,6 +154,7 @@ void apply_drop_file(struct apply *apply, struct core_file *file);
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 
 /* apply_lock.c */
+bool core_can_wish(enum core_kind kind, uint32_t wish); /* by an open of this kind */
 int apply_lock_open(struct apply *apply);
 int apply_acquire(struct apply *apply);
 int apply_wait_end(struct apply *apply);
@@ -198,6 +199,16 @@ int apply_commit(struct apply *apply);
 int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
+
+/* apply_writers.c: who may still write the memory of a store */
+int apply_lend(struct apply *apply);
+int apply_exit(struct apply *apply);
+/* Would RW_DATA of the store be this process's alone? */
+bool core_is_left_to(const struct core_store *store, struct core_process process);
+void core_forget_writers(struct core_store *store);
+
+/* apply_fence.c */
+int apply_fence(struct apply *apply);
 
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);

@@ -166,27 +166,30 @@ void core_drop_working(struct core *core, struct core_store *store)
     store->working = NULL;
 }
 
-void core_drop_committed(struct core *core, struct core_store *store)
+void core_drop_fixed(struct core *core, struct core_store *store)
 {
-    if (!store->committed)
+    if (!store->fixed)
         return;
-    mark_committed(core, store->committed, 0);
-    core_memory_unref_layout(core, store->committed);
-    core_throw_layout(core, store->committed);
+    mark_committed(core, store->fixed, 0);
+    core_memory_unref_layout(core, store->fixed);
+    core_throw_layout(core, store->fixed);
     core_throw_blob(core, store->encoding);
-    store->committed = NULL;
+    store->fixed = NULL;
     store->encoding = NULL;
     memset(store->hash, 0, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);
     lock_set_committed(&store->lock, false);
+    lock_set_sealed(&store->lock, false);
+    if (!store->working)
+        core_forget_writers(store);
 }
 
-void core_set_committed(struct core *core, struct core_store *store, struct layout *layout)
+void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout)
 {
-    if (layout != store->committed)
-        core_drop_committed(core, store);
+    if (layout != store->fixed)
+        core_drop_fixed(core, store);
     if (layout == store->working)
         store->working = NULL;
-    store->committed = layout;
+    store->fixed = layout;
     mark_committed(core, layout, store->id);
 }

@@ -15,7 +15,7 @@ static size_t count_allocations(const struct core *core)
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
 
-        count += store->committed ? layout_count_allocations(store->committed) : 0;
+        count += store->fixed ? layout_count_allocations(store->fixed) : 0;
         count += store->working ? layout_count_allocations(store->working) : 0;
     }
     return count;
@@ -24,7 +24,7 @@ static size_t count_allocations(const struct core *core)
 static size_t note_layout(const struct core_store *store, bool committed,
                           struct core_memory_use *uses)
 {
-    const struct layout *layout = committed ? store->committed : store->working;
+    const struct layout *layout = committed ? store->fixed : store->working;
     size_t count = 0;
 
     for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
@@ -211,7 +211,7 @@ static int collect_ids(const struct core *core, struct ids *ids)
 
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
-        most += count_ids(store->committed) + count_ids(store->working);
+        most += count_ids(store->fixed) + count_ids(store->working);
     }
     *ids = (struct ids){.uses = calloc(most + 1, sizeof *ids->uses)};
     if (!ids->uses)
@@ -220,7 +220,7 @@ static int collect_ids(const struct core *core, struct ids *ids)
         const struct core_store *store = core->stores.items[i];
 
         note_id(ids, store->id, store->id, ID_STORE);
-        note_layout_ids(ids, store->committed, store->id);
+        note_layout_ids(ids, store->fixed, store->id);
         note_layout_ids(ids, store->working, store->id);
     }
     for (size_t i = 0; i < core->files.count; i++)

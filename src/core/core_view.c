@@ -53,7 +53,7 @@ const struct core_session *core_get_writer(const struct core *core, uint64_t sto
     const struct core_store *found = core_store(core, store);
 
     for (size_t i = 0; found && i < found->lock.session_count; i++) {
-        if (found->lock.sessions[i].mode == LOCK_MODE_RW)
+        if (found->lock.sessions[i].mode != LOCK_MODE_RO)
             return core_session(core, found->lock.sessions[i].id);
     }
     return NULL;
@@ -92,7 +92,7 @@ const struct layout *core_get_layout(const struct core *core, const struct core_
 {
     if (store->working)
         return store->working;
-    return store->committed ? store->committed : core->empty;
+    return store->fixed ? store->fixed : core->empty;
 }
 
 const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
@@ -200,8 +200,7 @@ bool core_has_joinable(const struct core *core, uint64_t store_id)
     return false;
 }
 
-bool core_is_committed_memory(const struct core *core, const struct core_store *store,
-                              uint64_t memory)
+bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory)
 {
     const struct core_memory *held = core_memory(core, memory);
 
@@ -212,10 +211,10 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 {
     uint64_t bytes = 0;
 
-    if (!store->committed || !store->working)
+    if (!store->fixed || !store->working)
         return 0;
-    for (size_t i = 0; i < layout_count_allocations(store->committed); i++) {
-        const struct layout_allocation *allocation = layout_at_rank(store->committed, i);
+    for (size_t i = 0; i < layout_count_allocations(store->fixed); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
         const struct core_memory *held = core_memory(core, allocation->memory);
 
         if (held && held->refs == 1)

@@ -83,7 +83,7 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .writers_waiting = view.writers_waiting,
         .mode = view.session ? (uint32_t)view.session->mode : GMSFS_MODE_NONE,
         .state = (uint32_t)view.state,
-        .committed = view.store->committed != NULL,
+        .committed = view.store->fixed != NULL,
         .abi_version = GMSFS_ABI_VERSION,
         .memory = (uint32_t)device.memory,
     };

@@ -48,7 +48,7 @@ static int render_held(const struct fs *fs, uint64_t fh, struct fs_text *text)
     char line[40];
     if (!session)
         return -ESTALE;
-    int size = snprintf(line, sizeof line, "%s %llu\n", session->mode == LOCK_MODE_RW ? "RW" : "RO",
+    int size = snprintf(line, sizeof line, "%s %llu\n", lock_mode_name(session->mode),
                         (unsigned long long)session->id);
     return copy_text(line, (size_t)size, text);
 }

@@ -63,19 +63,6 @@ static void write_row(FILE *out, const char *id, const char *mode, const char *s
             uid, name, since, (unsigned long long)files);
 }
 
-static const char *wish_name(enum lock_wish wish)
-{
-    switch (wish) {
-    case LOCK_WISH_RO:
-        return "RO";
-    case LOCK_WISH_RW:
-        return "RW";
-    case LOCK_WISH_AUTO:
-        return "AUTO";
-    }
-    return "?";
-}
-
 /* In the order of the lock: who holds it, then who waits, first come first. */
 static void write_sessions(const struct core *core, const struct core_store *store, FILE *out)
 {
@@ -85,15 +72,15 @@ static void write_sessions(const struct core *core, const struct core_store *sto
         if (!session)
             continue;
         snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
-        write_row(out, id, session->mode == LOCK_MODE_RW ? "RW" : "RO", "held", session->owner,
-                  session->uid, session->comm, session->since_ms, session->files);
+        write_row(out, id, lock_mode_name(session->mode), "held", session->owner, session->uid,
+                  session->comm, session->since_ms, session->files);
     }
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, store->lock.waiters[i].id);
         if (!waiter || !core_waiter_counts(waiter))
             continue;
         snprintf(id, sizeof id, "w%llu", (unsigned long long)waiter->id);
-        write_row(out, id, wish_name(waiter->wish), "waiting", waiter->owner, waiter->uid,
+        write_row(out, id, lock_wish_name(waiter->wish), "waiting", waiter->owner, waiter->uid,
                   waiter->comm, waiter->since_wall_ms, 0);
     }
 }

@@ -255,6 +255,32 @@ const char *lock_state_name(enum lock_state state)
     return names[state];
 }
 
+const char *lock_mode_name(enum lock_mode mode)
+{
+    static const char *const names[MODE_COUNT] = {
+        [LOCK_MODE_NONE] = "none",
+        [LOCK_MODE_RO] = "RO",
+        [LOCK_MODE_RW] = "RW",
+        [LOCK_MODE_RW_DATA] = "RW_DATA",
+    };
+
+    assert((size_t)mode < MODE_COUNT);
+    return names[mode];
+}
+
+const char *lock_wish_name(enum lock_wish wish)
+{
+    static const char *const names[WISH_COUNT] = {
+        [LOCK_WISH_RO] = "RO",
+        [LOCK_WISH_RW] = "RW",
+        [LOCK_WISH_AUTO] = "AUTO",
+        [LOCK_WISH_DATA] = "DATA",
+    };
+
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    return names[wish];
+}
+
 enum lock_state lock_get_state(const struct lock *lock)
 {
     unsigned held = held_modes(lock);

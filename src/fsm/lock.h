@@ -76,6 +76,9 @@ void lock_init(struct lock *lock, uint64_t patience_ms);
 void lock_free(struct lock *lock);
 
 const char *lock_state_name(enum lock_state state);
+/* As users see them: "RO", "RW", "RW_DATA"; of a wish also "AUTO" and "DATA". */
+const char *lock_mode_name(enum lock_mode mode);
+const char *lock_wish_name(enum lock_wish wish);
 enum lock_state lock_get_state(const struct lock *lock);
 /* Waiters that want to write, those that look around or sleep among them: RW, RW_DATA, and AUTO
  * while nothing is committed */

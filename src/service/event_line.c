@@ -26,6 +26,12 @@ static const char *const names[] = {
     [CORE_EVENT_HEALTHY] = "healthy",
     [CORE_EVENT_LOST] = "lost",
     [CORE_EVENT_BOUND] = "bound",
+    [CORE_EVENT_SEALED] = "layout_committed",
+    [CORE_EVENT_RW_DATA_CONNECTED] = "rw_data_connected",
+    [CORE_EVENT_RW_DATA_DISCONNECTED] = "rw_data_disconnected",
+    [CORE_EVENT_CLEARED] = "cleared",
+    [CORE_EVENT_FENCED] = "fenced",
+    [CORE_EVENT_UNFENCED] = "unfenced",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");

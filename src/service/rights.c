@@ -14,9 +14,11 @@ unsigned service_get_directions(enum core_kind kind)
         return SERVICE_READ;
     case CORE_KIND_COMMIT:
     case CORE_KIND_ABORT:
+    case CORE_KIND_SEAL:
         return SERVICE_WRITE;
     case CORE_KIND_LOCK:
     case CORE_KIND_AUTO:
+    case CORE_KIND_DATA:
     case CORE_KIND_CTL:
     case CORE_KIND_ALLOCATION:
     case CORE_KIND_ENTRY:

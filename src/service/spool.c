@@ -12,7 +12,7 @@ static int touch(struct service *s, const struct core_store *store, uint64_t ses
                  uint64_t memory)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    if (held->touched || !core_is_committed_memory(s->core, store, memory))
+    if (held->touched || !core_is_fixed_memory(s->core, store, memory))
         return 0;
     struct record record = {.type = RECORD_TOUCH, .session = session};
     return service_apply_record(s, &record, NULL);

@@ -10,7 +10,7 @@
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store)
 {
     (void)s;
-    return store->committed && lock_get_state(&store->lock) != LOCK_STATE_RW ? store->encoding
+    return store->fixed && lock_get_state(&store->lock) != LOCK_STATE_RW ? store->encoding
                                                                              : NULL;
 }
 
@@ -45,7 +45,7 @@ int service_view_info(const struct service *s, uint64_t file, struct service_inf
         return error;
     info->seen = info->session && info->session->mode == LOCK_MODE_RW
                      ? core_get_layout(s->core, info->store)
-                     : info->store->committed;
+                     : info->store->fixed;
     info->state = lock_get_state(&info->store->lock);
     info->readers = service_count_readers(info->store);
     info->writers_waiting = lock_count_waiting_writers(&info->store->lock);
@@ -59,7 +59,7 @@ static void name_layout(const struct service *s, const struct core_store *store,
                         const struct layout *layout, uint8_t name[16])
 {
     const struct core_session *writer = store->working ? core_get_writer(s->core, store->id) : NULL;
-    uint64_t which[] = {store->generation, store->committed != NULL, writer ? writer->id : 0,
+    uint64_t which[] = {store->generation, store->fixed != NULL, writer ? writer->id : 0,
                         layout_count_changes(layout)};
     layout_hash(which, sizeof which, name);
 }

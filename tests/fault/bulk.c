@@ -197,7 +197,7 @@ TAP_TEST(document_that_can_never_be_finished_ends_the_session)
     run(&client, 0, ALL_AFTER_A_SLICE);
     check_int(client.error, -ENOMEM);
     check(core_find_session(core, session) == NULL);
-    check(!core_find_store(core, store)->committed);
+    check(!core_find_store(core, store)->fixed);
     check(fixture_now_ms >= 1000 + 20000);
     service_end();
 }

@@ -229,8 +229,13 @@ static struct record lock_open_record(uint64_t store, enum core_kind kind, enum 
 __attribute__((unused)) static int open_lock(uint64_t store, enum lock_wish wish,
                                              struct core_process process)
 {
-    return apply(lock_open_record(store, wish == LOCK_WISH_AUTO ? CORE_KIND_AUTO : CORE_KIND_LOCK,
-                                  wish, process));
+    enum core_kind kind = CORE_KIND_LOCK;
+
+    if (wish == LOCK_WISH_AUTO)
+        kind = CORE_KIND_AUTO;
+    if (wish == LOCK_WISH_DATA)
+        kind = CORE_KIND_DATA;
+    return apply(lock_open_record(store, kind, wish, process));
 }
 
 /* A session by open, which must be granted at once. */

@@ -92,7 +92,7 @@ static void check_reservations(int error)
          * around is not granted what is there. */
         if (free_for && left != UINT64_MAX) {
             bool lacks = waiter->reserve_bytes >
-                         left + (store->committed ? layout_total_bytes(store->committed) : 0);
+                         left + (store->fixed ? layout_total_bytes(store->fixed) : 0);
             require(lacks || waiter->away);
             left = lacks ? UINT64_MAX : left;
         }

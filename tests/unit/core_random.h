@@ -113,7 +113,7 @@ static int step_open(void)
         return close_file(random_id(&core->files));
     if (!one_in(3))
         return apply(record);
-    record.kind = 1 + (uint32_t)below(9);
+    record.kind = 1 + (uint32_t)below(11);
     record.session = random_id(&core->sessions);
     record.serial = random_serial(record.store);
     return apply(record);
@@ -136,8 +136,12 @@ static int step_lock_open(void)
     if (one_in(3)) {
         record.kind = CORE_KIND_AUTO;
         record.wish = LOCK_WISH_AUTO;
+    } else if (one_in(4)) {
+        record.kind = CORE_KIND_DATA;
+        record.wish = LOCK_WISH_DATA;
     } else if (one_in(3)) {
         record.kind = CORE_KIND_ALLOCATION;
+        record.wish = one_in(2) ? LOCK_WISH_DATA : record.wish;
         record.serial = one_in(4) ? 0 : random_serial(record.store);
     }
     if (one_in(6))
@@ -152,9 +156,10 @@ static int step_acquire(void)
 {
     struct record record = {.type = RECORD_ACQUIRE,
                             .file = random_id(&core->files),
-                            .wish = 1 + (uint32_t)below(3),
+                            .wish = 1 + (uint32_t)below(4),
                             .process = random_process(),
-                            .flags = one_in(3) ? CORE_OPEN_AGAIN : 0,
+                            .flags = (one_in(3) ? CORE_OPEN_AGAIN : 0) |
+                                     (one_in(4) ? CORE_OPEN_FRESH : 0),
                             .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
                             .deadline_ms = random_deadline()};
 
@@ -249,6 +254,8 @@ static int step_commit(void)
     struct record record = {
         .type = RECORD_COMMIT, .session = random_writer(), .flags = (uint32_t)below(8)};
 
+    if (one_in(3))
+        record.flags = CORE_COMMIT_SEAL | (uint32_t)below(8);
     if (one_in(4))
         record.type = RECORD_TOUCH;
     else if (one_in(8))
@@ -420,6 +427,34 @@ static int step_gather(void)
     return apply(record);
 }
 
+/* Who is handed what can be written, and exits. */
+static int step_lend(void)
+{
+    struct record record = {
+        .type = RECORD_LEND, .session = random_writer(), .process = random_process()};
+
+    if (one_in(8) && record.process.pid == 0)
+        record.process.pid = 1;
+    if (one_in(2))
+        record.type = RECORD_EXIT;
+    return apply(record);
+}
+
+/* Seldom up, and not for long. */
+static int step_fence(void)
+{
+    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
+
+    if (core->fence.is_up || one_in(8))
+        record.flags = one_in(2) ? CORE_FENCE_ABORT : CORE_FENCE_COMPLETE;
+    if (record.flags == CORE_FENCE_ON) {
+        record.store = random_id(&core->stores);
+        record.serial = one_in(2) ? 0 : random_id(&core->stores);
+    }
+    record.bytes16[0] = (uint8_t)below(2);
+    return apply(record);
+}
+
 /* Seldom on, and not for long. */
 static int step_drain(void)
 {
@@ -454,7 +489,7 @@ static const struct {
     {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
     {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
     {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
-    {step_gather, 4},
+    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},
 };
 
 /* Every other walk meets bounds. */

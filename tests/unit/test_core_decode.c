@@ -55,8 +55,8 @@ TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
     is = core_find_store(back, rich.weights);
     check_bytes(is->group, 16, was->group, 16);
     check_int(is->group[3], 9);
-    check_int(layout_at_rank(is->committed, 1)->slot, 2);
-    check_int(layout_at_rank(is->committed, 1)->bound_entries, 1);
+    check_int(layout_at_rank(is->fixed, 1)->slot, 2);
+    check_int(layout_at_rank(is->fixed, 1)->bound_entries, 1);
 }
 
 TAP_TEST(sessions_come_back_with_their_files_tickets_and_reservations)
@@ -133,7 +133,7 @@ TAP_TEST(a_mount_that_drains_and_a_device_that_is_lost_come_back_as_that)
     bring_back();
     check_int(core_get_health(back), CORE_HEALTH_LOST);
     check_str(back->health_reason, "gone");
-    check(core_find_store(back, rich.weights)->committed != NULL); /* its reader is still there */
+    check(core_find_store(back, rich.weights)->fixed != NULL); /* its reader is still there */
 }
 
 TAP_TEST(what_came_back_can_be_brought_to_its_end)
@@ -209,10 +209,10 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     core_start();
     store = make_store("weights");
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
-    record.flags |= 1u << 7;
+    record.flags |= 1u << 8;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 7};
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 8};
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }
@@ -247,7 +247,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 1 only");
+              "the saved state is of version 77, and this gmsfs reads version 2 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -398,17 +398,21 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(sessions.taken), 0);
     LIE(STORE(waiters.taken), 0);
     LIE(STORE(lock.committed), false);
+    LIE(STORE(lock.sealed), true);
+    LIE(core->fence.is_up, true);
+    LIE(core->fence.stores[0], rich.fresh);
+    LIE(core->fence.resolved_by, 3);
     LIE(STORE(lock.waiter_count), 1);
     LIE(STORE(lock.session_count), 1);
     LIE(STORE(lock.sessions[0].mode), LOCK_MODE_RW);
     LIE(STORE(lock.waiters[0].wish), LOCK_WISH_RO);
     LIE(STORE(lock.waiters[0].kept_until_ms), 0);
     LIE(STORE(lock.waiters[0].looking), true);
-    LIE(STORE(committed), NULL);
-    LIE(STORE(committed), NEXT(committed));
+    LIE(STORE(fixed), NULL);
+    LIE(STORE(fixed), NEXT(fixed));
     LIE(STORE(encoding), NULL);
     LIE(STORE(working), NEXT(working));
-    LIE(NEXT(committed), NEXT(working));
+    LIE(NEXT(fixed), NEXT(working));
     LIE(NEXT(working), NULL);
     LIE(*(uint64_t *)&core_find_store(core, rich.fresh)->group, 1);
     memcpy(NEXT(name), STORE(name), sizeof NEXT(name));
@@ -459,9 +463,9 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(reserved_bytes), 0);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
-    LIE(FILE_(kind), 9);
+    LIE(FILE_(kind), CORE_KIND_ENTRY + 1);
     LIE(FILE_(kind), 0);
-    LIE(FILE_(flags), 1u << 7);
+    LIE(FILE_(flags), 1u << 8);
     LIE(FILE_(store), core->next_id);
     LIE(FILE_(session), rich.reader);
     LIE(FILE_(session), rich.writer);
@@ -483,7 +487,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
     LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
     LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
     LIE(WAITING(kind), CORE_KIND_LOCK);
-    LIE(WAITING(flags), 1u << 7);
+    LIE(WAITING(flags), 1u << 8);
     LIE(WAITING(wish), LOCK_WISH_RO);
     LIE(WAITING(uid), 12);
     LIE(WAITING(reserve_bytes), 0);

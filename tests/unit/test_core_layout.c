@@ -311,13 +311,13 @@ TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)
     const struct core_store *seen = core_find_store(core, store);
     uint8_t *bytes, hash[16];
     size_t size;
-    require(layout_encode(seen->committed, &bytes, &size) == 0);
+    require(layout_encode(seen->fixed, &bytes, &size) == 0);
     layout_hash(bytes, size, hash);
     check_bytes(seen->encoding->bytes, seen->encoding->size, bytes, size);
     check_bytes(seen->hash, 16, hash, 16);
     check_int(state(store), LOCK_STATE_COMMITTED);
     check(core_find_session(core, session) == NULL);
-    check(core_is_committed_memory(core, seen, 1));
+    check(core_is_fixed_memory(core, seen, 1));
     free(bytes);
 }
 
@@ -414,7 +414,7 @@ TAP_TEST(an_abort_rolls_back_what_did_not_touch_committed_bytes)
     check(!freed(1)); /* only the committed layout still holds it */
     check_int(core_count_given_up_bytes(core, core_find_store(core, store)), GRAIN);
     check_int(add_memory(session, "new"), 0);
-    check(!core_is_committed_memory(core, core_find_store(core, store), 2));
+    check(!core_is_fixed_memory(core, core_find_store(core, store), 2));
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check(out.rolled_back);
     check(freed(2) && !freed(1));
@@ -458,10 +458,10 @@ TAP_TEST(giving_up_before_any_change_keeps_what_the_writer_sees)
     core_start();
     uint64_t serial, store = make_committed("weights", &serial);
     uint64_t session = must_open(store, LOCK_WISH_RW, P1);
-    check(core_is_committed_memory(core, core_find_store(core, store), 1));
+    check(core_is_fixed_memory(core, core_find_store(core, store), 1));
     check_int(of_session(RECORD_GIVE_UP, session), 0);
     check(!freed(1));
-    check(!core_is_committed_memory(core, core_find_store(core, store), 1));
+    check(!core_is_fixed_memory(core, core_find_store(core, store), 1));
     check(core_find_allocation(core, serial, NULL) != NULL);
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check(freed(1));

@@ -64,13 +64,13 @@ TAP_TEST(a_large_commit_is_published_when_a_helper_has_computed_it)
     commit(&writer, 0);
     check_int(writer.answers, 0);
     check_int(deferred_count, 1);
-    check(store()->committed == NULL);
+    check(store()->fixed == NULL);
     run_deferred();
     check_int(writer.answers, 1);
     check_int(writer.error, 0);
     check_int(writer.answer.generation, 1);
-    check(store()->committed != NULL);
-    check_int(layout_count_entries(store()->committed), MANY);
+    check(store()->fixed != NULL);
+    check_int(layout_count_entries(store()->fixed), MANY);
     check_int(jobs(), 0);
     service_end();
 }
@@ -114,7 +114,7 @@ TAP_TEST(a_layout_does_not_change_while_its_commit_is_computed)
     check_int(put(&writer, MANY), -ESTALE);
     run_deferred();
     check_int(writer.error, 0);
-    check_int(layout_count_entries(store()->committed), MANY);
+    check_int(layout_count_entries(store()->fixed), MANY);
     service_end();
 }
 
@@ -134,7 +134,7 @@ TAP_TEST(what_is_changed_all_the_same_is_computed_again)
     require(core_apply(core, &record, &outcome) == 0);
     run_deferred();
     check_int(writer.error, 0);
-    check_int(layout_count_entries(store()->committed), MANY + 1);
+    check_int(layout_count_entries(store()->fixed), MANY + 1);
     service_end();
 }
 
@@ -153,7 +153,7 @@ TAP_TEST(a_revocation_waits_for_a_commit_that_is_being_computed)
     check_int(revoker.answers, 1);
     check_int(revoker.error, 0);
     check_int(writer.error, 0);
-    check(store()->committed != NULL);
+    check(store()->fixed != NULL);
     check(core_find_session(service_get_core(service), writer.session) == NULL);
     check_int(jobs(), 0);
     service_end();
@@ -183,10 +183,10 @@ TAP_TEST(a_check_of_a_large_layout_ends_nothing_and_holds_no_change_up)
     run_deferred();
     check_int(writer.answers, 1);
     check_int(writer.error, 0);
-    check(store()->committed == NULL);
+    check(store()->fixed == NULL);
     commit(&writer, 0);
     check_int(writer.error, 0);
-    check_int(layout_count_entries(store()->committed), MANY + 1);
+    check_int(layout_count_entries(store()->fixed), MANY + 1);
     check_int(jobs(), 0);
     service_end();
 }
@@ -205,7 +205,7 @@ TAP_TEST(a_session_that_is_over_before_its_commit_is_computed_publishes_nothing)
     run_deferred();
     check_int(writer.answers, 1);
     check_int(writer.error, -ESTALE);
-    check(store()->committed == NULL);
+    check(store()->fixed == NULL);
     check_int(jobs(), 0);
     service_end();
 }

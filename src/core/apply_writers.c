@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may still write the memory of a store: a sealed layout is handed on only when they are gone.
+ */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_below(struct core_process a, struct core_process b)
+{
+    return a.pid != b.pid ? a.pid < b.pid : a.start < b.start;
+}
+
+/* Index of the first that is not below this one. */
+static size_t find_place(const struct core_store *store, struct core_process process)
+{
+    size_t low = 0, high = store->writer_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (is_below(store->writers[middle], process))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_writer(const struct core_store *store, struct core_process process)
+{
+    size_t at = find_place(store, process);
+
+    return at < store->writer_count && core_same_process(store->writers[at], process);
+}
+
+bool core_is_writer(const struct core *core, struct core_process process)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        if (is_writer(core->stores.items[i], process))
+            return true;
+    }
+    return false;
+}
+
+bool core_is_left_to(const struct core_store *store, struct core_process process)
+{
+    return store->writer_count == 0 ||
+           (store->writer_count == 1 && core_same_process(store->writers[0], process));
+}
+
+void core_forget_writers(struct core_store *store)
+{
+    free(store->writers);
+    store->writers = NULL;
+    store->writer_count = 0;
+    store->unseen_writer = false;
+}
+
+static int add_writer(struct core_store *store, struct core_process process)
+{
+    size_t at = find_place(store, process);
+    struct core_process *writers;
+
+    if (store->writer_count >= CORE_MAX_WRITERS)
+        return -ENOSPC;
+    writers = realloc(store->writers, (store->writer_count + 1) * sizeof *writers);
+    if (!writers)
+        return -ENOMEM;
+    memmove(writers + at + 1, writers + at, (store->writer_count - at) * sizeof *writers);
+    writers[at] = process;
+    store->writers = writers;
+    store->writer_count++;
+    return 0;
+}
+
+int apply_lend(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct core_session *session = core_session(apply->core, record->session);
+    struct core_store *store;
+    int error;
+
+    if (!session)
+        return -ESTALE;
+    if (session->mode == LOCK_MODE_RO)
+        return -ENOLCK;
+    store = core_store(apply->core, session->store);
+    if (record->process.pid == 0 && session->mode == LOCK_MODE_RW_DATA)
+        return -EOPNOTSUPP;
+    if (record->process.pid == 0) {
+        apply->out->count = !store->unseen_writer;
+        store->unseen_writer = true;
+        return 0;
+    }
+    if (is_writer(store, record->process))
+        return 0;
+    error = add_writer(store, record->process);
+    apply->out->count = error == 0;
+    return error;
+}
+
+int apply_exit(struct apply *apply)
+{
+    struct core_process process = apply->record->process;
+
+    for (size_t i = 0; i < apply->core->stores.count; i++) {
+        struct core_store *store = apply->core->stores.items[i];
+        size_t at = find_place(store, process);
+
+        if (!is_writer(store, process))
+            continue;
+        store->writer_count--;
+        memmove(store->writers + at, store->writers + at + 1,
+                (store->writer_count - at) * sizeof *store->writers);
+        apply_grant_waiters(apply, store);
+    }
+    return 0;
+}

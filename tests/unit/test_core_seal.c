@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealed layouts: a shape that outlives its writer, and to whom its bytes are handed on. */
+#include "core_fixture.h"
+
+static int seal(uint64_t session)
+{
+    return apply(
+        (struct record){.type = RECORD_COMMIT, .session = session, .flags = CORE_COMMIT_SEAL});
+}
+
+static int lend(uint64_t session, struct core_process process)
+{
+    return apply((struct record){.type = RECORD_LEND, .session = session, .process = process});
+}
+
+static int exits(struct core_process process)
+{
+    return apply((struct record){.type = RECORD_EXIT, .process = process});
+}
+
+/* A store with one sealed allocation; nobody holds it, and `writer` had its descriptor. */
+static uint64_t make_sealed(struct core_process writer)
+{
+    uint64_t store = make_store("kv_cache");
+    uint64_t session = must_open(store, LOCK_WISH_RW, writer), file = out.file;
+
+    require(add_memory(session, "") == 0);
+    require(lend(session, writer) == 0);
+    require(seal(session) == 0);
+    require(close_file(file) == 0);
+    return store;
+}
+
+static enum lock_mode mode_of(uint64_t session)
+{
+    const struct core_session *found = core_find_session(core, session);
+
+    return found ? found->mode : LOCK_MODE_NONE;
+}
+
+TAP_TEST(sealing_keeps_the_session_and_narrows_it_to_the_bytes)
+{
+    core_start();
+    uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
+
+    require(add_memory(session, "") == 0);
+    check_int(seal(session), 0);
+    check_int(out.mode, LOCK_MODE_RW_DATA);
+    check_int(out.generation, 1);
+    check_int(mode_of(session), LOCK_MODE_RW_DATA);
+    check_int(state(store), LOCK_STATE_RW);
+    check_int(last_event(), CORE_EVENT_SEALED);
+    check_int(add_memory(session, ""), -ENOLCK);
+    check_int(put_entry(session, "k", LAYOUT_UNBOUND, 0), -ENOLCK);
+    check_int(of_session(RECORD_CLEAR, session), -ENOLCK);
+    check_int(commit(session), -ENOLCK);
+    check_int(seal(session), -ENOLCK);
+}
+
+TAP_TEST(an_end_of_rw_data_keeps_everything_however_it_comes)
+{
+    core_start();
+    uint64_t store = make_sealed(P1);
+    uint64_t session;
+
+    check_int(state(store), LOCK_STATE_LAYOUT_COMMITTED);
+    check_int(last_event(), CORE_EVENT_RW_DATA_DISCONNECTED);
+    session = must_open(store, LOCK_WISH_DATA, P1);
+    check_int(mode_of(session), LOCK_MODE_RW_DATA);
+    check_int(last_event(), CORE_EVENT_RW_DATA_CONNECTED);
+    check_int(apply((struct record){
+                  .type = RECORD_SESSION_END, .session = session, .flags = CORE_END_REVOKED}),
+              0);
+    check_int(state(store), LOCK_STATE_LAYOUT_COMMITTED);
+    check_int(layout_count_allocations(core_find_store(core, store)->fixed), 1);
+    check_int(count_effects(EFFECT_FREE_MEMORY), 0);
+}
+
+TAP_TEST(data_is_a_whole_writer_where_nothing_is_sealed)
+{
+    core_start();
+    uint64_t empty = make_store("empty"), committed = make_committed("weights", NULL);
+
+    check_int(mode_of(must_open(empty, LOCK_WISH_DATA, P1)), LOCK_MODE_RW);
+    check_int(mode_of(must_open(committed, LOCK_WISH_DATA, P1)), LOCK_MODE_RW);
+}
+
+TAP_TEST(a_whole_writer_begins_with_nothing_where_something_is_sealed)
+{
+    core_start();
+    uint64_t store = make_sealed(P1);
+
+    check_int(mode_of(must_open(store, LOCK_WISH_RW, P2)), LOCK_MODE_RW);
+    check_int(count_effects(EFFECT_FREE_MEMORY), 1);
+    check(core_find_store(core, store)->fixed == NULL);
+    check(!core_is_writer(core, P1));
+    check_int(last_event(), CORE_EVENT_RW_CONNECTED);
+}
+
+TAP_TEST(readers_wait_for_a_commit_where_something_is_only_sealed)
+{
+    core_start();
+    uint64_t store = make_sealed(P1);
+
+    must_wait(store, LOCK_WISH_RO, P2);
+    check_int(mode_of(must_open(store, LOCK_WISH_AUTO, P3)), LOCK_MODE_RW);
+}
+
+TAP_TEST(the_bytes_are_handed_on_only_when_who_could_write_them_has_exited)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2);
+
+    check_int(pass(PATIENCE_MS), 0);
+    check(answer_to(waiter) == NULL);
+    check_int(exits(P3), 0);
+    check(answer_to(waiter) == NULL);
+    check_int(exits(P1), 0);
+    check(granted(waiter));
+    check_int(mode_of(answer_to(waiter)->session), LOCK_MODE_RW_DATA);
+}
+
+TAP_TEST(who_may_not_wait_for_an_exit_is_told_to_come_again)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), ctl = open_ctl(store, P2);
+
+    check_int(acquire(ctl, LOCK_WISH_DATA, P2, 0), -EAGAIN);
+    check_int(exits(P1), 0);
+    check_int(acquire(ctl, LOCK_WISH_DATA, P2, 0), 0);
+}
+
+TAP_TEST(the_process_itself_may_take_up_its_bytes_again)
+{
+    core_start();
+    uint64_t store = make_sealed(P1);
+
+    check_int(mode_of(must_open(store, LOCK_WISH_DATA, P1)), LOCK_MODE_RW_DATA);
+}
+
+TAP_TEST(who_waits_for_an_exit_holds_off_nobody)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2);
+
+    check_int(mode_of(must_open(store, LOCK_WISH_RW, P3)), LOCK_MODE_RW);
+    check(answer_to(waiter) == NULL);
+}
+
+TAP_TEST(an_adopter_is_a_writer_that_its_successor_waits_for)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), session, file, waiter;
+
+    check_int(exits(P1), 0);
+    session = must_open(store, LOCK_WISH_DATA, P2);
+    file = out.file;
+    check_int(lend(session, P2), 0);
+    check_int(out.count, 1);
+    check_int(lend(session, P2), 0);
+    check_int(out.count, 0);
+    require(close_file(file) == 0);
+    waiter = must_wait(store, LOCK_WISH_DATA, P3);
+    check_int(exits(P2), 0);
+    check(granted(waiter));
+}
+
+TAP_TEST(what_a_process_out_of_sight_can_write_is_not_sealed)
+{
+    core_start();
+    uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
+
+    require(add_memory(session, "") == 0);
+    check_int(lend(session, (struct core_process){0}), 0);
+    check_int(seal(session), -EOPNOTSUPP);
+    check_int(commit(session), 0);
+}
+
+TAP_TEST(a_process_out_of_sight_is_lent_nothing_of_what_is_sealed)
+{
+    core_start();
+    uint64_t session = must_open(make_sealed(P1), LOCK_WISH_DATA, P1);
+
+    check_int(lend(session, (struct core_process){0}), -EOPNOTSUPP);
+    check_int(lend(session, P1), 0);
+}
+
+TAP_TEST(a_layout_that_could_not_be_committed_is_not_sealed)
+{
+    core_start();
+    uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1);
+
+    require(apply((struct record){.type = RECORD_ALLOC_ADD, .session = session, .count = 1}) == 0);
+    check_int(seal(session), -EINVAL);
+    check(core_find_store(core, store)->last_error[0] != '\0');
+    check_int(mode_of(session), LOCK_MODE_RW);
+}
+
+TAP_TEST(what_was_committed_can_be_sealed_and_is_committed_no_more)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1), file = out.file;
+
+    check_int(seal(session), 0);
+    require(close_file(file) == 0);
+    check_int(state(store), LOCK_STATE_LAYOUT_COMMITTED);
+    must_wait(store, LOCK_WISH_RO, P2);
+}
+
+TAP_TEST(damaged_bytes_are_not_handed_on)
+{
+    core_start();
+    uint64_t store = make_sealed(P1);
+
+    require(apply(named((struct record){.type = RECORD_HEALTH, .flags = CORE_NOTE_SUSPECT},
+                        "why")) == 0);
+    check_int(open_lock(store, LOCK_WISH_DATA, P1), -EIO);
+    check_int(mode_of(must_open(store, LOCK_WISH_RW, P1)), LOCK_MODE_RW);
+}
+
+TAP_TEST(an_acquire_may_begin_with_nothing)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL), ctl = open_ctl(store, P1);
+    struct record record = {.type = RECORD_ACQUIRE,
+                            .file = ctl,
+                            .wish = LOCK_WISH_RW,
+                            .process = P1,
+                            .flags = CORE_OPEN_FRESH,
+                            .deadline_ms = now};
+
+    check_int(apply(record), 0);
+    check_int(count_effects(EFFECT_FREE_MEMORY), 1);
+    check_int(core_find_event(core, core->next_event - 2)->type, CORE_EVENT_CLEARED);
+    check_int(core_find_event(core, core->next_event - 2)->allocations, 1);
+    check_int(of_session(RECORD_SESSION_END, out.session), 0);
+    check_int(state(store), LOCK_STATE_EMPTY);
+}
+
+/* ---- the fence of a checkpoint -------------------------------------------------------------- */
+
+static int fence(uint32_t flags, uint64_t store, uint64_t other, uint8_t token)
+{
+    struct record record = {.type = RECORD_FENCE, .flags = flags, .store = store, .serial = other};
+
+    record.bytes16[5] = token;
+    return apply(record);
+}
+
+TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
+{
+    core_start();
+    uint64_t weights = make_committed("weights", NULL), kv = make_store("kv_cache");
+    uint64_t other = make_committed("other", NULL);
+
+    check_int(fence(CORE_FENCE_ON, weights, kv, 1), 0);
+    check_int(open_lock(weights, LOCK_WISH_RO, P1), -ENODEV);
+    check_int(acquire(open_ctl(kv, P1), LOCK_WISH_RW, P1, LOCK_FOREVER), -ENODEV);
+    must_open(other, LOCK_WISH_RO, P1);
+    check_int(of_session(RECORD_STORE_REMOVE, 0), -ENOENT);
+    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = kv}), -EBUSY);
+    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = weights}, "w")),
+              -EBUSY);
+    check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), 0);
+    must_open(weights, LOCK_WISH_RO, P1);
+}
+
+TAP_TEST(a_fence_is_resolved_by_its_token_alone_and_again_in_the_same_way_only)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+
+    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), -ESTALE);
+    check_int(fence(CORE_FENCE_ON, store, 0, 1), 0);
+    check_int(fence(CORE_FENCE_ON, store, 0, 2), -EBUSY);
+    check_int(fence(CORE_FENCE_ABORT, 0, 0, 2), -EINVAL);
+    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), 0);
+    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), 0);
+    check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), -ESTALE);
+    check_int(fence(CORE_FENCE_ABORT | CORE_FENCE_COMPLETE, 0, 0, 1), -EINVAL);
+}
+
+TAP_TEST(a_store_in_use_is_not_fenced)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL), kv = make_store("kv_cache");
+
+    must_open(store, LOCK_WISH_RO, P1);
+    check_int(fence(CORE_FENCE_ON, store, kv, 1), -EBUSY);
+    must_wait(kv, LOCK_WISH_RO, P1);
+    check_int(fence(CORE_FENCE_ON, kv, 0, 1), -EBUSY);
+    check_int(fence(CORE_FENCE_ON, 4711, 0, 1), -ENOENT);
+}
