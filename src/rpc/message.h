@@ -11,7 +11,8 @@
  * Decoding is as strict as the Python clients' own decoder (msgspec) is: keys in any order; of a
  * repeated key the last value counts, and all of them must be good; unknown keys are skipped in V0
  * and refused in V1. It allocates nothing: texts and values point into the payload, which has to
- * outlive the message.
+ * outlive the message. The worst that fits into 16 MiB keeps a processor for tenths of a second, so
+ * what is long is not for the loop.
  */
 #ifndef GMSFS_RPC_MESSAGE_H
 #define GMSFS_RPC_MESSAGE_H

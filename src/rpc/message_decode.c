@@ -119,8 +119,8 @@ static int read_plain(struct reader *reader, const struct message_row *row,
 static int find_field(const struct message_row *row, const char *key, size_t bytes)
 {
     for (int i = 0; row->fields[i].name; i++) {
-        const char *name = row->fields[i].name;
-        if (bytes == strlen(name) && memcmp(key, name, bytes) == 0)
+        const struct message_field *field = &row->fields[i];
+        if (bytes == field->name_bytes && memcmp(key, field->name, bytes) == 0)
             return i;
     }
     return -1;
@@ -162,15 +162,19 @@ static int read_pair(struct reader *reader, const struct message_row *row, read_
     return reader->protocol == MESSAGE_V0 ? unpack_skip(&reader->unpack) : -EINVAL;
 }
 
+static void clear(const struct message_row *row, struct message *message)
+{
+    *message = (struct message){.type = row->type, .is_older = row->is_older};
+    for (const struct message_field *field = row->fields; field->name; field++)
+        message_set_absent(field, message);
+}
+
 static int read_fields(struct reader *reader, const struct message_row *row, read_value *read,
                        struct message *message)
 {
     unsigned seen = 0;
     uint32_t count;
 
-    *message = (struct message){.type = row->type, .is_older = row->is_older};
-    for (const struct message_field *field = row->fields; field->name; field++)
-        message_set_absent(field, message);
     if (unpack_map(&reader->unpack, &count) < 0)
         return -EINVAL;
     for (uint32_t i = 0; i < count; i++) {
@@ -187,18 +191,12 @@ static int read_fields(struct reader *reader, const struct message_row *row, rea
 
 static int read_item(struct reader *reader, const struct message_row *row, struct message *item)
 {
-    int error;
-
-    if (row->is_bare) {
-        *item = (struct message){0};
+    if (row->is_bare)
         return read_plain(reader, row, row->fields, item);
-    }
-    error = read_fields(reader, row, read_plain, item);
-    item->type = 0;
-    return error;
+    return read_fields(reader, row, read_plain, item);
 }
 
-/* Goes over the items, which are good then. */
+/* Goes over the items, which are good then; what they say is not kept, nor cleared in between. */
 static int read_list(struct reader *reader, const struct message_row *row,
                      struct message_list *list)
 {
@@ -255,7 +253,10 @@ int message_decode(enum message_protocol protocol, const void *payload, size_t b
     struct reader reader = {{start, start + bytes}, protocol};
     const struct message_row *row = find_row(reader);
 
-    if (!row || read_fields(&reader, row, read_any, message) < 0)
+    if (!row)
+        return -EINVAL;
+    clear(row, message);
+    if (read_fields(&reader, row, read_any, message) < 0)
         return -EINVAL;
     return unpack_left(&reader.unpack) == 0 ? 0 : -EINVAL;
 }
@@ -264,7 +265,11 @@ bool message_next_item(struct message_list *list, struct message *item)
 {
     struct reader reader = {{list->at, list->end}, list->protocol};
 
-    if (list->count == 0 || read_item(&reader, list->item, item) < 0)
+    if (list->count == 0)
+        return false;
+    clear(list->item, item);
+    item->type = 0;
+    if (read_item(&reader, list->item, item) < 0)
         return false;
     list->at = reader.unpack.at;
     list->count--;

@@ -32,6 +32,7 @@ enum field_absent {
 
 struct message_field {
     const char *name; /* NULL ends them */
+    size_t name_bytes;
     enum field_kind kind;
     enum field_absent absent;
     size_t offset; /* in struct message */
