@@ -6,9 +6,9 @@
 load helpers
 
 tree() {
-    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
+    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,rpc,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
     local header
-    for header in src/base/{text,log,thread}.h src/mover/{work,near}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h \
+    for header in src/base/{text,log,thread}.h src/mover/{work,near}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
         src/vmm/vmm.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
@@ -50,6 +50,8 @@ refused() { # REASON PATH INCLUDE...
     allowed src/meta/layout.c '"base/text.h"' '<msgpack.h>' '<xxhash.h>'
     allowed src/core/core.c '"fsm/lock.h"' '"meta/layout.h"' '<errno.h>'
     allowed src/service/service.c '"core/core.h"' '"vmm/vmm.h"' '<time.h>'
+    allowed src/rpc/message_encode.c '"rpc/message.h"' '"meta/layout.h"' '<msgpack.h>' '<string.h>'
+    allowed src/rpc/session.c '"rpc/message.h"' '"service/service.h"' '"core/core.h"' '<sys/socket.h>'
     allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
     allowed src/daemon/loop.c '"fs/fs.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
     allowed src/mover/work.c '"mover/near.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
@@ -77,6 +79,9 @@ refused() { # REASON PATH INCLUDE...
     refused 'vmm must not include service' src/vmm/host.c '"service/service.h"'
     refused 'vmm must not include core' src/vmm/host.c '"core/core.h"'
     refused 'service must not include fs' src/service/service.c '"fs/fs.h"'
+    refused 'message must not include service' src/rpc/message_decode.c '"service/service.h"'
+    refused 'rpc must not include fs' src/rpc/session.c '"fs/fs.h"'
+    refused 'fs must not include rpc' src/fs/nodes.c '"rpc/session.h"'
     refused 'fs must not include daemon' src/fs/nodes.c '"daemon/daemon.h"'
     refused 'fs must not include fsm' src/fs/nodes.c '"fsm/lock.h"'
     refused 'cli must not include daemon' src/cli/main.c '"daemon/loop.h"'
@@ -100,6 +105,7 @@ refused() { # REASON PATH INCLUDE...
         refused 'is pure' src/fsm/lock.c "<$header>"
         refused 'is pure' src/meta/layout.c "<$header>"
         refused 'is pure' src/core/record_x.c "<$header>"
+        refused 'is pure' src/rpc/message_x.c "<$header>"
         refused 'is pure' src/base/text.h "<$header>"
     done
     refused 'is pure' src/base/log.h '<time.h>'
@@ -111,6 +117,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'must not know fuse' src/service/service.c '<fuse_lowlevel.h>'
     refused 'must not know fuse' src/vmm/host.c '<fuse3/fuse.h>'
     refused 'must not know msgpack' src/fsm/lock.c '<msgpack.h>'
+    refused 'must not know msgpack' src/rpc/session.c '<msgpack.h>'
     refused 'must not know jansson' libgmsfs/map.c '<jansson.h>'
     refused 'only the daemon' src/fs/nodes.c '<sys/epoll.h>'
     refused 'climbs out' src/fsm/lock.c '"../meta/layout.h"'

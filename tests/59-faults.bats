@@ -113,6 +113,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/decode"
 }
 
+@test "messages: an answer for which memory lacks is no frame, and none of those before it is lost" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/messages"
+}
+
 @test "bulk metadata is applied whole or not at all" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }

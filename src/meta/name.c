@@ -39,13 +39,21 @@ static size_t utf8_sequence(const uint8_t *at, size_t left)
     return length;
 }
 
+static bool are_ascii(const uint8_t at[8])
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, at, sizeof bytes);
+    return !(bytes & UINT64_C(0x8080808080808080));
+}
+
 bool name_is_utf8(const void *text, size_t bytes)
 {
     const uint8_t *at = text;
     size_t left = bytes;
 
     while (left > 0) {
-        size_t length = utf8_sequence(at, left);
+        size_t length = left >= 8 && are_ascii(at) ? 8 : utf8_sequence(at, left);
         if (length == 0)
             return false;
         at += length;

@@ -10,6 +10,9 @@ enum {
     FIXARRAY_FIRST = 0x90,
     FIXSTR_FIRST = 0xa0,
     NIL = 0xc0,
+    NEVER_USED = 0xc1,
+    FALSE = 0xc2,
+    TRUE = 0xc3,
     BIN_8 = 0xc4, /* 16, 32 follow */
     UINT_8 = 0xcc,
     UINT_64 = 0xcf,
@@ -18,6 +21,7 @@ enum {
     STR_8 = 0xd9,    /* 16, 32 follow */
     ARRAY_16 = 0xdc, /* 32 follows */
     MAP_16 = 0xde,   /* 32 follows */
+    NEGATIVE_FIXINT_FIRST = 0xe0,
 };
 
 size_t unpack_left(const struct unpack *unpack)
@@ -84,30 +88,44 @@ int unpack_array(struct unpack *unpack, uint32_t *count)
     return read_count(unpack, FIXARRAY_FIRST, ARRAY_16, count);
 }
 
-int unpack_uint(struct unpack *unpack, uint64_t *value)
+int unpack_int(struct unpack *unpack, uint64_t *magnitude, bool *is_negative)
 {
     int first = first_byte(unpack);
+    uint64_t value;
     size_t width;
     int error;
 
-    if (first >= 0 && first <= POSITIVE_FIXINT_LAST) {
-        *value = (uint64_t)first;
+    *is_negative = first >= NEGATIVE_FIXINT_FIRST;
+    if ((first >= 0 && first <= POSITIVE_FIXINT_LAST) || *is_negative) {
+        *magnitude = *is_negative ? 0x100u - (unsigned)first : (unsigned)first;
         unpack->at++;
         return 0;
     }
     if (first >= UINT_8 && first <= UINT_64)
-        return read_number(unpack, (size_t)1 << (first - UINT_8), value);
+        return read_number(unpack, (size_t)1 << (first - UINT_8), magnitude);
     if (first < INT_8 || first > INT_64)
         return -EINVAL;
     width = (size_t)1 << (first - INT_8);
-    error = peek_number(unpack, width, value);
-    if (error == 0 && *value >> (width * 8 - 1))
-        error = -EINVAL;
-    /* negative */
+    error = read_number(unpack, width, &value);
+    if (error < 0)
+        return error;
+    *is_negative = value >> (width * 8 - 1);
+    /* Two's complement of this width. */
+    *magnitude = *is_negative ? (~value & UINT64_MAX >> (64 - width * 8)) + 1 : value;
+    return 0;
+}
 
-    if (error == 0)
-        unpack->at += 1 + width;
-    return error;
+int unpack_uint(struct unpack *unpack, uint64_t *value)
+{
+    struct unpack ahead = *unpack;
+    uint64_t magnitude;
+    bool is_negative;
+
+    if (unpack_int(&ahead, &magnitude, &is_negative) < 0 || is_negative)
+        return -EINVAL;
+    *unpack = ahead;
+    *value = magnitude;
+    return 0;
 }
 
 /* Reads a length of 1, 2 or 4 bytes behind wide_first.., and points at as many bytes behind it. */
@@ -162,4 +180,94 @@ bool unpack_nil(struct unpack *unpack)
         return false;
     unpack->at++;
     return true;
+}
+
+int unpack_bool(struct unpack *unpack, bool *value)
+{
+    int first = first_byte(unpack);
+
+    if (first != FALSE && first != TRUE)
+        return -EINVAL;
+    *value = first == TRUE;
+    unpack->at++;
+    return 0;
+}
+
+/* How far a value goes whose first byte is NIL to 0xdf: a number of so many bytes, which counts
+ * bytes and items, and bytes that are always there. */
+static const struct {
+    uint8_t number, bytes, bytes_each, items_each;
+} extents[NEGATIVE_FIXINT_FIRST - NIL] = {
+    [BIN_8 - NIL] = {1, 0, 1, 0},
+    {2, 0, 1, 0},
+    {4, 0, 1, 0}, /* bin */
+    [0xc7 - NIL] = {1, 1, 1, 0},
+    {2, 1, 1, 0},
+    {4, 1, 1, 0}, /* ext: its type */
+    [0xca - NIL] = {0, 4, 0, 0},
+    {0, 8, 0, 0}, /* float */
+    [UINT_8 - NIL] = {0, 1, 0, 0},
+    {0, 2, 0, 0},
+    {0, 4, 0, 0},
+    {0, 8, 0, 0},
+    [INT_8 - NIL] = {0, 1, 0, 0},
+    {0, 2, 0, 0},
+    {0, 4, 0, 0},
+    {0, 8, 0, 0},
+    [0xd4 - NIL] = {0, 2, 0, 0},
+    {0, 3, 0, 0},
+    {0, 5, 0, 0},
+    {0, 9, 0, 0},
+    {0, 17, 0, 0},
+    [STR_8 - NIL] = {1, 0, 1, 0},
+    {2, 0, 1, 0},
+    {4, 0, 1, 0},
+    [ARRAY_16 - NIL] = {2, 0, 0, 1},
+    {4, 0, 0, 1},
+    [MAP_16 - NIL] = {2, 0, 0, 2},
+    {4, 0, 0, 2},
+};
+
+/* The bytes of a value without its items, and how many these are. */
+static int measure(const struct unpack *unpack, uint64_t *bytes, uint64_t *items)
+{
+    int first = first_byte(unpack);
+    uint64_t number = 0;
+
+    *bytes = 1;
+    *items = 0;
+    if (first < 0 || first == NEVER_USED)
+        return -EINVAL;
+    if (first >= NIL && first < NEGATIVE_FIXINT_FIRST) {
+        int row = first - NIL;
+        if (peek_number(unpack, extents[row].number, &number) < 0)
+            return -EINVAL;
+        *bytes += extents[row].number + extents[row].bytes + number * extents[row].bytes_each;
+        *items = number * extents[row].items_each;
+    } else if (first >= FIXSTR_FIRST && first < NIL) {
+        *bytes += (uint64_t)(first - FIXSTR_FIRST);
+    } else if (first >= FIXARRAY_FIRST && first < FIXSTR_FIRST) {
+        *items = (uint64_t)(first - FIXARRAY_FIRST);
+    } else if (first >= FIXMAP_FIRST && first < FIXARRAY_FIRST) {
+        *items = 2 * (uint64_t)(first - FIXMAP_FIRST);
+    }
+    return *bytes <= unpack_left(unpack) ? 0 : -EINVAL;
+}
+
+int unpack_skip(struct unpack *unpack)
+{
+    struct unpack ahead = *unpack;
+    uint64_t expected = 1;
+
+    while (expected > 0) {
+        uint64_t bytes, items;
+        if (measure(&ahead, &bytes, &items) < 0)
+            return -EINVAL;
+        ahead.at += bytes;
+        expected += items - 1;
+        if (expected > unpack_left(&ahead))
+            return -EINVAL;
+    }
+    *unpack = ahead;
+    return 0;
 }

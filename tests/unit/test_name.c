@@ -196,3 +196,25 @@ TAP_TEST(every_key_of_two_bytes_survives_both_ways)
         }
     }
 }
+
+TAP_TEST(utf8_is_judged_at_every_place_of_a_text)
+{
+    char text[40];
+
+    for (size_t bytes = 0; bytes < sizeof text; bytes++) {
+        memset(text, 'a', sizeof text);
+        check(name_is_utf8(text, bytes));
+        for (size_t at = 0; at < bytes; at++) {
+            text[at] = (char)0x80;
+            check(!name_is_utf8(text, bytes));
+            text[at] = (char)0xc3;
+            check(!name_is_utf8(text, bytes));
+            if (at + 1 < bytes) {
+                text[at + 1] = (char)0xa4;
+                check(name_is_utf8(text, bytes));
+                text[at + 1] = 'a';
+            }
+            text[at] = 'a';
+        }
+    }
+}
