@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rpc - the front end for GMS clients: sockets that speak NVIDIA Dynamo's GPU Memory Service
+ *
+ * Accepts connections on sockets that the keeper has bound, one for each domain (the store of that
+ * name) and protocol, decodes what clients say (message.h), calls the service and encodes the
+ * answers. A connection is a `ctl` of the store and the session that it acquires: it waits, is
+ * seen, revoked and bounded as any other. Rights are those of the peer when it connected. The event
+ * loop belongs to the daemon and is reached through struct rpc_host. Called by src/daemon/worker.c
+ * only. One thread: the loop's. It parses what clients send and trusts none of it.
+ */
+#ifndef GMSFS_RPC_RPC_H
+#define GMSFS_RPC_RPC_H
+
+#include "base/event.h"
+#include "rpc/message.h"
+#include "service/service.h"
+
+enum rpc_domain {
+    RPC_WEIGHTS,
+    RPC_KV_CACHE,
+    RPC_DOMAIN_COUNT,
+};
+
+/* The store that the socket serves: whichever has this name when a client connects. */
+const char *rpc_domain_name(enum rpc_domain domain);
+
+/* The keeper is to hold a descriptor of a connection as well. Embedded in the connection. */
+struct rpc_keeping {
+    uint64_t id; /* of the connection, never used again */
+    int fd;
+    void (*done)(struct rpc_keeping *keeping, int error); /* once, on the loop's thread */
+};
+
+struct rpc_host {
+    void *context;
+    struct event_loop loop;
+    /* The process with this pid, which may be gone by now (process_count 0): processes[0] and comm;
+     * uid and gid stay. A negative errno: it cannot be told now. */
+    int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
+    /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
+    int (*keep)(void *context, struct rpc_keeping *keeping);
+    /* The keeper holds it no longer; its own copy is the connection's to close. */
+    void (*drop)(void *context, uint64_t id);
+};
+
+struct rpc_options {
+    uint8_t gpu_uuid[16];
+    bool
+        keeps_committed; /* a V0 or V1 writer begins with what is committed, as files' writers do */
+    const char *mountpoint; /* for messages */
+};
+
+struct rpc;
+
+int rpc_new(struct service *service, const struct rpc_options *options, const struct rpc_host *host,
+            struct rpc **rpc);
+/* Ends all connections. NULL is none. */
+void rpc_free(struct rpc *rpc);
+/* Takes a listening socket, non-blocking; one for each domain and protocol. */
+int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
+               int listen_fd);
+/* Before the mount ends: nobody is accepted any more, and who is there is let go. */
+void rpc_close_listeners(struct rpc *rpc);
+/* Once a second or so: a listener that rests for want of descriptors is tried again. True: there is
+ * something to wait for. */
+bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms);
+
+#endif
