@@ -306,7 +306,8 @@ enum record_type {
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
                          name's trailing digits count up when count > 1 (slots and serials are
-                         consecutive; -EINVAL without digits) */
+                         consecutive; -EINVAL without digits). value (or empty): its wire id, then
+                         count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
                             A spool may grow, end, or be replaced; other memory: -EBUSY */
     RECORD_ALLOC_REMOVE, /* session, serial */

@@ -110,9 +110,11 @@ struct core_memory_use {
 
 /* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
 int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count);
-/* As core_check. Each memory is held as it is counted, and each id was given to one thing. */
+/* As core_check. Each memory is held as it is counted, each id was given to one thing, and each
+ * allocation has the wire id that it was added with. */
 int core_check_memories(const struct core *core, struct failure *failure);
 int core_check_ids(const struct core *core, struct failure *failure);
+int core_check_wire_ids(const struct core *core, struct failure *failure);
 
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
