@@ -54,6 +54,11 @@ struct service_actor {
     const struct service_caller *caller; /* where file is 0, or it may have joined no session */
 };
 
+struct service_peer { /* who asks, by a connection */
+    uint32_t uid;
+    struct core_process process; /* pid 0: not visible */
+};
+
 struct service_answer {
     uint64_t session, file;
     enum lock_mode mode;

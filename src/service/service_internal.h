@@ -169,6 +169,9 @@ int service_find_membership(const struct service *s, uint64_t store,
 /* The RW session that this actor may change the store through. 0, -EBADF (the file is not open for
  * writing), -ENOLCK, -ESTALE, -EACCES */
 int service_find_writer(const struct service *s, const struct service_actor *by, uint64_t *session);
+/* The same, also where it writes bytes alone (RW_DATA). */
+int service_find_byte_writer(const struct service *s, const struct service_actor *by,
+                             uint64_t *session);
 /* A file that may read. 0, -EBADF */
 int service_find_reader(const struct service *s, uint64_t file, const struct core_file **found);
 
@@ -199,14 +202,20 @@ uint64_t service_parked_moment(const struct service *s);
 /* create.c: the second half of opens */
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
                           struct service_answer *answer);
-void service_truncate_opened(struct service *s, const struct core_file *file);
+/* What it was opened with is given back; what is sealed is not: -ENOLCK. */
+int service_truncate_opened(struct service *s, const struct core_file *file);
 int service_create_granted(struct service *s, const char *name, struct service_answer *answer);
 
-/* watch.c: processes whose exit ends their sessions */
+/* watch.c: processes whose exit ends their sessions, and what they can write */
 /* Before an ACQUIRE is applied: its process is watched from now on, until as many calls of
  * service_unwatch. 0, -EDQUOT, -ENFILE, -ENOMEM */
 int service_watch(struct service *s, const struct core_file *file, const struct record *record);
 void service_unwatch(struct service *s, struct core_process process);
+/* Before this process is handed a writable descriptor of what the session's store has: it is
+ * recorded, and watched in the share of `uid`. pid 0: it cannot be seen. -EOPNOTSUPP: RW_DATA, and
+ * it cannot be seen; -ENOSPC, -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
+int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
+                        struct core_process process);
 /* After a grant: ends a session whose owner is gone already. */
 void service_check_owner(struct service *s, uint64_t session);
 void service_free_watches(struct service *s);
