@@ -380,6 +380,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
         return -ENOENT;
     if (lock->sessions[i].mode != LOCK_MODE_RW || (stay != LOCK_MODE_NONE && stay != LOCK_MODE_RO))
         return -EINVAL;
+    assert(!lock->sealed);
     lock->committed = true;
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
@@ -494,6 +495,7 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
         (count > 0 && lock->sessions[count - 1].id >= session->id) ||
         !content_fits(content_of(lock), session->mode) ||
+        (session->mode == LOCK_MODE_RW && lock->sealed) || /* its grant has dropped that */
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
     error = make_session_room(lock, 0);
