@@ -50,9 +50,7 @@ static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
     [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW},
 };
 
-#define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
-
-_Static_assert(MODE_COUNT == LOCK_MODES, "each mode has a rule");
+_Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
 #define WISH_COUNT (sizeof(wish_modes) / sizeof(wish_modes[0]))
 
 /* What an admission looks at, gathered in one pass. */
@@ -125,7 +123,7 @@ static unsigned held_modes(const struct lock *lock)
 {
     unsigned held = 0;
 
-    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++)
+    for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++)
         held |= lock->held[mode] > 0 ? MODE_BIT(mode) : 0;
     return held;
 }
@@ -145,7 +143,7 @@ static struct view view_at(const struct lock *lock, uint64_t now_ms)
 
 static bool mode_excluded_by(enum lock_mode mode, unsigned held)
 {
-    for (size_t other = LOCK_MODE_RO; other < MODE_COUNT; other++) {
+    for (size_t other = LOCK_MODE_RO; other < LOCK_MODES; other++) {
         if ((held & MODE_BIT(other)) && modes_exclude(mode, (enum lock_mode)other))
             return true;
     }
@@ -285,7 +283,7 @@ enum lock_state lock_get_state(const struct lock *lock)
 {
     unsigned held = held_modes(lock);
 
-    for (size_t mode = MODE_COUNT - 1; mode >= LOCK_MODE_RO; mode--) {
+    for (size_t mode = LOCK_MODES - 1; mode >= LOCK_MODE_RO; mode--) {
         if (held & MODE_BIT(mode))
             return mode_rules[mode].state;
     }
@@ -328,7 +326,7 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
 {
     int error;
 
-    assert(mode > LOCK_MODE_NONE && (size_t)mode < MODE_COUNT);
+    assert(mode > LOCK_MODE_NONE && (size_t)mode < LOCK_MODES);
     assert(!mode_excluded_by(mode, held_modes(lock)));
     assert(!lock_find_session(lock, session_id));
     if (lock->session_count >= LOCK_MAX_SESSIONS)
@@ -406,6 +404,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
         return -ENOENT;
     if (lock->sessions[i].mode != LOCK_MODE_RW || (stay != LOCK_MODE_NONE && stay != LOCK_MODE_RO))
         return -EINVAL;
+    assert(!lock->sealed);
     lock->committed = true;
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
@@ -516,10 +515,11 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
     size_t count = lock->session_count;
     int error;
 
-    if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= MODE_COUNT ||
+    if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= LOCK_MODES ||
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
         (count > 0 && lock->sessions[count - 1].id >= session->id) ||
         !content_fits(content_of(lock), session->mode) ||
+        (session->mode == LOCK_MODE_RW && lock->sealed) || /* its grant has dropped that */
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
     error = make_session_room(lock, 0);
@@ -589,7 +589,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
     struct view view = view_at(lock, now_ms);
     struct view patient_gone = {.held = view.held, .content = view.content};
 
-    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++) {
+    for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++) {
         unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;
         bool waits = false;
         uint64_t end_ms = 0;
