@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/check-includes finds what it is there to find.
+# scripts/check-includes, and what scripts/lint looks for itself, find what they are there to find.
 
 load helpers
 
@@ -123,4 +123,14 @@ refused() { # REASON PATH INCLUDE...
     refused 'climbs out' src/fsm/lock.c '"../meta/layout.h"'
     refused 'is not found' src/fsm/lock.c '"fsm/gone.h"'
     refused 'not a plain name' src/fsm/lock.c 'HEADER'
+}
+
+@test "a file that does not belong at the top of the tree is found" {
+    mkdir -p "$T"/tree/{scripts,src,libgmsfs,examples,bench,tests,packaging,python,.ci}
+    cp "$ROOT/scripts/lint" "$T/tree/scripts/"
+    : >"$T/tree/README.md"
+    run_logged -0 "$T/tree/scripts/lint" top-level
+    : >"$T/tree/stray file"
+    run_logged -1 "$T/tree/scripts/lint" top-level
+    assert_match "$output" 'stray file: does not belong at the top'
 }

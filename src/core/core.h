@@ -257,6 +257,8 @@ struct core_event {
 /* ---- records ------------------------------------------------------------------------------- */
 
 enum record_type {
+    /* Of stores: process and uid are who asks. But of CREATE, uid is also whose the store is to be,
+     * and of ATTR, of which there is no event, only that. */
     RECORD_STORE_CREATE = 1, /* name, bytes16 = uuid, uid, gid, mode → out.id */
     RECORD_STORE_REMOVE,     /* store. -EBUSY while it has sessions or waiters; open files
                                 outside of sessions then answer -ESTALE */

@@ -127,16 +127,20 @@ void service_drop_measuring(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
 /* service.c */
+void service_arm_timer(struct service *s);
+
+/* records.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
 /* The same for one that asks for the lock: if it has to wait, `parked` is entered as the waiter's
  * before any effect is handled. waiter: 0 if there is none; with an error, it could not be entered.
  */
 int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
                          struct parked *parked, uint64_t *waiter);
+void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+
+/* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
-void service_arm_timer(struct service *s);
-void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
 /* -ENOMEM: no thread is there and none can be had; the caller decides what becomes of the work. */
 int service_submit(struct service *s, enum service_pool pool, struct job *job);
 uint64_t service_now(const struct service *s);

@@ -230,6 +230,35 @@ TAP_TEST(stores_come_and_go_by_administrators)
     service_end();
 }
 
+/* The last event, whose type this has to be. */
+static void check_event_by(enum core_event_type type, const struct client *by)
+{
+    const struct core *core = service_get_core(service);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+
+    require(event != NULL);
+    check_int(event->type, type);
+    check_int(event->uid, by->caller.uid);
+    check_int(event->process.pid, by->caller.processes[0].pid);
+}
+
+TAP_TEST(events_of_stores_name_who_asked_and_not_whose_they_are)
+{
+    struct client admin = client_of(FIXTURE_ADMIN), root = client_of(0);
+    struct service_store_attr attr = {.which = CORE_ATTR_UID, .uid = OWNER};
+    uint64_t id = 0;
+
+    start(0755);
+    check_int(service_store_create(service, "x", &admin.caller, 0755, &id), 0);
+    check_event_by(CORE_EVENT_STORE_CREATED, &admin);
+    check_int(service_store_set_attr(service, id, &attr, &root.caller), 0);
+    check_int(service_store_rename(service, id, "y", 0, &admin.caller), 0);
+    check_event_by(CORE_EVENT_STORE_RENAMED, &admin);
+    check_int(service_store_remove(service, id, &admin.caller), 0);
+    check_event_by(CORE_EVENT_STORE_REMOVED, &admin);
+    service_end();
+}
+
 TAP_TEST(attributes_change_by_the_rules_of_chmod_and_chown)
 {
     struct service_caller owner = {.uid = OWNER, .gid = OWNER, .has_group = in_group};
