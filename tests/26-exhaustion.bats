@@ -195,6 +195,32 @@ others_go_on() {
     others_go_on
 }
 
+@test "a ticket that comes while the worker has no descriptor left is answered once it has one" {
+    local worker limits redeemed
+    worker=$(worker_of "$KEEPER")
+    ctl open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" redeem last 253
+    redeemed=$(tickets_redeemed)
+    spawn as_other "$GMSCTL" open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" say ready \
+        until "$T/go" redeem last 253
+    wait_until 10 said "$SPAWNED" ready
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    prlimit --pid "$worker" --nofile=3:
+    touch "$T/go"
+    wait_until 10 has_redeemed $((redeemed + 1))
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'message count=1 descriptors=1 remaining=0'
+    assert_eq "$status" 0
+}
+
+tickets_redeemed() {
+    awk '$1 == "gmsfs_tickets_redeemed_total" { print $2 }' "$M/metrics"
+}
+
+has_redeemed() {
+    [[ $(tickets_redeemed) -eq $1 ]]
+}
+
 @test "what one user held is there again when it is gone" {
     local first
     hog files EDQUOT
