@@ -20,6 +20,9 @@ setup() {
         # shellcheck disable=SC2016 # for the inner shell
         MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
     fi
+    if [[ $BATS_TEST_DESCRIPTION == *'held up'* ]]; then
+        export GMSFS_GATE=$T/gate # transfers wait while it is there
+    fi
     start_mount size=256M,spool_max=4M
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=()
@@ -187,6 +190,23 @@ others_go_on() {
 @test "one user's writes leave the others theirs" {
     hog transfers EINPROGRESS
     others_go_on
+}
+
+@test "one user's writes that are held up are few of the worker's bytes" {
+    touch "$T/gate"
+    spawn "${AS_USER[@]}" "$HOG" "$M" hogged transfers
+    wait_until 20 transfers_are_under_way
+    never_within 2 worker_is_large
+    rm "$T/gate"
+    wait_until 60 is_full
+}
+
+transfers_are_under_way() {
+    (($(awk '$1 == "gmsfs_transfers_in_flight" { print $2 }' "$M/metrics") > 0))
+}
+
+worker_is_large() {
+    ! worker_is_small
 }
 
 @test "where the daemon has few descriptors one user's sessions and connections leave the others theirs" {
