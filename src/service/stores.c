@@ -62,8 +62,8 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
 static int check_attr(const struct service_store_attr *attr, const struct core_store *store,
                       const struct service_caller *caller)
 {
-    bool is_member =
-        caller->gid == attr->gid || (caller->has_group && caller->has_group(caller, attr->gid));
+    /* Where it is not to be seen, the kernel has asked. */
+    bool is_member = service_is_in_group(caller, attr->gid) != 0;
     if (caller->uid == 0)
         return 0;
     if (caller->uid != store->uid)

@@ -11,12 +11,20 @@
 #define OWNER  1000u
 #define MEMBER 1001u
 #define OTHER  1002u
+#define HIDDEN 1003u /* its groups are not to be seen */
 #define GROUP  2000u
 
-static bool in_group(const struct service_caller *caller, uint32_t gid)
+static int in_group(const struct service_caller *caller, uint32_t gid)
 {
     (void)caller;
     return gid == GROUP;
+}
+
+static int not_seen(const struct service_caller *caller, uint32_t gid)
+{
+    (void)caller;
+    (void)gid;
+    return -ESRCH;
 }
 
 static struct client client_of(uint32_t uid)
@@ -25,6 +33,8 @@ static struct client client_of(uint32_t uid)
 
     if (uid == MEMBER)
         client.caller.has_group = in_group;
+    if (uid == HIDDEN)
+        client.caller.has_group = not_seen;
     return client;
 }
 
@@ -70,6 +80,20 @@ TAP_TEST(the_owners_bits_count_for_the_owner_even_where_others_may_more)
     check_int(try_open(OWNER, CORE_KIND_PSEUDO, true, false), -EACCES);
     check_int(try_open(MEMBER, CORE_KIND_PSEUDO, true, false), 0);
     check_int(try_open(OTHER, CORE_KIND_PSEUDO, true, false), 0);
+    service_end();
+}
+
+TAP_TEST(whose_groups_are_not_to_be_seen_may_what_either_the_group_or_others_may)
+{
+    start(0760);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), 0);
+    service_end();
+    start(0706);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), 0);
+    service_end();
+    start(0744);
+    check_int(try_open(HIDDEN, CORE_KIND_PSEUDO, true, false), 0);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), -EACCES);
     service_end();
 }
 
