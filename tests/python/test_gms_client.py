@@ -152,7 +152,10 @@ V1_GOLDEN = [
     ({"type": "success_response"}, "0000001781a474797065b0737563636573735f726573706f6e7365"),
     ({"type": "export_response"}, "0000001681a474797065af6578706f72745f726573706f6e7365"),
     (
-        {"type": "list_allocations_response", "allocations": [{"allocation_id": "a", "aligned_size": 2 << 20}]},
+        {
+            "type": "list_allocations_response",
+            "allocations": [{"allocation_id": "a", "aligned_size": 2 << 20}],
+        },
         "0000005082a474797065b96c6973745f616c6c6f636174696f6e735f726573706f6e7365ab616c6c6f"
         "636174696f6e739182ad616c6c6f636174696f6e5f6964a161ac616c69676e65645f73697a65ce0020"
         "0000",
