@@ -376,8 +376,9 @@ class Connection:
 
     def is_closed(self):
         """Whether the server has closed; for waiting until it has."""
+        self.socket.setblocking(False)
         try:
-            return self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+            return self.socket.recv(1, socket.MSG_PEEK) == b""
         except BlockingIOError:
             return False
         except ConnectionResetError:

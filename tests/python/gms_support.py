@@ -5,6 +5,7 @@ made, stores in each state, shells that use the same stores as files, and condit
 The stores are `weights` and `kv_cache` of one mount, so every test begins by making both EMPTY."""
 
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -42,6 +43,7 @@ def device():
         return json.load(file)
 
 
+@functools.cache
 def v0_path(store="weights"):
     """By the GPU's UUID, whichever it is."""
     found = glob.glob(os.path.join(SOCKETS, f"gms_*{bare_uuid()}_{store}.sock"))
@@ -50,6 +52,7 @@ def v0_path(store="weights"):
     return found[0]
 
 
+@functools.cache
 def v1_path(store="weights"):
     found = glob.glob(os.path.join(SOCKETS, f"gms_[0-9]_{store}.sock"))
     if len(found) != 1:
@@ -57,6 +60,7 @@ def v1_path(store="weights"):
     return found[0]
 
 
+@functools.cache
 def bare_uuid():
     return device()["uuid"].removeprefix("GPU-").lower()
 

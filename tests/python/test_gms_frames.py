@@ -78,6 +78,7 @@ UNDECODABLE = {
 
 class V0Frames(GmsCase):
     REQUESTS = V0_REQUESTS
+    LIMIT = 16 << 20
 
     def open_session(self):
         return self.session("rw")
@@ -205,13 +206,12 @@ class V0Frames(GmsCase):
         client.result("metadata_list_response")
 
     def test_requests_may_have_16_mib_and_no_more(self):
-        limit = 16 << 20
         message = {**STATE_REQUEST, "pad": b""}
-        room = limit - len(pack({**message, "pad": b"x" * 70000})) + 70000
+        room = self.LIMIT - len(pack({**message, "pad": b"x" * 70000})) + 70000
         client = self.open_session()
         client.send_raw(encode({**message, "pad": bytes(room)}))
         client.result("get_lock_state_response", timeout=3 * gms_client.TIMEOUT)
-        client.send_raw(struct.pack(">I", limit + 1))
+        client.send_raw(struct.pack(">I", self.LIMIT + 1))
         client.expect_closed()
         self.wait_state("EMPTY")
 
@@ -219,9 +219,9 @@ class V0Frames(GmsCase):
         before = worker_anonymous_bytes()
         clients = [self.connect() for _ in range(100)]
         for client in clients:
-            client.send_raw(struct.pack(">I", 16 << 20) + b"\x81")
+            client.send_raw(struct.pack(">I", self.LIMIT) + b"\x81")
         self.served()
-        self.assertLess(worker_anonymous_bytes() - before, 400 << 20)
+        self.assertLess(worker_anonymous_bytes() - before, 25 * self.LIMIT)
         for client in clients:
             self.assertFalse(client.is_closed())
 
@@ -230,6 +230,7 @@ class V1Frames(V0Frames):
     """The same, but where V1 is stricter."""
 
     REQUESTS = V1_REQUESTS
+    LIMIT = 1 << 20
     TEXT_REQUEST, TEXT_FIELD = "free_request", "allocation_id"
 
     def open_session(self):
@@ -303,13 +304,12 @@ class V1Frames(V0Frames):
 
     def test_requests_may_have_16_mib_and_no_more(self):
         """1 MiB here."""
-        limit = 1 << 20
         message = sample(V1_REQUESTS, "free_request", allocation_id="x" * 70000)
-        name = "x" * (limit - len(pack(message)) + 70000)
+        name = "x" * (self.LIMIT - len(pack(message)) + 70000)
         client = self.open_session()
         client.send_raw(encode({**message, "allocation_id": name}))
         self.assert_refused_by(client, "unknown allocation ID")
-        client.send_raw(struct.pack(">I", limit + 1))
+        client.send_raw(struct.pack(">I", self.LIMIT + 1))
         client.expect_closed()
         self.wait_state("EMPTY")
 
@@ -439,7 +439,7 @@ class Floods(GmsCase):
         before = worker_descriptors()
         for _ in range(1000):
             os.close(reader.export(first)[1])
-        self.assertLessEqual(worker_descriptors(), before)
+        wait_until(lambda: worker_descriptors() <= before, "the daemon has closed them all")
 
     def test_200_connections_at_once(self):
         first, _ = self.commit_content()

@@ -197,7 +197,7 @@ class Waiting(GmsCase):
             writer.close()
             self.wait_state("LAYOUT_COMMITTED" if end == "seal" else "EMPTY")
             reader.expect_silence(0.05)
-        self.commit_content()
+        self.session("rw").commit()
         self.assertEqual(reader.granted()["granted_lock_type"], "ro")
 
     def test_a_reader_waits_on_what_is_only_sealed(self):
