@@ -28,6 +28,7 @@
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     4u
+#define FS_MAX_WRITE_BYTES   (1u << 20)
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
 #define FS_MESSAGES_PER_TURN 16u
