@@ -293,7 +293,7 @@ int core_check_wire_ids(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
 
-        if (!store_wire_ids_hold(store->committed, store->working))
+        if (!store_wire_ids_hold(store->fixed, store->working))
             return failure_set(failure, -EINVAL,
                                "store %" PRIu64 ": the wire ids of its allocations are not those "
                                "that they were added with",

@@ -51,7 +51,6 @@ static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
 };
 
 _Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
-#define WISH_COUNT (sizeof(wish_modes) / sizeof(wish_modes[0]))
 
 /* What an admission looks at, gathered in one pass. */
 struct view {
@@ -74,7 +73,7 @@ static enum content content_of(const struct lock *lock)
 
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
 {
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     return wish_modes[wish][content_of(lock)];
 }
 
@@ -243,42 +242,6 @@ void lock_free(struct lock *lock)
     memset(lock, 0, sizeof(*lock));
 }
 
-const char *lock_state_name(enum lock_state state)
-{
-#define NAME(word, number) [number] = #word,
-    static const char *const names[LOCK_STATE_COUNT] = {GMSFS_STATE_LIST(NAME)};
-#undef NAME
-
-    assert((size_t)state < LOCK_STATE_COUNT);
-    return names[state];
-}
-
-const char *lock_mode_name(enum lock_mode mode)
-{
-    static const char *const names[MODE_COUNT] = {
-        [LOCK_MODE_NONE] = "none",
-        [LOCK_MODE_RO] = "RO",
-        [LOCK_MODE_RW] = "RW",
-        [LOCK_MODE_RW_DATA] = "RW_DATA",
-    };
-
-    assert((size_t)mode < MODE_COUNT);
-    return names[mode];
-}
-
-const char *lock_wish_name(enum lock_wish wish)
-{
-    static const char *const names[WISH_COUNT] = {
-        [LOCK_WISH_RO] = "RO",
-        [LOCK_WISH_RW] = "RW",
-        [LOCK_WISH_AUTO] = "AUTO",
-        [LOCK_WISH_DATA] = "DATA",
-    };
-
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
-    return names[wish];
-}
-
 enum lock_state lock_get_state(const struct lock *lock)
 {
     unsigned held = held_modes(lock);
@@ -346,7 +309,7 @@ int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, 
     void *waiters = lock->waiters;
     int error;
 
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     assert(!lock_find_waiter(lock, waiter_id));
     if (lock->waiter_count >= LOCK_MAX_WAITERS)
         return -ENOSPC;
@@ -537,7 +500,7 @@ int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
     size_t count = lock->waiter_count;
     int error;
 
-    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= WISH_COUNT || waiter->asleep ||
+    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= LOCK_WISHES || waiter->asleep ||
         count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
         (waiter->looking && waiter_is_active(waiter)))
         return -EINVAL;

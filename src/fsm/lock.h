@@ -58,7 +58,8 @@ struct lock_waiter {
     bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
-#define LOCK_MODES 4u
+#define LOCK_MODES  4u
+#define LOCK_WISHES 5u
 
 struct lock {
     bool committed;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,17 +38,35 @@ void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
     rpc_answer(connection, &(struct message){.type = type, .success = true});
 }
 
+/* It quotes what was sent, and does not end within a character of that. */
+static void cut_text(char *text)
+{
+    size_t at = RPC_TEXT_BYTES - 1;
+
+    while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80)
+        at--;
+    text[at > 0 ? at - 1 : 0] = '\0';
+}
+
 void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
 {
-    char text[RPC_TEXT_BYTES];
+    char *text = malloc(RPC_TEXT_BYTES);
     struct message answer = {.type = MESSAGE_ERROR_RESPONSE, .code = message_integer(0)};
     va_list arguments;
+    int bytes;
 
+    if (!text) {
+        rpc_close_after(connection);
+        return;
+    }
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
     va_end(arguments);
+    if (bytes >= (int)RPC_TEXT_BYTES)
+        cut_text(text);
     answer.error = message_text(text);
     rpc_answer(connection, &answer);
+    free(text);
 }
 
 /* What the service means by it, for somebody who sees no tree. */

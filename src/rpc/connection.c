@@ -51,7 +51,7 @@ static void free_connection(struct rpc_connection *connection)
 
 static bool is_busy(const struct rpc_connection *connection)
 {
-    return connection->finish || connection->keeping.fd >= 0;
+    return connection->finish || connection->is_decoding || connection->keeping.fd >= 0;
 }
 
 void rpc_connection_end(struct rpc_connection *connection)
@@ -205,6 +205,7 @@ static void consume_frame(struct rpc_connection *connection)
     memmove(connection->input, connection->input + connection->frame_bytes,
             connection->input_bytes);
     connection->frame_bytes = 0;
+    connection->is_served = false;
     if (connection->input_room > RPC_INPUT_BYTES && connection->input_bytes <= RPC_INPUT_BYTES) {
         uint8_t *smaller = realloc(connection->input, RPC_INPUT_BYTES);
 
@@ -265,22 +266,67 @@ static void dispatch(struct rpc_connection *connection)
         rpc_serve_v1(connection);
 }
 
+static void decode(struct job *job)
+{
+    struct rpc_connection *connection =
+        (struct rpc_connection *)((char *)job - offsetof(struct rpc_connection, decoding));
+
+    connection->decode_error =
+        message_decode(connection->protocol, connection->input + MESSAGE_HEADER_BYTES,
+                       connection->frame_bytes - MESSAGE_HEADER_BYTES, &connection->asked);
+}
+
+static void on_decoded(struct job *job)
+{
+    struct rpc_connection *connection =
+        (struct rpc_connection *)((char *)job - offsetof(struct rpc_connection, decoding));
+
+    connection->is_decoding = false;
+    if (!connection->is_gone)
+        go_on(connection);
+    else if (!is_busy(connection))
+        free_connection(connection);
+}
+
+/* Of a long one on a helper thread: it may say a lot. 0: it waits; 1; or why the connection ends.
+ */
+static int decode_frame(struct rpc_connection *connection)
+{
+    struct rpc *rpc = connection->rpc;
+    int error = 0;
+
+    if (connection->frame_bytes <= RPC_SHORT_BYTES) {
+        decode(&connection->decoding);
+    } else if (connection->decode_error > 0) {
+        connection->decoding = (struct job){.run = decode, .done = on_decoded};
+        error = rpc->host.submit(rpc->host.context, &connection->decoding);
+        connection->is_decoding = error == 0;
+        return error;
+    }
+    return connection->decode_error < 0 ? connection->decode_error : 1;
+}
+
 /* The frame at the front, if it is whole. 0: nothing is to be done now; 1; or why it ends. */
 static int serve_frame(struct rpc_connection *connection)
 {
-    size_t bytes;
-    int error = find_frame(connection, &bytes);
+    int error = 0;
 
-    if (error < 0)
+    if (connection->frame_bytes == 0) {
+        size_t bytes;
+
+        error = find_frame(connection, &bytes);
+        if (error < 0)
+            return error;
+        if (bytes == 0 || connection->input_bytes < bytes)
+            return connection->has_ended ? -ECONNRESET : 0;
+        connection->frame_bytes = bytes;
+        connection->decode_error = 1;
+    }
+    error = decode_frame(connection);
+    if (error <= 0)
         return error;
-    if (bytes == 0 || connection->input_bytes < bytes)
-        return connection->has_ended ? -ECONNRESET : 0;
-    error = message_decode(connection->protocol, connection->input + MESSAGE_HEADER_BYTES,
-                           bytes - MESSAGE_HEADER_BYTES, &connection->asked);
-    if (error < 0)
-        return error;
-    connection->frame_bytes = bytes;
     connection->is_dispatching = true;
+    connection->is_served = true;
     dispatch(connection);
     connection->is_dispatching = false;
     return 1;
@@ -298,9 +344,9 @@ static int go_on_once(struct rpc_connection *connection)
         return error == -EAGAIN ? 0 : error;
     if (connection->phase == RPC_CLOSING)
         return connection->finish ? 0 : -ECONNRESET;
-    if (connection->finish)
+    if (connection->finish || connection->is_decoding)
         return connection->has_ended ? -ECONNRESET : 0;
-    if (connection->frame_bytes > 0)
+    if (connection->is_served)
         consume_frame(connection);
     return serve_frame(connection);
 }
@@ -309,7 +355,7 @@ static int go_on_once(struct rpc_connection *connection)
  * heard all the same. */
 static bool may_read(const struct rpc_connection *connection)
 {
-    return !connection->has_ended && connection->phase != RPC_CLOSING &&
+    return !connection->has_ended && connection->phase != RPC_CLOSING && !connection->is_decoding &&
            !(connection->finish && connection->input_bytes == connection->input_room);
 }
 

@@ -21,8 +21,9 @@
 #define RPC_FRAMES_PER_TURN  32u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
-#define RPC_MAX_GROUPS  65536u /* the kernel's bound on a process's groups */
-#define RPC_TEXT_BYTES  1024u  /* of an error */
+#define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_MAX_GROUPS  65536u      /* the kernel's bound on a process's groups */
+#define RPC_TEXT_BYTES  65536u      /* of an error */
 
 enum rpc_phase {
     RPC_KEEPING, /* the keeper does not have it yet: nothing is read */
@@ -58,8 +59,11 @@ struct rpc_connection {
     uint64_t session; /* 0: none */
     /* the request that is being served */
     struct service_request request;
-    rpc_finish *finish; /* NULL: none waits */
-    bool is_dispatching;
+    rpc_finish *finish;             /* NULL: none waits */
+    bool is_dispatching, is_served; /* served: its frame goes when its answer is sent */
+    struct job decoding;            /* of a long frame */
+    bool is_decoding;
+    int decode_error;     /* 1: it is not decoded yet */
     struct message asked; /* points into `input` */
     uint64_t asked_us;
     struct rpc_listing *listing; /* its answer is being made; NULL: no */

@@ -123,6 +123,7 @@ void service_on_memory(struct service *s)
     struct record record = {.type = RECORD_TIME};
     service_retry_spools(s);
     service_retry_allocs(s);
+    service_answer_freed(s);
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
 }

@@ -64,6 +64,7 @@ void service_free(struct service *s)
     service_drop_spools(s);
     service_drop_bulks(s);
     service_drop_measuring(s);
+    service_drop_awaiting(s);
     for (size_t i = 0; i < s->pieces.count; i++) {
         struct piece *piece = s->pieces.items[i];
         vmm_destroy(s->vmm, &piece->memory);
@@ -122,6 +123,7 @@ void service_arm_timer(struct service *s)
     at = earlier(at, service_alloc_moment(s));
     at = earlier(at, service_bulk_moment(s));
     at = earlier(at, service_measure_moment(s));
+    at = earlier(at, service_awaiting_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 
@@ -132,6 +134,7 @@ void service_on_timer(struct service *s)
     service_expire_parked(s, now_ms);
     service_expire_allocs(s, now_ms);
     service_expire_measuring(s, now_ms);
+    service_expire_awaiting(s, now_ms);
     service_wake_bulks(s);
     service_apply_record(s, &record, NULL);
 }

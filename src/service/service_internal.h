@@ -21,6 +21,7 @@ struct watch;
 struct bound_note;
 struct commit_job;
 struct measuring;
+struct awaiting;
 
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
     uint32_t uid;
@@ -113,6 +114,7 @@ struct service {
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
+    struct awaiting *awaiting;   /* and for what is being freed */
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -124,6 +126,7 @@ void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
 void service_drop_measuring(struct service *s);
+void service_drop_awaiting(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
 /* service.c */
@@ -316,6 +319,11 @@ int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_
 
 /* spool.c */
 void service_retry_spools(struct service *s);
+
+/* freeing.c */
+void service_answer_freed(struct service *s);
+void service_expire_awaiting(struct service *s, uint64_t now_ms);
+uint64_t service_awaiting_moment(const struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

@@ -50,8 +50,8 @@ TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
     check(layout_find_serial(is->working, rich.spool)->spool);
     check_str(layout_find_serial(is->working, rich.allocation)->name, "fresh");
     check_int(layout_find_wire_id(is->working, "allocation-1")->serial, rich.allocation);
-    check(layout_find_wire_id(is->committed, "allocation-1") == NULL);
-    check_str(layout_find_wire_id(is->committed, "allocation-\xc3\xa4")->name, "w");
+    check(layout_find_wire_id(is->fixed, "allocation-1") == NULL);
+    check_str(layout_find_wire_id(is->fixed, "allocation-\xc3\xa4")->name, "w");
     check(layout_find_serial(is->working, rich.spool)->wire_id == NULL);
     check_int(core_count_given_up_bytes(back, is), core_count_given_up_bytes(core, was));
     check(core_count_given_up_bytes(back, is) > 0);
