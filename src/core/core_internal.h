@@ -171,6 +171,10 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
+/* Whatever memory there is, it cannot be granted: its share is taken, or others write. */
+bool apply_must_sleep(const struct core *core, const struct core_store *store,
+                      const struct core_waiter *waiter);
+
 /* apply_reserve.c */
 /* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
  * it, so nobody who comes later may reserve. */
