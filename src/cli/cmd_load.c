@@ -7,7 +7,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/ui.h"
 #include "mover/work.h"
 

@@ -5,9 +5,11 @@
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/store_space.h"
+#include "cli/store_state.h"
 #include "cli/ui.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
 
 #include "base/size.h"
 #include "cli/progress.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
 #include "cli/ui.h"
