@@ -131,7 +131,8 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     bool failed = false;
     failed |= json_object_set_new(object, "id", make_hex(store->uuid)) != 0;
     failed |= json_object_set_new(object, "state", json_string(lock_state_name(state))) != 0;
-    failed |= json_object_set_new(object, "committed", json_boolean(store->fixed != NULL)) != 0;
+    failed |= json_object_set_new(object, "committed", json_boolean(store->lock.committed)) != 0;
+    failed |= json_object_set_new(object, "sealed", json_boolean(store->lock.sealed)) != 0;
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;

@@ -94,7 +94,8 @@ static int create_implicit(struct service *s, const char *name, const struct ser
     struct service_open locking = *open;
     locking.serial = 0;
     locking.truncate = false;
-    if (core_find_store(s->core, open->store)->lock.sealed) /* it would be granted the bytes alone */
+    if (core_find_store(s->core, open->store)
+            ->lock.sealed) /* it would be granted the bytes alone */
         return -ENOLCK;
     int error = service_open_locking(s, &locking, LOCK_WISH_DATA, name, caller, request, answer);
     if (error || answer->file == 0)

@@ -65,8 +65,7 @@ static int find_by_path(const struct service *s, const struct service_actor *by,
 /* The file was opened for writing, so its user may write: who uses it now is a member by process
  * alone, and its own rights, those of a set-uid program say, do not count. */
 static int find_by_process(const struct service *s, const struct core_file *file,
-                           const struct service_caller *caller, bool bytes_only,
-                           uint64_t *session)
+                           const struct service_caller *caller, bool bytes_only, uint64_t *session)
 {
     const struct core_session *found = caller ? find_session(s, file->store, caller) : NULL;
     if (!found || !may_change(found, bytes_only))

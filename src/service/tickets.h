@@ -33,8 +33,9 @@ struct service_redeemed { /* a ticket in use */
 };
 
 /* By the process that is to have the descriptors: before it can have a writable one, it is recorded
- * as one that writes, until it exits. Beside the ticket's own errors those of such a record: -ENOSPC,
- * -EDQUOT, -ENFILE, and -EOPNOTSUPP where bytes alone are written and the process is not visible */
+ * as one that writes, until it exits. Beside the ticket's own errors those of such a record:
+ * -ENOSPC, -EDQUOT, -ENFILE, and -EOPNOTSUPP where bytes alone are written and the process is not
+ * visible */
 int service_redeem(struct service *s, const uint8_t ticket[16], const struct service_peer *peer,
                    struct service_redeemed *out);
 
