@@ -83,8 +83,8 @@ struct gmsfs_ioc_info {
     uint64_t granularity_bytes;
     uint64_t readers;
     uint64_t writers_waiting;
-    uint32_t mode;  /* enum gmsfs_mode of this file's session */
-    uint32_t state; /* enum gmsfs_state */
+    uint32_t mode;      /* enum gmsfs_mode of this file's session */
+    uint32_t state;     /* enum gmsfs_state */
     uint32_t committed; /* not while a layout is only sealed */
     uint32_t abi_version;
     uint8_t token[16];     /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
