@@ -51,6 +51,10 @@ python_tests() { # FILE [MODULE]: all its tests pass
     python_tests test_lock
 }
 
+@test "Python seals a layout, and the next process adopts it" {
+    python_tests test_seal ctypes
+}
+
 @test "Python makes no view beyond an allocation, whatever the metadata says" {
     python_tests test_foreign
 }
