@@ -93,6 +93,7 @@ sealed_unchanged() {
     let_go "$HOLDER"
 }
 
+# bats test_tags=host
 @test "data is a whole writer's where nothing is sealed" {
     ctl open "$W/data" rw say granted read 64
     assert_match "$output" 'RW [0-9]+'
@@ -139,6 +140,7 @@ sealed_unchanged() {
     let_go "$HOLDER"
 }
 
+# bats test_tags=host
 @test "only a writer seals, and with everything in order" {
     expect ENOLCK open "$W/seal" w write 1
     expect ENOLCK open "$W/ctl" rw seal
@@ -257,6 +259,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
+# bats test_tags=host
 @test "writing what is there outside a session writes bytes, and closing keeps them" {
     seal_store
     printf X | dd of="$W/allocations/kv" bs=1 conv=notrunc status=none
@@ -340,6 +343,18 @@ sealed_unchanged() {
     chmod 777 "$W"
     run_logged -0 as_user "$GMSCTL" open "$W/data" rw
     assert_state weights LAYOUT_COMMITTED
+}
+
+@test "a store that is sealed is replaced by no rename, and goes with rmdir" {
+    seal_store
+    mkdir "$M/next"
+    run_logged '!' mv -T "$M/next" "$W"
+    assert_match "$output" 'Directory not empty'
+    sealed_unchanged
+    mv -T "$W" "$M/kv_cache"
+    assert_state kv_cache LAYOUT_COMMITTED
+    rmdir "$M/kv_cache"
+    wait_until 5 used_is 0
 }
 
 # ---- the commands --------------------------------------------------------------------------------
