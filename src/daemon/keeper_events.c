@@ -296,8 +296,8 @@ void keeper_on_keep(struct keeper *keeper)
     } else {
         answer.error = error ? error : keep_batch(&keeper->holdings, &batch, fds);
         if (answer.error)
-            log_error("%s: cannot hold the descriptors of memory: %s", keeper_path(keeper),
-                      strerror(-answer.error));
+            log_error("%s: cannot hold the descriptors of memory or of a connection: %s",
+                      keeper_path(keeper), strerror(-answer.error));
     }
     wire_send(keeper->keep_fd, &answer, -1);
 }

@@ -324,3 +324,14 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
     caller->process_count = count;
     return 0;
 }
+
+int process_resolve_peer(uint32_t pid, size_t max, struct service_caller *caller)
+{
+    int error = process_resolve(pid, max, caller);
+
+    if (error || caller->process_count == 0 || caller->processes[0].pid == pid)
+        return error;
+    caller->process_count = 0;
+    memset(caller->comm, 0, sizeof caller->comm);
+    return 0;
+}

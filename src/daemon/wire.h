@@ -15,7 +15,7 @@
 
 enum wire_type {
     /* worker to keeper, control */
-    WIRE_PREPARED = 1, /* there is memory: mount */
+    WIRE_PREPARED = 1, /* there is memory: mount. id and value: the device's UUID, 16 bytes */
     WIRE_READY,        /* FUSE_INIT was answered: bind `.fds` */
     WIRE_UNMOUNT,      /* a client asks for it; the worker has closed its listener */
     WIRE_ENDED,        /* id: files that were still open */
@@ -25,6 +25,7 @@ enum wire_type {
     WIRE_DETACHED, /* the mount is not in the tree any more */
     WIRE_END,      /* end in order */
     WIRE_AUDIT,    /* descriptor: the audit's file, opened (again) */
+    WIRE_GMS,      /* descriptor: a socket of GMS clients, listening. id: domain, value: protocol */
     /* keep */
     WIRE_KEEP, /* batch: a descriptor for each memory. All of them are kept, or none */
     WIRE_DROP, /* batch: no descriptors */
@@ -36,6 +37,12 @@ struct wire_message {
     int32_t error;
     uint64_t id, value;
 };
+
+_Static_assert(offsetof(struct wire_message, value) == offsetof(struct wire_message, id) + 8,
+               "a UUID lies in both");
+
+/* What is kept under such a number is a GMS client's connection, else it is memory. */
+#define WIRE_CONNECTION (UINT64_C(1) << 63)
 
 /* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
 #define WIRE_BATCH_MAX 253u

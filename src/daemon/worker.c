@@ -414,6 +414,7 @@ static int open_service(struct worker *worker)
         .alloc_threads = choose_alloc_threads(worker->vmm),
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
+        .has_kv_cache = options->gms,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
         .max_watches = worker->descriptors.watches,

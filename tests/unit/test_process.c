@@ -99,6 +99,35 @@ TAP_TEST(this_process_and_its_ancestors_are_found)
     check_int(caller.uid, 5);
 }
 
+TAP_TEST(a_peer_is_a_process)
+{
+    struct service_caller caller = {.uid = 5};
+
+    check_int(process_resolve_peer((uint32_t)getpid(), 1, &caller), 0);
+    check_int(caller.process_count, 1);
+    check_int(caller.processes[0].pid, getpid());
+    check_int(caller.uid, 5);
+    check_int(process_resolve_peer(0, 1, &caller), 0);
+    check_int(caller.process_count, 0);
+}
+
+static void *resolve_peer_thread(void *argument)
+{
+    process_resolve_peer((uint32_t)syscall(SYS_gettid), 1, argument);
+    return NULL;
+}
+
+TAP_TEST(a_number_that_became_a_threads_is_no_peer)
+{
+    struct service_caller caller = {.process_count = 7, .comm = "before"};
+    pthread_t thread;
+
+    require(pthread_create(&thread, NULL, resolve_peer_thread, &caller) == 0);
+    pthread_join(thread, NULL);
+    check_int(caller.process_count, 0);
+    check_str(caller.comm, "");
+}
+
 static void *resolve_thread(void *argument)
 {
     process_resolve((uint32_t)syscall(SYS_gettid), SERVICE_MAX_ANCESTORS, argument);
