@@ -15,6 +15,16 @@ audit_counts() { # FILE EVENT COUNT
     [[ $(grep -c "\"$2\"" "$1") -eq $3 ]]
 }
 
+did() { # EVENT COMMAND...: a line of this event has the command's process and our user
+    local event=$1
+    shift
+    spawn "$@"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0
+    wait_until 5 audit_has "$T/audit" \
+        ".event == \"$event\" and .pid == $SPAWNED and .uid == $(id -u)"
+}
+
 some_are_dropped() {
     (($(awk '/^gmsfs_audit_dropped_total/ { print $2 }' "$M/metrics") > 0))
 }
@@ -33,6 +43,16 @@ some_are_dropped() {
     audit_has "$T/audit" ".event == \"revoked\" and .pid == $HOLDER and .by_pid == $$ and .by_uid == 0"
     audit_has "$T/audit" ".event == \"ro_disconnected\" and .pid == $HOLDER"
     assert_eq "$(stat -c %a "$T/audit")" 600
+}
+
+@test "who makes, renames and removes a store is in its lines" {
+    start_mount size=16M,audit="$T/audit"
+    did store_created mkdir "$M/first"
+    did store_created mkdir "$M/second"
+    did store_renamed mv -T "$M/first" "$M/third"
+    did store_renamed "$GMSCTL" exchange "$M/second" "$M/third"
+    did store_removed mv -T "$M/third" "$M/second" # replaces it
+    did store_removed rmdir "$M/second"
 }
 
 @test "many grants by one release all have their line" {

@@ -20,6 +20,9 @@ setup() {
         # shellcheck disable=SC2016 # for the inner shell
         MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
     fi
+    if [[ $BATS_TEST_DESCRIPTION == *'held up'* ]]; then
+        export GMSFS_GATE=$T/gate # transfers wait while it is there
+    fi
     start_mount size=256M,spool_max=4M
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=()
@@ -189,10 +192,53 @@ others_go_on() {
     others_go_on
 }
 
+@test "one user's writes that are held up are few of the worker's bytes" {
+    touch "$T/gate"
+    spawn "${AS_USER[@]}" "$HOG" "$M" hogged transfers
+    wait_until 20 transfers_are_under_way
+    never_within 2 worker_is_large
+    rm "$T/gate"
+    wait_until 60 is_full
+}
+
+transfers_are_under_way() {
+    (($(awk '$1 == "gmsfs_transfers_in_flight" { print $2 }' "$M/metrics") > 0))
+}
+
+worker_is_large() {
+    ! worker_is_small
+}
+
 @test "where the daemon has few descriptors one user's sessions and connections leave the others theirs" {
     hog sessions EDQUOT
     hog connections EINPROGRESS
     others_go_on
+}
+
+@test "a ticket that comes while the worker has no descriptor left is answered once it has one" {
+    local worker limits redeemed
+    worker=$(worker_of "$KEEPER")
+    ctl open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" redeem last 253
+    redeemed=$(tickets_redeemed)
+    spawn as_other "$GMSCTL" open "$M/mine/ctl" r acquire ro 5000 export 0 0 connect "$M" say ready \
+        until "$T/go" redeem last 253
+    wait_until 10 said "$SPAWNED" ready
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    prlimit --pid "$worker" --nofile=3:
+    touch "$T/go"
+    wait_until 10 has_redeemed $((redeemed + 1))
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'message count=1 descriptors=1 remaining=0'
+    assert_eq "$status" 0
+}
+
+tickets_redeemed() {
+    awk '$1 == "gmsfs_tickets_redeemed_total" { print $2 }' "$M/metrics"
+}
+
+has_redeemed() {
+    [[ $(tickets_redeemed) -eq $1 ]]
 }
 
 @test "what one user held is there again when it is gone" {

@@ -147,6 +147,21 @@ start_mount_via() {
     assert_state weights COMMITTED
 }
 
+@test "whose pid the daemon cannot see has the rights of its further groups, which the kernel knows" {
+    hidden_mount
+    local group=47001
+    local member=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --groups="$group" --inh-caps=-all)
+    chgrp "$group" "$M/weights"
+    chmod 0770 "$M/weights"
+    run_logged -0 "${member[@]}" "$GMSCTL" open "$M/weights/lock" rw
+    run_logged -1 as_user "$GMSCTL" open "$M/weights/lock" rw
+    assert_match "$output" EACCES
+    chmod 0707 "$M/weights"
+    run_logged -0 as_user "$GMSCTL" open "$M/weights/lock" rw
+    run_logged -1 "${member[@]}" "$GMSCTL" open "$M/weights/lock" rw
+    assert_match "$output" EACCES
+}
+
 teardown() {
     common_teardown || return
     ! grep -q " $T/shared " /proc/self/mountinfo || umount "$T/shared"

@@ -114,3 +114,35 @@ used_is() { # BYTES
     assert_match "$(output_of "$sleeper")" 'Stale file handle'
     exec 6>&-
 }
+
+# ---- the worker's heap -------------------------------------------------------------------------
+
+HEAP_MAX_KB=$((64 << 10)) # a layout and its encoding, which have 75 MB together, are not kept twice
+
+entries_document() { # COUNT VALUE_BYTES: for APPLY
+    python3 -c 'if True:
+        import struct, sys
+        count, size = int(sys.argv[1]), int(sys.argv[2])
+        out = sys.stdout.buffer
+        out.write(b"\x82\xa1v\x01\xa8metadata\xdd" + struct.pack(">I", count))
+        for i in range(count):
+            row = b"\x94\xa8k%07d\xc0\x00\xc5" % i
+            out.write(row + struct.pack(">H", size) + bytes(size))' "$@"
+}
+
+heap_is_small() { # PID
+    (($(awk '$1 == "Anonymous:" { print $2 }' "/proc/$1/smaps_rollup") <= HEAP_MAX_KB))
+}
+
+@test "100,000 entries that are gone again leave the worker little heap, however often they come" {
+    requires python3 no-sanitizer
+    local ctl=("$BUILD/tests/tools/gmsctl" open "$T/m0/weights/ctl" rw acquire rw 0) worker i
+    entries_document 100000 300 >"$T/document"
+    start_mount
+    worker=$(worker_of "$KEEPER")
+    for ((i = 0; i < 2; i++)); do
+        run_logged -0 "${ctl[@]}" writefile "$T/document" apply commit
+        run_logged -0 "${ctl[@]}" clear commit
+    done
+    wait_until 5 heap_is_small "$worker"
+}

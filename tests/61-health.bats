@@ -229,6 +229,28 @@ go_lost() {
     assert_eq "$(device_get .health)" ok
 }
 
+@test "what a lost device ends is in the audit, and nobody is named who asked for it" {
+    stop_mount
+    start_mount audit="$T/audit"
+    W=$M/weights
+    committed weights
+    hold open "$W/lock" r
+    echo "revoke $(waiter_id "$HOLDER")" >"$W/abort"
+    assert_state weights COMMITTED
+    let_go "$HOLDER"
+    hold open "$W/lock" r
+    go_lost
+    wait_until 10 audit_has_revoked "$HOLDER"
+    assert_eq "$(jq -c 'select(.event == "revoked") | [.by_pid, .by_uid]' "$T/audit")" \
+        "[$$,0]"$'\n''[null,null]'
+    assert_eq "$(jq -c 'select(.event != "revoked" and (has("by_pid") or has("by_uid")))' "$T/audit")" ''
+    let_go "$HOLDER"
+}
+
+audit_has_revoked() { # PID
+    jq -e -s --argjson pid "$1" 'any(.[]; .event == "revoked" and .pid == $pid)' "$T/audit"
+}
+
 @test "a session on a lost device is told that it is over" {
     exec 5<>"$W/lock"
     truncate -s 2M "$W/allocations/a"

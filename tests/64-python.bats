@@ -5,38 +5,11 @@
 # have a store each.
 
 load helpers
+load python
 
 setup() {
     common_setup
-    export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONFAULTHANDLER=1
-    export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS
-}
-
-# python_with MODULE: sets PYTHON to one that has it. Debian's packages are of Debian's python3, which
-# need not be the first in PATH.
-python_with() {
-    for PYTHON in ${GMSFS_TEST_PYTHON:+"$GMSFS_TEST_PYTHON"} python3 /usr/bin/python3; do
-        "$PYTHON" -c "import $1" 2>/dev/null && return
-    done
-    PYTHON=''
-    requires "python3-$1"
-}
-
-# A sanitized library needs its runtime before all others; Python itself frees little at its end.
-python() { # ARGUMENT...
-    local preload=()
-    if [[ -n ${SANITIZE-} ]]; then
-        preload=(LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
-            ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0")
-    fi
-    run_logged -0 env "${preload[@]}" timeout -k 5 $((80 * SLOW)) "$PYTHON" "$@"
-}
-
-python_tests() { # FILE [MODULE]: all its tests pass
-    python_with "${2:-numpy}"
-    start_mount "${3-}"
-    GMSFS_TEST_MOUNT=$M python -m unittest -v "$1"
-    assert_match "$output" 'OK'
+    python_setup
 }
 
 @test "Python reads what was loaded: bytes, types, read-only, and alive as long as it is used" {

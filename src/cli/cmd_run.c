@@ -9,8 +9,9 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/run.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/ui.h"
 
 #include <errno.h>

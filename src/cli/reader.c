@@ -3,8 +3,9 @@
 
 #include "cli/cli.h"
 #include "cli/store_connect.h"
+#include "cli/store_explain.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "model/safetensors_write.h"
 
 #include <errno.h>

@@ -2,8 +2,9 @@
 #include "cli/store_connect.h"
 
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
 #include "cli/store_space.h"
+#include "cli/store_state.h"
 #include "cli/ui.h"
 
 #include <errno.h>

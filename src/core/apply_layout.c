@@ -94,6 +94,7 @@ static int count_up(char name[256])
 struct addition {
     char name[256];
     char tag[256];
+    char wire_id[256];     /* "": none */
     uint64_t serial, slot; /* of the first */
     uint64_t next_serial;  /* not yet used */
     size_t memories;       /* counted so far */
@@ -110,8 +111,9 @@ static int add_batch(const struct record *record, struct layout *layout, struct 
         if (added > 0 && addition->name[0])
             error = count_up(addition->name);
         if (error == 0)
-            error = layout_add(layout, addition->next_serial,
-                               addition->name[0] ? addition->name : NULL, addition->tag, &slot);
+            error = layout_add_with_wire_id(
+                layout, addition->next_serial, addition->name[0] ? addition->name : NULL,
+                addition->tag, addition->wire_id[0] ? addition->wire_id : NULL, &slot);
         if (error < 0)
             return error;
         while (added > 0 && slot != addition->slot + added)
@@ -159,9 +161,12 @@ static int check_addition(const struct record *record, struct addition *addition
 
     if (error == 0)
         error = copy_text(record->tag, record->tag_bytes, addition->tag, -EINVAL);
+    if (error == 0)
+        error =
+            copy_text((const char *)record->value, record->value_bytes, addition->wire_id, -EINVAL);
     if (error < 0)
         return error;
-    if (record->count == 0)
+    if (record->count == 0 || (record->value_bytes > 0 && record->count != 1))
         return -EINVAL;
     if (record->count > LAYOUT_MAX_ALLOCATIONS)
         return -ENOSPC;

@@ -115,6 +115,15 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
            !core_is_left_to(store, waiter->owner);
 }
 
+bool apply_must_sleep(const struct core *core, const struct core_store *store,
+                      const struct core_waiter *waiter)
+{
+    enum share_rank rank = core_get_rank(core, store, waiter->uid);
+
+    return share_check(&store->sessions, waiter->uid, rank, 1) < 0 ||
+           waits_for_exits(store, waiter);
+}
+
 /* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory, and
  * who has to outlive others. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
@@ -126,9 +135,7 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
         return;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
-        enum share_rank rank = core_get_rank(apply->core, store, waiter->uid);
-        bool lacks = share_check(&store->sessions, waiter->uid, rank, 1) < 0 ||
-                     waits_for_exits(store, waiter);
+        bool lacks = apply_must_sleep(apply->core, store, waiter);
 
         if (!core_waiter_counts(waiter))
             continue;

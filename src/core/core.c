@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* core - a core's life, and what its objects are found and held together by */
 #include "core/core.h"
 
 #include "core/core_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
 {
@@ -215,118 +214,4 @@ int core_reserve(struct idvec *vec, size_t more)
     vec->items = items;
     vec->room = wanted;
     return 0;
-}
-
-/* One record answers each waiter at most once, frees each memory once, ends each session once (also
- * those that it makes), changes each store once, and adds some events: a connect or disconnect for
- * each session, one for each store that is begun anew, and for each that is dropped or judged, one
- * for the device's health, and one
- * for its own deed. */
-static size_t effect_bound(const struct core *core)
-{
-    size_t sessions = core->sessions.count + core->waiters.count + 1;
-
-    return core->waiters.count + core->memories.count + 3 * sessions + 3 * core->stores.count + 5;
-}
-
-/* What one record more of everything, with `memories` of them, adds to the bound. */
-static size_t effect_growth(size_t memories)
-{
-    return 1 + memories + 3 + 2;
-}
-
-int core_reserve_effects(struct core *core, size_t next_memories)
-{
-    size_t bound = effect_bound(core);
-    size_t next = next_memories ? bound + effect_growth(next_memories) : 0;
-    size_t wanted = core->effect_count + bound + next;
-    struct effect *effects;
-
-    if (core->effect_first > 0) {
-        memmove(core->effects, core->effects + core->effect_first,
-                core->effect_count * sizeof *core->effects);
-        core->effect_first = 0;
-    }
-    if (wanted <= core->effect_room)
-        return 0;
-    wanted += wanted / 2;
-    effects = realloc(core->effects, wanted * sizeof *effects);
-    if (!effects)
-        return -ENOMEM;
-    core->effects = effects;
-    core->effect_room = wanted;
-    return 0;
-}
-
-void core_push_effect(struct core *core, struct effect effect)
-{
-    assert(core->effect_first + core->effect_count < core->effect_room);
-    core->effects[core->effect_first + core->effect_count++] = effect;
-}
-
-bool core_next_effect(struct core *core, struct effect *effect)
-{
-    if (core->effect_count == 0)
-        return false;
-    *effect = core->effects[core->effect_first];
-    core->effect_count--;
-    core->effect_first = core->effect_count > 0 ? core->effect_first + 1 : 0;
-    return true;
-}
-
-static struct core_event *new_event(struct apply *apply, enum core_event_type type,
-                                    const struct core_store *store)
-{
-    struct core *core = apply->core;
-    const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
-    uint64_t seq = core->next_event++;
-    struct core_event *event = &core->events[seq % core->options.limits.events];
-
-    *event = (struct core_event){
-        .seq = seq,
-        .type = type,
-        .wall_ms = apply->record->wall_ms,
-        .allocations = layout_count_allocations(layout),
-        .bytes = layout_total_bytes(layout),
-        .generation = store ? store->generation : 0,
-    };
-    if (store)
-        memcpy(event->store, store->name, sizeof event->store);
-    if (type == CORE_EVENT_REVOKED) {
-        event->by = apply->record->process;
-        event->by_uid = apply->record->uid;
-    }
-    core_push_effect(core, (struct effect){.type = EFFECT_EVENT, .store = store ? store->id : 0});
-    return event;
-}
-
-void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
-                    const struct core_session *session)
-{
-    struct core_event *event = new_event(apply, type, store);
-
-    if (session) {
-        event->session = session->id;
-        event->process = session->owner;
-        event->uid = session->uid;
-        memcpy(event->comm, session->comm, sizeof event->comm);
-    } else {
-        event->process = apply->record->process;
-        event->uid = apply->record->uid;
-    }
-    if (type == CORE_EVENT_BOUND) {
-        memcpy(event->bound, apply->record->name, apply->record->name_bytes);
-        event->is_share = (apply->record->flags & CORE_BOUND_SHARE) != 0;
-    }
-}
-
-void core_add_waiter_event(struct apply *apply, enum core_event_type type,
-                           const struct core_waiter *waiter)
-{
-    struct core_event *event = new_event(apply, type, core_store(apply->core, waiter->store));
-
-    event->waiter = waiter->id;
-    event->process = waiter->owner;
-    event->uid = waiter->uid;
-    memcpy(event->comm, waiter->comm, sizeof event->comm);
 }

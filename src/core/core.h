@@ -257,6 +257,8 @@ struct core_event {
 /* ---- records ------------------------------------------------------------------------------- */
 
 enum record_type {
+    /* Of stores: process and uid are who asks. But of CREATE, uid is also whose the store is to be,
+     * and of ATTR, of which there is no event, only that. */
     RECORD_STORE_CREATE = 1, /* name, bytes16 = uuid, uid, gid, mode → out.id */
     RECORD_STORE_REMOVE,     /* store. -EBUSY while it has sessions or waiters; open files
                                 outside of sessions then answer -ESTALE */
@@ -306,7 +308,8 @@ enum record_type {
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
                          name's trailing digits count up when count > 1 (slots and serials are
-                         consecutive; -EINVAL without digits) */
+                         consecutive; -EINVAL without digits). value (or empty): its wire id, then
+                         count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
                             A spool may grow, end, or be replaced; other memory: -EBUSY */
     RECORD_ALLOC_REMOVE, /* session, serial */

@@ -579,6 +579,8 @@ static int check_all(struct check *check)
         error = core_check_memories(check->core, check->failure);
     if (error == 0)
         error = core_check_ids(check->core, check->failure);
+    if (error == 0)
+        error = core_check_wire_ids(check->core, check->failure);
     return error;
 }
 

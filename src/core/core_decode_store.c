@@ -8,7 +8,7 @@
 
 /* ---- stores --------------------------------------------------------------------------------- */
 
-#define ALLOCATION_BYTES (5 * 8 + 1 + 4 + 4u) /* the least */
+#define ALLOCATION_BYTES (5 * 8 + 1 + 4 + 4 + 4u) /* the least */
 #define ENTRY_BYTES      (3 * 8 + 4 + 4u)
 
 static void read_allocation(struct input *input, struct layout *layout)
@@ -23,6 +23,7 @@ static void read_allocation(struct input *input, struct layout *layout)
     from.spool = input_bool(input);
     from.name = input_bytes(input, 255, &from.name_bytes);
     from.tag = input_bytes(input, LAYOUT_MAX_TAG_BYTES, &from.tag_bytes);
+    from.wire_id = input_bytes(input, LAYOUT_MAX_WIRE_ID_BYTES, &from.wire_id_bytes);
     if (input->error < 0)
         return;
     error = layout_restore_allocation(layout, &from);

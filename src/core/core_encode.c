@@ -97,6 +97,7 @@ static void put_allocation(struct output *output, const struct layout_allocation
     put_u8(output, allocation->spool);
     put_text(output, allocation->name);
     put_text(output, allocation->tag);
+    put_text(output, allocation->wire_id ? allocation->wire_id : "");
 }
 
 static void put_entry(struct output *output, const struct layout_entry *entry)

@@ -65,15 +65,6 @@ bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
-/* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
- * that adds one object of each kind and this many memories. */
-int core_reserve_effects(struct core *core, size_t next_memories);
-void core_push_effect(struct core *core, struct effect effect);
-/* store: NULL for one of the whole mount. */
-void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
-                    const struct core_session *session);
-void core_add_waiter_event(struct apply *apply, enum core_event_type type,
-                           const struct core_waiter *waiter);
 void core_store_free(struct core_store *store);
 /* A file is in at most one session at a time; when a session is over its files still know its id.
  */
@@ -87,6 +78,19 @@ void core_note_ticket(struct core *core, const struct core_ticket *ticket);
 void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
 /* When the next one expires; UINT64_MAX: there is none. */
 uint64_t core_ticket_moment(struct core *core);
+
+/* core_effects.c */
+/* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
+ * that adds one object of each kind and this many memories. */
+int core_reserve_effects(struct core *core, size_t next_memories);
+void core_push_effect(struct core *core, struct effect effect);
+
+/* core_events.c */
+/* store: NULL for one of the whole mount. */
+void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
+                    const struct core_session *session);
+void core_add_waiter_event(struct apply *apply, enum core_event_type type,
+                           const struct core_waiter *waiter);
 
 /* core_commit.c */
 /* To go through it, or to free it, would be felt by others. */
@@ -110,9 +114,11 @@ struct core_memory_use {
 
 /* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
 int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count);
-/* As core_check. Each memory is held as it is counted, and each id was given to one thing. */
+/* As core_check. Each memory is held as it is counted, each id was given to one thing, and each
+ * allocation has the wire id that it was added with. */
 int core_check_memories(const struct core *core, struct failure *failure);
 int core_check_ids(const struct core *core, struct failure *failure);
+int core_check_wire_ids(const struct core *core, struct failure *failure);
 
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
@@ -164,6 +170,10 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
+
+/* Whatever memory there is, it cannot be granted: its share is taken, or others write. */
+bool apply_must_sleep(const struct core *core, const struct core_store *store,
+                      const struct core_waiter *waiter);
 
 /* apply_reserve.c */
 /* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all layouts hold together: memory, by which its table is made and checked, and ids. */
+/* What all layouts hold together: memory, by which its table is made and checked, ids, wire ids. */
 #include "core/core_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -254,4 +255,49 @@ int core_check_ids(const struct core *core, struct failure *failure)
         error = check_id(core, &ids.uses[i], i > 0 ? &ids.uses[i - 1] : NULL, failure);
     free(ids.uses);
     return error;
+}
+
+/* ---- wire ids ------------------------------------------------------------------------------- */
+
+static bool same_wire_id(const struct layout_allocation *a, const struct layout_allocation *b)
+{
+    if (!a->wire_id || !b->wire_id)
+        return a->wire_id == b->wire_id;
+    return strcmp(a->wire_id, b->wire_id) == 0;
+}
+
+/* What the working copy has of what is committed has the wire id that it had there. */
+static bool keeps_wire_ids(const struct layout *working, const struct layout *committed)
+{
+    for (size_t i = 0; i < layout_count_allocations(working); i++) {
+        const struct layout_allocation *now = layout_at_rank(working, i);
+        const struct layout_allocation *before = layout_find_serial(committed, now->serial);
+
+        if (before && !same_wire_id(now, before))
+            return false;
+    }
+    return true;
+}
+
+static bool store_wire_ids_hold(const struct layout *committed, const struct layout *working)
+{
+    if (committed && layout_check_wire_ids(committed) < 0)
+        return false;
+    if (working && layout_check_wire_ids(working) < 0)
+        return false;
+    return !committed || !working || keeps_wire_ids(working, committed);
+}
+
+int core_check_wire_ids(const struct core *core, struct failure *failure)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (!store_wire_ids_hold(store->fixed, store->working))
+            return failure_set(failure, -EINVAL,
+                               "store %" PRIu64 ": the wire ids of its allocations are not those "
+                               "that they were added with",
+                               store->id);
+    }
+    return 0;
 }

@@ -120,6 +120,7 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     memcpy(handle->gathered.bytes + handle->gathered.used, from, size);
     handle->gathered.used += size;
     fuse_reply_write(req, size);
+    fs_gather_ahead(handle);
 }
 
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,

@@ -39,10 +39,10 @@ void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct node node = {.kind = NODE_STORE};
     uint64_t id;
     int error = node_get_kind(parent) == NODE_ROOT ? 0 : -EPERM;
-    if (!error) {
-        fs_get_caller(req, 0, &caller);
+    if (!error)
+        error = fs_get_caller(req, 1, &caller);
+    if (!error)
         error = service_store_create(fs->service, name, &caller, mode & 0777u, &id);
-    }
     if (!error) {
         node.store = core_find_store(fs->core, id);
         error = node.store ? 0 : -ENOENT;
@@ -96,10 +96,10 @@ void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     int error = find(req, parent, name, &node);
     if (!error && node.kind != NODE_STORE)
         error = -EPERM;
-    if (!error) {
-        fs_get_caller(req, 0, &caller);
+    if (!error)
+        error = fs_get_caller(req, 1, &caller);
+    if (!error)
         error = service_store_remove(fs_of(req)->service, node.store->id, &caller);
-    }
     fs_reply_error(req, error);
 }
 
@@ -134,7 +134,9 @@ void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 static int rename_store(fuse_req_t req, const struct node *node, const char *name, unsigned flags)
 {
     struct service_caller caller;
-    fs_get_caller(req, 0, &caller);
+    int error = fs_get_caller(req, 1, &caller);
+    if (error)
+        return error;
     return service_store_rename(fs_of(req)->service, node->store->id, name, flags, &caller);
 }
 

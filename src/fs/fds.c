@@ -221,10 +221,26 @@ static bool go_on(struct connection *connection)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-static void redeem(struct connection *connection, const struct gmsfs_fds_request *request)
+/* Who is to have the descriptors: not who connected, where that has forked since. pid 0: it cannot
+ * be seen. */
+static int find_sender(struct connection *connection, int pid, struct core_process *process)
 {
     struct fs *fs = connection->fs;
-    int error = service_redeem(fs->service, request->ticket, connection->uid, &connection->ticket);
+    struct service_caller caller = {0};
+    int error = fs->host.resolve(fs->host.context, (uint32_t)pid, 1, &caller);
+    if (!error && caller.process_count > 0)
+        *process = caller.processes[0];
+    return error;
+}
+
+static void redeem(struct connection *connection, const struct gmsfs_fds_request *request,
+                   int sender)
+{
+    struct fs *fs = connection->fs;
+    struct service_peer peer = {.uid = connection->uid};
+    int error = find_sender(connection, sender, &peer.process);
+    if (!error)
+        error = service_redeem(fs->service, request->ticket, &peer, &connection->ticket);
     if (error) {
         if (error == -EACCES && fs_may_warn(fs))
             log_warning("%s/.fds: process %d (uid %u) presented a ticket of another user",
@@ -304,21 +320,37 @@ static void unmount(struct connection *connection)
     fs->host.request_unmount(fs->host.context);
 }
 
-/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken.
- */
-static int receive(int fd, struct gmsfs_fds_request *request)
+/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken:
+ * there is room for who sends it alone. */
+static int receive(const struct connection *connection, struct gmsfs_fds_request *request,
+                   int *sender)
 {
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
     uint8_t bytes[FDS_REQUEST_MAX_BYTES] = {0};
-    ssize_t size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_TRUNC);
+    struct iovec part = {.iov_base = bytes, .iov_len = sizeof bytes};
+    struct msghdr head = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = sizeof control};
+    ssize_t size = recvmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_TRUNC);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
     if (size == 0)
         return -ECONNRESET;
+    const struct cmsghdr *first = CMSG_FIRSTHDR(&head);
+    struct ucred credentials = {0};
+    if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&credentials, CMSG_DATA(first), sizeof credentials);
+    /* 0: it sent before it was accepted, right after connecting, or it cannot be seen. */
+    *sender = credentials.pid ? credentials.pid : connection->pid;
     return fds_request_decode(bytes, (size_t)size, request);
 }
 
-/* Whoever asked has closed the socket since: an order that was given up is not carried out later,
- * when somebody else may hold what it was about. */
+/* Whoever asked has closed the socket since, or has exited: an order that was given up is not
+ * carried out later, when somebody else may hold what it was about. */
 static bool is_abandoned(int fd)
 {
     struct pollfd peer = {.fd = fd};
@@ -335,7 +367,8 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         go_on(connection);
         return;
     }
-    int error = receive(watch->fd, &request);
+    int sender = 0;
+    int error = receive(connection, &request, &sender);
     if (error == -EAGAIN)
         return;
     if (error == -EINVAL) {
@@ -347,7 +380,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         return;
     }
     connection->active_ms = connection->fs->now_ms;
-    if (request.op != GMSFS_FDS_REDEEM && is_abandoned(watch->fd)) {
+    if (is_abandoned(watch->fd)) {
         drop(connection);
         return;
     }
@@ -359,7 +392,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
     } else if (request.op != GMSFS_FDS_REDEEM)
         drain(connection, &request);
     else
-        redeem(connection, &request);
+        redeem(connection, &request, sender);
 }
 
 /* ---- connections ------------------------------------------------------------------------- */
@@ -393,7 +426,9 @@ static int add_connection(struct fs *fs, int fd)
 {
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+    int on = 1;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
+        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on))
         return -errno;
     if (!fs->connections)
         fs->connections = calloc(1, sizeof *fs->connections);

@@ -15,6 +15,7 @@
 #define FIRST_ROOM   4096u
 #define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for this much at least */
 #define LARGE_BYTES  (4u << 20)
+#define AHEAD_BYTES  (4u << 20)
 
 static size_t round_up(size_t bytes, size_t grain)
 {
@@ -24,7 +25,7 @@ static size_t round_up(size_t bytes, size_t grain)
 static void unmap(void *what)
 {
     struct fs_gathered *gathered = what;
-    pages_drop(gathered->bytes, gathered->room); /* behind it nobody has touched any */
+    pages_drop(gathered->bytes, gathered->made); /* nobody has touched any behind them */
     munmap(gathered->bytes, gathered->map_bytes);
     free(gathered);
 }
@@ -72,34 +73,30 @@ static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
 
 /* All at once is half of what one by one costs; where that fails they come when they are touched.
  */
-static void make_pages(const struct fs_gathered *gathered, size_t from)
+static void make_pages(struct fs_gathered *gathered, size_t end)
 {
+    if (end <= gathered->made)
+        return;
 #ifdef MADV_POPULATE_WRITE
-    madvise(gathered->bytes + from, gathered->room - from, MADV_POPULATE_WRITE);
-#else
-    (void)gathered;
-    (void)from;
+    madvise(gathered->bytes + gathered->made, end - gathered->made, MADV_POPULATE_WRITE);
 #endif
+    gathered->made = end;
 }
 
-static int grow_map(struct fs *fs, struct fs_gathered *gathered, size_t bytes, size_t max_bytes)
+static int grow_map(struct fs *fs, struct fs_gathered *gathered, size_t room, size_t max_bytes)
 {
-    struct fs_gathered grown = {.used = gathered->used};
-    if (bytes <= gathered->map_bytes) {
-        size_t before = gathered->room;
-        gathered->room = round_up(bytes, MAPPED_GRAIN);
-        make_pages(gathered, before);
+    struct fs_gathered grown = {.used = gathered->used, .room = room};
+    if (room <= gathered->map_bytes) {
+        gathered->room = room;
         return 0;
     }
-    grown.bytes = map(bytes, max_bytes, &grown.map_bytes);
+    grown.bytes = map(room, max_bytes, &grown.map_bytes);
     if (!grown.bytes)
         return -ENOMEM;
     if (gathered->used)
         memcpy(grown.bytes, gathered->bytes, gathered->used);
     release(fs, gathered);
-    grown.room = round_up(bytes, MAPPED_GRAIN);
     *gathered = grown;
-    make_pages(gathered, 0);
     return 0;
 }
 
@@ -122,28 +119,53 @@ static size_t heap_room(const struct fs_gathered *gathered, size_t bytes)
     return room;
 }
 
-int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
+/* Where one write was not enough, more are likely to come. */
+static size_t map_room(size_t bytes, size_t max_bytes)
+{
+    if (bytes > FS_MAX_WRITE_BYTES)
+        bytes = max_bytes - bytes > AHEAD_BYTES ? bytes + AHEAD_BYTES : max_bytes;
+    return round_up(bytes, MAPPED_GRAIN);
+}
+
+static int grow(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
 {
     struct fs_gathered *gathered = &handle->gathered;
     size_t before = gathered->room, room = heap_room(gathered, bytes);
-    if (bytes > max_bytes)
-        return -EFBIG;
-    if (bytes <= gathered->room)
-        return 0;
     bool in_heap = !gathered->map_bytes && room <= HEAP_MAX &&
                    fs->gathered_heap_bytes + room - before <= HEAP_BYTES;
     if (!in_heap)
-        room = round_up(bytes, MAPPED_GRAIN);
+        room = map_room(bytes, max_bytes);
     /* Counted first: what is refused must not have grown. */
     int error = service_gather(fs->service, handle->id, handle->counted_bytes + room - before);
     if (error)
         return error;
-    error = in_heap ? grow_heap(fs, gathered, room) : grow_map(fs, gathered, bytes, max_bytes);
+    error = in_heap ? grow_heap(fs, gathered, room) : grow_map(fs, gathered, room, max_bytes);
     if (error)
         service_gather(fs->service, handle->id, handle->counted_bytes);
     else
         handle->counted_bytes += room - before;
     return error;
+}
+
+int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes)
+{
+    struct fs_gathered *gathered = &handle->gathered;
+    int error = 0;
+    if (bytes > max_bytes)
+        return -EFBIG;
+    if (bytes > gathered->room)
+        error = grow(fs, handle, bytes, max_bytes);
+    if (!error && gathered->map_bytes)
+        make_pages(gathered, round_up(bytes, MAPPED_GRAIN));
+    return error;
+}
+
+void fs_gather_ahead(struct fs_handle *handle)
+{
+    struct fs_gathered *gathered = &handle->gathered;
+    size_t end = round_up(gathered->used + FS_MAX_WRITE_BYTES, MAPPED_GRAIN);
+    if (gathered->map_bytes)
+        make_pages(gathered, end < gathered->room ? end : gathered->room);
 }
 
 struct fs_gathered fs_gather_take(struct fs_handle *handle)

@@ -21,10 +21,14 @@ struct fs_gathered {
     size_t used;      /* the caller's */
     size_t room;      /* counted for the user */
     size_t map_bytes; /* of the mapping; 0: it is in the heap */
+    size_t made;      /* of the mapping: what is behind is untouched */
 };
 
 /* Makes room for `bytes` in all in handle->gathered. -EFBIG beyond max_bytes, -EDQUOT, -ENOMEM */
 int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
+/* Makes the pages that the next write needs. To be called after the answer to this one, so that it
+ * happens while the client makes its next piece. */
+void fs_gather_ahead(struct fs_handle *handle);
 /* What the handle has gathered becomes the caller's, still counted for the handle's file. */
 struct fs_gathered fs_gather_take(struct fs_handle *handle);
 /* What was taken, where its file is no longer of interest: the session is over. fs NULL: so is all

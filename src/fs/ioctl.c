@@ -2,8 +2,8 @@
 /*
  * ioctl - commands on open files: the table, and what answers at once
  *
- * What may have to wait is in ioctl_wait.c. A command gets a request whose payload is the caller's
- * argument; it changes the payload into the answer and finishes the request, now or later.
+ * What is answered later is in ioctl_later.c. A command gets a request whose payload is the
+ * caller's argument; it changes the payload into the answer and finishes the request, now or later.
  */
 #include "fs/ioctl.h"
 
@@ -38,16 +38,6 @@ static void finish_now(struct fs_request *request, int error, size_t size)
     ioctl_answer(request, size);
     request->req = NULL; /* answered */
     fs_request_finish(request, 0, NULL);
-}
-
-static void reply_error_only(struct fs_request *request, int error,
-                             const struct service_answer *answer)
-{
-    (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        ioctl_answer(request, 0);
 }
 
 static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *view)
@@ -137,13 +127,6 @@ static void do_join(struct fs_request *request, const struct core_file *file)
         join->pad = 0;
     }
     finish_now(request, error, sizeof *join);
-}
-
-static void do_release(struct fs_request *request, const struct core_file *file)
-{
-    request->reply = reply_error_only;
-    fs_request_submitted(request,
-                         service_release(request->fs->service, file->id, &request->service));
 }
 
 static void do_free(struct fs_request *request, const struct core_file *file)
@@ -239,7 +222,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_INFO)] = {sizeof(struct gmsfs_ioc_info), ON_ANY, false, do_info},
     [_IOC_NR(GMSFS_IOC_ACQUIRE)] = {sizeof(struct gmsfs_ioc_acquire), ON_CTL, true, ioctl_acquire},
     [_IOC_NR(GMSFS_IOC_JOIN)] = {sizeof(struct gmsfs_ioc_join), ON_CTL, false, do_join},
-    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, do_release},
+    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, ioctl_release},
     [_IOC_NR(GMSFS_IOC_ALLOC)] = {sizeof(struct gmsfs_ioc_alloc), ON_SESSION, true, ioctl_alloc},
     [_IOC_NR(GMSFS_IOC_FREE)] = {sizeof(struct gmsfs_ioc_free), ON_SESSION, false, do_free},
     [_IOC_NR(GMSFS_IOC_CLEAR)] = {0, ON_SESSION, false, do_clear},

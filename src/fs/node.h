@@ -45,6 +45,7 @@ struct node_traits {
     enum node_kind parent; /* of a fixed name */
     mode_t type;           /* S_IF* */
     enum core_kind file;   /* what an open of it is for the service, which knows its directions */
+    bool is_measured;      /* its text has numbers of the device, which is asked for them first */
 };
 
 struct node {

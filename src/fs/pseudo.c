@@ -158,7 +158,7 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
         error = -ESTALE;
     if (error)
         fs_reply_error(req, error);
-    else if ((kind == NODE_DEVICE || kind == NODE_METRICS) && is_to_be_made(&handle->shown, offset))
+    else if (node_get_traits(kind)->is_measured && is_to_be_made(&handle->shown, offset))
         measure_and_reply(req, handle, size, offset);
     else
         reply_text(req, handle, size, offset);

@@ -246,7 +246,7 @@ size_t fs_count_callers(fuse_req_t req, uint64_t store)
 }
 
 /* Read from /proc, while the caller is blocked: only where it decides. */
-static bool has_group(const struct service_caller *caller, uint32_t gid)
+static int has_group(const struct service_caller *caller, uint32_t gid)
 {
     gid_t some[MAX_GROUPS];
     int count = fuse_req_getgroups((fuse_req_t)(uintptr_t)caller->context, MAX_GROUPS, some);
@@ -256,13 +256,12 @@ static bool has_group(const struct service_caller *caller, uint32_t gid)
         if (groups)
             count = fuse_req_getgroups((fuse_req_t)(uintptr_t)caller->context, count, groups);
     }
-    /* Of a process that is not to be seen here: the kernel, which sees it, has let it through. */
-    bool found = count < 0;
+    bool found = false;
     for (int i = 0; groups && i < count && !found; i++)
         found = groups[i] == gid;
     if (groups != some)
         free(groups);
-    return found;
+    return count < 0 ? count : found;
 }
 
 int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)

@@ -16,14 +16,13 @@
 #include <unistd.h>
 
 /* As large as libfuse can say. With the default of 12, slow transfers hold back RELEASEs. */
-#define MAX_BACKGROUND  65535u
-#define MAX_WRITE_BYTES (1u << 20)
+#define MAX_BACKGROUND 65535u
 
 static void on_init(void *userdata, struct fuse_conn_info *connection)
 {
     struct fs *fs = userdata;
     connection->max_background = MAX_BACKGROUND;
-    connection->max_write = MAX_WRITE_BYTES;
+    connection->max_write = FS_MAX_WRITE_BYTES;
     /* Asynchronous direct I/O would hand out a gigabyte of one io_submit(2) at once: without it a
      * thread has one megabyte under way, and waits as everybody does. */
     connection->want &=

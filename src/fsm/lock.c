@@ -50,10 +50,7 @@ static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
     [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW},
 };
 
-#define MODE_COUNT (sizeof(mode_rules) / sizeof(mode_rules[0]))
-
-_Static_assert(MODE_COUNT == LOCK_MODES, "each mode has a rule");
-#define WISH_COUNT (sizeof(wish_modes) / sizeof(wish_modes[0]))
+_Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
 
 /* What an admission looks at, gathered in one pass. */
 struct view {
@@ -76,7 +73,7 @@ static enum content content_of(const struct lock *lock)
 
 enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
 {
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     return wish_modes[wish][content_of(lock)];
 }
 
@@ -125,7 +122,7 @@ static unsigned held_modes(const struct lock *lock)
 {
     unsigned held = 0;
 
-    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++)
+    for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++)
         held |= lock->held[mode] > 0 ? MODE_BIT(mode) : 0;
     return held;
 }
@@ -145,7 +142,7 @@ static struct view view_at(const struct lock *lock, uint64_t now_ms)
 
 static bool mode_excluded_by(enum lock_mode mode, unsigned held)
 {
-    for (size_t other = LOCK_MODE_RO; other < MODE_COUNT; other++) {
+    for (size_t other = LOCK_MODE_RO; other < LOCK_MODES; other++) {
         if ((held & MODE_BIT(other)) && modes_exclude(mode, (enum lock_mode)other))
             return true;
     }
@@ -245,47 +242,11 @@ void lock_free(struct lock *lock)
     memset(lock, 0, sizeof(*lock));
 }
 
-const char *lock_state_name(enum lock_state state)
-{
-#define NAME(word, number) [number] = #word,
-    static const char *const names[LOCK_STATE_COUNT] = {GMSFS_STATE_LIST(NAME)};
-#undef NAME
-
-    assert((size_t)state < LOCK_STATE_COUNT);
-    return names[state];
-}
-
-const char *lock_mode_name(enum lock_mode mode)
-{
-    static const char *const names[MODE_COUNT] = {
-        [LOCK_MODE_NONE] = "none",
-        [LOCK_MODE_RO] = "RO",
-        [LOCK_MODE_RW] = "RW",
-        [LOCK_MODE_RW_DATA] = "RW_DATA",
-    };
-
-    assert((size_t)mode < MODE_COUNT);
-    return names[mode];
-}
-
-const char *lock_wish_name(enum lock_wish wish)
-{
-    static const char *const names[WISH_COUNT] = {
-        [LOCK_WISH_RO] = "RO",
-        [LOCK_WISH_RW] = "RW",
-        [LOCK_WISH_AUTO] = "AUTO",
-        [LOCK_WISH_DATA] = "DATA",
-    };
-
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
-    return names[wish];
-}
-
 enum lock_state lock_get_state(const struct lock *lock)
 {
     unsigned held = held_modes(lock);
 
-    for (size_t mode = MODE_COUNT - 1; mode >= LOCK_MODE_RO; mode--) {
+    for (size_t mode = LOCK_MODES - 1; mode >= LOCK_MODE_RO; mode--) {
         if (held & MODE_BIT(mode))
             return mode_rules[mode].state;
     }
@@ -328,7 +289,7 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
 {
     int error;
 
-    assert(mode > LOCK_MODE_NONE && (size_t)mode < MODE_COUNT);
+    assert(mode > LOCK_MODE_NONE && (size_t)mode < LOCK_MODES);
     assert(!mode_excluded_by(mode, held_modes(lock)));
     assert(!lock_find_session(lock, session_id));
     if (lock->session_count >= LOCK_MAX_SESSIONS)
@@ -348,7 +309,7 @@ int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, 
     void *waiters = lock->waiters;
     int error;
 
-    assert(wish >= LOCK_WISH_RO && (size_t)wish < WISH_COUNT);
+    assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     assert(!lock_find_waiter(lock, waiter_id));
     if (lock->waiter_count >= LOCK_MAX_WAITERS)
         return -ENOSPC;
@@ -406,6 +367,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
         return -ENOENT;
     if (lock->sessions[i].mode != LOCK_MODE_RW || (stay != LOCK_MODE_NONE && stay != LOCK_MODE_RO))
         return -EINVAL;
+    assert(!lock->sealed);
     lock->committed = true;
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
@@ -516,10 +478,11 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
     size_t count = lock->session_count;
     int error;
 
-    if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= MODE_COUNT ||
+    if (session->mode < LOCK_MODE_RO || (size_t)session->mode >= LOCK_MODES ||
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
         (count > 0 && lock->sessions[count - 1].id >= session->id) ||
         !content_fits(content_of(lock), session->mode) ||
+        (session->mode == LOCK_MODE_RW && lock->sealed) || /* its grant has dropped that */
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
     error = make_session_room(lock, 0);
@@ -537,7 +500,7 @@ int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
     size_t count = lock->waiter_count;
     int error;
 
-    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= WISH_COUNT || waiter->asleep ||
+    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= LOCK_WISHES || waiter->asleep ||
         count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
         (waiter->looking && waiter_is_active(waiter)))
         return -EINVAL;
@@ -589,7 +552,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
     struct view view = view_at(lock, now_ms);
     struct view patient_gone = {.held = view.held, .content = view.content};
 
-    for (size_t mode = LOCK_MODE_RO; mode < MODE_COUNT; mode++) {
+    for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++) {
         unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;
         bool waits = false;
         uint64_t end_ms = 0;

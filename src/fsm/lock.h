@@ -58,7 +58,8 @@ struct lock_waiter {
     bool asleep;            /* waits for something besides the lock, such as memory */
 };
 
-#define LOCK_MODES 4u
+#define LOCK_MODES  4u
+#define LOCK_WISHES 5u
 
 struct lock {
     bool committed;
@@ -89,7 +90,8 @@ size_t lock_count_waiting_writers(const struct lock *lock);
 enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms);
 
 /* Adds a session. The mode must be what lock_would_grant or lock_next_grant said: one that the
- * sessions exclude, or an id in use, is a bug of the caller and asserted. 0, -ENOSPC, -ENOMEM */
+ * sessions exclude, or an id in use, is a bug of the caller and asserted. RW replaces a sealed
+ * layout: once it is added, the caller drops that by lock_set_sealed. 0, -ENOSPC, -ENOMEM */
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode);
 
 /* Adds a waiter at the end of the queue. 0, -ENOSPC, -ENOMEM. While it waits there is room for
@@ -110,14 +112,15 @@ int lock_remove_session(struct lock *lock, uint64_t session_id, uint64_t now_ms)
 
 /* A committing writer: LOCK_MODE_NONE ends its session, LOCK_MODE_RO keeps it as a reader. Sets
  * committed; either is a release and restarts the patience. -ENOENT if unknown, -EINVAL if not a
- * writer */
+ * writer with RW. That nothing is sealed any more is asserted */
 int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uint64_t now_ms);
 
 /* A writer whose layout is final: it goes on with RW_DATA, and what was committed is not any more.
  * -ENOENT if unknown, -EINVAL if not a writer with RW */
 int lock_seal(struct lock *lock, uint64_t session_id);
 
-/* Nobody may hold RW_DATA when what is sealed goes; both are never set. */
+/* Nobody may hold RW_DATA when what is sealed goes; both are never set. Asserted: what comes from
+ * where it may be damaged is looked at before. */
 void lock_set_committed(struct lock *lock, bool committed);
 void lock_set_sealed(struct lock *lock, bool sealed);
 

@@ -12,13 +12,16 @@
 
 #define AUTOMATIC_NAME_BYTES 24u /* "a", 20 digits, NUL */
 
-/* An allocation, its name and its tag are one block: replaced as a whole when the text changes. */
+/* An allocation and its texts are one block: replaced as a whole when a text changes. */
 static struct layout_allocation *allocation_copy(const struct layout_allocation *from,
-                                                 const char *name, const char *tag)
+                                                 const char *name, const char *tag,
+                                                 const char *wire_id)
 {
     size_t name_bytes = strlen(name) + 1;
     size_t tag_bytes = strlen(tag) + 1;
-    struct layout_allocation *allocation = malloc(sizeof *allocation + name_bytes + tag_bytes);
+    size_t wire_id_bytes = wire_id ? strlen(wire_id) + 1 : 0;
+    struct layout_allocation *allocation =
+        malloc(sizeof *allocation + name_bytes + tag_bytes + wire_id_bytes);
 
     if (!allocation)
         return NULL;
@@ -27,6 +30,9 @@ static struct layout_allocation *allocation_copy(const struct layout_allocation 
     allocation->tag = allocation->name + name_bytes;
     memcpy(allocation->name, name, name_bytes);
     memcpy(allocation->tag, tag, tag_bytes);
+    allocation->wire_id = wire_id ? allocation->tag + tag_bytes : NULL;
+    if (wire_id)
+        memcpy(allocation->wire_id, wire_id, wire_id_bytes);
     return allocation;
 }
 
@@ -47,6 +53,7 @@ static void drop_all(struct layout *layout)
     for (size_t i = 0; i < layout->allocation_count; i++)
         free(layout->by_slot[i]);
     layout->allocation_count = 0;
+    layout->wire_id_count = 0;
     layout->total_bytes = 0;
 }
 
@@ -76,6 +83,7 @@ void layout_free(struct layout *layout)
     drop_all(layout);
     free(layout->by_slot);
     free(layout->by_name);
+    free(layout->by_wire_id);
     free(layout->by_key.chunks);
     free(layout->by_serial.chunks);
     free(layout);
@@ -130,7 +138,7 @@ static int clone_allocations(struct layout *copy, const struct layout *layout)
     copy->allocation_capacity = count;
     for (size_t i = 0; i < count; i++) {
         const struct layout_allocation *from = layout->by_slot[i];
-        copy->by_slot[i] = allocation_copy(from, from->name, from->tag);
+        copy->by_slot[i] = allocation_copy(from, from->name, from->tag, from->wire_id);
         if (!copy->by_slot[i])
             return -ENOMEM;
         copy->allocation_count++;
@@ -140,7 +148,7 @@ static int clone_allocations(struct layout *copy, const struct layout *layout)
         layout_slot(layout, layout->by_name[i]->slot, &rank);
         copy->by_name[i] = copy->by_slot[rank];
     }
-    return 0;
+    return layout_clone_wire_ids(copy, layout);
 }
 
 struct layout *layout_clone(const struct layout *layout)
@@ -273,7 +281,7 @@ int layout_check_tag(const char *tag)
 }
 
 static int check_addition(const struct layout *layout, uint64_t serial, const char *name,
-                          const char *tag)
+                          const char *tag, const char *wire_id)
 {
     size_t count = layout->allocation_count;
     int error;
@@ -287,7 +295,7 @@ static int check_addition(const struct layout *layout, uint64_t serial, const ch
         error = layout_check_name(name);
     if (error == 0 && name && layout_find_name(layout, name))
         error = -EEXIST;
-    return error;
+    return error < 0 ? error : layout_check_new_wire_id(layout, wire_id);
 }
 
 /* The first slot from next_slot on whose own name is free. Ends: so many names are taken at most.
@@ -314,23 +322,26 @@ static void insert_name(struct layout *layout, struct layout_allocation *allocat
 }
 
 int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,
-                             const char *name, const char *tag)
+                             const char *name, const char *tag, const char *wire_id)
 {
     struct layout_allocation *allocation;
     int error = reserve_allocation(layout);
 
+    if (error == 0)
+        error = layout_reserve_wire_id(layout, wire_id);
     if (error < 0)
         return error;
-    allocation = allocation_copy(from, name, tag);
+    allocation = allocation_copy(from, name, tag, wire_id);
     if (!allocation)
         return -ENOMEM;
     insert_name(layout, allocation, layout->allocation_count);
+    layout_insert_wire_id(layout, allocation);
     layout->by_slot[layout->allocation_count++] = allocation;
     return 0;
 }
 
-int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
-               uint64_t *slot)
+int layout_add_with_wire_id(struct layout *layout, uint64_t serial, const char *name,
+                            const char *tag, const char *wire_id, uint64_t *slot)
 {
     struct layout_allocation fresh = {.serial = serial, .slot = layout->next_slot};
     char automatic[AUTOMATIC_NAME_BYTES];
@@ -338,20 +349,26 @@ int layout_add(struct layout *layout, uint64_t serial, const char *name, const c
 
     layout_assert_unshared(layout);
     tag = tag ? tag : "";
-    error = check_addition(layout, serial, name, tag);
+    error = check_addition(layout, serial, name, tag, wire_id);
     if (error < 0)
         return error;
     if (!name) {
         fresh.slot = choose_name(layout, automatic);
         name = automatic;
     }
-    error = layout_append_allocation(layout, &fresh, name, tag);
+    error = layout_append_allocation(layout, &fresh, name, tag, wire_id);
     if (error < 0)
         return error;
     layout->next_slot = fresh.slot + 1;
     if (slot)
         *slot = fresh.slot;
     return 0;
+}
+
+int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
+               uint64_t *slot)
+{
+    return layout_add_with_wire_id(layout, serial, name, tag, NULL, slot);
 }
 
 static void forget_name(struct layout *layout, const char *name)
@@ -378,6 +395,7 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
         return error;
     assert(allocation->bound_entries == 0);
     forget_name(layout, allocation->name);
+    layout_forget_wire_id(layout, allocation);
     layout->allocation_count--;
     memmove(layout->by_slot + rank, layout->by_slot + rank + 1,
             (layout->allocation_count - rank) * sizeof layout->by_slot[0]);
@@ -406,7 +424,7 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     holder = layout_find_name(layout, name);
     if (holder)
         return holder == old ? 0 : -EEXIST;
-    renamed = allocation_copy(old, name, old->tag);
+    renamed = allocation_copy(old, name, old->tag, old->wire_id);
     if (!renamed)
         return -ENOMEM;
     forget_name(layout, old->name);
@@ -416,6 +434,7 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;
+    layout_replace_wire_id(layout, renamed);
     layout->changes++;
     free(old);
     return 0;
@@ -434,11 +453,12 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     error = layout_check_tag(tag);
     if (error < 0)
         return error;
-    tagged = allocation_copy(old, old->name, tag);
+    tagged = allocation_copy(old, old->name, tag, old->wire_id);
     if (!tagged)
         return -ENOMEM;
     layout->by_name[name_lower_bound(layout, old->name)] = tagged;
     layout->by_slot[rank] = tagged;
+    layout_replace_wire_id(layout, tagged);
     layout->changes++;
     free(old);
     return 0;

@@ -22,13 +22,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYOUT_UNBOUND         UINT64_MAX
-#define LAYOUT_MAX_ALLOCATIONS 65536u       /* ENOSPC */
-#define LAYOUT_MAX_ENTRIES     1048576u     /* ENOSPC */
-#define LAYOUT_MAX_ENTRY_BYTES (1ull << 30) /* keys and values together; ENOSPC */
-#define LAYOUT_MAX_VALUE_BYTES (1u << 20)   /* EINVAL */
-#define LAYOUT_MAX_TAG_BYTES   255u
-#define LAYOUT_NO_MEMORY       0ull
+#define LAYOUT_UNBOUND           UINT64_MAX
+#define LAYOUT_MAX_ALLOCATIONS   65536u       /* ENOSPC */
+#define LAYOUT_MAX_ENTRIES       1048576u     /* ENOSPC */
+#define LAYOUT_MAX_ENTRY_BYTES   (1ull << 30) /* keys and values together; ENOSPC */
+#define LAYOUT_MAX_VALUE_BYTES   (1u << 20)   /* EINVAL */
+#define LAYOUT_MAX_TAG_BYTES     255u
+#define LAYOUT_MAX_WIRE_ID_BYTES 255u
+#define LAYOUT_NO_MEMORY         0ull
 
 struct layout_allocation {
     uint64_t serial;
@@ -37,9 +38,10 @@ struct layout_allocation {
     uint64_t size_bytes;    /* what was asked for (a spool: what was written) */
     uint64_t aligned_bytes; /* what it costs */
     uint64_t bound_entries;
-    bool spool; /* memory still grows with writes; not yet final */
-    char *name; /* file name, as it stands in allocations/ */
-    char *tag;  /* never NULL; UTF-8 */
+    bool spool;    /* memory still grows with writes; not yet final */
+    char *name;    /* file name, as it stands in allocations/ */
+    char *tag;     /* never NULL; UTF-8 */
+    char *wire_id; /* what a client chose to know it by; NULL: it has none. UTF-8, never empty */
 };
 
 struct layout_entry_block;
@@ -85,10 +87,16 @@ const struct layout_allocation *layout_find_slot(const struct layout *layout, ui
 size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot);
 const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial);
 const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name);
+const struct layout_allocation *layout_find_wire_id(const struct layout *layout,
+                                                    const char *wire_id);
 /* name NULL: aNNNNNN by slot (slots whose name is taken are skipped). tag NULL: none. The serial
  * must be above those of all allocations here. -EEXIST -ENOSPC -ENAMETOOLONG -EINVAL -ENOMEM */
 int layout_add(struct layout *layout, uint64_t serial, const char *name, const char *tag,
                uint64_t *slot);
+/* The same with a wire id, that it keeps: no other allocation here has it (-EEXIST), and it is as
+ * struct layout_allocation says (-EINVAL). NULL: none. It is no part of the encoding. */
+int layout_add_with_wire_id(struct layout *layout, uint64_t serial, const char *name,
+                            const char *tag, const char *wire_id, uint64_t *slot);
 /* And the entries bound to it, which are looked for among all. -ENOENT; with such entries -ENOMEM
  */
 int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed);
@@ -169,8 +177,8 @@ struct layout_restored {
     uint64_t size_bytes;
     uint64_t aligned_bytes;
     bool spool;
-    const char *name, *tag; /* not terminated */
-    size_t name_bytes, tag_bytes;
+    const char *name, *tag, *wire_id;            /* not terminated */
+    size_t name_bytes, tag_bytes, wire_id_bytes; /* wire_id_bytes 0: it has none */
 };
 
 int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout);
@@ -185,6 +193,9 @@ int layout_restore_entries(struct layout *layout, const struct layout_put *puts,
  * [0, size_bytes). spools: memory that is still being written will do. -EINVAL and a message naming
  * the culprit. */
 int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes);
+
+/* Whether the wire ids are each as they must be, unique, and found: -EINVAL. */
+int layout_check_wire_ids(const struct layout *layout);
 
 /* The canonical encoding (gmsfs(5)): the caller frees *bytes. 0 or -ENOMEM */
 int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size);

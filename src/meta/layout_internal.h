@@ -21,6 +21,9 @@ struct layout {
     struct layout_allocation **by_name;
     size_t allocation_count;
     size_t allocation_capacity;
+    struct layout_allocation **by_wire_id; /* those that have one; NULL: none ever had */
+    size_t wire_id_count;
+    size_t wire_id_capacity;
 
     struct layout_index by_key;
     struct layout_index by_serial; /* has the references */
@@ -34,12 +37,25 @@ struct layout {
 
 /* As layout_find_slot, for changing it; rank may be NULL. */
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank);
-/* Puts it behind all others, whose slots and serials are lower and whose names are others. -ENOMEM
- */
+/* Puts it behind all others, whose slots and serials are lower and whose names and wire ids are
+ * others; wire_id may be NULL. -ENOMEM */
 int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,
-                             const char *name, const char *tag);
+                             const char *name, const char *tag, const char *wire_id);
 int layout_check_tag(const char *tag);   /* -EINVAL */
 int layout_check_name(const char *name); /* -EINVAL -ENAMETOOLONG */
+
+/* wire_id.c: where an allocation has none, all of these do nothing. */
+/* May one be added that has this? -EINVAL -EEXIST */
+int layout_check_new_wire_id(const struct layout *layout, const char *wire_id);
+/* Room for this one more. -ENOMEM */
+int layout_reserve_wire_id(struct layout *layout, const char *wire_id);
+void layout_insert_wire_id(struct layout *layout, struct layout_allocation *allocation);
+void layout_forget_wire_id(struct layout *layout, const struct layout_allocation *allocation);
+/* This one takes the place of the one that has its wire id. */
+void layout_replace_wire_id(struct layout *layout, struct layout_allocation *allocation);
+/* Into a layout that has copies of the same allocations. -ENOMEM */
+int layout_clone_wire_ids(struct layout *copy, const struct layout *layout);
+
 /* Nobody but the caller holds it, or nothing may change it. */
 static inline void layout_assert_unshared(const struct layout *layout)
 {

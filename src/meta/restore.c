@@ -61,7 +61,8 @@ static int check_memory(const struct layout *layout, const struct layout_restore
     return 0;
 }
 
-_Static_assert(LAYOUT_MAX_TAG_BYTES == NAME_MAX_BYTES, "copy_text takes both");
+_Static_assert(LAYOUT_MAX_TAG_BYTES == NAME_MAX_BYTES && LAYOUT_MAX_WIRE_ID_BYTES == NAME_MAX_BYTES,
+               "copy_text takes all three");
 
 int layout_restore_allocation(struct layout *layout, const struct layout_restored *allocation)
 {
@@ -73,16 +74,19 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
         .aligned_bytes = allocation->aligned_bytes,
         .spool = allocation->spool,
     };
-    char name[NAME_MAX_BYTES + 1], tag[NAME_MAX_BYTES + 1];
+    char name[NAME_MAX_BYTES + 1], tag[NAME_MAX_BYTES + 1], id[NAME_MAX_BYTES + 1];
+    const char *wire_id = allocation->wire_id_bytes > 0 ? id : NULL;
     int error;
 
     layout_assert_unshared(layout);
     if (check_place(layout, allocation) < 0 || check_memory(layout, allocation) < 0 ||
         copy_text(allocation->name, allocation->name_bytes, name) < 0 ||
-        copy_text(allocation->tag, allocation->tag_bytes, tag) < 0 || layout_check_name(name) < 0 ||
-        layout_check_tag(tag) < 0 || layout_find_name(layout, name))
+        copy_text(allocation->tag, allocation->tag_bytes, tag) < 0 ||
+        copy_text(allocation->wire_id, allocation->wire_id_bytes, id) < 0 ||
+        layout_check_name(name) < 0 || layout_check_tag(tag) < 0 ||
+        layout_find_name(layout, name) || layout_check_new_wire_id(layout, wire_id) < 0)
         return -EINVAL;
-    error = layout_append_allocation(layout, &from, name, tag);
+    error = layout_append_allocation(layout, &from, name, tag, wire_id);
     if (error == 0)
         layout->total_bytes += allocation->aligned_bytes;
     return error;

@@ -56,7 +56,7 @@ static int read_lock(struct reader *reader, enum field_kind kind, struct message
     if (unpack_str(&reader->unpack, &name, &bytes) < 0)
         return -EINVAL;
     message->lock_type = message_lock_from_name(reader->protocol, kind, name, bytes);
-    message->is_older = kind == FIELD_WANTED && message->lock_type != MESSAGE_LOCK_NIL &&
+    message->is_older = message->lock_type != MESSAGE_LOCK_NIL &&
                         bytes != strlen(message_lock_name(kind, message->lock_type));
     return message->lock_type == MESSAGE_LOCK_NIL ? -EINVAL : 0;
 }

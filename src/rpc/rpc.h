@@ -13,6 +13,7 @@
 #define GMSFS_RPC_RPC_H
 
 #include "base/event.h"
+#include "base/job.h"
 #include "rpc/message.h"
 #include "service/service.h"
 
@@ -40,6 +41,8 @@ struct rpc_host {
     int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
     /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
     int (*keep)(void *context, struct rpc_keeping *keeping);
+    /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
+    int (*submit)(void *context, struct job *job);
     /* The keeper holds it no longer; its own copy is the connection's to close. */
     void (*drop)(void *context, uint64_t id);
 };

@@ -38,7 +38,8 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
     struct record record = {
         .type = RECORD_ACQUIRE,
         .file = file,
-        .flags = (acquire->again ? CORE_OPEN_AGAIN : 0) | (acquire->owned ? CORE_OPEN_OWNED : 0),
+        .flags = (acquire->again ? CORE_OPEN_AGAIN : 0) | (acquire->owned ? CORE_OPEN_OWNED : 0) |
+                 (acquire->fresh ? CORE_OPEN_FRESH : 0),
         .wish = acquire->wish,
         .process = service_caller_process(caller),
         .uid = caller->uid,
@@ -76,7 +77,7 @@ int service_join(struct service *s, uint64_t file, const uint8_t token[16], uint
         return -EBADF;
     if (!found || service_is_closing(s, found->id))
         return -ESTALE;
-    if (found->mode == LOCK_MODE_RW && !(ctl->flags & CORE_OPEN_WRITE))
+    if (found->mode != LOCK_MODE_RO && !(ctl->flags & CORE_OPEN_WRITE))
         return -EBADF;
     memcpy(record.bytes16, token, sizeof record.bytes16);
     int error = service_apply_record(s, &record, &outcome);

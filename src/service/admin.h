@@ -9,11 +9,6 @@
 
 #include "service/service.h"
 
-struct service_peer { /* who asks, by a connection */
-    uint32_t uid;
-    struct core_process process; /* pid 0: not visible */
-};
-
 /* No session is granted from now on; whoever waits is told. revoke: and every session ends. 0,
  * -ENOMEM */
 int service_drain(struct service *s, const struct service_peer *peer, bool revoke);

@@ -76,6 +76,8 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
         .memory_count = op->count,
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->aligned_bytes,
+        .value = (const uint8_t *)op->wire_id,
+        .value_bytes = strlen(op->wire_id),
     };
     int error = service_apply_record(s, &record, &outcome);
     free(memories);
@@ -297,7 +299,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
     if (error)
         ;
     else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
-             strlen(alloc->tag) > 255)
+             strlen(alloc->tag) > 255 || (alloc->wire_id && strlen(alloc->wire_id) > 255))
         error = -EINVAL;
     else if (alloc->count > LAYOUT_MAX_ALLOCATIONS)
         error = -ENOSPC;
@@ -311,7 +313,11 @@ int service_alloc(struct service *s, const struct service_actor *by,
     }
     memcpy(op->name, alloc->name, strlen(alloc->name));
     memcpy(op->tag, alloc->tag, strlen(alloc->tag));
-    if (alloc->wait)
+    if (alloc->wire_id)
+        memcpy(op->wire_id, alloc->wire_id, strlen(alloc->wire_id));
+    if (alloc->waits_for_ever)
+        op->deadline_ms = UINT64_MAX;
+    else if (alloc->wait)
         op->deadline_ms = service_now(s) + alloc_timeout_ms(s, request);
     op_start(s, op);
     return 0;

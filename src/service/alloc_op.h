@@ -36,12 +36,12 @@ struct alloc_op {
     uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
     uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint32_t count;
-    bool complained;       /* the event was written */
-    bool running;          /* the job has it: it cannot be answered yet */
-    uint64_t before_bytes; /* aside: what was set aside when it was asked */
-    char name[256], tag[256];
-    struct piece **pieces; /* `count` of them while the job runs */
-    int error;             /* the job's */
+    bool complained;                        /* the event was written */
+    bool running;                           /* the job has it: it cannot be answered yet */
+    uint64_t before_bytes;                  /* aside: what was set aside when it was asked */
+    char name[256], tag[256], wire_id[256]; /* "": none */
+    struct piece **pieces;                  /* `count` of them while the job runs */
+    int error;                              /* the job's */
     struct alloc_op *next;
 };
 

@@ -14,11 +14,16 @@ struct service_alloc {
     uint64_t size_bytes;
     uint32_t count;
     const char *name, *tag; /* name "": aNNNNNN */
+    const char *wire_id;    /* that the client chose; NULL: none. Of one allocation alone */
     bool wait;
+    bool waits_for_ever; /* beyond alloc_timeout, as long as the request is not interrupted */
 };
 
 int service_alloc(struct service *s, const struct service_actor *by,
                   const struct service_alloc *alloc, struct service_request *request);
+
+/* Answers when all that is being given back now is free, or after some seconds. */
+int service_await_freeing(struct service *s, struct service_request *request);
 
 struct service_set_aside {
     uint64_t bytes;  /* beside what is allocated; less than before gives back */

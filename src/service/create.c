@@ -11,14 +11,18 @@
 #include <errno.h>
 #include <string.h>
 
-void service_truncate_opened(struct service *s, const struct core_file *file)
+int service_truncate_opened(struct service *s, const struct core_file *file)
 {
     const struct layout_allocation *allocation = core_find_allocation(s->core, file->serial, NULL);
+    const struct core_session *session = core_find_session(s->core, file->session);
     if (!allocation || allocation->memory == LAYOUT_NO_MEMORY)
-        return;
+        return 0;
+    if (session && session->mode == LOCK_MODE_RW_DATA)
+        return -ENOLCK;
     struct record record = {
         .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
     service_apply_record(s, &record, NULL);
+    return 0;
 }
 
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
@@ -90,7 +94,10 @@ static int create_implicit(struct service *s, const char *name, const struct ser
     struct service_open locking = *open;
     locking.serial = 0;
     locking.truncate = false;
-    int error = service_open_locking(s, &locking, LOCK_WISH_RW, name, caller, request, answer);
+    if (core_find_store(s->core, open->store)
+            ->lock.sealed) /* it would be granted the bytes alone */
+        return -ENOLCK;
+    int error = service_open_locking(s, &locking, LOCK_WISH_DATA, name, caller, request, answer);
     if (error || answer->file == 0)
         return error;
     return service_create_granted(s, name, answer);
@@ -113,7 +120,7 @@ int service_create(struct service *s, uint64_t store, const char *name,
     else if (session && session->mode == LOCK_MODE_RW)
         error = create_in_session(s, name, open, session->id, caller, &answer);
     else if (session)
-        error = -EDEADLK;
+        error = session->mode == LOCK_MODE_RO ? -EDEADLK : -ENOLCK;
     else
         error = create_implicit(s, name, open, caller, request, &answer);
     if (error || answer.file)

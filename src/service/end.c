@@ -275,10 +275,10 @@ void service_undo_open(struct service *s, uint64_t file)
 
 /* ---- what users ask for ------------------------------------------------------------------ */
 
-static int end_writer(struct service *s, const struct service_actor *by, struct ending *ending,
+/* In the writer's session that was found, or not. */
+static int end_writer(struct service *s, int error, struct ending *ending,
                       struct service_request *request)
 {
-    int error = service_find_writer(s, by, &ending->session);
     ending->request = request;
     if (!error)
         error = service_end_session(s, ending);
@@ -287,11 +287,9 @@ static int end_writer(struct service *s, const struct service_actor *by, struct 
     return 0;
 }
 
-static int check_writer(struct service *s, const struct service_actor *by, uint32_t flags,
+static int check_writer(struct service *s, int error, uint64_t session, uint32_t flags,
                         struct service_request *request)
 {
-    uint64_t session;
-    int error = service_find_writer(s, by, &session);
     if (!error)
         error = service_check_commit(s, session, flags, request);
     if (error)
@@ -307,15 +305,17 @@ int service_commit(struct service *s, const struct service_actor *by, uint32_t f
     if (group)
         memcpy(ending.group, group, sizeof ending.group);
     ending.may_read = service_find_reader(s, by->file, &file) == 0;
-    return flags & CORE_COMMIT_CHECK ? check_writer(s, by, flags, request)
-                                     : end_writer(s, by, &ending, request);
+    int error = service_find_writer(s, by, &ending.session);
+    return flags & CORE_COMMIT_CHECK ? check_writer(s, error, ending.session, flags, request)
+                                     : end_writer(s, error, &ending, request);
 }
 
 int service_abort(struct service *s, const struct service_actor *by,
                   struct service_request *request)
 {
     struct ending ending = {.type = ENDING_ABORT};
-    return end_writer(s, by, &ending, request);
+    int error = service_find_byte_writer(s, by, &ending.session);
+    return end_writer(s, error, &ending, request);
 }
 
 int service_release(struct service *s, uint64_t file, struct service_request *request)

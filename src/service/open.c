@@ -42,6 +42,18 @@ static bool is_leaving(const struct service *s, uint64_t store, const struct ser
     return session && service_is_closing(s, session->id);
 }
 
+/* O_TRUNC, or no open file. */
+static int truncate_opened(struct service *s, const struct service_open *open, uint64_t file)
+{
+    const struct core_file *opened = core_find_file(s->core, file);
+    int error = 0;
+    if (open->truncate && open->kind == CORE_KIND_ALLOCATION && opened)
+        error = service_truncate_opened(s, opened);
+    if (error)
+        service_undo_open(s, file);
+    return error;
+}
+
 /* In this session, or (0) in none. */
 int service_open_in(struct service *s, const struct service_open *open, uint64_t session,
                     const struct service_caller *caller, struct service_answer *answer)
@@ -61,10 +73,7 @@ int service_open_in(struct service *s, const struct service_open *open, uint64_t
     if (error)
         return error;
     service_fill_granted(s, outcome.file, session, answer);
-    const struct core_file *file = core_find_file(s->core, outcome.file);
-    if (open->truncate && open->kind == CORE_KIND_ALLOCATION && file)
-        service_truncate_opened(s, file);
-    return 0;
+    return truncate_opened(s, open, outcome.file);
 }
 
 int service_open_locking(struct service *s, const struct service_open *open, enum lock_wish wish,
@@ -100,46 +109,46 @@ int service_open_locking(struct service *s, const struct service_open *open, enu
     if (error)
         return error;
     service_fill_granted(s, outcome.file, outcome.session, answer);
-    const struct core_file *file = core_find_file(s->core, outcome.file);
-    if (open->truncate && open->kind == CORE_KIND_ALLOCATION && file)
-        service_truncate_opened(s, file);
-    return 0;
+    return truncate_opened(s, open, outcome.file);
 }
 
+/* Who writes an allocation outside a session destroys nothing that is sealed. */
 static enum lock_wish wish_of(const struct service_open *open)
 {
     if (!open->write)
         return LOCK_WISH_RO;
-    return open->kind == CORE_KIND_AUTO ? LOCK_WISH_AUTO : LOCK_WISH_RW;
+    if (open->kind == CORE_KIND_AUTO)
+        return LOCK_WISH_AUTO;
+    return open->kind == CORE_KIND_LOCK ? LOCK_WISH_RW : LOCK_WISH_DATA;
 }
 
-/* lock, auto and allocations: join what the caller belongs to, else ask the lock. */
+/* lock, auto, data and allocations: join what the caller belongs to, else ask the lock. */
 static int open_session_file(struct service *s, const struct service_open *open,
                              const struct service_caller *caller, struct service_request *request,
                              struct service_answer *answer)
 {
-    enum lock_wish wish = wish_of(open);
     const struct core_session *session;
     int error = service_find_membership(s, open->store, caller, &session);
     if (error)
         return error;
-    if (session && (session->mode == LOCK_MODE_RW || wish != LOCK_WISH_RW))
-        return service_open_in(s, open, session->id, caller, answer);
     if (session)
-        return -EDEADLK;
-    return service_open_locking(s, open, wish, NULL, caller, request, answer);
+        return service_open_in(s, open, session->id, caller, answer);
+    return service_open_locking(s, open, wish_of(open), NULL, caller, request, answer);
 }
 
-/* commit, abort and entries belong to the writer's session of the caller, if there is one. */
+/* commit, seal, abort and entries belong to the writer's session of the caller, if there is one. */
 static int open_member_file(struct service *s, const struct service_open *open,
                             const struct service_caller *caller, struct service_answer *answer)
 {
     struct service_actor by = {.store = open->store, .caller = caller};
     uint64_t session = 0;
-    if (open->write)
-        service_find_writer(s, &by, &session);
-    if (open->write && open->kind == CORE_KIND_ENTRY && session == 0)
-        return -ENOLCK;
+    if (open->write && open->kind == CORE_KIND_ENTRY) {
+        int error = service_find_writer(s, &by, &session);
+        if (error || session == 0)
+            return -ENOLCK;
+    } else if (open->write) {
+        service_find_byte_writer(s, &by, &session);
+    }
     return service_open_in(s, open, session, caller, answer);
 }
 
@@ -147,7 +156,8 @@ static int check_open(const struct service *s, const struct service_open *open,
                       const struct service_caller *caller)
 {
     unsigned wanted = (open->read ? SERVICE_READ : 0) | (open->write ? SERVICE_WRITE : 0);
-    if (wanted & ~service_get_directions(open->kind))
+    if (wanted & ~service_get_directions(open->kind) ||
+        (open->kind == CORE_KIND_DATA && !open->write))
         return -EACCES;
     return service_check_right(s, open->store, caller, wanted);
 }
@@ -164,11 +174,13 @@ int service_open(struct service *s, const struct service_open *open,
     switch (open->kind) {
     case CORE_KIND_LOCK:
     case CORE_KIND_AUTO:
+    case CORE_KIND_DATA:
     case CORE_KIND_ALLOCATION:
         error = open_session_file(s, open, caller, request, &answer);
         break;
     case CORE_KIND_COMMIT:
     case CORE_KIND_ABORT:
+    case CORE_KIND_SEAL:
     case CORE_KIND_ENTRY:
         error = open_member_file(s, open, caller, &answer);
         break;

@@ -39,9 +39,11 @@ bool service_is_owner(const struct service *s, uint64_t store, uint32_t uid)
     return core_get_rank(s->core, core_find_store(s->core, store), uid) != SHARE_USER;
 }
 
-static bool is_in_group(const struct service_caller *caller, uint32_t gid)
+int service_is_in_group(const struct service_caller *caller, uint32_t gid)
 {
-    return caller->gid == gid || (caller->has_group && caller->has_group(caller, gid));
+    if (caller->gid == gid)
+        return 1;
+    return caller->has_group ? caller->has_group(caller, gid) : 0;
 }
 
 /* The bits of the mode that count for this caller. */
@@ -55,7 +57,10 @@ static unsigned get_bits(const struct service_caller *caller, uint32_t uid, uint
     /* Further groups are looked up only where it makes a difference. */
     if ((group & wanted) == (others & wanted))
         return others;
-    return is_in_group(caller, gid) ? group : others;
+    int member = service_is_in_group(caller, gid);
+    if (member < 0) /* the kernel, which sees its groups, has let it through as one or the other */
+        return group | others;
+    return member ? group : others;
 }
 
 int service_check_right(const struct service *s, uint64_t store,

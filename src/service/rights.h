@@ -20,6 +20,8 @@
  * -EACCES, -ENOENT */
 int service_check_right(const struct service *s, uint64_t store,
                         const struct service_caller *caller, unsigned rights);
+/* 1, 0, or a negative errno where the caller's groups are not to be seen. */
+int service_is_in_group(const struct service_caller *caller, uint32_t gid);
 bool service_is_admin(const struct service *s, uint32_t uid);
 /* Administrators, and the store's owner. */
 bool service_is_owner(const struct service *s, uint64_t store, uint32_t uid);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service - making it, applying records, effects, time, and who hears of what changed */
+/* service - making it and its end, what the loop calls, and who looks at it */
 #include "service/discard.h"
 #include "service/turns.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +66,7 @@ void service_free(struct service *s)
     service_drop_spools(s);
     service_drop_bulks(s);
     service_drop_measuring(s);
+    service_drop_awaiting(s);
     for (size_t i = 0; i < s->pieces.count; i++) {
         struct piece *piece = s->pieces.items[i];
         vmm_destroy(s->vmm, &piece->memory);
@@ -94,11 +94,6 @@ void service_get_device(const struct service *s, struct vmm_info *info)
     vmm_get_info(s->vmm, info);
 }
 
-uint64_t service_wait_max_ms(const struct service_request *request)
-{
-    return request->wait_max_ms ? request->wait_max_ms : UINT64_MAX;
-}
-
 /* ---- who wants to hear of changes --------------------------------------------------------- */
 
 void service_observe(struct service *s, struct service_observer *observer)
@@ -116,143 +111,7 @@ void service_unobserve(struct service *s, struct service_observer *observer)
         *link = observer->next;
 }
 
-static void tell_state(struct service *s, uint64_t store)
-{
-    for (struct service_observer *at = s->observers; at; at = at->next)
-        if (at->on_state)
-            at->on_state(at->context, store);
-}
-
-static void tell_event(struct service *s)
-{
-    for (struct service_observer *at = s->observers; at; at = at->next)
-        if (at->on_event)
-            at->on_event(at->context);
-}
-
-uint64_t service_now(const struct service *s)
-{
-    return s->host.now_ms(s->host.context);
-}
-
-void service_answer(struct service_request *request, int error, const struct service_answer *answer)
-{
-    static const struct service_answer nothing;
-    if (!request)
-        return;
-    request->parked = NULL;
-    request->alloc = NULL;
-    request->done(request, error, answer ? answer : &nothing);
-}
-
-/* ---- records and effects ------------------------------------------------------------------- */
-
-static void handle_effect(struct service *s, const struct effect *effect)
-{
-    switch (effect->type) {
-    case EFFECT_GRANTED:
-        service_on_granted(s, effect);
-        break;
-    case EFFECT_REFUSED:
-        service_on_refused(s, effect);
-        break;
-    case EFFECT_FREE_MEMORY:
-        service_on_free_memory(s, effect->memory);
-        break;
-    case EFFECT_STATE:
-        tell_state(s, effect->store);
-        break;
-    case EFFECT_EVENT:
-        tell_event(s);
-        break;
-    case EFFECT_SESSION_OVER:
-        service_on_session_over(s, effect);
-        break;
-    }
-}
-
-/* The device's account follows what the core has set aside, before anybody else asks for memory.
- * Whether some of it is free again. */
-static bool settle_account(struct service *s)
-{
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    if (s->core->reserved_bytes == info.aside_bytes)
-        return false;
-    int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
-    assert(!error); /* the record said how much is free, and nobody has asked since */
-    (void)error;
-    return s->core->reserved_bytes < info.aside_bytes;
-}
-
-static int apply(struct service *s, struct record *record, struct outcome *outcome)
-{
-    record->free_bytes = vmm_get_free(s->vmm);
-    record->now_ms = service_now(s);
-    record->wall_ms = s->host.wall_ms(s->host.context);
-    memset(outcome, 0, sizeof *outcome);
-    return core_apply(s->core, record, outcome);
-}
-
-/* A bound that the record met is told after its effects: telling it is another record. */
-static void note_bound(struct service *s, const struct record *record,
-                       const struct outcome *outcome, int error)
-{
-    const struct core_file *file = core_find_file(s->core, record->file);
-    uint64_t store = record->store;
-    if (!error || outcome->bound == CORE_BOUND_NONE)
-        return;
-    if (store == 0 && file)
-        store = file->store;
-    service_note_bound(s, core_bound_name(outcome->bound), store, outcome->bound_uid, error);
-}
-
-static void handle_effects(struct service *s)
-{
-    struct effect effect;
-    bool is_freed = settle_account(s);
-    /* An effect's answer may apply further records, which take of the queue as well: that is fine,
-     * each effect is taken exactly once and in order. */
-    while (core_next_effect(s->core, &effect))
-        handle_effect(s, &effect);
-    piece_free_doomed(s);
-    service_discard_garbage(s);
-    if (is_freed)
-        service_on_memory(s);
-    service_arm_timer(s);
-}
-
-int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
-{
-    struct outcome ignored;
-    if (!outcome)
-        outcome = &ignored;
-    int error = apply(s, record, outcome);
-    handle_effects(s);
-    note_bound(s, record, outcome, error);
-    return error;
-}
-
-int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
-                         struct parked *parked, uint64_t *waiter)
-{
-    int error = apply(s, record, outcome);
-    *waiter = error ? 0 : outcome->waiter;
-    if (*waiter)
-        error = service_park(s, parked, *waiter);
-    handle_effects(s);
-    note_bound(s, record, outcome, error);
-    return error;
-}
-
-void service_on_memory(struct service *s)
-{
-    struct record record = {.type = RECORD_TIME};
-    service_retry_spools(s);
-    service_retry_allocs(s);
-    if (s->core->reserving > 0)
-        service_apply_record(s, &record, NULL);
-}
+/* ---- the loop ---------------------------------------------------------------------------- */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -266,6 +125,7 @@ void service_arm_timer(struct service *s)
     at = earlier(at, service_alloc_moment(s));
     at = earlier(at, service_bulk_moment(s));
     at = earlier(at, service_measure_moment(s));
+    at = earlier(at, service_awaiting_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 
@@ -276,6 +136,7 @@ void service_on_timer(struct service *s)
     service_expire_parked(s, now_ms);
     service_expire_allocs(s, now_ms);
     service_expire_measuring(s, now_ms);
+    service_expire_awaiting(s, now_ms);
     service_wake_bulks(s);
     service_apply_record(s, &record, NULL);
 }
@@ -283,17 +144,6 @@ void service_on_timer(struct service *s)
 void service_on_idle(struct service *s)
 {
     service_apply_slices(s);
-}
-
-int service_submit(struct service *s, enum service_pool pool, struct job *job)
-{
-    if (s->ending)
-        return -ENOMEM;
-    s->numbers.jobs_in_flight++;
-    int error = s->host.submit(s->host.context, pool, job);
-    if (error)
-        s->numbers.jobs_in_flight--;
-    return error;
 }
 
 /* ---- numbers ----------------------------------------------------------------------------- */

@@ -41,8 +41,9 @@ struct service_caller {
     size_t process_count;                                 /* 0: its pid is not visible */
     uint32_t uid, gid;
     char comm[CORE_COMM_BYTES];
-    /* Is this one of its further groups? Asked only where it decides. NULL: it has none. */
-    bool (*has_group)(const struct service_caller *caller, uint32_t gid);
+    /* Is this one of its further groups: 1, 0, or a negative errno where they are not to be seen.
+     * Asked only where it decides. NULL: it has none. */
+    int (*has_group)(const struct service_caller *caller, uint32_t gid);
     const void *context; /* has_group's */
 };
 
@@ -52,6 +53,11 @@ struct service_actor {
     uint64_t file;
     uint64_t store;                      /* where file is 0 */
     const struct service_caller *caller; /* where file is 0, or it may have joined no session */
+};
+
+struct service_peer { /* who asks, by a connection */
+    uint32_t uid;
+    struct core_process process; /* pid 0: not visible */
 };
 
 struct service_answer {

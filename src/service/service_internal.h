@@ -21,6 +21,7 @@ struct watch;
 struct bound_note;
 struct commit_job;
 struct measuring;
+struct awaiting;
 
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
     uint32_t uid;
@@ -113,6 +114,7 @@ struct service {
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
+    struct awaiting *awaiting;   /* and for what is being freed */
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -124,19 +126,24 @@ void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
 void service_drop_measuring(struct service *s);
+void service_drop_awaiting(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
 /* service.c */
+void service_arm_timer(struct service *s);
+
+/* records.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
 /* The same for one that asks for the lock: if it has to wait, `parked` is entered as the waiter's
  * before any effect is handled. waiter: 0 if there is none; with an error, it could not be entered.
  */
 int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
                          struct parked *parked, uint64_t *waiter);
+void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+
+/* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
-void service_arm_timer(struct service *s);
-void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
 /* -ENOMEM: no thread is there and none can be had; the caller decides what becomes of the work. */
 int service_submit(struct service *s, enum service_pool pool, struct job *job);
 uint64_t service_now(const struct service *s);
@@ -169,6 +176,9 @@ int service_find_membership(const struct service *s, uint64_t store,
 /* The RW session that this actor may change the store through. 0, -EBADF (the file is not open for
  * writing), -ENOLCK, -ESTALE, -EACCES */
 int service_find_writer(const struct service *s, const struct service_actor *by, uint64_t *session);
+/* The same, also where it writes bytes alone (RW_DATA). */
+int service_find_byte_writer(const struct service *s, const struct service_actor *by,
+                             uint64_t *session);
 /* A file that may read. 0, -EBADF */
 int service_find_reader(const struct service *s, uint64_t file, const struct core_file **found);
 
@@ -199,14 +209,20 @@ uint64_t service_parked_moment(const struct service *s);
 /* create.c: the second half of opens */
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
                           struct service_answer *answer);
-void service_truncate_opened(struct service *s, const struct core_file *file);
+/* What it was opened with is given back; what is sealed is not: -ENOLCK. */
+int service_truncate_opened(struct service *s, const struct core_file *file);
 int service_create_granted(struct service *s, const char *name, struct service_answer *answer);
 
-/* watch.c: processes whose exit ends their sessions */
+/* watch.c: processes whose exit ends their sessions, and what they can write */
 /* Before an ACQUIRE is applied: its process is watched from now on, until as many calls of
  * service_unwatch. 0, -EDQUOT, -ENFILE, -ENOMEM */
 int service_watch(struct service *s, const struct core_file *file, const struct record *record);
 void service_unwatch(struct service *s, struct core_process process);
+/* Before this process is handed a writable descriptor of what the session's store has: it is
+ * recorded, and watched in the share of `uid`. pid 0: it cannot be seen. -EOPNOTSUPP: RW_DATA, and
+ * it cannot be seen; -ENOSPC, -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
+int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
+                        struct core_process process);
 /* After a grant: ends a session whose owner is gone already. */
 void service_check_owner(struct service *s, uint64_t session);
 void service_free_watches(struct service *s);
@@ -303,6 +319,11 @@ int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_
 
 /* spool.c */
 void service_retry_spools(struct service *s);
+
+/* freeing.c */
+void service_answer_freed(struct service *s);
+void service_expire_awaiting(struct service *s, uint64_t now_ms);
+uint64_t service_awaiting_moment(const struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

@@ -19,8 +19,9 @@ struct service_open {
     bool read, write, nonblock, truncate;
 };
 
-/* Opens anything. lock, auto: joins or waits. Allocations: join, or take an implicit session at
- * once or EAGAIN; with `truncate` gives memory back. Others: at once. answer: file, session, mode.
+/* Opens anything. lock, auto, data: joins or waits. Allocations: join, or take an implicit session
+ * at once or EAGAIN, a writer's as `data` does; with `truncate` gives memory back, -ENOLCK where it
+ * is sealed. Others: at once. answer: file, session, mode.
  * -EACCES: a right, or what is joined is a writer's session of a store that the caller may not
  * write. */
 int service_open(struct service *s, const struct service_open *open,
@@ -55,6 +56,7 @@ struct service_acquire {
     uint64_t reserve_bytes; /* set aside with RW; 0: nothing */
     bool again;             /* the caller is back soon after the timeout: CORE_OPEN_AGAIN */
     bool owned;             /* the session ends with the caller's process, whoever has its files */
+    bool fresh;             /* RW begins with nothing: what is committed is dropped at the grant */
 };
 
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
@@ -64,8 +66,11 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
 
 /* ---- endings -------------------------------------------------------------------------------- */
 
+/* CORE_COMMIT_*. With SEAL the session goes on, and answer.mode is RW_DATA; -EOPNOTSUPP: a process
+ * that cannot be seen may write the memory. */
 int service_commit(struct service *s, const struct service_actor *by, uint32_t flags,
                    const uint8_t group[16], struct service_request *request);
+/* With RW_DATA that only ends the session, and keeps everything. */
 int service_abort(struct service *s, const struct service_actor *by,
                   struct service_request *request);
 /* Revokes a session or a waiter by its number as `sessions` shows it (a waiter's number with a

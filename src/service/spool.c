@@ -7,12 +7,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Bytes of a committed layout are about to change: no rollback from here on. */
+/* Bytes of a committed layout are about to change: no rollback from here on. Sealed ones may. */
 static int touch(struct service *s, const struct core_store *store, uint64_t session,
                  uint64_t memory)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    if (held->touched || !core_is_fixed_memory(s->core, store, memory))
+    if (held->touched || held->mode != LOCK_MODE_RW ||
+        !core_is_fixed_memory(s->core, store, memory))
         return 0;
     struct record record = {.type = RECORD_TOUCH, .session = session};
     return service_apply_record(s, &record, NULL);

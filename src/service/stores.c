@@ -19,6 +19,7 @@ int service_store_create(struct service *s, const char *name, const struct servi
     struct record record = {.type = RECORD_STORE_CREATE,
                             .name = name,
                             .name_bytes = strlen(name),
+                            .process = service_caller_process(caller),
                             .uid = caller->uid,
                             .gid = caller->gid,
                             .mode = mode & 07777};
@@ -35,7 +36,10 @@ int service_store_create(struct service *s, const char *name, const struct servi
 
 int service_store_remove(struct service *s, uint64_t store, const struct service_caller *caller)
 {
-    struct record record = {.type = RECORD_STORE_REMOVE, .store = store};
+    struct record record = {.type = RECORD_STORE_REMOVE,
+                            .store = store,
+                            .process = service_caller_process(caller),
+                            .uid = caller->uid};
     int error = check_top(s, caller);
     return error ? error : service_apply_record(s, &record, NULL);
 }
@@ -47,7 +51,9 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
                             .store = store,
                             .name = name,
                             .name_bytes = strlen(name),
-                            .flags = flags};
+                            .flags = flags,
+                            .process = service_caller_process(caller),
+                            .uid = caller->uid};
     int error = check_top(s, caller);
     return error ? error : service_apply_record(s, &record, NULL);
 }
@@ -56,8 +62,8 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
 static int check_attr(const struct service_store_attr *attr, const struct core_store *store,
                       const struct service_caller *caller)
 {
-    bool is_member =
-        caller->gid == attr->gid || (caller->has_group && caller->has_group(caller, attr->gid));
+    /* Where it is not to be seen, the kernel has asked. */
+    bool is_member = service_is_in_group(caller, attr->gid) != 0;
     if (caller->uid == 0)
         return 0;
     if (caller->uid != store->uid)

@@ -3,7 +3,8 @@
  * stores - making, removing and renaming stores, and whose they are
  *
  * For front ends. All answer at once: 0 or a negative errno. Stores come and go by administrators
- * alone (-EACCES); attributes change by the rules of chmod(2) and chown(2) (-EPERM).
+ * alone (-EACCES), and their events name the caller's process; attributes change by the rules of
+ * chmod(2) and chown(2) (-EPERM).
  */
 #ifndef GMSFS_SERVICE_STORES_H
 #define GMSFS_SERVICE_STORES_H

@@ -32,7 +32,7 @@ static int find_scope(const struct service *s, uint64_t file, const struct servi
         return -ESTALE;
     if (export->writable && !(scope->file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    if (export->writable && scope->session->mode != LOCK_MODE_RW)
+    if (export->writable && scope->session->mode == LOCK_MODE_RO)
         return -ENOLCK;
     scope->store = core_find_store(s->core, scope->session->store);
     scope->layout = core_get_layout(s->core, scope->store);
@@ -159,18 +159,20 @@ int service_export(struct service *s, uint64_t file, struct service_export *expo
 
 /* ---- redeeming --------------------------------------------------------------------------- */
 
-int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
+int service_redeem(struct service *s, const uint8_t ticket[16], const struct service_peer *peer,
                    struct service_redeemed *out)
 {
-    struct record record = {.type = RECORD_TICKET_USE, .uid = uid};
+    struct record record = {.type = RECORD_TICKET_USE, .uid = peer->uid};
     struct outcome outcome;
     memcpy(record.bytes16, ticket, sizeof record.bytes16);
     int error = service_apply_record(s, &record, &outcome);
+    if (!error && outcome.ticket.writable)
+        error = service_note_writer(s, outcome.ticket.session, peer->uid, peer->process);
     if (error)
         return error;
     *out = (struct service_redeemed){
         .session = outcome.ticket.session,
-        .uid = uid,
+        .uid = peer->uid,
         .first = outcome.ticket.first,
         .count = outcome.ticket.count,
         .serial = outcome.ticket.serial,
@@ -181,24 +183,37 @@ int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
 }
 
 /* The first user that gets a piece shares the service's own descriptor with nobody but itself. */
-static int lend(struct service *s, struct piece *piece, const struct service_redeemed *ticket,
+static int lend(struct service *s, struct piece *piece, uint32_t uid, bool writable,
                 struct service_descriptor *descriptor)
 {
-    struct piece_holder *holder = &piece->holders[ticket->writable];
+    struct piece_holder *holder = &piece->holders[writable];
     if (!holder->any)
-        *holder = (struct piece_holder){.uid = ticket->uid, .any = true};
-    descriptor->is_own = holder->uid != ticket->uid;
+        *holder = (struct piece_holder){.uid = uid, .any = true};
+    descriptor->is_own = holder->uid != uid;
     if (descriptor->is_own)
-        return vmm_duplicate(s->vmm, &piece->memory, ticket->writable, &descriptor->fd);
-    descriptor->fd = ticket->writable ? piece->memory.fd : piece->memory.fd_readonly;
+        return vmm_duplicate(s->vmm, &piece->memory, writable, &descriptor->fd);
+    descriptor->fd = writable ? piece->memory.fd : piece->memory.fd_readonly;
     return 0;
+}
+
+static void describe(const struct layout *layout, const struct layout_allocation *allocation,
+                     struct service_descriptor *descriptor)
+{
+    size_t rank = 0;
+    layout_find_slot(layout, allocation->slot, &rank);
+    *descriptor = (struct service_descriptor){
+        .rank = rank,
+        .slot = allocation->slot,
+        .size_bytes = allocation->size_bytes,
+        .aligned_bytes = allocation->aligned_bytes,
+    };
 }
 
 int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
                            struct service_descriptor *descriptor)
 {
     const struct core_session *session = core_find_session(s->core, ticket->session);
-    if (!session || (ticket->writable && session->mode != LOCK_MODE_RW))
+    if (!session || (ticket->writable && session->mode == LOCK_MODE_RO))
         return -ESTALE;
     const struct layout *layout =
         core_get_layout(s->core, core_find_store(s->core, session->store));
@@ -210,13 +225,67 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
         allocation && !allocation->spool ? idvec_find(&s->pieces, allocation->memory) : NULL;
     if (!piece)
         return -ESTALE; /* freed since the ticket was made */
-    size_t found_rank = 0;
-    layout_find_slot(layout, allocation->slot, &found_rank);
-    *descriptor = (struct service_descriptor){
-        .rank = found_rank,
-        .slot = allocation->slot,
-        .size_bytes = allocation->size_bytes,
-        .aligned_bytes = allocation->aligned_bytes,
-    };
-    return lend(s, piece, ticket, descriptor);
+    describe(layout, allocation, descriptor);
+    return lend(s, piece, ticket->uid, ticket->writable, descriptor);
+}
+
+/* ---- without a ticket -------------------------------------------------------------------- */
+
+/* What is recorded before a writable descriptor leaves: no rollback, and who has it. */
+static int record_writable(struct service *s, const struct export_scope *scope,
+                           struct core_process process)
+{
+    struct record touch = {.type = RECORD_TOUCH, .session = scope->session->id};
+    const struct layout_allocation *allocation = layout_at_rank(scope->layout, scope->first);
+    bool touches = scope->session->mode == LOCK_MODE_RW && !scope->session->touched &&
+                   core_is_fixed_memory(s->core, scope->store, allocation->memory);
+    int error = service_note_writer(s, touch.session, scope->file->uid, process);
+    if (!error && touches)
+        error = service_apply_record(s, &touch, NULL);
+    return error;
+}
+
+/* The rank of a slot of the session that this `ctl` has, writable if it writes. */
+static int find_slot(const struct service *s, uint64_t file, uint64_t slot, bool *writable,
+                     struct export_scope *scope)
+{
+    struct service_export all = {0};
+    uint64_t bytes;
+    size_t rank;
+    int error = find_scope(s, file, &all, scope);
+    if (error)
+        return error;
+    if (!layout_find_slot(scope->layout, slot, &rank))
+        return -ENOENT;
+    scope->first = rank;
+    scope->count = 1;
+    *writable = scope->session->mode != LOCK_MODE_RO;
+    if (*writable && !(scope->file->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    error = check_memory(scope, &bytes);
+    return error == -EAGAIN ? -EBUSY : error;
+}
+
+int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
+                            struct core_process process, struct service_descriptor *descriptor)
+{
+    struct export_scope scope;
+    bool writable = false;
+    int error = find_slot(s, file, slot, &writable, &scope);
+    if (!error && writable) {
+        error = record_writable(s, &scope, process);
+        if (!error) /* the records may have changed what was found */
+            error = find_slot(s, file, slot, &writable, &scope);
+    }
+    if (error)
+        return error;
+    const struct layout_allocation *allocation = layout_at_rank(scope.layout, scope.first);
+    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    if (!piece)
+        return -ESTALE;
+    describe(scope.layout, allocation, descriptor);
+    error = lend(s, piece, scope.file->uid, writable, descriptor);
+    if (!error)
+        s->numbers.exports++;
+    return error;
 }

@@ -32,7 +32,11 @@ struct service_redeemed { /* a ticket in use */
     bool writable;
 };
 
-int service_redeem(struct service *s, const uint8_t ticket[16], uint32_t uid,
+/* By the process that is to have the descriptors: before it can have a writable one, it is recorded
+ * as one that writes, until it exits. Beside the ticket's own errors those of such a record:
+ * -ENOSPC, -EDQUOT, -ENFILE, and -EOPNOTSUPP where bytes alone are written and the process is not
+ * visible */
+int service_redeem(struct service *s, const uint8_t ticket[16], const struct service_peer *peer,
                    struct service_redeemed *out);
 
 struct service_descriptor {
@@ -46,5 +50,12 @@ struct service_descriptor {
  * -ENFILE, -ENOMEM; -EBUSY: somebody holds a lease on the memory's file. */
 int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
                            struct service_descriptor *descriptor);
+
+/* The same at once and without a ticket, for a front end that hands descriptors out itself: of this
+ * slot of the session that the file (a `ctl`) has, for the process that is to have it. Writable if
+ * the session writes. Errors as service_export and service_redeem; -ENOENT: no such slot; -EBUSY:
+ * a spool */
+int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
+                            struct core_process process, struct service_descriptor *descriptor);
 
 #endif

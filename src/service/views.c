@@ -6,12 +6,12 @@
 #include <errno.h>
 #include <string.h>
 
-/* While a writer works nobody can rely on what is committed: it may be changing. */
+/* While a writer works nobody can rely on what is committed: it may be changing. What is sealed
+ * changes no more. */
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store)
 {
     (void)s;
-    return store->fixed && lock_get_state(&store->lock) != LOCK_STATE_RW ? store->encoding
-                                                                             : NULL;
+    return store->fixed && store->lock.held[LOCK_MODE_RW] == 0 ? store->encoding : NULL;
 }
 
 uint64_t service_count_readers(const struct core_store *store)

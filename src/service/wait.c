@@ -117,8 +117,10 @@ void service_on_granted(struct service *s, const struct effect *effect)
         service_check_owner(s, effect->session);
     const struct core_file *file = core_find_file(s->core, effect->file);
     if (parked->truncate && file)
-        service_truncate_opened(s, file);
-    if (parked->create)
+        error = service_truncate_opened(s, file);
+    if (error)
+        service_undo_open(s, effect->file);
+    else if (parked->create)
         error = service_create_granted(s, parked->create, &answer);
     parked_free(parked);
     service_answer(request, error, &answer);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch - processes whose exit ends the sessions that they own
+ * watch - processes whose exit ends the sessions that they own, and what they can write
  *
- * A process is watched once, however many sessions it has or waits for; each costs a descriptor, so
- * they are a bound that users share. Whoever cannot be watched is told when it asks, not when it is
- * granted.
+ * A process is watched once, however many sessions it has or waits for, and however many stores'
+ * memory it can write; each costs a descriptor, so they are a bound that users share. Whoever
+ * cannot be watched is told when it asks, not when it is granted.
  */
 #include "service/service_internal.h"
 
@@ -16,6 +16,7 @@ struct watch {
     struct core_process process;
     uint32_t uid;  /* whose share it is of */
     uint64_t uses; /* sessions of it, and requests for one */
+    bool writes;   /* it was lent a writable descriptor: the core knows of which stores */
     bool is_gone;
 };
 
@@ -53,18 +54,37 @@ static void drop_namesake(struct service *s, struct core_process process)
         end_watch(s, old);
 }
 
-static int start_watch(struct service *s, const struct core_file *file, struct core_process process)
+static bool is_needed(const struct service *s, const struct watch *watch)
+{
+    return watch->uses > 0 || (watch->writes && core_is_writer(s->core, watch->process));
+}
+
+/* Nobody tells when what a process could write has been freed: it is looked at when that counts. */
+static void make_room(struct service *s, uint64_t store, uint32_t uid)
+{
+    enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
+    if (share_check(&s->shares[SERVICE_BOUND_WATCHES], uid, rank, 1) == 0)
+        return;
+    for (size_t i = s->watches.count; i > 0; i--) {
+        if (!is_needed(s, s->watches.items[i - 1]))
+            end_watch(s, s->watches.items[i - 1]);
+    }
+}
+
+/* Without a use yet. It may be gone already. */
+static int start_watch(struct service *s, uint64_t store, uint32_t uid, struct core_process process,
+                       struct watch **started)
 {
     struct watch *watch;
-    uint32_t uid = file->uid;
-    int error = service_take(s, SERVICE_BOUND_WATCHES, file->store, uid, 1);
+    make_room(s, store, uid);
+    int error = service_take(s, SERVICE_BOUND_WATCHES, store, uid, 1);
     if (error)
         return error;
     drop_namesake(s, process);
     watch = malloc(sizeof *watch);
     error = watch ? 0 : -ENOMEM;
     if (!error) {
-        *watch = (struct watch){.id = process.pid, .process = process, .uid = uid, .uses = 1};
+        *watch = (struct watch){.id = process.pid, .process = process, .uid = uid};
         error = idvec_insert(&s->watches, watch);
     }
     if (error) {
@@ -74,27 +94,71 @@ static int start_watch(struct service *s, const struct core_file *file, struct c
     }
     error = s->host.watch_process(s->host.context, process);
     watch->is_gone = error != 0; /* nothing is to be unwatched */
-    if (error && error != -ESRCH)
+    if (error && error != -ESRCH) {
         end_watch(s, watch);
-    return error == -ESRCH ? 0 : error;
+        return error;
+    }
+    *started = watch;
+    return 0;
 }
 
 int service_watch(struct service *s, const struct core_file *file, const struct record *record)
 {
     struct watch *watch = find_watch(s, record->process);
+    int error = 0;
     if (!(record->flags & CORE_OPEN_OWNED) || record->process.pid == 0)
         return 0; /* invisible: its files alone tell */
     if (!watch)
-        return start_watch(s, file, record->process);
-    watch->uses++;
-    return 0;
+        error = start_watch(s, file->store, file->uid, record->process, &watch);
+    if (!error)
+        watch->uses++;
+    return error;
+}
+
+static void end_unneeded(struct service *s, struct core_process process)
+{
+    struct watch *watch = find_watch(s, process);
+    if (watch && !is_needed(s, watch))
+        end_watch(s, watch);
 }
 
 void service_unwatch(struct service *s, struct core_process process)
 {
     struct watch *watch = find_watch(s, process);
-    if (watch && --watch->uses == 0)
-        end_watch(s, watch);
+    if (!watch)
+        return;
+    watch->uses--;
+    end_unneeded(s, process);
+}
+
+/* It writes no more, and its successors may be waiting for that. */
+static void note_exit(struct service *s, struct core_process process)
+{
+    struct record record = {.type = RECORD_EXIT, .process = process};
+    if (core_is_writer(s->core, process))
+        service_apply_record(s, &record, NULL);
+}
+
+int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
+                        struct core_process process)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    struct record record = {.type = RECORD_LEND, .session = session, .process = process};
+    struct watch *watch = process.pid ? find_watch(s, process) : NULL;
+    if (!held)
+        return -ESTALE;
+    if (process.pid && !watch) {
+        int error = start_watch(s, held->store, uid, process, &watch);
+        if (error)
+            return error;
+    }
+    int error = service_apply_record(s, &record, NULL);
+    if (watch && !error)
+        watch->writes = true;
+    if (watch && watch->is_gone)
+        note_exit(s, process);
+    end_unneeded(s, process);
+    return error;
 }
 
 void service_check_owner(struct service *s, uint64_t session)
@@ -113,6 +177,7 @@ void service_on_exit(struct service *s, struct core_process process)
         watch->is_gone = true;
         s->host.unwatch_process(s->host.context, process);
     }
+    note_exit(s, process);
     for (size_t i = 0; i < s->core->sessions.count;) {
         const struct core_session *session = s->core->sessions.items[i];
         uint64_t id = session->id;
@@ -123,4 +188,5 @@ void service_on_exit(struct service *s, struct core_process process)
             ((const struct core_session *)s->core->sessions.items[i])->id == id)
             i++;
     }
+    end_unneeded(s, process);
 }

@@ -21,7 +21,7 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
     if (!error && !(opened->flags & CORE_OPEN_WRITE))
         error = -EBADF;
-    if (!error && core_find_session(s->core, opened->session)->mode != LOCK_MODE_RW)
+    if (!error && core_find_session(s->core, opened->session)->mode == LOCK_MODE_RO)
         error = -ENOLCK;
     if (!error && offset > UINT64_MAX - bytes)
         error = -EFBIG;

@@ -329,8 +329,9 @@ __attribute__((unused)) static int wait_end(uint64_t waiter, int error, uint32_t
         .type = RECORD_WAIT_END, .waiter = waiter, .count = (uint64_t)error, .flags = flags});
 }
 
-/* One allocation of a page with memory of its own; the serial is in `out`. */
-__attribute__((unused)) static int add_memory(uint64_t session, const char *name)
+/* One allocation of a page with memory of its own; the serial is in `out`. wire_id "": none */
+__attribute__((unused)) static int add_wired(uint64_t session, const char *name,
+                                             const char *wire_id)
 {
     uint64_t memory = next_memory++;
 
@@ -340,8 +341,15 @@ __attribute__((unused)) static int add_memory(uint64_t session, const char *name
                                        .size_bytes = 1000,
                                        .aligned_bytes = GRAIN,
                                        .memories = &memory,
-                                       .memory_count = 1},
+                                       .memory_count = 1,
+                                       .value = (const uint8_t *)wire_id,
+                                       .value_bytes = strlen(wire_id)},
                        name));
+}
+
+__attribute__((unused)) static int add_memory(uint64_t session, const char *name)
+{
+    return add_wired(session, name, "");
 }
 
 __attribute__((unused)) static int put_entry(uint64_t session, const char *key, uint64_t slot,

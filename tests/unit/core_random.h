@@ -281,6 +281,20 @@ static uint64_t used_memory(void)
     return memory->id;
 }
 
+/* Few, so that some are taken; some are none. */
+static void random_wire_id(struct record *record)
+{
+    static char text[LAYOUT_MAX_WIRE_ID_BYTES + 1];
+
+    memset(text, (int)('k' + below(12)), sizeof text);
+    if (one_in(10))
+        text[below(4)] = one_in(2) ? '\0' : '\xff';
+    record->value = (const uint8_t *)text;
+    record->value_bytes = one_in(10) ? LAYOUT_MAX_WIRE_ID_BYTES + below(2) : 1 + below(3);
+    if (!one_in(10))
+        record->count = 1;
+}
+
 static int step_add(void)
 {
     uint64_t memories[4];
@@ -292,6 +306,8 @@ static int step_add(void)
                             .size_bytes = below(3) ? 5000 : 4096,
                             .aligned_bytes = 8192};
 
+    if (one_in(2))
+        random_wire_id(&record);
     if (!one_in(3)) {
         record.memories = memories;
         record.memory_count = record.count;

@@ -28,12 +28,12 @@ static void make_ticket(uint64_t file, uint64_t serial, uint32_t flags, uint8_t 
     rich.ticket = out.ticket.id;
 }
 
-/* Three allocations with a gap between their slots, a tag, and metadata, bound and not. */
+/* Two allocations with a gap between their slots, a wire id, a tag, and metadata, bound and not. */
 static void fill(uint64_t session)
 {
     uint64_t slot;
 
-    require(add_memory(session, "w") == 0);
+    require(add_wired(session, "w", "allocation-\xc3\xa4") == 0);
     require(add_memory(session, "gap") == 0);
     require(apply((struct record){
                 .type = RECORD_ALLOC_REMOVE, .session = session, .serial = out.serial}) == 0);
@@ -85,7 +85,7 @@ static void make_next(void)
     require(apply((struct record){.type = RECORD_ALLOC_REMOVE,
                                   .session = rich.writer,
                                   .serial = rich.allocation}) == 0);
-    require(add_memory(rich.writer, "fresh") == 0);
+    require(add_wired(rich.writer, "fresh", "allocation-1") == 0);
     rich.allocation = out.serial;
     make_ticket(file, rich.allocation, CORE_TICKET_WRITABLE, 2);
     require(

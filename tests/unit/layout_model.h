@@ -21,6 +21,7 @@
 #define MODEL_BATCH   700u /* more than two chunks */
 #define MODEL_LAYOUTS 5u
 #define MODEL_VALUE   240u
+#define MODEL_IDS     16u
 
 struct model {
     struct layout *layout; /* NULL: there is none */
@@ -29,11 +30,13 @@ struct model {
     uint64_t slot[MODEL_KEYS];
     uint64_t value[MODEL_KEYS];
     bool slot_live[MODEL_SLOTS];
+    size_t slot_id[MODEL_SLOTS]; /* index of its wire id; MODEL_IDS: it has none */
     uint64_t next_slot;
 };
 
 static struct model models[MODEL_LAYOUTS];
 static char model_keys[MODEL_KEYS][32];
+static char model_ids[MODEL_IDS][48];
 static uint8_t model_bytes[MODEL_VALUE + 251];
 static uint64_t model_count; /* of serials handed out */
 static bool model_shrinks;   /* for a while more is deleted than put */
@@ -46,6 +49,8 @@ static size_t pick(size_t below)
 enum deed_kind {
     DEED_ADD,
     DEED_REMOVE,
+    DEED_RENAME,
+    DEED_TAG,
     DEED_PUT,
     DEED_DELETE,
     DEED_CLONE,
@@ -63,6 +68,8 @@ struct deed {
     uint64_t values[MODEL_BATCH];
     struct layout_put puts[MODEL_BATCH];
     uint64_t serial; /* of an allocation */
+    size_t id;       /* its wire id, as slot_id */
+    char text[32];   /* its name or tag */
 };
 
 /* ---- choosing ------------------------------------------------------------------------------ */
@@ -75,6 +82,29 @@ static uint64_t pick_slot(const struct model *model)
             return slot;
     }
     return LAYOUT_UNBOUND;
+}
+
+/* Of the allocation that has it; LAYOUT_UNBOUND: none has. */
+static uint64_t slot_with_id(const struct model *model, size_t id)
+{
+    for (uint64_t slot = 0; slot < model->next_slot; slot++) {
+        if (model->slot_live[slot] && model->slot_id[slot] == id)
+            return slot;
+    }
+    return LAYOUT_UNBOUND;
+}
+
+/* One that is free, or none. */
+static size_t pick_id(const struct model *model)
+{
+    size_t id = pick(MODEL_IDS);
+
+    return slot_with_id(model, id) == LAYOUT_UNBOUND ? id : MODEL_IDS;
+}
+
+static const char *id_text(size_t id)
+{
+    return id < MODEL_IDS ? model_ids[id] : NULL;
 }
 
 /* Mostly rising; else anywhere among those that were handed out before. */
@@ -147,8 +177,8 @@ static size_t count_live(void)
 static bool deed_choose(struct deed *deed)
 {
     static const enum deed_kind kinds[] = {
-        DEED_ADD, DEED_ADD,    DEED_REMOVE, DEED_PUT,    DEED_PUT,   DEED_PUT,
-        DEED_PUT, DEED_DELETE, DEED_DELETE, DEED_DELETE, DEED_CLONE, DEED_FREE,
+        DEED_ADD, DEED_ADD,    DEED_REMOVE, DEED_PUT,    DEED_PUT,   DEED_PUT,  DEED_RENAME,
+        DEED_PUT, DEED_DELETE, DEED_DELETE, DEED_DELETE, DEED_CLONE, DEED_FREE, DEED_TAG,
     };
 
     deed->model = pick_model(true);
@@ -167,11 +197,18 @@ static bool deed_choose(struct deed *deed)
     switch (deed->kind) {
     case DEED_ADD:
         deed->serial = new_serial(true);
+        deed->id = pick_id(deed->model);
         return layout_count_allocations(deed->model->layout) < 12 &&
                deed->model->next_slot < MODEL_SLOTS;
     case DEED_REMOVE:
         deed->slot = pick_slot(deed->model);
         return deed->slot != LAYOUT_UNBOUND && pick(4) == 0;
+    case DEED_RENAME:
+    case DEED_TAG:
+        deed->slot = pick_slot(deed->model);
+        snprintf(deed->text, sizeof deed->text, "t%.*s%" PRIu64, (int)pick(9), "ttttttttt",
+                 ++model_count);
+        return deed->slot != LAYOUT_UNBOUND;
     case DEED_PUT:
         choose_put(deed);
         return true;
@@ -192,6 +229,18 @@ static bool deed_choose(struct deed *deed)
 }
 
 /* ---- doing --------------------------------------------------------------------------------- */
+
+/* One whose id is taken is refused before. */
+static int try_add(struct deed *deed)
+{
+    struct layout *layout = deed->model->layout;
+    size_t taken = pick(MODEL_IDS);
+
+    if (slot_with_id(deed->model, taken) != LAYOUT_UNBOUND)
+        require(layout_add_with_wire_id(layout, deed->serial, NULL, "", model_ids[taken], NULL) ==
+                -EEXIST);
+    return layout_add_with_wire_id(layout, deed->serial, NULL, "", id_text(deed->id), &deed->slot);
+}
 
 static int try_remove(const struct deed *deed)
 {
@@ -242,12 +291,15 @@ static int try_rebuild(const struct layout *layout, struct layout **rebuilt)
     for (size_t rank = 0; error == 0 && rank < layout_count_allocations(layout); rank++) {
         const struct layout_allocation *from = layout_at_rank(layout, rank);
         error = layout_restore_allocation(
-            copy, &(struct layout_restored){.serial = from->serial,
-                                            .slot = from->slot,
-                                            .name = from->name,
-                                            .name_bytes = strlen(from->name),
-                                            .tag = from->tag,
-                                            .tag_bytes = strlen(from->tag)});
+            copy,
+            &(struct layout_restored){.serial = from->serial,
+                                      .slot = from->slot,
+                                      .name = from->name,
+                                      .name_bytes = strlen(from->name),
+                                      .tag = from->tag,
+                                      .tag_bytes = strlen(from->tag),
+                                      .wire_id = from->wire_id,
+                                      .wire_id_bytes = from->wire_id ? strlen(from->wire_id) : 0});
     }
     if (error == 0)
         error = rebuild_entries(copy, layout);
@@ -267,9 +319,13 @@ static int deed_try(struct deed *deed)
 
     switch (deed->kind) {
     case DEED_ADD:
-        return layout_add(layout, deed->serial, NULL, "", &deed->slot);
+        return try_add(deed);
     case DEED_REMOVE:
         return try_remove(deed);
+    case DEED_RENAME:
+        return layout_rename(layout, deed->slot, deed->text);
+    case DEED_TAG:
+        return layout_set_tag(layout, deed->slot, deed->text);
     case DEED_PUT:
         return layout_put_many(layout, deed->puts, deed->count, false, &culprit);
     case DEED_DELETE:
@@ -320,6 +376,7 @@ static void deed_note(const struct deed *deed)
     switch (deed->kind) {
     case DEED_ADD:
         require(deed->slot == model->next_slot);
+        model->slot_id[model->next_slot] = deed->id;
         model->slot_live[model->next_slot++] = true;
         break;
     case DEED_REMOVE:
@@ -331,6 +388,12 @@ static void deed_note(const struct deed *deed)
         break;
     case DEED_PUT:
         note_puts(deed);
+        break;
+    case DEED_RENAME:
+        require(layout_find_name(model->layout, deed->text)->slot == deed->slot);
+        break;
+    case DEED_TAG:
+        require(strcmp(layout_find_slot(model->layout, deed->slot, NULL)->tag, deed->text) == 0);
         break;
     case DEED_DELETE:
         break;
@@ -351,6 +414,18 @@ static void deed_note(const struct deed *deed)
 }
 
 /* ---- comparing ----------------------------------------------------------------------------- */
+
+static void compare_ids(const struct model *model)
+{
+    for (size_t id = 0; id < MODEL_IDS; id++) {
+        const struct layout_allocation *found = layout_find_wire_id(model->layout, model_ids[id]);
+        uint64_t slot = slot_with_id(model, id);
+
+        require(found == layout_find_slot(model->layout, slot, NULL));
+        require(!found || strcmp(found->wire_id, model_ids[id]) == 0);
+    }
+    require(layout_check_wire_ids(model->layout) == 0);
+}
 
 static void compare_allocations(const struct model *model)
 {
@@ -373,6 +448,7 @@ static void compare_allocations(const struct model *model)
         require(layout_find_serial(layout, allocation->serial) == allocation);
         require(layout_find_name(layout, allocation->name) == allocation);
         require(allocation->bound_entries == bound[slot]);
+        require((allocation->wire_id != NULL) == (model->slot_id[slot] < MODEL_IDS));
         rank++;
     }
     require(layout_count_allocations(layout) == rank);
@@ -478,6 +554,7 @@ static void model_compare(const struct model *model)
     check_index(&model->layout->by_serial, layout_count_entries(model->layout));
     compare_entries(model);
     compare_allocations(model);
+    compare_ids(model);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------- */
@@ -491,6 +568,9 @@ static void models_start(unsigned seed)
     for (size_t i = 0; i < MODEL_KEYS; i++)
         snprintf(model_keys[i], sizeof model_keys[i], "k%04u%s", (unsigned)i,
                  i % 7 ? "" : "/with/a/longer/tail");
+    for (size_t i = 0; i < MODEL_IDS; i++)
+        snprintf(model_ids[i], sizeof model_ids[i], "allocation-%.*s%u", (int)(i * 7 % 30),
+                 "0123456789abcdef0123456789abcdef", (unsigned)i);
     for (size_t i = 0; i < sizeof model_bytes; i++)
         model_bytes[i] = (uint8_t)rand();
     models[0].layout = layout_new();

@@ -2,9 +2,10 @@
 /*
  * lock_laws - what must hold for the lock, said without knowing how it decides
  *
- * An independent statement of DESIGN section 3 for test_lock_states.c, which includes it once. It
- * speaks of what each process did and when (struct facts), and judges one deed at a time by what
- * was before and what was after. It never calls the lock, and reads nothing of its insides.
+ * An independent statement of gmsfs(5), STATES and THE LOCK, for test_lock_states.c, which includes
+ * it once. It speaks of what each process did and when (struct facts), and judges one deed at a
+ * time by what was before and what was after. It never calls the lock, and reads nothing of its
+ * insides.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_LAWS_H
 #define GMSFS_TESTS_UNIT_LOCK_LAWS_H
@@ -26,6 +27,7 @@ enum role {
     IDLE,
     READS,
     WRITES,
+    FILLS, /* writes the bytes of a sealed layout alone: RW_DATA */
     WAITS,
     AWAY,   /* interrupted, its place kept */
     SLEEPS, /* waits for something that the lock cannot give */
@@ -37,10 +39,11 @@ enum deed {
     ENTER,   /* was granted a session, at once or from the queue */
     REFUSED, /* asked without waiting, and was not granted */
     QUEUED,  /* asked, and waits */
-    RELEASE, /* a reader's end; a writer's is an abort that rolls back */
+    RELEASE, /* a reader's end; RW's is an abort that rolls back, RW_DATA's keeps all */
     WIPE,    /* an abort that leaves the store empty */
     COMMIT,
     STAY,   /* a commit that stays on as a reader */
+    SEAL,   /* its layout is final, and it goes on with RW_DATA */
     LEAVE,  /* a signal came */
     LOOK,   /* goes to look around */
     RETURN, /* and the process asked again */
@@ -59,7 +62,7 @@ static const char *const deed_names[] = {
     [WIPE] = "wipe",     [COMMIT] = "commit",   [STAY] = "stay",     [LEAVE] = "leave",
     [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
     [RANG] = "rang",     [SETTLE] = "settle",   [DOZE] = "doze",     [SLEEP] = "sleep",
-    [WAKE] = "wake",     [LOOK] = "look",
+    [WAKE] = "wake",     [LOOK] = "look",       [SEAL] = "seal",
 };
 
 struct proc {
@@ -73,7 +76,7 @@ struct proc {
 };
 
 struct facts {
-    bool committed;
+    bool committed, sealed;
     uint64_t now;
     uint64_t released; /* when a session last ended or became a reader's */
     uint64_t serial;   /* of ids */
@@ -85,7 +88,8 @@ struct move {
     enum deed deed;
     int proc;
     const struct facts *before, *after;
-    /* What the lock said: who EXPIREs, and at SETTLE about itself. */
+    /* What the lock said: to a COMMIT, STAY or SEAL, who EXPIREs, and at SETTLE about itself. */
+    bool refused;
     bool was_kept;
     uint64_t moment;
     size_t writers;
@@ -103,9 +107,35 @@ static int count(const struct facts *facts, enum role role)
     return found;
 }
 
+static bool is_writer(enum role role)
+{
+    return role == WRITES || role == FILLS;
+}
+
+static int count_writers(const struct facts *facts)
+{
+    return count(facts, WRITES) + count(facts, FILLS);
+}
+
+/* What it becomes if it is let in, as things are. */
+static enum role wished_role(const struct facts *facts, const struct proc *p)
+{
+    if (p->wish == LOCK_WISH_DATA)
+        return facts->sealed ? FILLS : WRITES;
+    if (p->wish == LOCK_WISH_AUTO)
+        return facts->committed ? READS : WRITES;
+    return p->wish == LOCK_WISH_RW ? WRITES : READS;
+}
+
 static bool would_write(const struct facts *facts, const struct proc *p)
 {
-    return p->wish == LOCK_WISH_RW || (p->wish == LOCK_WISH_AUTO && !facts->committed);
+    return is_writer(wished_role(facts, p));
+}
+
+/* The shape of what is sealed is final, and its bytes are never a commit's. */
+static bool is_denied(enum role role, enum deed deed)
+{
+    return role == FILLS && (deed == COMMIT || deed == STAY || deed == SEAL);
 }
 
 static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t at)
@@ -116,7 +146,7 @@ static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t
 /* All the reasons there are for which one may not come in. */
 static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
 {
-    if (count(facts, WRITES))
+    if (count_writers(facts))
         return true;
     if (would_write(facts, one))
         return count(facts, READS) > 0;
@@ -141,12 +171,17 @@ static bool is_overdue(const struct proc *p, uint64_t at)
 
 static bool one_writer(const struct move *m)
 {
-    return count(m->after, WRITES) <= 1;
+    return count_writers(m->after) <= 1;
 }
 
 static bool writer_or_readers(const struct move *m)
 {
-    return !count(m->after, WRITES) || !count(m->after, READS);
+    return !count_writers(m->after) || !count(m->after, READS);
+}
+
+static bool one_layout(const struct move *m)
+{
+    return !m->after->committed || !m->after->sealed;
 }
 
 static bool readers_see_a_commit(const struct move *m)
@@ -154,11 +189,16 @@ static bool readers_see_a_commit(const struct move *m)
     return m->after->committed || !count(m->after, READS);
 }
 
+static bool who_fills_has_something_sealed(const struct move *m)
+{
+    return m->after->sealed || !count(m->after, FILLS);
+}
+
 static bool mode_as_wished(const struct move *m)
 {
     const struct proc *p = &m->after->procs[m->proc];
 
-    return m->deed != ENTER || (p->role == WRITES) == would_write(m->before, p);
+    return m->deed != ENTER || p->role == wished_role(m->before, p);
 }
 
 static bool no_reason_against(const struct move *m)
@@ -220,7 +260,7 @@ static bool nobody_is_overtaken(const struct move *m)
             continue;
         if (has_to_wait(m->before, p, m->before->now))
             continue;
-        if (queued || would_write(m->before, p) || one->role == WRITES)
+        if (queued || would_write(m->before, p) || is_writer(one->role))
             return false;
     }
     return true;
@@ -229,13 +269,14 @@ static bool nobody_is_overtaken(const struct move *m)
 static bool only_the_doer_changes(const struct move *m)
 {
     static const unsigned become[] = {
-        [ENTER] = 1u << READS | 1u << WRITES,
+        [ENTER] = 1u << READS | 1u << WRITES | 1u << FILLS,
         [REFUSED] = 1u << IDLE,
         [QUEUED] = 1u << WAITS,
         [RELEASE] = 1u << IDLE,
         [WIPE] = 1u << IDLE,
         [COMMIT] = 1u << IDLE,
         [STAY] = 1u << READS,
+        [SEAL] = 1u << FILLS,
         [LEAVE] = 1u << AWAY,
         [LOOK] = 1u << LOOKS,
         [RETURN] = 1u << WAITS,
@@ -249,8 +290,9 @@ static bool only_the_doer_changes(const struct move *m)
 
     for (int i = 0; i < PROCS; i++) {
         enum role was = m->before->procs[i].role, is = m->after->procs[i].role;
+        bool acts = !nobody && i == m->proc && !is_denied(was, m->deed);
 
-        if (!nobody && i == m->proc ? !(become[m->deed] & 1u << is) : was != is)
+        if (acts ? !(become[m->deed] & 1u << is) : was != is)
             return false;
     }
     return true;
@@ -258,23 +300,42 @@ static bool only_the_doer_changes(const struct move *m)
 
 static bool only_writers_decide_what_is_committed(const struct move *m)
 {
-    if (m->deed == COMMIT || m->deed == STAY)
+    bool denied = is_denied(m->before->procs[m->proc].role, m->deed);
+
+    if (!denied && (m->deed == COMMIT || m->deed == STAY))
         return m->after->committed;
-    if (m->deed == WIPE)
+    if (!denied && (m->deed == WIPE || m->deed == SEAL))
         return !m->after->committed;
     return m->after->committed == m->before->committed;
 }
 
+/* RW starts without what was sealed; whatever else comes, it outlives all sessions. */
+static bool only_writers_decide_what_is_sealed(const struct move *m)
+{
+    if (m->deed == SEAL)
+        return m->after->sealed;
+    if (m->deed == ENTER && m->after->procs[m->proc].role == WRITES)
+        return !m->after->sealed;
+    return m->after->sealed == m->before->sealed;
+}
+
+static bool what_is_final_is_refused(const struct move *m)
+{
+    return m->refused == is_denied(m->before->procs[m->proc].role, m->deed);
+}
+
 static bool state_is_derived(const struct move *m)
 {
-    if (count(m->after, WRITES))
+    if (count_writers(m->after))
         return m->after->state == LOCK_STATE_RW;
     if (count(m->after, READS))
         return m->after->state == LOCK_STATE_RO;
-    return m->after->state == (m->after->committed ? LOCK_STATE_COMMITTED : LOCK_STATE_EMPTY);
+    if (m->after->committed)
+        return m->after->state == LOCK_STATE_COMMITTED;
+    return m->after->state == (m->after->sealed ? LOCK_STATE_LAYOUT_COMMITTED : LOCK_STATE_EMPTY);
 }
 
-/* The table of DESIGN section 3, the later rows left out. Everything else keeps the state. */
+/* The table of gmsfs(5), STATES. Everything else keeps the state, and what is denied has a row. */
 struct row {
     enum lock_state from;
     enum deed deed;
@@ -285,11 +346,18 @@ struct row {
 static const struct row rows[] = {
     {LOCK_STATE_EMPTY, ENTER, WRITES, LOCK_STATE_RW},
     {LOCK_STATE_COMMITTED, ENTER, WRITES, LOCK_STATE_RW},
+    {LOCK_STATE_LAYOUT_COMMITTED, ENTER, WRITES, LOCK_STATE_RW},
+    {LOCK_STATE_LAYOUT_COMMITTED, ENTER, FILLS, LOCK_STATE_RW},
     {LOCK_STATE_RW, COMMIT, WRITES, LOCK_STATE_COMMITTED},
     {LOCK_STATE_RW, STAY, WRITES, LOCK_STATE_RO},
     {LOCK_STATE_RW, WIPE, WRITES, LOCK_STATE_EMPTY},
     {LOCK_STATE_RW, RELEASE, WRITES, LOCK_STATE_EMPTY},
     {LOCK_STATE_RW, RELEASE, WRITES, LOCK_STATE_COMMITTED},
+    {LOCK_STATE_RW, SEAL, WRITES, LOCK_STATE_RW},
+    {LOCK_STATE_RW, RELEASE, FILLS, LOCK_STATE_LAYOUT_COMMITTED},
+    {LOCK_STATE_RW, COMMIT, FILLS, LOCK_STATE_RW},
+    {LOCK_STATE_RW, STAY, FILLS, LOCK_STATE_RW},
+    {LOCK_STATE_RW, SEAL, FILLS, LOCK_STATE_RW},
     {LOCK_STATE_COMMITTED, ENTER, READS, LOCK_STATE_RO},
     {LOCK_STATE_RO, ENTER, READS, LOCK_STATE_RO},
     {LOCK_STATE_RO, RELEASE, READS, LOCK_STATE_RO},
@@ -312,8 +380,8 @@ static size_t find_row(const struct move *m)
 
 static bool transitions_are_rows(const struct move *m)
 {
-    if (m->deed == ENTER || m->deed == COMMIT || m->deed == STAY || m->deed == WIPE ||
-        m->deed == RELEASE)
+    if (m->deed == ENTER || m->deed == COMMIT || m->deed == STAY || m->deed == SEAL ||
+        m->deed == WIPE || m->deed == RELEASE)
         return find_row(m) < ROW_COUNT;
     return m->before->state == m->after->state;
 }
@@ -367,7 +435,9 @@ static const struct law {
 } laws[] = {
     {"there is at most one writer", one_writer},
     {"there is a writer or there are readers, never both", writer_or_readers},
+    {"a layout is committed or sealed, never both", one_layout},
     {"who reads, reads something committed", readers_see_a_commit},
+    {"who has RW_DATA has a sealed layout", who_fills_has_something_sealed},
     {"who enters gets the mode of its wish", mode_as_wished},
     {"nobody enters who has a reason to wait", no_reason_against},
     {"who is away or looks around is not granted", away_stays_out},
@@ -376,6 +446,8 @@ static const struct law {
     {"nobody is overtaken", nobody_is_overtaken},
     {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},
     {"only a writer decides what is committed", only_writers_decide_what_is_committed},
+    {"only a writer decides what is sealed", only_writers_decide_what_is_sealed},
+    {"RW_DATA can neither commit nor seal, and RW can", what_is_final_is_refused},
     {"the state is derived", state_is_derived},
     {"transitions are rows of the table", transitions_are_rows},
     {"nobody expires early", nobody_expires_early},

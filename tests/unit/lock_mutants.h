@@ -52,6 +52,87 @@ static enum lock_mode grant_uncommitted(const struct lock *lock, enum lock_wish 
     return lock_would_grant(&seen, wish, now);
 }
 
+/* As one sees it to whom a layout is a layout, and final or not is all the same. */
+static struct lock with_sealed_as_committed(const struct lock *lock)
+{
+    struct lock seen = *lock;
+
+    seen.committed |= seen.sealed;
+    seen.sealed = false;
+    return seen;
+}
+
+static enum lock_mode grant_ro_of_sealed(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    struct lock seen = with_sealed_as_committed(lock);
+
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_ro_beside_data(const struct lock *lock, enum lock_wish wish,
+                                           uint64_t now)
+{
+    struct lock seen = with_sealed_as_committed(lock);
+
+    seen.held[LOCK_MODE_RW_DATA] = 0;
+    return lock_would_grant(wish == LOCK_WISH_RO ? &seen : lock, wish, now);
+}
+
+static enum lock_mode grant_rw_beside_data(const struct lock *lock, enum lock_wish wish,
+                                           uint64_t now)
+{
+    struct lock seen = *lock;
+
+    seen.held[LOCK_MODE_RW_DATA] = 0;
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_data_of_committed(const struct lock *lock, enum lock_wish wish,
+                                              uint64_t now)
+{
+    struct lock seen = *lock;
+
+    if (wish == LOCK_WISH_DATA && seen.committed) {
+        seen.committed = false;
+        seen.sealed = true;
+    }
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_data_of_nothing(const struct lock *lock, enum lock_wish wish,
+                                            uint64_t now)
+{
+    struct lock seen = *lock;
+
+    seen.sealed = !seen.committed;
+    return lock_would_grant(&seen, wish, now);
+}
+
+static enum lock_mode grant_data_as_rw(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    return lock_would_grant(lock, wish == LOCK_WISH_DATA ? LOCK_WISH_RW : wish, now);
+}
+
+static enum lock_mode grant_data_as_auto(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    if (wish == LOCK_WISH_DATA && lock->committed)
+        wish = LOCK_WISH_AUTO;
+    return lock_would_grant(lock, wish, now);
+}
+
+static enum lock_mode grant_past_waiting_data(const struct lock *lock, enum lock_wish wish,
+                                              uint64_t now)
+{
+    struct illusion seen;
+
+    imagine(&seen, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        if (seen.waiters[i].wish == LOCK_WISH_DATA)
+            seen.waiters[i].wish = LOCK_WISH_RO;
+    }
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
 static enum lock_mode grant_auto_as_rw(const struct lock *lock, enum lock_wish wish, uint64_t now)
 {
     return lock_would_grant(lock, wish == LOCK_WISH_AUTO ? LOCK_WISH_RW : wish, now);
@@ -83,6 +164,16 @@ static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
 {
     (void)lock, (void)now, (void)id, (void)mode;
     return false;
+}
+
+/* The mode by what there was when it came, for who came while nothing was sealed. */
+static bool next_as_if_unsealed(const struct lock *lock, uint64_t now, uint64_t *id,
+                                enum lock_mode *mode)
+{
+    struct lock seen = *lock;
+
+    seen.sealed = false;
+    return lock_next_grant(&seen, now, id, mode);
 }
 
 static bool next_may_be_away(const struct lock *lock, uint64_t now, uint64_t *id,
@@ -162,6 +253,61 @@ static int commit_and_go_on_writing(struct lock *lock, uint64_t id, enum lock_mo
     return 0;
 }
 
+static int seal_and_stay_committed(struct lock *lock, uint64_t id)
+{
+    bool committed = lock->committed;
+    int error = lock_seal(lock, id);
+
+    lock->committed = committed;
+    return error;
+}
+
+static int seal_and_keep_rw(struct lock *lock, uint64_t id)
+{
+    if (lock_find_session(lock, id)->mode != LOCK_MODE_RW)
+        return lock_seal(lock, id);
+    lock->committed = false;
+    lock->sealed = true;
+    return 0;
+}
+
+static int seal_for_nothing(struct lock *lock, uint64_t id)
+{
+    int error = lock_seal(lock, id);
+
+    if (error == 0)
+        lock->sealed = false;
+    return error;
+}
+
+static int seal_again(struct lock *lock, uint64_t id)
+{
+    lock_seal(lock, id);
+    return 0;
+}
+
+/* RW again, in the eyes of who does not ask what it is. */
+static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
+{
+    for (size_t i = 0; i < lock->session_count; i++) {
+        if (lock->sessions[i].id == id && lock->sessions[i].mode == LOCK_MODE_RW_DATA) {
+            lock->sessions[i].mode = LOCK_MODE_RW;
+            lock->held[LOCK_MODE_RW_DATA]--;
+            lock->held[LOCK_MODE_RW]++;
+            lock->sealed = false;
+        }
+    }
+    return lock_commit(lock, id, stay, now);
+}
+
+static int remove_with_what_is_sealed(struct lock *lock, uint64_t id, uint64_t now)
+{
+    int error = lock_remove_session(lock, id, now);
+
+    lock_set_sealed(lock, false);
+    return error;
+}
+
 static int lose_place(struct lock *lock, uint64_t id, uint64_t kept_until, bool looking)
 {
     (void)kept_until, (void)looking;
@@ -225,6 +371,25 @@ static size_t count_all(const struct lock *lock)
     return lock->waiter_count;
 }
 
+static size_t count_without_data(const struct lock *lock)
+{
+    size_t count = lock_count_waiting_writers(lock);
+
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        const struct lock_waiter *waiter = &lock->waiters[i];
+
+        count -= waiter->wish == LOCK_WISH_DATA && (!waiter->kept_until_ms || waiter->looking);
+    }
+    return count;
+}
+
+static enum lock_state state_without_sealed(const struct lock *lock)
+{
+    enum lock_state state = lock_get_state(lock);
+
+    return state == LOCK_STATE_LAYOUT_COMMITTED ? LOCK_STATE_EMPTY : state;
+}
+
 static enum lock_state state_without_readers(const struct lock *lock)
 {
     enum lock_state state = lock_get_state(lock);
@@ -246,8 +411,25 @@ static const struct mutant mutants[] = {
      writer_or_readers,
      {.would_grant = grant_past_sessions, .add_session = add_anybody}},
     {"readers of nothing", readers_see_a_commit, {.would_grant = grant_uncommitted}},
+    {"readers of what is sealed", readers_see_a_commit, {.would_grant = grant_ro_of_sealed}},
+    {"readers beside RW_DATA",
+     writer_or_readers,
+     {.would_grant = grant_ro_beside_data, .add_session = add_anybody}},
+    {"writers beside RW_DATA",
+     one_writer,
+     {.would_grant = grant_rw_beside_data, .add_session = add_anybody}},
+    {"RW_DATA of what is committed", mode_as_wished, {.would_grant = grant_data_of_committed}},
+    {"RW_DATA of nothing", who_fills_has_something_sealed, {.would_grant = grant_data_of_nothing}},
+    {"data never finds what is sealed", mode_as_wished, {.would_grant = grant_data_as_rw}},
+    {"data reads what is committed", mode_as_wished, {.would_grant = grant_data_as_auto}},
+    {"data that waited does not find what was sealed meanwhile",
+     mode_as_wished,
+     {.next_grant = next_as_if_unsealed}},
     {"auto always writes", mode_as_wished, {.would_grant = grant_auto_as_rw}},
     {"new readers pass a waiting writer", no_reason_against, {.would_grant = grant_past_waiters}},
+    {"new readers pass data that waits",
+     no_reason_against,
+     {.would_grant = grant_past_waiting_data}},
     {"a release gives no new patience",
      no_reason_against,
      {.remove_session = remove_without_new_patience}},
@@ -276,6 +458,18 @@ static const struct mutant mutants[] = {
     {"an abort commits",
      only_writers_decide_what_is_committed,
      {.remove_session = remove_as_if_committed}},
+    {"what is sealed stays committed", one_layout, {.seal = seal_and_stay_committed}},
+    {"who seals goes on with RW", only_the_doer_changes, {.seal = seal_and_keep_rw}},
+    {"a seal is not remembered", only_writers_decide_what_is_sealed, {.seal = seal_for_nothing}},
+    {"the end of RW_DATA drops what is sealed",
+     only_writers_decide_what_is_sealed,
+     {.remove_session = remove_with_what_is_sealed}},
+    {"RW_DATA commits", what_is_final_is_refused, {.commit = commit_what_is_sealed}},
+    {"RW_DATA ends by a commit", only_the_doer_changes, {.commit = commit_what_is_sealed}},
+    {"RW_DATA seals", what_is_final_is_refused, {.seal = seal_again}},
+    {"what is sealed does not show in the state",
+     state_is_derived,
+     {.get_state = state_without_sealed}},
     {"readers do not show in the state", state_is_derived, {.get_state = state_without_readers}},
     {"readers come without a transition",
      transitions_are_rows,
@@ -284,6 +478,9 @@ static const struct mutant mutants[] = {
     {"time never runs out", nobody_outlives_the_timer, {.next_expired = expire_never}},
     {"the timer is never set", the_moment_is_exact, {.next_moment = moment_never}},
     {"every waiter counts as a writer", waiting_writers_are_counted, {.count_writers = count_all}},
+    {"data does not count as a writer",
+     waiting_writers_are_counted,
+     {.count_writers = count_without_data}},
 };
 
 #define MUTANT_COUNT   (sizeof(mutants) / sizeof(mutants[0]))
@@ -296,6 +493,7 @@ static struct rules rules_of(const struct mutant *mutant)
         OR_SOUND(remove_session), OR_SOUND(commit),       OR_SOUND(keep_place),
         OR_SOUND(resume_place),   OR_SOUND(next_expired), OR_SOUND(next_moment),
         OR_SOUND(count_writers),  OR_SOUND(get_state),    OR_SOUND(set_asleep),
+        OR_SOUND(seal),
     };
 }
 

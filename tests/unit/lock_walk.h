@@ -35,6 +35,7 @@ struct rules {
     int (*add_session)(struct lock *, uint64_t, enum lock_mode);
     int (*remove_session)(struct lock *, uint64_t, uint64_t);
     int (*commit)(struct lock *, uint64_t, enum lock_mode, uint64_t);
+    int (*seal)(struct lock *, uint64_t);
     int (*keep_place)(struct lock *, uint64_t, uint64_t, bool);
     int (*resume_place)(struct lock *, uint64_t, uint64_t);
     int (*set_asleep)(struct lock *, uint64_t, bool);
@@ -50,6 +51,7 @@ static const struct rules sound = {
     .add_session = lock_add_session,
     .remove_session = lock_remove_session,
     .commit = lock_commit,
+    .seal = lock_seal,
     .keep_place = lock_keep_place,
     .resume_place = lock_resume_place,
     .set_asleep = lock_set_asleep,
@@ -80,6 +82,11 @@ struct walk {
     uint64_t deeds;
 };
 
+static enum role role_of(enum lock_mode mode)
+{
+    return mode == LOCK_MODE_RW ? WRITES : mode == LOCK_MODE_RW_DATA ? FILLS : READS;
+}
+
 /* What has become of each process, looked up in the lock. */
 static void observe(struct walk *walk)
 {
@@ -90,7 +97,7 @@ static void observe(struct walk *walk)
 
         p->role = IDLE;
         if (session)
-            p->role = session->mode == LOCK_MODE_RW ? WRITES : READS;
+            p->role = role_of(session->mode);
         else if (waiter)
             p->role = waiter->looking         ? LOOKS
                       : waiter->kept_until_ms ? AWAY
@@ -98,6 +105,7 @@ static void observe(struct walk *walk)
                                               : WAITS;
     }
     walk->facts.committed = walk->lock.committed;
+    walk->facts.sealed = walk->lock.sealed;
     walk->facts.state = walk->rules->get_state(&walk->lock);
 }
 
@@ -126,6 +134,9 @@ static void enter(struct walk *walk, int who, enum lock_mode mode, const struct 
 
     p->session = ++walk->facts.serial;
     walk->rules->add_session(&walk->lock, p->session, mode);
+    /* As the core does; a broken lock may have let it in beside who fills what is sealed. */
+    if (mode == LOCK_MODE_RW && count(before, FILLS) == 0)
+        lock_set_sealed(&walk->lock, false);
     judge(walk, (struct move){.deed = ENTER, .proc = who}, before);
 }
 
@@ -196,21 +207,25 @@ static void doze(struct walk *walk, int who, enum lock_wish wish, enum asking ho
     judge(walk, (struct move){.deed = DOZE, .proc = who}, &before);
 }
 
-/* The end of a session, in each of its ways. */
-static void end_session(struct walk *walk, int who, enum deed deed)
+/* A session seals, or ends in each of its ways. */
+static void use_session(struct walk *walk, int who, enum deed deed)
 {
     struct facts before = walk->facts;
     uint64_t id = walk->facts.procs[who].session, now = walk->facts.now;
+    enum lock_mode stay = deed == STAY ? LOCK_MODE_RO : LOCK_MODE_NONE;
+    int error = 0;
 
-    walk->facts.released = now;
-    if (deed == COMMIT || deed == STAY) {
-        walk->rules->commit(&walk->lock, id, deed == STAY ? LOCK_MODE_RO : LOCK_MODE_NONE, now);
-    } else {
-        if (deed == WIPE)
-            lock_set_committed(&walk->lock, false);
+    if (deed != SEAL && !is_denied(walk->facts.procs[who].role, deed))
+        walk->facts.released = now;
+    if (deed == WIPE)
+        lock_set_committed(&walk->lock, false);
+    if (deed == SEAL)
+        error = walk->rules->seal(&walk->lock, id);
+    else if (deed == COMMIT || deed == STAY)
+        error = walk->rules->commit(&walk->lock, id, stay, now);
+    else
         walk->rules->remove_session(&walk->lock, id, now);
-    }
-    judge(walk, (struct move){.deed = deed, .proc = who}, &before);
+    judge(walk, (struct move){.deed = deed, .proc = who, .refused = error != 0}, &before);
 }
 
 static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum asking how)
@@ -266,18 +281,27 @@ static const struct happening happenings[] = {
     {IDLE, QUEUED, LOCK_WISH_RW, TIMED},
     {IDLE, QUEUED, LOCK_WISH_AUTO, TRY},
     {IDLE, QUEUED, LOCK_WISH_AUTO, TIMED},
+    {IDLE, QUEUED, LOCK_WISH_DATA, TRY},
+    {IDLE, QUEUED, LOCK_WISH_DATA, TIMED},
     {IDLE, QUEUED, LOCK_WISH_RO, PATIENTLY},
     {IDLE, QUEUED, LOCK_WISH_RW, PATIENTLY},
     {IDLE, QUEUED, LOCK_WISH_AUTO, PATIENTLY},
+    {IDLE, QUEUED, LOCK_WISH_DATA, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_RO, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_RW, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_AUTO, PATIENTLY},
+    {IDLE, DOZE, LOCK_WISH_DATA, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_RW, TIMED},
     {READS, RELEASE, 0, 0},
     {WRITES, RELEASE, 0, 0},
     {WRITES, WIPE, 0, 0},
     {WRITES, COMMIT, 0, 0},
     {WRITES, STAY, 0, 0},
+    {WRITES, SEAL, 0, 0},
+    {FILLS, RELEASE, 0, 0},
+    {FILLS, COMMIT, 0, 0},
+    {FILLS, STAY, 0, 0},
+    {FILLS, SEAL, 0, 0},
     {WAITS, LEAVE, 0, 0},
     {WAITS, LOOK, 0, 0},
     {WAITS, FORGET, 0, 0},
@@ -318,8 +342,8 @@ static bool happen(struct walk *walk, int event)
         doze(walk, who, what->wish, what->how);
     else if (what->role == IDLE)
         request(walk, who, what->wish, what->how);
-    else if (what->role == READS || what->role == WRITES)
-        end_session(walk, who, what->deed);
+    else if (what->role == READS || is_writer(what->role))
+        use_session(walk, who, what->deed);
     else
         disturb_waiter(walk, who, what->deed, what->how);
     settle(walk);
@@ -371,7 +395,7 @@ struct key {
  * that the lock remembers and can decide by, in its own order. */
 static struct key key_of(const struct walk *walk)
 {
-    struct key key = {.lock = walk->lock.committed};
+    struct key key = {.lock = pack(walk->lock.committed, walk->lock.sealed)};
     uint64_t packed[PROCS];
 
     for (int i = 0; i < PROCS; i++) {
@@ -387,8 +411,8 @@ static struct key key_of(const struct walk *walk)
     for (size_t i = 0; i < walk->lock.waiter_count; i++) {
         const struct lock_waiter *w = &walk->lock.waiters[i];
 
-        key.lock = pack(pack(key.lock, (w->asleep ? 4 : 0) + (uint64_t)w->wish),
-                        age(w->hold_since_ms, walk->facts.now));
+        key.lock = pack(pack(key.lock, (uint64_t)w->wish),
+                        (w->asleep ? 4 : 0) + age(w->hold_since_ms, walk->facts.now));
         /* The deadline of one that is away is set anew when it returns. */
         key.lock = pack(key.lock, w->kept_until_ms ? 0 : until(w->deadline_ms, walk->facts.now));
         key.lock =
@@ -418,6 +442,7 @@ static void load(struct walk *walk, const struct node *node)
 {
     walk->facts = node->facts;
     walk->lock.committed = node->facts.committed;
+    walk->lock.sealed = node->facts.sealed;
     walk->lock.session_count = node->session_count;
     walk->lock.waiter_count = node->waiter_count;
     memcpy(walk->lock.sessions, node->sessions, sizeof(node->sessions));

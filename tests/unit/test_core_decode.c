@@ -49,6 +49,10 @@ TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
     check_int(layout_total_bytes(is->working), layout_total_bytes(was->working));
     check(layout_find_serial(is->working, rich.spool)->spool);
     check_str(layout_find_serial(is->working, rich.allocation)->name, "fresh");
+    check_int(layout_find_wire_id(is->working, "allocation-1")->serial, rich.allocation);
+    check(layout_find_wire_id(is->fixed, "allocation-1") == NULL);
+    check_str(layout_find_wire_id(is->fixed, "allocation-\xc3\xa4")->name, "w");
+    check(layout_find_serial(is->working, rich.spool)->wire_id == NULL);
     check_int(core_count_given_up_bytes(back, is), core_count_given_up_bytes(core, was));
     check(core_count_given_up_bytes(back, is) > 0);
     was = core_find_store(core, rich.weights);
@@ -442,6 +446,62 @@ TAP_TEST(core_check_notices_what_is_wrong_with_memory_and_ids)
     LIE(((struct layout_allocation *)layout_at_rank(working, 1))->memory, MEMORY(id));
     LIE(((struct layout_entry *)layout_find_entry(working, "more", 4))->serial, rich.gone);
     LIE(((struct layout_entry *)layout_find_entry(working, "more", 4))->serial, 0);
+}
+
+#define WORKING(rank) ((struct layout_allocation *)layout_at_rank(NEXT(working), rank))
+
+TAP_TEST(core_check_notices_what_is_wrong_with_wire_ids)
+{
+    struct layout_allocation *kept, *fresh;
+    char id[] = "allocation-2";
+
+    make_rich();
+    kept = WORKING(0); /* is committed, too */
+    fresh = WORKING(1);
+    require(kept->wire_id && fresh->wire_id && !WORKING(2)->wire_id);
+    LIE(kept->wire_id, NULL);
+    LIE(kept->wire_id, fresh->wire_id);
+    LIE(kept->wire_id[12], '\xa5'); /* one as well, and of the same place among them */
+    LIE(kept->wire_id[12], 'x');
+    LIE(fresh->wire_id[0], '\0');
+    LIE(fresh->wire_id[0], 'x');
+    LIE(WORKING(2)->wire_id, id);
+}
+
+/* The state of the core, where another text of the same length stands first instead of this one. */
+static int decode_with(const char *text, const char *instead)
+{
+    struct core *decoded;
+    struct failure failure;
+    struct state state = state_of(core);
+    size_t bytes = strlen(text);
+    uint8_t *at = memmem(state.bytes, state.size, text, bytes);
+    int error;
+
+    require(at && strlen(instead) == bytes);
+    memcpy(at, instead, bytes);
+    error = decode_exact(state.bytes, state.size, &decoded, &failure);
+    core_free(decoded);
+    free(state.bytes);
+    return error;
+}
+
+TAP_TEST(a_wire_id_that_could_not_be_there_is_refused)
+{
+    uint64_t store, session;
+
+    core_start();
+    store = make_store("weights");
+    session = must_open(store, LOCK_WISH_RW, P1);
+    require(add_wired(session, "", "first") == 0);
+    require(add_wired(session, "", "other") == 0);
+    check_int(decode_with("first", "third"), 0);
+    check_int(decode_with("first", "other"), -EINVAL);
+    check_int(decode_with("other", "oth\xffr"), -EINVAL);
+    require(commit(session) == 0);
+    session = must_open(store, LOCK_WISH_RW, P1);
+    require(put_entry(session, "k", LAYOUT_UNBOUND, 0) == 0);
+    check_int(decode_with("first", "third"), -EINVAL); /* only in what is committed */
 }
 
 TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)

@@ -135,6 +135,102 @@ TAP_TEST(a_batch_by_slot_begins_behind_a_taken_name)
     check_str(core_find_allocation(core, serial, NULL)->name, "a000004");
 }
 
+static uint64_t serial_of(uint64_t store, const char *wire_id)
+{
+    const struct layout *layout = core_get_layout(core, core_find_store(core, store));
+    const struct layout_allocation *allocation = layout_find_wire_id(layout, wire_id);
+
+    return allocation ? allocation->serial : 0;
+}
+
+TAP_TEST(an_allocation_keeps_the_wire_id_that_it_was_added_with)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_wired(session, "", "allocation-1"), 0);
+    uint64_t serial = out.serial;
+    check_str(core_find_allocation(core, serial, NULL)->name, "a000000");
+    check_int(serial_of(store, "allocation-1"), serial);
+    check_int(
+        apply(named(
+            (struct record){.type = RECORD_ALLOC_RENAME, .session = session, .serial = serial},
+            "weights")),
+        0);
+    check_int(apply((struct record){.type = RECORD_ALLOC_TAG,
+                                    .session = session,
+                                    .serial = serial,
+                                    .tag = "kv",
+                                    .tag_bytes = 2}),
+              0);
+    check_int(commit(session), 0);
+    check_int(serial_of(store, "allocation-1"), serial);
+    session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(set_memory(session, serial, 0, 0, 0), 0);
+    check_int(serial_of(store, "allocation-1"), serial);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check(out.rolled_back);
+    check_int(serial_of(store, "allocation-1"), serial);
+    check_str(core_find_allocation(core, serial, NULL)->name, "weights");
+}
+
+TAP_TEST(a_wire_id_is_refused_where_it_is_taken_bad_or_of_many)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_wired(session, "", "allocation-1"), 0);
+    check_int(add_wired(session, "", "allocation-1"), -EEXIST);
+    check_int(add_wired(session, "", "\xff"), -EINVAL);
+    char longer[LAYOUT_MAX_WIRE_ID_BYTES + 2] = "";
+    memset(longer, 'x', LAYOUT_MAX_WIRE_ID_BYTES + 1);
+    check_int(add_wired(session, "", longer), -EINVAL);
+    struct record record = {.type = RECORD_ALLOC_ADD,
+                            .session = session,
+                            .count = 1,
+                            .value = (const uint8_t *)"a\0b",
+                            .value_bytes = 3};
+    check_int(apply(record), -EINVAL);
+    record.value_bytes = 1;
+    record.count = 2;
+    check_int(apply(record), -EINVAL);
+    check_int(core->memories.count, 1);
+    record.count = 1;
+    check_int(apply(record), 0);
+    check_int(serial_of(store, "a"), out.serial);
+    longer[LAYOUT_MAX_WIRE_ID_BYTES] = '\0';
+    check_int(add_wired(session, "", longer), 0);
+}
+
+TAP_TEST(a_wire_id_is_free_for_the_next_layout_and_in_other_stores)
+{
+    core_start();
+    uint64_t store = make_store("weights"), other = make_store("other");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_wired(session, "", "allocation-1"), 0);
+    uint64_t serial = out.serial;
+    check_int(add_wired(must_open(other, LOCK_WISH_RW, P2), "", "allocation-1"), 0);
+    check_int(commit(session), 0);
+    session = must_open(store, LOCK_WISH_RW, P1);
+    check_int(add_wired(session, "", "allocation-1"), -EEXIST);
+    check_int(of_session(RECORD_CLEAR, session), 0);
+    check_int(serial_of(store, "allocation-1"), 0);
+    check_int(add_wired(session, "", "allocation-1"), 0);
+    check(serial_of(store, "allocation-1") > serial);
+    check_int(remove_allocation(session, out.serial), 0);
+    check_int(add_wired(session, "one", "allocation-1"), 0);
+    check_int(add_wired(session, "two", "allocation-2"), 0);
+    uint64_t two = out.serial;
+    check_int(
+        apply(named((struct record){.type = RECORD_ALLOC_RENAME, .session = session, .serial = two},
+                    "one")),
+        0); /* the other one is gone with its id */
+    check_int(serial_of(store, "allocation-1"), 0);
+    check_int(serial_of(store, "allocation-2"), two);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(serial_of(store, "allocation-1"), serial);
+}
+
 TAP_TEST(memory_is_given_once)
 {
     core_start();

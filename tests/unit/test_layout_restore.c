@@ -28,20 +28,24 @@ static struct layout_restored make_allocation(uint64_t slot, const char *name)
                                     .name = name,
                                     .name_bytes = strlen(name),
                                     .tag = "tag",
-                                    .tag_bytes = 3};
+                                    .tag_bytes = 3,
+                                    .wire_id = name,
+                                    .wire_id_bytes = strlen(name)};
 }
 
-/* With a gap, a renamed allocation, one without memory, a spool, and entries whose serials do not
- * rise with their keys. */
+/* With a gap, a renamed allocation, one without memory, a spool, some with wire ids, and entries
+ * whose serials do not rise with their keys. */
 static struct layout *make_layout(void)
 {
     struct layout *layout = layout_new();
     const struct layout_put puts[] = {make_put("m", 2, 50), make_put("b", LAYOUT_UNBOUND, 51),
                                       make_put("z", 0, 52), make_put("a\0b", 4, 53)};
+    static const char *const wire_ids[] = {"wire-b", "wire-c", NULL, NULL, "wire-a"};
 
     require(layout != NULL);
     for (uint64_t serial = 10; serial < 15; serial++)
-        require(layout_add(layout, serial, NULL, serial % 2 ? "odd" : NULL, NULL) == 0);
+        require(layout_add_with_wire_id(layout, serial, NULL, serial % 2 ? "odd" : NULL,
+                                        wire_ids[serial - 10], NULL) == 0);
     require(layout_set_memory(layout, 0, 7, 1000, 4096, false) == 0);
     require(layout_set_memory(layout, 2, 8, 5, 8192, true) == 0);
     require(layout_rename(layout, 4, "weights.first") == 0);
@@ -72,7 +76,10 @@ static struct layout *restore(const struct layout *from)
                                                    .name = old->name,
                                                    .name_bytes = strlen(old->name),
                                                    .tag = old->tag,
-                                                   .tag_bytes = strlen(old->tag)};
+                                                   .tag_bytes = strlen(old->tag),
+                                                   .wire_id = old->wire_id,
+                                                   .wire_id_bytes =
+                                                       old->wire_id ? strlen(old->wire_id) : 0};
         require(layout_restore_allocation(layout, &allocation) == 0);
     }
     layout_cursor_first(&cursor, from);
@@ -105,6 +112,8 @@ TAP_TEST(a_restored_layout_is_what_it_was)
         check_str(a->name, b->name);
         check_str(a->tag, b->tag);
         check(layout_find_name(layout, b->name) == a);
+        check((a->wire_id != NULL) == (b->wire_id != NULL));
+        check(!b->wire_id || layout_find_wire_id(layout, b->wire_id) == a);
     }
     layout_cursor_first(&cursor, layout);
     layout_cursor_first(&others, old);
@@ -199,29 +208,41 @@ TAP_TEST(an_allocation_that_could_not_be_there_is_refused)
     CHECK_REFUSED((allocation.tag = "a\0b", allocation.tag_bytes = 3));
     CHECK_REFUSED((allocation.tag = "\xc3", allocation.tag_bytes = 1));
     CHECK_REFUSED((allocation.tag = long_text, allocation.tag_bytes = 256));
+    CHECK_REFUSED((allocation.wire_id = "first", allocation.wire_id_bytes = 5));
+    CHECK_REFUSED((allocation.wire_id = "a\0b", allocation.wire_id_bytes = 3));
+    CHECK_REFUSED((allocation.wire_id = "\xc3", allocation.wire_id_bytes = 1));
+    CHECK_REFUSED((allocation.wire_id = long_text, allocation.wire_id_bytes = 256));
+    CHECK_REFUSED((allocation.wire_id = long_text, allocation.wire_id_bytes = SIZE_MAX));
 }
 
 TAP_TEST(texts_of_the_longest_kind_are_restored)
 {
-    static char name[255], tag[LAYOUT_MAX_TAG_BYTES];
+    static char name[255], tag[LAYOUT_MAX_TAG_BYTES], wire_id[LAYOUT_MAX_WIRE_ID_BYTES];
     struct layout *layout = restore_empty(1);
     struct layout_restored allocation = make_allocation(0, "");
 
     memset(name, 'n', sizeof name);
     memset(tag, 't', sizeof tag);
+    memset(wire_id, 'w', sizeof wire_id);
     allocation.name = name;
     allocation.name_bytes = sizeof name;
     allocation.tag = tag;
     allocation.tag_bytes = sizeof tag;
+    allocation.wire_id = wire_id;
+    allocation.wire_id_bytes = sizeof wire_id;
     check_int(layout_restore_allocation(layout, &allocation), 0);
     check_int(strlen(layout_at_rank(layout, 0)->name), 255);
     check_int(strlen(layout_at_rank(layout, 0)->tag), 255);
+    check_int(strlen(layout_at_rank(layout, 0)->wire_id), 255);
     layout_free(layout);
     layout = restore_empty(1);
     allocation.tag = NULL;
     allocation.tag_bytes = 0;
+    allocation.wire_id = NULL;
+    allocation.wire_id_bytes = 0;
     check_int(layout_restore_allocation(layout, &allocation), 0);
     check_str(layout_at_rank(layout, 0)->tag, "");
+    check(layout_at_rank(layout, 0)->wire_id == NULL);
     layout_free(layout);
 }
 

@@ -1,49 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of one store, one behaviour at a time. test_lock_states.c explores all of them. */
+/* The lock of one store, one behaviour at a time. What is sealed is test_lock_sealed.c's;
+ * test_lock_states.c explores all of them. */
 #include "fsm/lock.h"
 
 #include <errno.h>
 
+#include "lock_fixture.h"
 #include "tap.h"
-
-#define PATIENCE_MS 30000u
-
-/* A lock as most tests want it; `committed` without the writer that would have done it. */
-static struct lock lock_of(bool committed)
-{
-    struct lock lock;
-
-    lock_init(&lock, PATIENCE_MS);
-    lock_set_committed(&lock, committed);
-    return lock;
-}
-
-static void hold(struct lock *lock, uint64_t id, enum lock_mode mode)
-{
-    require(lock_add_session(lock, id, mode) == 0);
-}
-
-static void await(struct lock *lock, uint64_t id, enum lock_wish wish, uint64_t now_ms)
-{
-    require(lock_add_waiter(lock, id, wish, now_ms, LOCK_FOREVER) == 0);
-}
-
-/* Who is next, as one number: waiter * 10 + mode; 0: nobody. */
-static uint64_t next(const struct lock *lock, uint64_t now_ms)
-{
-    uint64_t id;
-    enum lock_mode mode;
-
-    return lock_next_grant(lock, now_ms, &id, &mode) ? id * 10 + mode : 0;
-}
-
-static uint64_t expired(const struct lock *lock, uint64_t now_ms)
-{
-    uint64_t id;
-    bool was_kept;
-
-    return lock_next_expired(lock, now_ms, &id, &was_kept) ? id * 10 + was_kept : 0;
-}
 
 TAP_TEST(a_new_lock_is_empty)
 {
@@ -564,7 +527,7 @@ TAP_TEST(what_no_lock_could_have_is_not_restored)
     lock_init(&lock, 100);
     check_int(lock_restore_session(&lock, &reader), -EINVAL); /* nothing is committed */
     check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODE_NONE}), -EINVAL);
-    check_int(lock_restore_session(&lock, &(struct lock_session){1, (enum lock_mode)3}), -EINVAL);
+    check_int(lock_restore_session(&lock, &(struct lock_session){1, LOCK_MODES}), -EINVAL);
     lock_set_committed(&lock, true);
     check_int(lock_restore_session(&lock, &reader), 0);
     check_int(lock_restore_session(&lock, &reader), -EINVAL); /* twice */
@@ -572,7 +535,7 @@ TAP_TEST(what_no_lock_could_have_is_not_restored)
     check_int(lock_restore_waiter(&lock, &waiter), 0);
     check_int(lock_restore_waiter(&lock, &waiter), -EINVAL);
     other.id = 4;
-    other.wish = (enum lock_wish)4;
+    other.wish = LOCK_WISH_DATA + 1;
     check_int(lock_restore_waiter(&lock, &other), -EINVAL);
     other.wish = LOCK_WISH_RO;
     other.looking = true;

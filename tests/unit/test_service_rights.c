@@ -11,12 +11,20 @@
 #define OWNER  1000u
 #define MEMBER 1001u
 #define OTHER  1002u
+#define HIDDEN 1003u /* its groups are not to be seen */
 #define GROUP  2000u
 
-static bool in_group(const struct service_caller *caller, uint32_t gid)
+static int in_group(const struct service_caller *caller, uint32_t gid)
 {
     (void)caller;
     return gid == GROUP;
+}
+
+static int not_seen(const struct service_caller *caller, uint32_t gid)
+{
+    (void)caller;
+    (void)gid;
+    return -ESRCH;
 }
 
 static struct client client_of(uint32_t uid)
@@ -25,6 +33,8 @@ static struct client client_of(uint32_t uid)
 
     if (uid == MEMBER)
         client.caller.has_group = in_group;
+    if (uid == HIDDEN)
+        client.caller.has_group = not_seen;
     return client;
 }
 
@@ -70,6 +80,20 @@ TAP_TEST(the_owners_bits_count_for_the_owner_even_where_others_may_more)
     check_int(try_open(OWNER, CORE_KIND_PSEUDO, true, false), -EACCES);
     check_int(try_open(MEMBER, CORE_KIND_PSEUDO, true, false), 0);
     check_int(try_open(OTHER, CORE_KIND_PSEUDO, true, false), 0);
+    service_end();
+}
+
+TAP_TEST(whose_groups_are_not_to_be_seen_may_what_either_the_group_or_others_may)
+{
+    start(0760);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), 0);
+    service_end();
+    start(0706);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), 0);
+    service_end();
+    start(0744);
+    check_int(try_open(HIDDEN, CORE_KIND_PSEUDO, true, false), 0);
+    check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), -EACCES);
     service_end();
 }
 
@@ -227,6 +251,35 @@ TAP_TEST(stores_come_and_go_by_administrators)
     check_int(service_store_remove(service, id, &other), -EACCES);
     check_int(service_store_rename(service, id, "y", 0, &admin), 0);
     check_int(service_store_remove(service, id, &admin), 0);
+    service_end();
+}
+
+/* The last event, whose type this has to be. */
+static void check_event_by(enum core_event_type type, const struct client *by)
+{
+    const struct core *core = service_get_core(service);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+
+    require(event != NULL);
+    check_int(event->type, type);
+    check_int(event->uid, by->caller.uid);
+    check_int(event->process.pid, by->caller.processes[0].pid);
+}
+
+TAP_TEST(events_of_stores_name_who_asked_and_not_whose_they_are)
+{
+    struct client admin = client_of(FIXTURE_ADMIN), root = client_of(0);
+    struct service_store_attr attr = {.which = CORE_ATTR_UID, .uid = OWNER};
+    uint64_t id = 0;
+
+    start(0755);
+    check_int(service_store_create(service, "x", &admin.caller, 0755, &id), 0);
+    check_event_by(CORE_EVENT_STORE_CREATED, &admin);
+    check_int(service_store_set_attr(service, id, &attr, &root.caller), 0);
+    check_int(service_store_rename(service, id, "y", 0, &admin.caller), 0);
+    check_event_by(CORE_EVENT_STORE_RENAMED, &admin);
+    check_int(service_store_remove(service, id, &admin.caller), 0);
+    check_event_by(CORE_EVENT_STORE_REMOVED, &admin);
     service_end();
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ioctl_wait - ACQUIRE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the service is
- * done */
+/* ioctl_later - ACQUIRE, RELEASE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the
+ * service is done */
 #include "fs/ioctl.h"
 
 #include "fs/payload.h"
@@ -108,6 +108,24 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         request->next_step = export_acquired;
     fs_request_submitted(
         request, service_acquire(fs->service, file->id, &acquire, &caller, &request->service));
+}
+
+/* ---- RELEASE ----------------------------------------------------------------------------- */
+
+static void on_released(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        ioctl_answer(request, 0);
+}
+
+void ioctl_release(struct fs_request *request, const struct core_file *file)
+{
+    request->reply = on_released;
+    fs_request_submitted(request,
+                         service_release(request->fs->service, file->id, &request->service));
 }
 
 /* ---- ALLOC ------------------------------------------------------------------------------- */

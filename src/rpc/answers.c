@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What requests are answered with: refusals, allocations, descriptors. Lists: listing.c. */
+#include "rpc/rpc_internal.h"
+#include "rpc/wire_id.h"
+#include "service/tickets.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- sending -----------------------------------------------------------------------------------
+ */
+
+void rpc_close_after(struct rpc_connection *connection)
+{
+    connection->phase = RPC_CLOSING;
+}
+
+/* An answer that cannot be made ends the connection: the client would wait for it for ever. */
+static void check_answer(struct rpc_connection *connection, int error)
+{
+    if (error) {
+        rpc_pass(connection, -1, false);
+        rpc_close_after(connection);
+    }
+}
+
+void rpc_answer(struct rpc_connection *connection, const struct message *message)
+{
+    check_answer(connection, message_encode(&connection->output, connection->protocol, message));
+}
+
+void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
+{
+    rpc_answer(connection, &(struct message){.type = type, .success = true});
+}
+
+/* It quotes what was sent, and does not end within a character of that. */
+static void cut_text(char *text)
+{
+    size_t at = RPC_TEXT_BYTES - 1;
+
+    while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80)
+        at--;
+    text[at > 0 ? at - 1 : 0] = '\0';
+}
+
+void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
+{
+    char *text = malloc(RPC_TEXT_BYTES);
+    struct message answer = {.type = MESSAGE_ERROR_RESPONSE, .code = message_integer(0)};
+    va_list arguments;
+    int bytes;
+
+    if (!text) {
+        rpc_close_after(connection);
+        return;
+    }
+    va_start(arguments, format);
+    bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
+    va_end(arguments);
+    if (bytes >= (int)RPC_TEXT_BYTES)
+        cut_text(text);
+    answer.error = message_text(text);
+    rpc_answer(connection, &answer);
+    free(text);
+}
+
+/* What the service means by it, for somebody who sees no tree. */
+static const char *explain(const struct rpc_connection *connection, int error)
+{
+    switch (error) {
+    case -EACCES:
+        return "the store's owner and mode do not let this user do that";
+    case -ENOENT:
+        return "there is no store of this name in the mount";
+    case -EDQUOT:
+        return "this user's share of a bound is taken: see the mount's events";
+    case -ENOSPC:
+    case -ENFILE:
+        return "a bound of the mount is reached: see its events";
+    case -ESTALE:
+        return "the session is over: it was revoked, or its store removed";
+    case -ECANCELED:
+        return "it was revoked, or the mount is being drained";
+    case -ENODEV:
+        return core_get_health(connection->rpc->core) == CORE_HEALTH_LOST
+                   ? "the GPU is lost"
+                   : "the mount is being drained";
+    case -EIO:
+        return "the store's memory may be damaged: see its events, and load it anew";
+    case -EOPNOTSUPP:
+        return "a process that can write this memory is not visible to the daemon, so nobody could "
+               "tell when it has exited: run both in one pid namespace, or the daemon in the "
+               "host's";
+    default:
+        return strerror(-error);
+    }
+}
+
+void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int error)
+{
+    rpc_refuse(connection, "cannot %s at %s: %s", what, rpc_domain_name(connection->domain),
+               explain(connection, error));
+}
+
+/* ---- the session's layout ----------------------------------------------------------------------
+ */
+
+bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view)
+{
+    const struct core *core = connection->rpc->core;
+
+    view->session = core_find_session(core, connection->session);
+    if (!view->session) {
+        rpc_refuse_errno(connection, "go on", -ESTALE);
+        return false;
+    }
+    view->store = core_find_store(core, view->session->store);
+    view->layout = core_get_layout(core, view->store);
+    return true;
+}
+
+const struct layout_allocation *rpc_find_allocation(const struct rpc_connection *connection,
+                                                    const struct rpc_view *view)
+{
+    const struct message_text *id = &connection->asked.allocation_id;
+
+    return id->at ? wire_id_find(connection->protocol, view->store, view->layout, id->at, id->bytes)
+                  : NULL;
+}
+
+void rpc_fill_allocation(const struct rpc_connection *connection, const struct core_store *store,
+                         const struct layout_allocation *allocation, char id[WIRE_ID_UUID_BYTES],
+                         struct message *message)
+{
+    message->allocation_id = message_text(wire_id_of(connection->protocol, store, allocation, id));
+    message->size = message_integer(allocation->size_bytes);
+    message->aligned_size = message_integer(allocation->aligned_bytes);
+    message->tag = message_text(allocation->tag);
+    message->layout_slot = message_integer(allocation->slot);
+}
+
+/* ---- descriptors -------------------------------------------------------------------------------
+ */
+
+void rpc_pass(struct rpc_connection *connection, int fd, bool is_own)
+{
+    if (connection->passed_fd >= 0 && connection->passed_is_own)
+        close(connection->passed_fd);
+    connection->passed_fd = fd;
+    connection->passed_is_own = is_own;
+}
+
+void rpc_export(struct rpc_connection *connection, const struct layout_allocation *allocation,
+                const struct message *answer)
+{
+    const struct service_caller *caller = &connection->caller;
+    struct core_process process =
+        caller->process_count ? caller->processes[0] : (struct core_process){0};
+    struct service_descriptor descriptor;
+    int error = service_lend_descriptor(connection->rpc->service, connection->file,
+                                        allocation->slot, process, &descriptor);
+
+    if (error) {
+        rpc_refuse_errno(connection, "export", error);
+        return;
+    }
+    rpc_pass(connection, descriptor.fd, descriptor.is_own);
+    rpc_answer(connection, answer);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers that list: made some at a time, for others wait meanwhile, of the layout as it was when
+ * it was asked for.
+ */
+#include "rpc/rpc_internal.h"
+#include "rpc/wire_id.h"
+#include "service/event_line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ITEMS_PER_TURN 1024u
+/* What an item takes besides its texts, at most. */
+#define ALLOCATION_FRAME_BYTES 160u
+#define KEY_FRAME_BYTES        5u
+#define MAX_EVENTS_LISTED      256u
+
+struct rpc_listing {
+    struct layout *layout;   /* held */
+    struct core_store store; /* its uuid alone, for ids */
+    bool of_keys;
+    const char *wanted; /* tag, or prefix; in the request. NULL: all */
+    size_t wanted_bytes;
+    size_t rank;                 /* the next allocation */
+    struct layout_cursor cursor; /* the next key */
+    uint32_t left;
+};
+
+void rpc_free_listing(struct rpc_connection *connection)
+{
+    struct rpc_listing *listing = connection->listing;
+
+    if (!listing)
+        return;
+    layout_free(listing->layout);
+    free(listing);
+    connection->listing = NULL;
+}
+
+static bool has_tag(const struct rpc_listing *listing, const struct layout_allocation *allocation)
+{
+    return !listing->wanted ||
+           (strlen(allocation->tag) == listing->wanted_bytes &&
+            memcmp(allocation->tag, listing->wanted, listing->wanted_bytes) == 0);
+}
+
+static bool has_prefix(const struct rpc_listing *listing, const struct layout_entry *entry)
+{
+    return entry->key_bytes >= listing->wanted_bytes &&
+           (listing->wanted_bytes == 0 ||
+            memcmp(entry->key, listing->wanted, listing->wanted_bytes) == 0);
+}
+
+/* How many there are, and what their frame takes at most. */
+static uint32_t count_allocations(const struct rpc_listing *listing, uint64_t *bytes)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < layout_count_allocations(listing->layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(listing->layout, i);
+
+        if (!has_tag(listing, allocation))
+            continue;
+        count++;
+        *bytes += ALLOCATION_FRAME_BYTES + strlen(allocation->tag) +
+                  (allocation->wire_id ? strlen(allocation->wire_id) : 0);
+    }
+    return count;
+}
+
+/* Entries that are bound to no allocation are not for clients that could not say so. */
+static const struct layout_entry *next_key(struct rpc_listing *listing)
+{
+    const struct layout_entry *entry;
+
+    while ((entry = layout_cursor_next(&listing->cursor))) {
+        if (!has_prefix(listing, entry))
+            return NULL;
+        if (entry->slot != LAYOUT_UNBOUND)
+            return entry;
+    }
+    return NULL;
+}
+
+static void seek_keys(struct rpc_listing *listing)
+{
+    layout_cursor_seek(&listing->cursor, listing->layout, listing->wanted, listing->wanted_bytes);
+}
+
+static uint32_t count_keys(struct rpc_listing *listing, uint64_t *bytes)
+{
+    const struct layout_entry *entry;
+    uint32_t count = 0;
+
+    seek_keys(listing);
+    while ((entry = next_key(listing))) {
+        count++;
+        *bytes += KEY_FRAME_BYTES + entry->key_bytes;
+    }
+    seek_keys(listing);
+    return count;
+}
+
+static int begin(struct rpc_connection *connection, const struct rpc_view *view,
+                 struct rpc_listing *listing, enum message_type type)
+{
+    struct message answer = {.type = type};
+    uint64_t bytes = 0;
+    int error;
+
+    listing->layout = layout_ref((struct layout *)view->layout);
+    memcpy(listing->store.uuid, view->store->uuid, sizeof listing->store.uuid);
+    listing->left =
+        listing->of_keys ? count_keys(listing, &bytes) : count_allocations(listing, &bytes);
+    error = bytes > RPC_INPUT_BYTES ? rpc_charge(connection, connection->input_room + bytes) : 0;
+    if (error == 0)
+        error = message_begin(&connection->output, connection->protocol, &answer, listing->left);
+    return error;
+}
+
+static void start(struct rpc_connection *connection, const struct rpc_view *view,
+                  struct rpc_listing from, enum message_type type)
+{
+    struct rpc_listing *listing = malloc(sizeof *listing);
+    int error = listing ? 0 : -ENOMEM;
+
+    if (listing) {
+        *listing = from;
+        connection->listing = listing;
+        error = begin(connection, view, listing, type);
+    }
+    if (error) {
+        rpc_free_listing(connection);
+        rpc_refuse_errno(connection, "list", error);
+    }
+}
+
+void rpc_list_allocations(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    const struct message_text *tag = &connection->asked.tag;
+
+    start(connection, view, (struct rpc_listing){.wanted = tag->at, .wanted_bytes = tag->bytes},
+          MESSAGE_LIST_ALLOCATIONS_RESPONSE);
+}
+
+void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    const struct message_text *prefix = &connection->asked.prefix;
+
+    start(connection, view,
+          (struct rpc_listing){.of_keys = true,
+                               .wanted = prefix->at ? prefix->at : "",
+                               .wanted_bytes = prefix->bytes},
+          MESSAGE_METADATA_LIST_RESPONSE);
+}
+
+static int add_next(struct rpc_connection *connection, struct rpc_listing *listing)
+{
+    const struct layout_allocation *allocation;
+    char id[WIRE_ID_UUID_BYTES];
+    struct message item = {0};
+
+    if (listing->of_keys) {
+        const struct layout_entry *entry = next_key(listing);
+
+        item.key = (struct message_text){.at = entry->key, .bytes = entry->key_bytes};
+        return message_add_item(&connection->output, &item);
+    }
+    do
+        allocation = layout_at_rank(listing->layout, listing->rank++);
+    while (!has_tag(listing, allocation));
+    rpc_fill_allocation(connection, &listing->store, allocation, id, &item);
+    return message_add_item(&connection->output, &item);
+}
+
+bool rpc_go_on_listing(struct rpc_connection *connection)
+{
+    struct rpc_listing *listing = connection->listing;
+    int error = 0;
+
+    for (unsigned i = 0; i < ITEMS_PER_TURN && listing->left > 0 && error == 0; i++) {
+        error = add_next(connection, listing);
+        listing->left--;
+    }
+    if (error == 0 && listing->left > 0)
+        return false;
+    if (error == 0)
+        error = message_end(&connection->output);
+    rpc_free_listing(connection);
+    if (error)
+        rpc_close_after(connection); /* V1: its list would be longer than a frame may be */
+    return true;
+}
+
+/* ---- events ------------------------------------------------------------------------------------
+ */
+
+/* What V0 calls an event, and whether it says how many allocations there were. */
+struct kind {
+    const char *name;
+    bool counts;
+};
+
+/* One event of ours is up to two of theirs; "" ends. */
+static const struct kind *kinds_of(enum core_event_type type)
+{
+    static const struct kind connected[] = {{"rw_connected", false}, {NULL, false}};
+    static const struct kind committed[] = {{"committed", false}, {NULL, false}};
+    static const struct kind sealed[] = {{"layout_committed", true}, {NULL, false}};
+    static const struct kind cleared[] = {{"allocations_cleared", true}, {NULL, false}};
+    static const struct kind rolled_back[] = {{"rw_aborted", false}, {NULL, false}};
+    static const struct kind disconnected[] = {{"rw_disconnected", true}, {NULL, false}};
+    static const struct kind oom[] = {{"allocation_oom", true}, {NULL, false}};
+    static const struct kind aborted[] = {
+        {"rw_aborted", false}, {"allocations_cleared", true}, {NULL, false}};
+    static const struct kind none[] = {{NULL, false}};
+
+    switch (type) {
+    case CORE_EVENT_RW_CONNECTED:
+    case CORE_EVENT_RW_DATA_CONNECTED:
+        return connected;
+    case CORE_EVENT_COMMITTED:
+        return committed;
+    case CORE_EVENT_SEALED:
+        return sealed;
+    case CORE_EVENT_CLEARED:
+        return cleared;
+    case CORE_EVENT_ROLLED_BACK:
+        return rolled_back;
+    case CORE_EVENT_RW_DATA_DISCONNECTED:
+        return disconnected;
+    case CORE_EVENT_OUT_OF_MEMORY:
+        return oom;
+    case CORE_EVENT_ABORTED:
+        return aborted;
+    default:
+        return none;
+    }
+}
+
+/* The newest, oldest first: gathered from behind. */
+static uint32_t gather_events(const struct core *core, const struct core_store *store,
+                              struct message items[MAX_EVENTS_LISTED])
+{
+    uint32_t first = MAX_EVENTS_LISTED;
+
+    for (uint64_t seq = core->next_event - 1; seq > 0 && first > 0; seq--) {
+        const struct core_event *event = core_find_event(core, seq);
+        const struct kind *kinds = event ? kinds_of(event->type) : NULL;
+        size_t count = 0;
+
+        if (!event)
+            break;
+        if (strcmp(event->store, store->name) != 0)
+            continue;
+        while (kinds[count].name)
+            count++;
+        while (count-- > 0 && first > 0) {
+            items[--first] = (struct message){
+                .kind = message_text(kinds[count].name),
+                .allocation_count = message_integer(kinds[count].counts ? event->allocations : 0)};
+        }
+    }
+    return first;
+}
+
+void rpc_list_events(struct rpc_connection *connection, const struct core_store *store)
+{
+    struct message answer = {.type = MESSAGE_GET_EVENT_HISTORY_RESPONSE};
+    struct message *items = calloc(MAX_EVENTS_LISTED, sizeof *items);
+    uint32_t first;
+    int error;
+
+    if (!items) {
+        rpc_refuse_errno(connection, "list events", -ENOMEM);
+        return;
+    }
+    first = gather_events(connection->rpc->core, store, items);
+    error = message_begin(&connection->output, connection->protocol, &answer,
+                          MAX_EVENTS_LISTED - first);
+    for (uint32_t i = first; i < MAX_EVENTS_LISTED && error == 0; i++)
+        error = message_add_item(&connection->output, &items[i]);
+    if (error == 0)
+        error = message_end(&connection->output);
+    free(items);
+    if (error)
+        rpc_close_after(connection);
+}

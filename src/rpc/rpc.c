@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rpc/rpc.h"
+
+#include "base/log.h"
+#include "rpc/rpc_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_WARNINGS 10u /* between two ticks */
+
+const char *rpc_domain_name(enum rpc_domain domain)
+{
+    static const char *const names[RPC_DOMAIN_COUNT] = {
+        [RPC_WEIGHTS] = "weights",
+        [RPC_KV_CACHE] = "kv_cache",
+    };
+
+    return names[domain];
+}
+
+uint64_t rpc_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+bool rpc_may_warn(struct rpc *rpc)
+{
+    return rpc->warnings++ < MAX_WARNINGS;
+}
+
+/* ---- sessions that end by themselves --------------------------------------------------------- */
+
+/* Revoked, or lost with the device: the connection was the lock, so it ends as well. */
+static void on_sweep(struct event_timeout *timeout)
+{
+    struct rpc *rpc = (struct rpc *)((char *)timeout - offsetof(struct rpc, sweep));
+
+    for (size_t i = rpc->connections.count; i-- > 0;) {
+        struct rpc_connection *connection = rpc->connections.items[i];
+
+        if (connection->session && !connection->finish && connection->phase == RPC_SESSION &&
+            !core_find_session(rpc->core, connection->session))
+            rpc_connection_end(connection);
+        if (i > rpc->connections.count)
+            i = rpc->connections.count;
+    }
+}
+
+static bool ends_sessions(enum core_event_type type)
+{
+    return type == CORE_EVENT_REVOKED || type == CORE_EVENT_LOST || type == CORE_EVENT_DROPPED;
+}
+
+static void on_event(void *context)
+{
+    struct rpc *rpc = context;
+    const struct core_event *event = core_find_event(rpc->core, rpc->core->next_event - 1);
+
+    /* It comes before the session is over, and in the midst of what ends it. */
+    if (event && rpc->connections.count > 0 && ends_sessions(event->type))
+        rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->sweep, rpc->now_ms);
+}
+
+static void on_state(void *context, uint64_t store)
+{
+    (void)context;
+    (void)store;
+}
+
+/* ---- accepting ------------------------------------------------------------------------------- */
+
+static int watch_listener(struct rpc_listener *listener, uint32_t events)
+{
+    struct rpc *rpc = listener->rpc;
+
+    return rpc->host.loop.watch(rpc->host.loop.context, &listener->watch, events);
+}
+
+/* Without a descriptor left the listener would go on being ready: it rests until the next tick. */
+static void rest(struct rpc_listener *listener)
+{
+    listener->rests = watch_listener(listener, 0) == 0;
+}
+
+static void on_connect(struct event_watch *watch, uint32_t events)
+{
+    struct rpc_listener *listener =
+        (struct rpc_listener *)((char *)watch - offsetof(struct rpc_listener, watch));
+    struct rpc *rpc = listener->rpc;
+
+    (void)events;
+    for (unsigned i = 0; i < RPC_ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int error = fd < 0 ? errno : 0;
+
+        if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+            rest(listener);
+        if (error && error != EAGAIN && error != EINTR && error != ECONNABORTED &&
+            rpc_may_warn(rpc))
+            log_warning("%s: GMS socket of %s: cannot accept: %s", rpc->options.mountpoint,
+                        rpc_domain_name(listener->domain), strerror(error));
+        if (error)
+            return;
+        error = rpc_connection_new(listener, fd);
+        if (error && rpc_may_warn(rpc))
+            log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
+                        rpc_domain_name(listener->domain), strerror(-error));
+    }
+}
+
+int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
+               int listen_fd)
+{
+    struct rpc_listener *listener;
+
+    if ((unsigned)domain >= RPC_DOMAIN_COUNT || (unsigned)protocol > MESSAGE_V1 ||
+        rpc->listeners[domain][protocol].watch.fd >= 0) {
+        close(listen_fd);
+        return -EINVAL;
+    }
+    listener = &rpc->listeners[domain][protocol];
+    listener->watch = (struct event_watch){.fd = listen_fd, .ready = on_connect};
+    return watch_listener(listener, EVENT_READ);
+}
+
+void rpc_close_listeners(struct rpc *rpc)
+{
+    rpc->is_closing = true;
+    for (unsigned i = 0; i < 2 * RPC_DOMAIN_COUNT; i++) {
+        struct rpc_listener *listener = &rpc->listeners[i / 2][i % 2];
+
+        if (listener->watch.fd < 0)
+            continue;
+        rpc->host.loop.unwatch(rpc->host.loop.context, &listener->watch);
+        close(listener->watch.fd);
+        listener->watch.fd = -1;
+        listener->rests = false;
+    }
+}
+
+bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
+{
+    bool busy = false;
+
+    rpc->now_ms = now_ms;
+    rpc->warnings = 0;
+    for (unsigned i = 0; i < 2 * RPC_DOMAIN_COUNT; i++) {
+        struct rpc_listener *listener = &rpc->listeners[i / 2][i % 2];
+
+        if (listener->watch.fd >= 0 && listener->rests)
+            listener->rests = watch_listener(listener, EVENT_READ) != 0;
+        busy |= listener->rests;
+    }
+    return busy;
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+int rpc_new(struct service *service, const struct rpc_options *options, const struct rpc_host *host,
+            struct rpc **rpc)
+{
+    struct rpc *made = calloc(1, sizeof *made);
+
+    if (!made)
+        return -ENOMEM;
+    made->service = service;
+    made->core = service_get_core(service);
+    made->options = *options;
+    made->host = *host;
+    made->next_connection = 1;
+    made->sweep.expired = on_sweep;
+    made->observer =
+        (struct service_observer){.context = made, .on_state = on_state, .on_event = on_event};
+    for (unsigned i = 0; i < 2 * RPC_DOMAIN_COUNT; i++)
+        made->listeners[i / 2][i % 2] = (struct rpc_listener){
+            .watch = {.fd = -1}, .rpc = made, .domain = i / 2, .protocol = i % 2};
+    service_observe(service, &made->observer);
+    *rpc = made;
+    return 0;
+}
+
+void rpc_free(struct rpc *rpc)
+{
+    if (!rpc)
+        return;
+    rpc_close_listeners(rpc);
+    service_unobserve(rpc->service, &rpc->observer);
+    rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
+    while (rpc->connections.count > 0)
+        rpc_connection_end(rpc->connections.items[rpc->connections.count - 1]);
+    idvec_free(&rpc->connections);
+    free(rpc);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rpc_internal - what the files of src/rpc share
+ *
+ * rpc.c accepts; connection.c moves bytes and frames, one request at a time; peer.c knows who is
+ * there; handshake.c opens the session; v0.c and v1.c say what each request does; answers.c and
+ * listing.c have what they answer with. Calls go down in this order, and back up by the functions
+ * that a connection was given for its request.
+ */
+#ifndef GMSFS_RPC_RPC_INTERNAL_H
+#define GMSFS_RPC_RPC_INTERNAL_H
+
+#include "base/idvec.h"
+#include "rpc/rpc.h"
+#include "rpc/wire_id.h"
+#include "service/sessions.h"
+
+#include <sys/types.h>
+
+#define RPC_ACCEPTS_PER_TURN 64u
+#define RPC_FRAMES_PER_TURN  32u
+/* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
+#define RPC_INPUT_BYTES 16384u
+#define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_MAX_GROUPS  65536u      /* the kernel's bound on a process's groups */
+#define RPC_TEXT_BYTES  65536u      /* of an error */
+
+enum rpc_phase {
+    RPC_KEEPING, /* the keeper does not have it yet: nothing is read */
+    RPC_HELLO,   /* its first message says what it wants */
+    RPC_SESSION, /* it was granted one; V1: which may be over since */
+    RPC_CLOSING, /* what is to be sent is sent, then it ends */
+};
+
+struct rpc_connection;
+
+/* Ends the request that waits. */
+typedef void rpc_finish(struct rpc_connection *connection, int error,
+                        const struct service_answer *answer);
+
+struct rpc_listing; /* listing.c */
+
+struct rpc_connection {
+    uint64_t id; /* first for idvec */
+    struct event_watch watch;
+    struct rpc *rpc;
+    enum rpc_domain domain;
+    enum message_protocol protocol;
+    enum rpc_phase phase;
+    struct rpc_keeping keeping;
+    bool is_kept, is_gone; /* gone: it is freed when nothing is under way for it any more */
+    bool has_ended;        /* the client sends nothing any more */
+    /* who */
+    struct service_caller caller;
+    gid_t *groups;
+    size_t group_count;
+    /* what it holds */
+    uint64_t file;    /* its ctl; 0: none */
+    uint64_t session; /* 0: none */
+    /* the request that is being served */
+    struct service_request request;
+    rpc_finish *finish;             /* NULL: none waits */
+    bool is_dispatching, is_served; /* served: its frame goes when its answer is sent */
+    struct job decoding;            /* of a long frame */
+    bool is_decoding;
+    int decode_error;     /* 1: it is not decoded yet */
+    struct message asked; /* points into `input` */
+    uint64_t asked_us;
+    struct rpc_listing *listing; /* its answer is being made; NULL: no */
+    /* bytes */
+    uint8_t *input;
+    size_t input_bytes, input_room;
+    size_t frame_bytes; /* of `input`: of the request that is being served */
+    uint64_t charged_bytes;
+    struct message_buffer output;
+    size_t sent_bytes;
+    int passed_fd; /* goes with the next byte of `output`; -1: none */
+    bool passed_is_own;
+};
+
+struct rpc_listener {
+    struct event_watch watch; /* fd -1: none */
+    struct rpc *rpc;
+    enum rpc_domain domain;
+    enum message_protocol protocol;
+    bool rests; /* nothing is accepted until the next tick */
+};
+
+struct rpc {
+    struct service *service;
+    const struct core *core;
+    struct rpc_options options;
+    struct rpc_host host;
+    struct service_observer observer;
+    struct rpc_listener listeners[RPC_DOMAIN_COUNT][2];
+    struct idvec connections;
+    uint64_t next_connection;
+    uint64_t now_ms;
+    unsigned warnings;          /* since the last tick */
+    struct event_timeout sweep; /* sessions have ended: whose connections were they */
+    bool is_closing;
+};
+
+/* rpc.c */
+bool rpc_may_warn(struct rpc *rpc);
+uint64_t rpc_now_us(void); /* monotonic */
+
+/* peer.c: fixed when the connection is made. 0 or a negative errno */
+int rpc_read_peer(struct rpc_connection *connection);
+
+/* connection.c */
+int rpc_connection_new(struct rpc_listener *listener, int fd);
+/* It goes: its session ends, and so does what it waits for. */
+void rpc_connection_end(struct rpc_connection *connection);
+/* For service calls that answer later: `finish` is called once, unless the connection is gone. */
+struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
+/* Of what answers are made of and requests lie in. 0, -EDQUOT, -ENOMEM */
+int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
+
+/* handshake.c: the first message of a connection */
+void rpc_hello(struct rpc_connection *connection);
+/* The store of its domain; NULL: it has been removed or renamed. */
+const struct core_store *rpc_find_store(const struct rpc_connection *connection);
+/* May its peer read (write) it? -EACCES, -ENOENT */
+int rpc_check_store(const struct rpc_connection *connection, bool write);
+
+/* v0.c, v1.c: a message in a session */
+void rpc_serve_v0(struct rpc_connection *connection);
+void rpc_serve_v1(struct rpc_connection *connection);
+/* A first message that is no handshake. False: it is none of the protocol. */
+bool rpc_probe_v0(struct rpc_connection *connection);
+bool rpc_probe_v1(struct rpc_connection *connection);
+
+/* answers.c */
+/* Passes the descriptor with the answer, which has to follow at once; -1: none. */
+void rpc_pass(struct rpc_connection *connection, int fd, bool is_own);
+void rpc_answer(struct rpc_connection *connection, const struct message *message);
+void rpc_answer_type(struct rpc_connection *connection, enum message_type type);
+/* In the shape of the protocol. */
+void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "cannot WHAT: why": what an errno of the service means here. */
+void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int error);
+/* Nothing is read from it any more; it ends when it has been told. */
+void rpc_close_after(struct rpc_connection *connection);
+/* The store and layout of its session. False: the session is over, which was answered. */
+struct rpc_view {
+    const struct core_session *session;
+    const struct core_store *store;
+    const struct layout *layout;
+};
+bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view);
+/* An allocation of the layout by the id that was asked for; NULL: there is none. */
+const struct layout_allocation *rpc_find_allocation(const struct rpc_connection *connection,
+                                                    const struct rpc_view *view);
+void rpc_fill_allocation(const struct rpc_connection *connection, const struct core_store *store,
+                         const struct layout_allocation *allocation, char id[WIRE_ID_UUID_BYTES],
+                         struct message *message);
+/* listing.c */
+void rpc_list_allocations(struct rpc_connection *connection, const struct rpc_view *view);
+void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *view);
+void rpc_free_listing(struct rpc_connection *connection);
+/* Makes some more of it. True: it is done. */
+bool rpc_go_on_listing(struct rpc_connection *connection);
+void rpc_list_events(struct rpc_connection *connection, const struct core_store *store);
+/* The allocation's descriptor, with this answer. */
+void rpc_export(struct rpc_connection *connection, const struct layout_allocation *allocation,
+                const struct message *answer);
+
+#endif

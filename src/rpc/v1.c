@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the requests of V1 do. Texts of refusals are the protocol's: callers match them. */
+#include "rpc/rpc_internal.h"
+#include "rpc/wire_id.h"
+#include "service/allocations.h"
+#include "service/fence.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct service_actor actor_of(const struct rpc_connection *connection)
+{
+    return (struct service_actor){.file = connection->file, .caller = &connection->caller};
+}
+
+/* ---- checkpoints: without a session ------------------------------------------------------------
+ */
+
+static void answer_checkpoint(struct rpc_connection *connection, const struct service_fence *fence)
+{
+    char token[WIRE_ID_UUID_BYTES];
+    struct message answer = {.type = MESSAGE_CHECKPOINT_STATE_RESPONSE,
+                             .state = message_text(fence->is_up ? "checkpoint_ready" : "serving")};
+
+    if (fence->is_up) {
+        wire_id_format_uuid(fence->token, token);
+        answer.token = message_text(token);
+    }
+    rpc_answer(connection, &answer);
+}
+
+static void prepare_checkpoint(struct rpc_connection *connection)
+{
+    char why[SERVICE_FENCE_TEXT_BYTES];
+    struct service_fence fence;
+    int error = service_fence(connection->rpc->service, &connection->caller, &fence, why);
+
+    if (error && *why)
+        rpc_refuse(connection, "%s", why);
+    else if (error)
+        rpc_refuse_errno(connection, "prepare a checkpoint", error);
+    else
+        answer_checkpoint(connection, &fence);
+}
+
+static void resolve_checkpoint(struct rpc_connection *connection, bool complete)
+{
+    const struct message_text *token = &connection->asked.token;
+    struct service_fence fence = {0};
+    uint8_t bytes[16] = {0};
+    int error;
+
+    if (!token->at || token->bytes == 0) {
+        rpc_refuse(connection, "checkpoint token must not be empty");
+        return;
+    }
+    /* What is no token of ours is one that nobody awaits. */
+    wire_id_parse_uuid(token->at, token->bytes, bytes);
+    error = service_unfence(connection->rpc->service, &connection->caller, bytes, complete);
+    if (error == -EINVAL)
+        rpc_refuse(connection, "checkpoint token does not match the prepared checkpoint");
+    else if (error == -ESTALE)
+        rpc_refuse(connection, "checkpoint token is stale or already resolved");
+    else if (error)
+        rpc_refuse_errno(connection, "resolve the checkpoint", error);
+    else
+        answer_checkpoint(connection, &fence);
+}
+
+bool rpc_probe_v1(struct rpc_connection *connection)
+{
+    struct service_fence fence;
+
+    switch (connection->asked.type) {
+    case MESSAGE_PREPARE_CHECKPOINT_REQUEST:
+        prepare_checkpoint(connection);
+        return true;
+    case MESSAGE_ABORT_CHECKPOINT_REQUEST:
+        resolve_checkpoint(connection, false);
+        return true;
+    case MESSAGE_COMPLETE_RESTORE_REQUEST:
+        resolve_checkpoint(connection, true);
+        return true;
+    case MESSAGE_GET_CHECKPOINT_STATE_REQUEST:
+        service_get_fence(connection->rpc->service, &fence);
+        answer_checkpoint(connection, &fence);
+        return true;
+    case MESSAGE_RETAIN_ALLOCATIONS_REQUEST:
+    case MESSAGE_RELEASE_ATTACHMENT_REQUEST:
+        rpc_refuse(connection, "process fences are not supported by this server");
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- in a session ------------------------------------------------------------------------------
+ */
+
+static bool has_session(struct rpc_connection *connection, bool writes, struct rpc_view *view)
+{
+    const struct core *core = connection->rpc->core;
+
+    view->session = connection->session ? core_find_session(core, connection->session) : NULL;
+    if (writes && (!view->session || view->session->mode != LOCK_MODE_RW)) {
+        rpc_refuse(connection, "operation requires an RW session");
+        return false;
+    }
+    if (!view->session) {
+        rpc_refuse(connection, "operation requires an active GMS session");
+        return false;
+    }
+    view->store = core_find_store(core, view->session->store);
+    view->layout = core_get_layout(core, view->store);
+    return true;
+}
+
+static void finish_allocate(struct rpc_connection *connection, int error,
+                            const struct service_answer *answer)
+{
+    (void)answer;
+    const struct message oom = {.type = MESSAGE_ERROR_RESPONSE,
+                                .error = message_text("the GPU has not as much memory"),
+                                .out_of_memory = true};
+
+    if (error == -EEXIST)
+        rpc_refuse(connection, "allocation ID already exists");
+    else if (error == -ENOMEM)
+        rpc_answer(connection, &oom);
+    else if (error)
+        rpc_refuse_errno(connection, "allocate", error);
+    else
+        rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
+}
+
+/* Whether it is none for this device; the granularity is a power of two. */
+static bool is_unaligned(const struct rpc_connection *connection)
+{
+    const struct message_integer *size = &connection->asked.aligned_size;
+    struct vmm_info info;
+
+    service_get_device(connection->rpc->service, &info);
+    return size->is_negative || size->magnitude == 0 ||
+           size->magnitude % info.granularity_bytes != 0;
+}
+
+static void allocate(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    const struct message_text *asked = &connection->asked.allocation_id;
+    char id[LAYOUT_MAX_WIRE_ID_BYTES + 1];
+    struct service_actor by = actor_of(connection);
+    struct service_alloc alloc = {.size_bytes = connection->asked.aligned_size.magnitude,
+                                  .count = 1,
+                                  .name = "",
+                                  .tag = "default",
+                                  .wire_id = id,
+                                  .wait = true,
+                                  .waits_for_ever = true};
+
+    if (asked->bytes == 0) {
+        rpc_refuse(connection, "allocation ID must not be empty");
+    } else if (is_unaligned(connection)) {
+        rpc_refuse(connection, "allocation size is not aligned for this GPU");
+    } else if (rpc_find_allocation(connection, view)) {
+        rpc_refuse(connection, "allocation ID already exists");
+    } else if (asked->bytes > LAYOUT_MAX_WIRE_ID_BYTES || memchr(asked->at, '\0', asked->bytes)) {
+        rpc_refuse(connection, "allocation ID must have at most %u bytes, and no NUL",
+                   LAYOUT_MAX_WIRE_ID_BYTES);
+    } else {
+        memcpy(id, asked->at, asked->bytes);
+        id[asked->bytes] = '\0';
+        service_alloc(connection->rpc->service, &by, &alloc, rpc_wait(connection, finish_allocate));
+    }
+}
+
+/* NULL: that was answered. */
+static const struct layout_allocation *find_asked(struct rpc_connection *connection,
+                                                  const struct rpc_view *view)
+{
+    const struct layout_allocation *allocation = rpc_find_allocation(connection, view);
+
+    if (connection->asked.allocation_id.bytes == 0)
+        rpc_refuse(connection, "allocation ID must not be empty");
+    else if (!allocation)
+        rpc_refuse(connection, "unknown allocation ID");
+    return connection->asked.allocation_id.bytes == 0 ? NULL : allocation;
+}
+
+static void export(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    const struct message answer = {.type = MESSAGE_EXPORT_RESPONSE};
+    const struct layout_allocation *allocation = find_asked(connection, view);
+
+    if (allocation)
+        rpc_export(connection, allocation, &answer);
+}
+
+static void free_allocation(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    const struct layout_allocation *allocation = find_asked(connection, view);
+    struct service_actor by = actor_of(connection);
+    int error;
+
+    if (!allocation)
+        return;
+    error = service_remove_slot(connection->rpc->service, &by, allocation->slot);
+    if (error)
+        rpc_refuse_errno(connection, "free", error);
+    else
+        rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
+}
+
+static void finish_commit(struct rpc_connection *connection, int error,
+                          const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        rpc_refuse_errno(connection, "commit", error);
+    else
+        rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
+}
+
+static void finish_freeing(struct rpc_connection *connection, int error,
+                           const struct service_answer *answer)
+{
+    (void)error;
+    (void)answer;
+    rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
+}
+
+/* What was released has to be free before the client hears of it. */
+static void finish_abort(struct rpc_connection *connection, int error,
+                         const struct service_answer *answer)
+{
+    (void)answer;
+    if (error) {
+        rpc_refuse_errno(connection, "abort", error);
+        return;
+    }
+    connection->session = 0;
+    service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_freeing));
+}
+
+/* True: it was one of these. */
+static bool serve_writer(struct rpc_connection *connection)
+{
+    enum message_type type = connection->asked.type;
+    struct service_actor by = actor_of(connection);
+    struct rpc_view view;
+
+    if (type != MESSAGE_ALLOCATE_REQUEST && type != MESSAGE_FREE_REQUEST &&
+        type != MESSAGE_COMMIT_REQUEST && type != MESSAGE_ABORT_REQUEST)
+        return false;
+    if (!has_session(connection, true, &view))
+        return true;
+    if (type == MESSAGE_ALLOCATE_REQUEST)
+        allocate(connection, &view);
+    else if (type == MESSAGE_FREE_REQUEST)
+        free_allocation(connection, &view);
+    else if (type == MESSAGE_COMMIT_REQUEST)
+        service_commit(connection->rpc->service, &by, CORE_COMMIT_STAY, NULL,
+                       rpc_wait(connection, finish_commit));
+    else
+        service_abort(connection->rpc->service, &by, rpc_wait(connection, finish_abort));
+    return true;
+}
+
+void rpc_serve_v1(struct rpc_connection *connection)
+{
+    enum message_type type = connection->asked.type;
+    struct rpc_view view;
+
+    if (serve_writer(connection))
+        return;
+    if (type == MESSAGE_EXPORT_REQUEST || type == MESSAGE_LIST_ALLOCATIONS_REQUEST) {
+        if (!has_session(connection, false, &view))
+            return;
+        if (type == MESSAGE_EXPORT_REQUEST)
+            export(connection, &view);
+        else
+            rpc_list_allocations(connection, &view);
+        return;
+    }
+    if (type == MESSAGE_RETAIN_ALLOCATIONS_REQUEST || type == MESSAGE_RELEASE_ATTACHMENT_REQUEST)
+        rpc_refuse(connection, "process fences are not supported by this server");
+    else
+        rpc_refuse(connection, "handshake is valid only as the first message");
+}

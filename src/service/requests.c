@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* requests - their answers, how long they may wait, the time, and the jobs that they start */
+#include "service/service_internal.h"
+
+#include <errno.h>
+
+uint64_t service_now(const struct service *s)
+{
+    return s->host.now_ms(s->host.context);
+}
+
+uint64_t service_wait_max_ms(const struct service_request *request)
+{
+    return request->wait_max_ms ? request->wait_max_ms : UINT64_MAX;
+}
+
+void service_answer(struct service_request *request, int error, const struct service_answer *answer)
+{
+    static const struct service_answer nothing;
+    if (!request)
+        return;
+    request->parked = NULL;
+    request->alloc = NULL;
+    request->done(request, error, answer ? answer : &nothing);
+}
+
+int service_submit(struct service *s, enum service_pool pool, struct job *job)
+{
+    if (s->ending)
+        return -ENOMEM;
+    s->numbers.jobs_in_flight++;
+    int error = s->host.submit(s->host.context, pool, job);
+    if (error)
+        s->numbers.jobs_in_flight--;
+    return error;
+}

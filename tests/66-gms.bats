@@ -1,0 +1,229 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients of the GMS protocols: what they say and are told is in the unittest files of tests/python that
+# the first tests run; here is what their sockets are as files, and what a shell sees of them.
+
+load helpers
+load python
+load gms
+
+setup() {
+    gms_setup
+}
+
+@test "the test client speaks as the reference does, and finds answers that are wrong" {
+    python_with msgpack
+    python -m unittest -v test_gms_client
+    assert_match "$output" 'OK'
+}
+
+@test "V0: who is granted the lock, who waits and for how long" {
+    gms_tests test_gms_locks
+}
+
+@test "V0: every request in every state by every kind of session" {
+    gms_tests test_gms_v0
+}
+
+@test "V1: every request in every state by every kind of session, locks, identity, checkpoints" {
+    gms_tests test_gms_v1
+}
+
+@test "V0 and V1: malformed frames, floods and many connections harm nobody else" {
+    gms_tests test_gms_frames
+}
+
+@test "V0, V1, files and commands share one lock, one queue, one layout and one event log" {
+    gms_tests test_gms_mixed
+}
+
+# ---- the sockets -----------------------------------------------------------------------------
+
+sockets() { # their names and modes, on a line each
+    find "$SOCKETS" -mindepth 1 -printf '%M %f\n' | LC_ALL=C sort -k 2
+}
+
+expected_sockets() { # ORDINAL MODE
+    local uuid
+    uuid=$(device_get .uuid)
+    printf "s$2 gms_%s.sock\n" "$1_kv_cache" "$1_weights" "GPU-${uuid#GPU-}_kv_cache" "GPU-${uuid#GPU-}_weights"
+}
+
+@test "sockets have the names that clients look for, and are their owner's alone" {
+    start_gms_mount
+    assert_eq "$(sockets)" "$(expected_sockets 0 rw-------)"
+    state_is weights EMPTY
+    state_is kv_cache EMPTY
+}
+
+@test "the ordinal and the mode of sockets are options" {
+    start_gms_mount gms_ordinal=3,gms_mode=0660
+    assert_eq "$(sockets)" "$(expected_sockets 3 rw-rw----)"
+    gms v1 weights identity
+    assert_match "$output" "^identity [0-9a-f-]{36} GPU-$GMS_UUID$"
+}
+
+@test "a mount without gms has no sockets" {
+    start_mount
+    run_logged ! test -e "$M/kv_cache"
+    assert_eq "$(find "$SOCKETS" -mindepth 1)" ''
+}
+
+@test "sockets go with the mount" {
+    start_gms_mount
+    stop_mount
+    assert_eq "$(find "$SOCKETS" -mindepth 1)" ''
+}
+
+@test "sockets that a killed daemon left are replaced" {
+    start_gms_mount
+    expect_death
+    worker=$(worker_of "$KEEPER")
+    kill -KILL "$KEEPER" "$worker"
+    wait_until_any 10 process_gone "$KEEPER"
+    wait_until_any 10 process_gone "$worker"
+    before=$(sockets)
+    start_gms_mount '' "$T/again"
+    assert_eq "$(sockets)" "$before"
+    gms v0 weights lock rw - commit state
+    assert_match "$output" 'state=COMMITTED'
+}
+
+@test "sockets that somebody listens at are not taken over" {
+    start_gms_mount
+    hold_gms v0 weights lock rw -
+    mkdir "$T/second"
+    run_logged ! timeout $((20 * SLOW)) "$GMSFS" mount -f \
+        -o "backend=host,size=64M,gms,gms_dir=$SOCKETS,gms_ordinal=0,uuid=$GMS_UUID" "$T/second"
+    assert_match "$output" "GMS already running at $SOCKETS/gms_"
+    not_mounted "$T/second"
+    state_is weights RW
+    assert_eq "$(sockets)" "$(expected_sockets 0 rw-------)"
+}
+
+@test "a path that clients could not connect to is refused at the mount" {
+    long=$T/$(printf '%0100d' 0)
+    mkdir "$long" "$T/second"
+    run_logged ! timeout $((20 * SLOW)) "$GMSFS" mount -f \
+        -o "backend=host,size=64M,gms,gms_dir=$long,gms_ordinal=0,uuid=$GMS_UUID" "$T/second"
+    assert_match "$output" 107
+    not_mounted "$T/second"
+    assert_eq "$(find "$long" -mindepth 1)" ''
+}
+
+@test "a directory that there is not is refused at the mount" {
+    mkdir "$T/second"
+    run_logged ! timeout $((20 * SLOW)) "$GMSFS" mount -f \
+        -o "backend=host,size=64M,gms,gms_dir=$T/nowhere,gms_ordinal=0,uuid=$GMS_UUID" "$T/second"
+    assert_match "$output" "$T/nowhere"
+    not_mounted "$T/second"
+}
+
+# ---- from a shell ----------------------------------------------------------------------------
+
+@test "what a client at the socket wrote is read as files" {
+    start_gms_mount
+    gms v0 weights lock rw - allocate 3000000 label export last write 0 hello \
+        put model/a last 16 '{"dtype":"f16"}' commit expect-closed
+    assert_state weights COMMITTED
+    assert_eq "$(head -c 5 "$M/weights/allocations/a000000")" hello
+    assert_eq "$(cat "$M/weights/metadata/model%2Fa")" '{"dtype":"f16"}'
+    assert_eq "$(getfattr --only-values -n user.gmsfs.tag "$M/weights/allocations/a000000")" label
+    gms v1 weights lock ro - list export last read 0 5
+    assert_match "$output" hello
+}
+
+@test "a client that is killed while it holds leaves nothing, and while it waits is never granted" {
+    start_gms_mount
+    hold_gms v0 weights lock rw - allocate 100 -
+    first=$HOLDER
+    gms_command v0 weights lock rw - say granted pause
+    spawn "${COMMAND[@]}"
+    wait_until 5 grep -q ' waiting ' "$M/weights/sessions"
+    kill -KILL "$SPAWNED"
+    wait_until 5 not_waiting
+    kill -KILL "$first"
+    assert_state weights EMPTY
+    gms v0 weights events
+    assert_eq "$(grep -c rw_connected <<<"$output")" 1 grants
+    assert_eq "${lines[-1]}" 'event allocations_cleared 1'
+}
+
+not_waiting() {
+    ! grep -q ' waiting ' "$M/weights/sessions"
+}
+
+@test "a client that waits is granted when a shell lets go" {
+    start_gms_mount
+    spawn bash -c "exec 3<>$M/weights/lock; echo held; until [[ -e $T/go ]]; do sleep 0.01; done"
+    wait_until 5 grep -qx held "$T/spawn-$SPAWNED"
+    gms_command v1 weights lock rw - say granted pause
+    spawn "${COMMAND[@]}"
+    wait_until 5 grep -q ' waiting ' "$M/weights/sessions"
+    touch "$T/go"
+    wait_until 5 grep -qx granted "$T/spawn-$SPAWNED"
+}
+
+@test "a client that stands still in a frame keeps nobody from unmounting" {
+    start_gms_mount
+    exec 7< <("$PYTHON" -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b"\0\0")
+print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
+    read -r -t 10 <&7
+    stop_mount
+    exec 7<&-
+}
+
+@test "gms_keep: a writer finds what is committed, until it clears it" {
+    start_gms_mount gms_keep
+    gms v0 weights lock rw - allocate 100 - put key last 0 value commit
+    gms v0 weights lock rw - count keys -
+    assert_match "$output" 'allocation_count=1 '
+    assert_match "$output" 'key key'
+    assert_state weights COMMITTED
+    gms v0 weights lock rw - clear-all count
+    assert_match "$output" 'cleared 1'
+    assert_match "$output" 'allocation_count=0 '
+}
+
+@test "gmsfs fence is the checkpoint of V1" {
+    start_gms_mount
+    run_logged ! "$GMSFS" fence "$M"
+    assert_match "$output" 'weights must be committed before checkpoint'
+    gms v1 weights lock rw - allocate a 2097152 commit
+    assert_state weights COMMITTED
+    cli fence "$M"
+    gms v1 kv_cache state
+    assert_match "$output" '^checkpoint checkpoint_ready [0-9a-f-]{36}$'
+    token=${output##* }
+    gms_expect 'refused: GMS admission is fenced for checkpoint' v0 weights lock ro -
+    run_logged ! "$GMSFS" fence --abort wrong "$M"
+    cli fence --abort "$token" "$M"
+    gms v0 weights lock ro - list
+    assert_state weights COMMITTED
+    cli fence "$M"
+    gms v1 weights state
+    cli fence --complete "${output##* }" "$M"
+    gms v1 weights state
+    assert_eq "$output" 'checkpoint serving None'
+}
+
+@test "rights are those of the store's owner and mode" {
+    requires root setpriv
+    start_gms_mount gms_mode=0666
+    cp "$ROOT"/tests/python/gms*.py "$T"
+    gms v0 weights lock rw - allocate 100 - commit
+    chmod 0700 "$M/weights"
+    for version in v0 v1; do
+        run_logged -1 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
+        assert_match "${lines[-1]}" '^(refused:|closed)'
+    done
+    chmod 0755 "$M/weights"
+    for version in v0 v1; do
+        run_logged -0 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock ro 0
+        run_logged -1 as_user timeout 20 "$PYTHON" "$T/gms.py" "$version" "$("${version}_socket" weights)" lock rw 0
+        assert_match "${lines[-1]}" '^(refused:|closed)'
+    done
+    assert_state weights COMMITTED
+}
