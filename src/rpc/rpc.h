@@ -63,7 +63,8 @@ void rpc_free(struct rpc *rpc);
 /* Takes a listening socket, non-blocking; one for each domain and protocol. */
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
                int listen_fd);
-/* Before the mount ends: nobody is accepted any more, and who is there is let go. */
+/* Before the mount ends: nobody is accepted any more, and who is there is let go: the connections
+ * end. */
 void rpc_close_listeners(struct rpc *rpc);
 /* Once a second or so: a listener that rests for want of descriptors is tried again. True: there is
  * something to wait for. */
