@@ -36,9 +36,9 @@ struct rpc_keeping {
 struct rpc_host {
     void *context;
     struct event_loop loop;
-    /* The process with this pid, which may be gone by now (process_count 0): processes[0] and comm;
-     * uid and gid stay. A negative errno: it cannot be told now. */
-    int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
+    /* The process that connected, by the connection; it may be gone by now (process_count 0):
+     * processes[0] and comm; uid and gid stay. A negative errno: it cannot be told now. */
+    int (*resolve_peer)(void *context, int fd, size_t max, struct service_caller *caller);
     /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
