@@ -38,9 +38,6 @@ struct wire_message {
     uint64_t id, value;
 };
 
-_Static_assert(offsetof(struct wire_message, value) == offsetof(struct wire_message, id) + 8,
-               "a UUID lies in both");
-
 /* What is kept under such a number is a GMS client's connection, else it is memory. */
 #define WIRE_CONNECTION (UINT64_C(1) << 63)
 
@@ -56,6 +53,10 @@ struct wire_batch {
     struct wire_message head; /* id: whatever the sender likes; value: how many follow */
     struct wire_memory memories[WIRE_BATCH_MAX];
 };
+
+/* Into and out of id and value. */
+void wire_set_uuid(struct wire_message *message, const uint8_t uuid[16]);
+void wire_get_uuid(const struct wire_message *message, uint8_t uuid[16]);
 
 /* 0 or a negative errno; a pair of connected sockets, closed on exec. */
 int wire_pair(int fds[2]);
