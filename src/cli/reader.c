@@ -49,6 +49,13 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
         cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
         return CLI_FAILURE;
     }
+    if (!error && info.state == GMSFS_STATE_LAYOUT_COMMITTED) {
+        cli_error(
+            "%s is LAYOUT_COMMITTED: its layout is sealed and waits for a writer of its bytes "
+            "('gmsfs run --data'); nothing is committed in it that could be read",
+            store);
+        return CLI_FAILURE;
+    }
     status = store_connect(reader->handle, store, GMSFS_MODE_RO, timeout_ms, quiet);
     return status == CLI_OK ? reader_attach(reader) : status;
 }

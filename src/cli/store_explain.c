@@ -59,9 +59,10 @@ int store_explain(const char *path, const char *doing, int error)
         cli_error("cannot %s: %s: the wait was ended by root or the store's owner", doing, path);
         break;
     case -EDEADLK:
-        cli_error("cannot %s: %s: this process or one that started it holds the lock for reading; "
-                  "that has to end first",
-                  doing, path);
+        cli_error(
+            "cannot %s: %s: this process or one that started it holds the lock for reading, or "
+            "for the bytes of what is sealed; that has to end first",
+            doing, path);
         break;
     default:
         cli_error("cannot %s: %s: %s", doing, path, strerror(-error));

@@ -14,12 +14,21 @@
 #include <errno.h>
 #include <string.h>
 
-_Static_assert((int)LOCK_MODE_NONE == GMSFS_MODE_NONE && (int)LOCK_MODE_RO == GMSFS_MODE_RO &&
-                   (int)LOCK_MODE_RW == GMSFS_MODE_RW,
-               "a mode is answered as it is");
 _Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
                    (int)VMM_MEMORY_CUDA == (int)GMSFS_MEMORY_CUDA,
                "kinds of memory have the numbers of the ABI");
+
+uint32_t ioctl_get_mode(enum lock_mode mode)
+{
+    static const enum gmsfs_mode modes[LOCK_MODES] = {
+        [LOCK_MODE_NONE] = GMSFS_MODE_NONE,
+        [LOCK_MODE_RO] = GMSFS_MODE_RO,
+        [LOCK_MODE_RW] = GMSFS_MODE_RW,
+        [LOCK_MODE_RW_DATA] = GMSFS_MODE_RW_DATA,
+    };
+
+    return (uint32_t)modes[mode];
+}
 
 int ioctl_answer(struct fs_request *request, size_t size)
 {
@@ -71,9 +80,10 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .granularity_bytes = device.granularity_bytes,
         .readers = view.readers,
         .writers_waiting = view.writers_waiting,
-        .mode = view.session ? (uint32_t)view.session->mode : GMSFS_MODE_NONE,
+        .mode = ioctl_get_mode(view.session ? view.session->mode : LOCK_MODE_NONE),
         .state = (uint32_t)view.state,
-        .committed = view.store->fixed != NULL,
+        .committed = view.store->lock.committed,
+        .sealed = view.store->lock.sealed,
         .abi_version = GMSFS_ABI_VERSION,
         .memory = (uint32_t)device.memory,
     };
@@ -123,7 +133,7 @@ static void do_join(struct fs_request *request, const struct core_file *file)
         error = -ESTALE;
     if (!error) {
         join->session = id;
-        join->mode = (uint32_t)session->mode;
+        join->mode = ioctl_get_mode(session->mode);
         join->pad = 0;
     }
     finish_now(request, error, sizeof *join);
@@ -208,10 +218,12 @@ static void do_get(struct fs_request *request, const struct core_file *file)
 /* ---- dispatch ---------------------------------------------------------------------------- */
 
 /* Kinds of files that a command is known on. */
-#define ON(kind)   (1u << (kind))
-#define ON_CTL     ON(CORE_KIND_CTL)
-#define ON_SESSION (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_ALLOCATION))
-#define ON_ANY     UINT32_MAX
+#define ON(kind) (1u << (kind))
+#define ON_CTL   ON(CORE_KIND_CTL)
+#define ON_SESSION                                                           \
+    (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_DATA) | \
+     ON(CORE_KIND_ALLOCATION))
+#define ON_ANY UINT32_MAX
 
 static const struct {
     size_t size;

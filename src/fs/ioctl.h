@@ -9,6 +9,8 @@
 
 #include "fs/fs_internal.h"
 
+/* The ABI's name of what was granted. */
+uint32_t ioctl_get_mode(enum lock_mode mode);
 /* Answers success with the first bytes of the payload, as far as the caller has room. */
 int ioctl_answer(struct fs_request *request, size_t size);
 
