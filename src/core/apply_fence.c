@@ -11,13 +11,25 @@ bool core_is_fenced(const struct core *core, uint64_t store)
     return core->fence.is_up && (core->fence.stores[0] == store || core->fence.stores[1] == store);
 }
 
+bool core_is_idle(const struct core *core, const struct core_store *store)
+{
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        enum lock_wish wish = store->lock.waiters[i].wish;
+
+        if ((wish == LOCK_WISH_RW || wish == LOCK_WISH_DATA) &&
+            core_waiter_counts(core_waiter(core, store->lock.waiters[i].id)))
+            return false;
+    }
+    return store->lock.session_count == 0;
+}
+
 static int check_idle(const struct core *core, uint64_t id)
 {
     const struct core_store *store = core_store(core, id);
 
     if (!store)
         return -ENOENT;
-    return store->lock.session_count > 0 || store->lock.waiter_count > 0 ? -EBUSY : 0;
+    return core_is_idle(core, store) ? 0 : -EBUSY;
 }
 
 static void tell(struct apply *apply, enum core_event_type type)
@@ -42,6 +54,10 @@ static int raise_fence(struct apply *apply)
         return error;
     *fence = (struct core_fence){.is_up = true, .stores = {record->store, record->serial}};
     memcpy(fence->token, record->bytes16, sizeof fence->token);
+    for (size_t i = 0; i < 2; i++) {
+        if (fence->stores[i] != 0)
+            apply_refuse_store(apply, core_store(apply->core, fence->stores[i]), -ENODEV);
+    }
     tell(apply, CORE_EVENT_FENCED);
     return 0;
 }

@@ -50,6 +50,17 @@ void apply_refuse_all(struct apply *apply, int error)
     }
 }
 
+void apply_refuse_store(struct apply *apply, const struct core_store *store, int error)
+{
+    while (store->lock.waiter_count > 0) {
+        struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[0].id);
+
+        if (!waiter->away)
+            refuse(apply, waiter, error);
+        apply_forget_waiter(apply, waiter);
+    }
+}
+
 static void keep_place(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);

@@ -274,10 +274,10 @@ enum record_type {
                            out.waiter.   -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
                            GRACE;   or the   deadline has come). -EDEADLK if it would wait and the
                            process is   itself a   member (without GRACE or LEAVING), or wishes RW of
-                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made (then
-                           FILE_BIND);   -ENOENT one   that is not there. A kept place of the same
-                           process for the   same store,   kind, serial and wish is resumed. At its
-                           deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
+                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made
+                           (then   FILE_BIND);   -ENOENT one   that is not there. A kept place of the
+                           same   process for the   same store,   kind, serial and wish is resumed. At
+                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
     RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                            out.session or out.waiter. -EDEADLK if the file has a live session,
                            -EBUSY if it waits already, -EBADF if its direction does not fit the
@@ -353,10 +353,10 @@ enum record_type {
                      -EOPNOTSUPP a process that cannot be seen (pid 0) */
     RECORD_EXIT,  /* process: it has exited, and writes no more */
     RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
-                     the stores are for nobody until it is resolved: -ENODEV. -EBUSY: one has
-                     sessions or waiters, or a fence is there. flags CORE_FENCE_ABORT or _COMPLETE,
-                     bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE: none is,
-                     unless it was resolved last by this token in this way */
+                     the stores are for nobody until it is resolved: -ENODEV, also for who waits to
+                     read. -EBUSY: one is not idle, or a fence is there. flags CORE_FENCE_ABORT or
+                     _COMPLETE, bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE:
+                     none is, unless it was resolved last by this token in this way */
     RECORD_TYPE_COUNT,
 };
 
@@ -573,6 +573,8 @@ const struct layout_entry *core_find_entry(const struct core *core, uint64_t ser
                                            const struct core_store **store);
 /* Is this store behind a fence? */
 bool core_is_fenced(const struct core *core, uint64_t store);
+/* It has no session, and nobody waits to write it. */
+bool core_is_idle(const struct core *core, const struct core_store *store);
 /* Is there a non-exclusive session of `store` that does not end already? */
 bool core_has_joinable(const struct core *core, uint64_t store);
 /* The non-exclusive session of `store` of which processes[0], or else one of its ancestors

@@ -169,6 +169,7 @@ int apply_time(struct apply *apply);
 void apply_grant_waiters(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
+void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
 /* Whatever memory there is, it cannot be granted: its share is taken, or others write. */

@@ -99,7 +99,7 @@ static const struct message_row v0_rows[] = {
          GET_ALLOCATION_STATE_RESPONSE),
      .fields = {{REQUIRED(INTEGER, allocation_count)}, {OR_ZERO(INTEGER, total_bytes)}}},
     {ROW("get_memory_layout_hash_request", "GetStateHashRequest", GET_MEMORY_LAYOUT_HASH_REQUEST)},
-    {ROW("get_memory_layout_hash_response", "GetStateHashResponse",
+    {ROW("get_memory_layout_hash_response", "GetMemoryLayoutHashResponse",
          GET_MEMORY_LAYOUT_HASH_RESPONSE),
      .fields = {{REQUIRED(TEXT, memory_layout_hash)}}},
     {ROW("get_runtime_state_request", "GetRuntimeStateRequest", GET_RUNTIME_STATE_REQUEST)},

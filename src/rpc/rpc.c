@@ -56,7 +56,18 @@ static void on_sweep(struct event_timeout *timeout)
 
 static bool ends_sessions(enum core_event_type type)
 {
-    return type == CORE_EVENT_REVOKED || type == CORE_EVENT_LOST || type == CORE_EVENT_DROPPED;
+    switch (type) {
+    case CORE_EVENT_REVOKED:
+    case CORE_EVENT_ABORTED:
+    case CORE_EVENT_ROLLED_BACK:
+    case CORE_EVENT_RO_DISCONNECTED:
+    case CORE_EVENT_RW_DATA_DISCONNECTED:
+    case CORE_EVENT_LOST:
+    case CORE_EVENT_DROPPED:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static void on_event(void *context)
@@ -64,7 +75,7 @@ static void on_event(void *context)
     struct rpc *rpc = context;
     const struct core_event *event = core_find_event(rpc->core, rpc->core->next_event - 1);
 
-    /* It comes before the session is over, and in the midst of what ends it. */
+    /* It comes in the midst of what ends the session. */
     if (event && rpc->connections.count > 0 && ends_sessions(event->type))
         rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->sweep, rpc->now_ms);
 }

@@ -35,11 +35,9 @@ static int check_caller(const struct service *s, const struct service_caller *ca
 }
 
 /* In the order in which GMS asks. A session whose transfers still run is one. */
-static const char *find_use(const struct core_store *store)
+static bool is_used(const struct service *s, const struct core_store *store)
 {
-    return store && (store->lock.session_count > 0 || store->lock.waiter_count > 0)
-               ? "has active or waiting sessions"
-               : NULL;
+    return store && !core_is_idle(s->core, store);
 }
 
 static const char *find_contents(const struct core_store *weights, const struct core_store *kv)
@@ -54,18 +52,14 @@ static const char *find_contents(const struct core_store *weights, const struct 
     return kv && kv->fixed ? "kv_cache must be empty before checkpoint" : NULL;
 }
 
-static int check_stores(const struct core_store *weights, const struct core_store *kv,
-                        char why[SERVICE_FENCE_TEXT_BYTES])
+static int check_stores(const struct service *s, const struct core_store *weights,
+                        const struct core_store *kv, char why[SERVICE_FENCE_TEXT_BYTES])
 {
-    const char *use = find_use(weights), *contents;
+    const char *contents;
 
-    if (use) {
-        snprintf(why, SERVICE_FENCE_TEXT_BYTES, "weights %s", use);
-        return -EBUSY;
-    }
-    use = find_use(kv);
-    if (use) {
-        snprintf(why, SERVICE_FENCE_TEXT_BYTES, "kv_cache %s", use);
+    if (is_used(s, weights) || is_used(s, kv)) {
+        snprintf(why, SERVICE_FENCE_TEXT_BYTES, "%s has active or waiting sessions",
+                 is_used(s, weights) ? "weights" : "kv_cache");
         return -EBUSY;
     }
     contents = find_contents(weights, kv);
@@ -91,7 +85,7 @@ int service_fence(struct service *s, const struct service_caller *caller,
     if (error)
         return error;
     if (!s->core->fence.is_up) {
-        error = check_stores(weights, kv, why);
+        error = check_stores(s, weights, kv, why);
         if (error)
             return error;
         record.store = weights->id;

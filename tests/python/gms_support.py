@@ -395,6 +395,9 @@ def sample_answer(schemas, type_):
         values[name] = None if kind.endswith("?") else [] if kind[0] == "[" else ZERO_OF[kind]
     if values.get("granted_lock_type", "") is None:
         values["granted_lock_type"] = "rw"
+    for name, word in (("lock_type", "rw"), ("state", "serving")):
+        if values.get(name) == "" and schemas is gms_client.V1_ANSWERS:
+            values[name] = word
     return {"type": type_, **values}
 
 

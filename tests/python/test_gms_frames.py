@@ -172,7 +172,7 @@ class V0Frames(GmsCase):
     def test_of_a_repeated_key_the_last_counts(self):
         client = self.connect()
         client.send_raw(
-            frame(map_of(("type", "commit_request"), ("lock_type", "ro"), ("lock_type", "rw"),
+            frame(map_of(("type", "handshake_request"), ("lock_type", "ro"), ("lock_type", "rw"),
                          ("type", "handshake_request")))
         )
         self.assertEqual(client.granted()["granted_lock_type"], "rw")
@@ -268,7 +268,7 @@ class V1Frames(V0Frames):
     def test_of_a_repeated_key_the_last_counts(self):
         client = self.connect()
         client.send_raw(
-            frame(map_of(("type", "commit_request"), ("lock_type", "ro"), ("lock_type", "rw"),
+            frame(map_of(("type", "handshake_request"), ("lock_type", "ro"), ("lock_type", "rw"),
                          ("type", "handshake_request")))
         )
         self.assertEqual(client.granted()["lock_type"], "rw")

@@ -354,7 +354,7 @@ class Sealed(Mixed):
         shell = self.shell()
         shell.do("exec 3<>$S/data")
         self.assertRegex(shell.do("head -n 1 <&3"), "^RW_DATA ")
-        self.assertEqual(shell.do("head -c 6 $S/allocations/a000000"), "before")
+        self.assertEqual(shell.do("head -c 6 $S/allocations/a000000; echo").rstrip("\n"), "before")
         shell.do("printf after! | dd of=$S/allocations/a000000 conv=notrunc status=none")
         shell.close()
         self.wait_state("LAYOUT_COMMITTED")

@@ -676,11 +676,13 @@ class OutOfMemory(GmsCase):
     def test_who_goes_away_does_not_wait_any_more(self):
         for how in ("close", "half_close"):
             with self.subTest(how=how):
+                self.fill_device("kv_cache", 0)
                 writer = self.session("rw")
-                writer.send("allocate_request", size=self.MORE_THAN_ALL, tag="t")
+                writer.send("allocate_request", size=PIECE, tag="t")
                 writer.expect_silence(0.05)
                 getattr(writer, how)()
                 wait_until(lambda: self.state() == "EMPTY", "the session ends before the wait", 1.5)
+                self.holder.close()
 
     def fill_device(self, store, used_bytes):
         """Takes all there is but `used_bytes`, in one allocation; its size."""

@@ -376,7 +376,11 @@ class Requests(GmsCase):
     def test_ids_are_any_text(self):
         writer = self.session_v1("rw")
         slab = f"allocation-{uuid.uuid4()}"
-        names = ["b", "a", "/", "..", "a/b", "ä", "a\0b", "%41", "x" * 255, " ", slab]
+        names = ["b", "a", "/", "..", "a/b", "ä", "%41", "x" * 255, " ", slab]
+        for name in "a\0b", "x" * 256:
+            writer.send("allocate_request", allocation_id=name, aligned_size=PIECE)
+            self.assertEqual(writer.receive()[0], refusal(
+                "allocation ID must have at most 255 bytes, and no NUL"))
         for name in names:
             writer.allocate(name, PIECE)
             with owned(writer.export(name)) as memory:
@@ -440,11 +444,23 @@ class Requests(GmsCase):
     def test_who_goes_away_does_not_wait_for_memory(self):
         for how in "close", "half_close":
             with self.subTest(how=how):
+                wait_until(lambda: device()["used_bytes"] == 0, "what was freed has come back")
+                holder = self.session_v1("rw", "kv_cache")
+                holder.allocate("all", device()["total_bytes"] // PIECE * PIECE)
                 writer = self.session_v1("rw")
-                writer.send("allocate_request", allocation_id="a", aligned_size=1 << 40)
+                writer.send("allocate_request", allocation_id="a", aligned_size=PIECE)
                 writer.expect_silence(0.05)
                 getattr(writer, how)()
                 wait_until(lambda: self.state() == "EMPTY", "the session ends", 1.5)
+                holder.close()
+
+    def test_more_than_the_device_has_is_refused_at_once(self):
+        writer = self.session_v1("rw")
+        writer.send("allocate_request", allocation_id="a", aligned_size=1 << 40)
+        message = writer.answer()
+        self.assertEqual(message["type"], "error_response")
+        self.assertTrue(message["out_of_memory"])
+        writer.allocate("a", PIECE)
 
 
 class Checkpoints(GmsCase):

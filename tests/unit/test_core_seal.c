@@ -281,6 +281,15 @@ TAP_TEST(a_fence_is_resolved_by_its_token_alone_and_again_in_the_same_way_only)
     check_int(fence(CORE_FENCE_ABORT | CORE_FENCE_COMPLETE, 0, 0, 1), -EINVAL);
 }
 
+TAP_TEST(who_waits_to_read_does_not_hold_a_fence_up_and_is_turned_away)
+{
+    core_start();
+    uint64_t kv = make_store("kv_cache"), waiter = must_wait(kv, LOCK_WISH_RO, P1);
+
+    check_int(fence(CORE_FENCE_ON, kv, 0, 1), 0);
+    check_int(refused(waiter), -ENODEV);
+}
+
 TAP_TEST(a_store_in_use_is_not_fenced)
 {
     core_start();
@@ -288,7 +297,8 @@ TAP_TEST(a_store_in_use_is_not_fenced)
 
     must_open(store, LOCK_WISH_RO, P1);
     check_int(fence(CORE_FENCE_ON, store, kv, 1), -EBUSY);
-    must_wait(kv, LOCK_WISH_RO, P1);
+    must_open(kv, LOCK_WISH_RW, P1);
+    must_wait(kv, LOCK_WISH_RW, P2);
     check_int(fence(CORE_FENCE_ON, kv, 0, 1), -EBUSY);
     check_int(fence(CORE_FENCE_ON, 4711, 0, 1), -ENOENT);
 }
