@@ -21,7 +21,7 @@
 
 #include "bench.h"
 #include "cli/load.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "gpu.h"
 
 #define READ_BYTES   ((size_t)4 << 20)

@@ -141,7 +141,7 @@ int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
     else if (mapping->ident.epoch != handle->ident.epoch)
         error = -ESTALE;
     if (!error) {
-        access = handle->mode == GMSFS_MODE_RW ? mapping->access : GMSFS_ACCESS_READ;
+        access = gfs_session_writes(handle) ? mapping->access : GMSFS_ACCESS_READ;
         error =
             gfs_export_slot(handle, mapping->slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
     }

@@ -4,10 +4,11 @@
  *
  * For programs that load a model into a store, or map one that is there. A handle (`gmsfs_t`)
  * stands for one store, say /mnt/gms/gpu0/weights. A process connects (takes the store's lock, RO
- * or RW), allocates or attaches, maps, and a writer commits. The calls bear the names that NVIDIA
- * Dynamo's GPU Memory Service gives its client: tier 1 deals in allocation handles, virtual
- * addresses and metadata one by one; tier 2 in whole mappings, and in putting a process to sleep
- * (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every pointer as it was.
+ * or RW), allocates or attaches, maps, and a writer commits, or seals what is never finished. The
+ * calls bear the names that NVIDIA Dynamo's GPU Memory Service gives its client: tier 1 deals in
+ * allocation handles, virtual addresses and metadata one by one; tier 2 in whole mappings, and in
+ * putting a process to sleep (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every
+ * pointer as it was.
  *
  * The library never exits, prints, starts threads, or changes signal dispositions and masks.
  * Every descriptor it opens or returns is O_CLOEXEC.
@@ -76,7 +77,7 @@ typedef struct gmsfs gmsfs_t;
 /* How memory is mapped or exported. */
 enum gmsfs_access {
     GMSFS_ACCESS_READ = 1,
-    GMSFS_ACCESS_WRITE = 2, /* reading and writing; needs the RW lock */
+    GMSFS_ACCESS_WRITE = 2, /* reading and writing; needs the RW or RW_DATA lock */
 };
 
 #define GMSFS_HASH_TEXT_BYTES  33u /* 32 hex digits and NUL */
@@ -88,12 +89,13 @@ struct gmsfs_info {
     uint8_t store_id[16];
     uint8_t device_uuid[16];
     uint8_t group[16];                       /* given at the last commit; zeros: none */
-    char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" when nothing is committed */
+    char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" when nothing is committed or sealed, and
+                                              * while a writer may change it */
     enum gmsfs_state state;
     enum gmsfs_mode mode;     /* of this handle's session; GMSFS_MODE_NONE: has none */
     enum gmsfs_memory memory; /* of the device */
     int committed;            /* 1: a layout is committed */
-    uint64_t generation;      /* number of commits in the life of the store */
+    uint64_t generation;      /* number of commits and seals in the life of the store */
     uint64_t session;         /* as `sessions` and `lock` show it; 0: none */
     uint64_t allocations;     /* these three: of the layout that this handle sees, which is the */
     uint64_t entries;         /* working copy for the writer */
@@ -101,6 +103,7 @@ struct gmsfs_info {
     uint64_t granularity_bytes;
     uint64_t readers;
     uint64_t writers_waiting;
+    int sealed; /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
 };
 
 /* One allocation. */
@@ -257,25 +260,29 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
  * mode: GMSFS_MODE_RO waits until a layout is committed and no writer is there or waits;
  *   GMSFS_MODE_RW waits until there is no session at all; GMSFS_MODE_RW_OR_RO becomes RW if nothing
  *   is committed when the grant comes, else RO (see gmsfs_granted_lock).
- * timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or -1, waits without end.
- * The session is this handle's alone: another handle of the same process, or its path operations,
- * do not share it. The writer sees the committed layout, and changes it in place or clears it.
- * Mappings left over from an earlier session stay what they are; see gmsfs_remap_all_vas.
- * Errors: -EAGAIN (timeout 0), -ETIMEDOUT, -ECANCELED (an administrator ended the wait),
- *   -EACCES (RW without write permission), -EBUSY (this handle is connected).
+ *   GMSFS_MODE_RW_DATA_OR_RW waits as RW. Where a sealed layout is there then
+ * (gmsfs_commit_layout), it becomes GMSFS_MODE_RW_DATA and adopts it, once every other process that
+ * could write its memory has exited; else RW. timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or
+ * -1, waits without end. The session is this handle's alone: another handle of the same process, or
+ * its path operations, do not share it. The writer sees the committed layout, and changes it in
+ * place or clears it; a layout that is only sealed is dropped when RW is granted. Mappings left
+ * over from an earlier session stay what they are; see gmsfs_remap_all_vas. Errors: -EAGAIN
+ * (timeout 0), -ETIMEDOUT, -ECANCELED (an administrator ended the wait), -EACCES (RW without write
+ * permission), -EBUSY (this handle is connected).
  */
 GMSFS_API int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms);
 
 /*
  * gmsfs_connect_reserve - take the writer's lock together with memory, or neither
  *
- * As gmsfs_connect with GMSFS_MODE_RW or GMSFS_MODE_RW_OR_RO. The grant of RW comes only when
+ * As gmsfs_connect, but not with GMSFS_MODE_RO. The grant of RW comes only when
  * reserve_bytes are set aside for the session: other sessions cannot have them, and two loaders
  * never hold half a device each. What the session allocates is taken from them first; the rest goes
  * back when the session ends or commits. While waiting it holds neither lock nor memory.
  * reserve_bytes: the sum of the aligned sizes; 0: as gmsfs_connect. What the store has committed
  *   counts as there, for a writer that replaces it frees it (gmsfs_clear_all_handles); one that
- *   keeps it must not count on that part. RW_OR_RO that becomes RO sets nothing aside.
+ *   keeps it must not count on that part. RW_OR_RO that becomes RO, and RW_DATA_OR_RW that
+ *   becomes RW_DATA, set nothing aside.
  * Errors: as gmsfs_connect; -EINVAL (RO), -ENOMEM: the device has not as much in all, or (timeout
  *   0) not now.
  */
@@ -294,7 +301,8 @@ GMSFS_API int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES]
 /*
  * gmsfs_disconnect - release the lock; when it returns, others can have it
  *
- * A writer that has not committed aborts. Mappings stay: they show the memory that they showed, but
+ * A writer that has not committed aborts; one that has sealed (RW_DATA) leaves everything as it is.
+ * Mappings stay: they show the memory that they showed, but
  * nothing keeps a writer from changing it. To give everything back use gmsfs_unmap_all_vas.
  * Not being connected is no error.
  */
@@ -314,8 +322,22 @@ GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
 /*
+ * gmsfs_commit_layout - seal the writer's layout: its shape is final, its bytes go on changing
+ *
+ * The session goes on with GMSFS_MODE_RW_DATA: allocations and metadata change no more, nothing is
+ * published to readers, and the mappings of this handle stay writable. When the session ends,
+ * however it does, layout and bytes stay for whoever connects with GMSFS_MODE_RW_DATA_OR_RW next.
+ * For memory that shall survive its process and is not finished, such as a KV cache.
+ * Errors: -ENOLCK (not the writer, or sealed already); -EINVAL as gmsfs_commit; -EOPNOTSUPP: a
+ *   process that the mount cannot see (of another PID namespace) may write the memory, so nobody
+ *   could tell when it has exited.
+ */
+GMSFS_API int gmsfs_commit_layout(gmsfs_t *handle);
+
+/*
  * gmsfs_abort - discard the writer's layout and release the lock
  *
+ * With RW_DATA it only releases the lock: what is sealed stays as it is, and rolled_back is 0.
  * rolled_back: optional; 1: the committed layout is back, 0: the store is EMPTY, because bytes of
  *   it may have been changed. Mappings stay, see gmsfs_disconnect.
  * Errors: -ENOLCK (not the writer).
@@ -385,7 +407,7 @@ GMSFS_API int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned
 
 /* ---- Properties: never wait ----------------------------------------------------------------- */
 
-/* The lock of this handle as last known: GMSFS_MODE_NONE, _RO or _RW. */
+/* The lock of this handle as last known: GMSFS_MODE_NONE, _RO, _RW or _RW_DATA. */
 GMSFS_API enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle);
 
 /* 1 while this handle has a session, as last known (a call that found it revoked makes this 0). */
@@ -397,7 +419,8 @@ GMSFS_API int gmsfs_is_unmapped(gmsfs_t *handle);
 /* Bytes of allocations that this handle has mapped, whole slabs and preserved ones included. */
 GMSFS_API uint64_t gmsfs_total_bytes(gmsfs_t *handle);
 
-/* The store's generation when the lock was granted, or as made by gmsfs_commit. */
+/* The store's generation when the lock was granted, or as made by gmsfs_commit and
+ * gmsfs_commit_layout. */
 GMSFS_API uint64_t gmsfs_generation(gmsfs_t *handle);
 
 /*
@@ -416,17 +439,18 @@ GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTE
 GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info);
 
 /*
- * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or a writer works
+ * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or sealed, or a
+ * writer may change it
  *
  * Equal structure (sizes, tags, metadata) gives an equal hash; contents do not count.
  */
 GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTES]);
 
 /*
- * gmsfs_read_layout - the whole committed layout with all metadata, in one read
+ * gmsfs_read_layout - the whole committed or sealed layout with all metadata, in one read
  *
  * layout: to be given back by gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
- * Errors: -ENODATA (nothing committed, or a writer works), -EPROTO (not understood).
+ * Errors: -ENODATA (there is none, or a writer may change it), -EPROTO (not understood).
  */
 GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout);
 GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);

@@ -41,7 +41,10 @@ enum gmsfs_mode {
     GMSFS_MODE_NONE = 0,
     GMSFS_MODE_RO = 1,
     GMSFS_MODE_RW = 2,
-    GMSFS_MODE_RW_OR_RO = 3, /* asked for, never granted */
+    GMSFS_MODE_RW_OR_RO = 3,      /* asked for, never granted */
+    GMSFS_MODE_RW_DATA = 4,       /* granted: writes the bytes of a sealed layout */
+    GMSFS_MODE_RW_DATA_OR_RW = 5, /* asked for, never granted: RW_DATA where a layout is sealed when
+                                   * the grant comes, else RW */
 };
 
 /*
@@ -53,7 +56,7 @@ enum gmsfs_mode {
     STATE(RW, 1)                \
     STATE(COMMITTED, 2)         \
     STATE(RO, 3)                \
-    STATE(LAYOUT_COMMITTED, 4) /* reserved: does not occur */
+    STATE(LAYOUT_COMMITTED, 4) /* sealed, and waiting for a writer of its bytes */
 
 #define GMSFS_STATE_ENUMERATOR(word, number) GMSFS_STATE_##word = number,
 enum gmsfs_state {
@@ -80,23 +83,26 @@ struct gmsfs_ioc_info {
     uint64_t granularity_bytes;
     uint64_t readers;
     uint64_t writers_waiting;
-    uint32_t mode;  /* enum gmsfs_mode of this file's session */
-    uint32_t state; /* enum gmsfs_state */
-    uint32_t committed;
+    uint32_t mode;      /* enum gmsfs_mode of this file's session */
+    uint32_t state;     /* enum gmsfs_state */
+    uint32_t committed; /* not while a layout is only sealed */
     uint32_t abi_version;
     uint8_t token[16];     /* of this file's session, for JOIN and GMSFS_SESSION; zeros if none */
     uint32_t memory;       /* enum gmsfs_memory */
     uint32_t layout_bytes; /* of the file `layout`, where layout_hash is not zeros; else 0 */
+    uint32_t sealed;       /* there is a sealed layout, adopted or not */
+    uint32_t pad;
 };
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
 /* After ETIMEDOUT the caller looks around and asks again: for a second its place is kept, and holds
  * others off as if it waited. */
 #define GMSFS_ACQUIRE_AGAIN (1u << 1)
+#define GMSFS_ACQUIRE_FRESH (1u << 2) /* RW begins with nothing: what is committed is dropped */
 
-/* ACQUIRE: on a `ctl` opened for reading (RO) or writing (RW, RW_OR_RO). Waits. */
+/* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {
-    uint32_t mode;           /* in: enum gmsfs_mode; out: RO or RW as granted */
+    uint32_t mode;           /* in: enum gmsfs_mode, but not RW_DATA; out: as granted */
     uint32_t flags;          /* in: GMSFS_ACQUIRE_* */
     uint64_t timeout_ms;     /* in: 0 tries once (EAGAIN), GMSFS_TIMEOUT_FOREVER never gives up */
     uint64_t reserve_bytes;  /* in: set aside with RW, all or nothing; ENOMEM: the device has not
@@ -138,7 +144,7 @@ struct gmsfs_ioc_free {
     uint64_t slot; /* in */
 };
 
-#define GMSFS_EXPORT_WRITABLE (1u << 0) /* needs an RW session and a writable handle */
+#define GMSFS_EXPORT_WRITABLE (1u << 0) /* needs a writer's session and a writable handle */
 
 /* EXPORT: on an open allocation (that one), or on a session's handle (ranks first..first+count). */
 struct gmsfs_ioc_export {
@@ -164,10 +170,12 @@ struct gmsfs_ioc_metadata {
 #define GMSFS_COMMIT_STAY  (1u << 0) /* the session stays on as a reader */
 #define GMSFS_COMMIT_GROUP (1u << 1) /* `group` is set */
 #define GMSFS_COMMIT_CHECK (1u << 2) /* only whether it would be refused; nothing is published */
+#define GMSFS_COMMIT_SEAL  (1u << 3) /* seal: the session goes on with RW_DATA. Not with STAY */
 
 struct gmsfs_ioc_commit {
     uint32_t flags; /* in */
-    uint32_t mode;  /* out: RO with STAY, else NONE; with CHECK RW, and nothing else is answered */
+    uint32_t mode;  /* out: RO with STAY, RW_DATA with SEAL, else NONE; with CHECK RW, and nothing
+                     * else is answered */
     uint64_t generation;
     uint8_t group[16];
     uint8_t layout_hash[16];
@@ -175,7 +183,8 @@ struct gmsfs_ioc_commit {
 
 /* ABORT */
 struct gmsfs_ioc_abort {
-    uint32_t rolled_back; /* out: 1 = the committed layout is back, 0 = the store is EMPTY */
+    uint32_t rolled_back; /* out: 1 = the committed layout is back, 0 = the store is EMPTY, or an
+                           * RW_DATA session has ended, which keeps everything */
     uint32_t pad;
 };
 
@@ -250,7 +259,7 @@ struct gmsfs_list_item {
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 168, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 176, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");

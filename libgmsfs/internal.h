@@ -99,6 +99,8 @@ int gfs_session_release(struct gmsfs *handle);
 /* The same for a session that the handle has not noted. */
 int gfs_session_drop(struct gmsfs *handle);
 void gfs_session_forget(struct gmsfs *handle);
+/* Bytes, whether it may change the layout or not: RW, RW_DATA. */
+int gfs_session_writes(const struct gmsfs *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 void gfs_hex_format(const uint8_t bytes[16], char text[33]);
 

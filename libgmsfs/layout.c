@@ -176,7 +176,7 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     size_t size_bytes = 0;
     int error = gfs_ioctl(handle, GMSFS_IOC_INFO, &before);
 
-    if (!error && (!before.committed || before.state == GMSFS_STATE_RW))
+    if (!error && before.layout_bytes == 0)
         return -ENODATA;
     if (!error)
         error = gfs_file_read(handle, "layout", before.layout_bytes, GFS_LAYOUT_BYTES_MAX, &bytes,

@@ -267,7 +267,7 @@ static int remap_check(const struct gmsfs *handle, struct remap_item *item, int 
         return -ESTALE;
     item->by_slot = same;
     item->key = same ? item->mapping->slot : item->mapping->rank;
-    item->access = handle->mode == GMSFS_MODE_RW ? item->mapping->access : GMSFS_ACCESS_READ;
+    item->access = gfs_session_writes(handle) ? item->mapping->access : GMSFS_ACCESS_READ;
     return 0;
 }
 

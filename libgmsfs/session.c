@@ -66,7 +66,7 @@ struct session_grant {
     uint64_t generation;
     const uint8_t *token;
     const uint8_t *store_id;
-    const uint8_t *layout_hash; /* of what is committed */
+    const uint8_t *layout_hash; /* of what is committed or sealed */
     int committed;
 };
 
@@ -77,7 +77,7 @@ static void session_begin(struct gmsfs *handle, const struct session_grant *gran
     struct gfs_ident *ident = &handle->ident;
     int same = memcmp(ident->store_id, grant->store_id, 16) == 0 &&
                ident->generation == grant->generation && !handle->ident_broken &&
-               (grant->mode == GMSFS_MODE_RO || grant->committed);
+               (grant->mode != GMSFS_MODE_RW || grant->committed);
 
     gfs_state_lock(handle);
     handle->mode = grant->mode;
@@ -85,7 +85,7 @@ static void session_begin(struct gmsfs *handle, const struct session_grant *gran
     memcpy(handle->token, grant->token, sizeof handle->token);
     memcpy(ident->store_id, grant->store_id, 16);
     memset(ident->layout_hash, 0, 16);
-    if (grant->mode == GMSFS_MODE_RO)
+    if (grant->mode != GMSFS_MODE_RW)
         memcpy(ident->layout_hash, grant->layout_hash, 16);
     ident->generation = grant->generation;
     ident->epoch += !same;
@@ -103,6 +103,11 @@ void gfs_session_forget(struct gmsfs *handle)
     handle->session = 0;
     memset(handle->token, 0, sizeof handle->token);
     gfs_state_unlock(handle);
+}
+
+int gfs_session_writes(const struct gmsfs *handle)
+{
+    return handle->mode == GMSFS_MODE_RW || handle->mode == GMSFS_MODE_RW_DATA;
 }
 
 /* A file that cannot be asked is closed, which ends its session too: one that stayed behind unknown
@@ -207,7 +212,8 @@ int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeou
         .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
     int error;
 
-    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO)
+    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO &&
+        mode != GMSFS_MODE_RW_DATA_OR_RW)
         return -EINVAL;
     if (mode == GMSFS_MODE_RO && reserve_bytes)
         return -EINVAL;
@@ -378,6 +384,41 @@ int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
     return error;
 }
 
+/* The mappings stay as they are: the session goes on, and writes. */
+static void session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+{
+    struct gfs_ident *ident = &handle->ident;
+
+    gfs_state_lock(handle);
+    ident->generation = commit->generation;
+    memcpy(ident->layout_hash, commit->layout_hash, 16);
+    for (size_t i = 0; i < handle->map.mapping_count; i++) {
+        struct gfs_mapping *mapping = handle->map.mappings + i;
+
+        if (mapping->ident.epoch == ident->epoch)
+            mapping->ident = *ident;
+    }
+    handle->mode = GMSFS_MODE_RW_DATA;
+    gfs_state_unlock(handle);
+    handle->announced_bytes = 0;
+}
+
+int gmsfs_commit_layout(gmsfs_t *handle)
+{
+    struct gmsfs_ioc_commit commit = {.flags = GMSFS_COMMIT_SEAL};
+    int error = gfs_enter(handle);
+
+    if (error)
+        return error;
+    error = handle->mode == GMSFS_MODE_RW ? gfs_mapping_learn_ranks(handle) : -ENOLCK;
+    if (!error)
+        error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
+    if (!error)
+        session_seal(handle, &commit);
+    gfs_leave(handle);
+    return error;
+}
+
 int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
 {
     struct gmsfs_ioc_abort answer = {0};
@@ -385,7 +426,7 @@ int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
 
     if (error)
         return error;
-    error = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
+    error = gfs_session_writes(handle) ? 0 : -ENOLCK;
     if (!error)
         error = gfs_ioctl(handle, GMSFS_IOC_ABORT, &answer);
     if (!error) {
@@ -493,7 +534,7 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
     memcpy(out->store_id, info.store_id, 16);
     memcpy(out->device_uuid, info.device_uuid, 16);
     memcpy(out->group, info.group, 16);
-    if (info.committed && !gfs_is_zero(info.layout_hash))
+    if (!gfs_is_zero(info.layout_hash))
         gfs_hex_format(info.layout_hash, out->layout_hash);
     out->state = info.state;
     out->mode = info.mode;
@@ -507,6 +548,7 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
     out->granularity_bytes = info.granularity_bytes;
     out->readers = info.readers;
     out->writers_waiting = info.writers_waiting;
+    out->sealed = info.sealed != 0;
     return 0;
 }
 
@@ -517,8 +559,6 @@ int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTE
 
     if (error)
         return error;
-    text[0] = 0;
-    if (info.state != GMSFS_STATE_RW)
-        memcpy(text, info.layout_hash, GMSFS_HASH_TEXT_BYTES);
+    memcpy(text, info.layout_hash, GMSFS_HASH_TEXT_BYTES);
     return 0;
 }

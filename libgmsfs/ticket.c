@@ -293,7 +293,7 @@ int gfs_export_check(const struct gmsfs *handle, enum gmsfs_access access)
         return -EINVAL;
     if (handle->mode == GMSFS_MODE_NONE)
         return -ENOLCK;
-    return access == GMSFS_ACCESS_WRITE && handle->mode != GMSFS_MODE_RW ? -EACCES : 0;
+    return access == GMSFS_ACCESS_WRITE && !gfs_session_writes(handle) ? -EACCES : 0;
 }
 
 int gfs_export_ticket(struct gmsfs *handle, struct gfs_export *export)

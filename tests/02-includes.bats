@@ -9,7 +9,7 @@ tree() {
     mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,rpc,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
     local header
     for header in src/base/{text,log,thread}.h src/mover/{work,near}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
-        src/vmm/vmm.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
+        src/vmm/{vmm,backends}.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
     echo '#include "mover/work.h"' >"$T/src/mover/mover.h"
@@ -57,7 +57,7 @@ refused() { # REASON PATH INCLUDE...
     allowed src/mover/work.c '"mover/near.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
     allowed src/model/pack.c '"model/pack.h"' '<jansson.h>'
     allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"' '<xxhash.h>'
-    allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
+    allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"vmm/backends.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
     allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
     allowed examples/reader.c '<gmsfs.h>' '<stdio.h>'
 }
@@ -74,6 +74,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'model must not include mover' src/model/pack.c '"mover/work.h"'
     refused 'model must not include image' src/model/pack.c '"image/image.h"'
     refused 'image must not include cli' src/image/image.c '"cli/cli.h"'
+    refused 'cli must not include vmm' src/cli/main.c '"vmm/vmm.h"'
     refused 'cli must not include meta' src/cli/main.c '"meta/layout.h"'
     refused 'meta must not include system' src/meta/layout.c '"base/thread.h"'
     refused 'vmm must not include service' src/vmm/host.c '"service/service.h"'

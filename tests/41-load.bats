@@ -28,13 +28,36 @@ nothing_committed() { # STORE
     assert_eq "$(cat "$(store_path "$1")/layout_hash")" '' hash
 }
 
+seconds_of() { # PART: of the last load, in hundredths
+    [[ $output =~ [\(\ ]$1\ ([0-9]+)\.([0-9]{2})\ s ]] && echo $((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]}))
+}
+
+@test "a load says where its time went, also what it waited for the lock" {
+    local holder
+    start_mount size=64M
+    make_model 8M 3
+    spawn bash -c 'exec 5<>"$1/lock"; exec sleep 60' _ "$M/weights"
+    holder=$SPAWNED
+    wait_until 5 assert_state weights RW
+    spawn timeout 60 "$GMSFS" load "$M/weights" "$MODEL"
+    wait_until 10 grep -q 'waiting for the RW lock' "$T/spawn-$SPAWNED"
+    never_within 1 process_gone "$SPAWNED"
+    kill "$holder"
+    wait_exit "$SPAWNED" 20
+    assert_eq "$status" 0
+    output=$(output_of "$SPAWNED")
+    (($(seconds_of 'lock and memory') >= 100))
+    (($(seconds_of 'copy') + $(seconds_of 'commit') <= $(seconds_of 'in') + 1)) # what is cut off
+    assert_match "$output" 'plan [0-9]+\.[0-9]{2} s'
+}
+
 @test "a sharded model is loaded, listed and verified" {
     requires jq xxhsum
     start_mount size=64M
     make_model 8M 3
     cli load "$M/weights" "$MODEL"
     assert_match "$output" 'committed .* [0-9]+ tensors in 1 allocations, generation 1'
-    assert_match "$output" '[0-9]+ bytes \([0-9.]+ MiB\) in [0-9.]+ s, [0-9.]+ GB/s'
+    assert_match "$output" '[0-9]+ bytes \([0-9.]+ MiB\) in [0-9.]+ s, [0-9.]+ GB/s \(plan '
     assert_state weights COMMITTED
     run_logged -0 xxhsum -q -H2 "$M/weights/layout"
     assert_eq "${output%% *}" "$(cat "$M/weights/layout_hash")" hash

@@ -10,8 +10,14 @@ from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint8, 
 SONAME = "libgmsfs.so.0"
 SYMBOL_VERSION = "GMSFS_0.1"
 
-MODE_NONE, MODE_RO, MODE_RW, MODE_RW_OR_RO = range(4)
-MODES = {"ro": MODE_RO, "rw": MODE_RW, "rw_or_ro": MODE_RW_OR_RO}
+MODE_NONE, MODE_RO, MODE_RW, MODE_RW_OR_RO, MODE_RW_DATA, MODE_RW_DATA_OR_RW = range(6)
+MODES = {  # what can be asked for
+    "ro": MODE_RO,
+    "rw": MODE_RW,
+    "rw_or_ro": MODE_RW_OR_RO,
+    "rw_data_or_rw": MODE_RW_DATA_OR_RW,
+}
+GRANTED = {MODE_RO: "ro", MODE_RW: "rw", MODE_RW_DATA: "rw_data"}
 STATES = ("EMPTY", "RW", "COMMITTED", "RO", "LAYOUT_COMMITTED")
 
 ACCESS_READ, ACCESS_WRITE = 1, 2
@@ -44,6 +50,7 @@ class Info(ctypes.Structure):
         ("granularity_bytes", c_uint64),
         ("readers", c_uint64),
         ("writers_waiting", c_uint64),
+        ("sealed", c_int),
     ]
 
 
@@ -122,6 +129,7 @@ PROTOTYPES = {
     "gmsfs_join": (c_int, (HANDLE, TOKEN)),
     "gmsfs_disconnect": (c_int, (HANDLE,)),
     "gmsfs_commit": (c_int, (HANDLE, c_uint, c_void_p)),
+    "gmsfs_commit_layout": (c_int, (HANDLE,)),
     "gmsfs_abort": (c_int, (HANDLE, POINTER(c_int))),
     "gmsfs_granted_lock": (c_uint, (HANDLE,)),
     "gmsfs_is_unmapped": (c_int, (HANDLE,)),

@@ -118,10 +118,19 @@ _WAYS_OUT = {
         "gmsfs_commit",
         errno.EINVAL,
     ): "the layout is not valid; last_error in the store's info says why",
+    (
+        "gmsfs_commit_layout",
+        errno.EINVAL,
+    ): "the layout is not valid; last_error in the store's info says why",
+    (
+        "gmsfs_commit_layout",
+        errno.EOPNOTSUPP,
+    ): "a process that the mount cannot see (of another PID namespace) may write the memory",
     ("gmsfs_metadata_put_many", errno.EINVAL): "a key or value that the store does not take",
     ("gmsfs_join", errno.ESTALE): "no session has this token; it is over, or of another store",
     ("gmsfs_read_layout", errno.ENODATA): "nothing is committed; load or publish something",
-    errno.EAGAIN: "somebody else has the lock; give a timeout to wait, and see 'gmsfs status' for who",
+    errno.EAGAIN: "somebody else has the lock, or can write what is sealed; give a timeout to wait, and "
+    "see 'gmsfs status' for who",
     errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",
     errno.ECANCELED: "an administrator ended the wait",
     errno.ECHILD: "it was opened before fork(); a child opens the store itself",

@@ -38,7 +38,7 @@ def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chun
         plan = Plan(store.path, tensors, metadata, tag)
         plan.place(store.info, chunk_bytes)
         store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
-        write(store, plan, chunk_bytes, False)
+        write(store, plan, chunk_bytes, store.commit)
 
 
 def choose_chunk(model_bytes):
@@ -213,10 +213,10 @@ class Plan:
         self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
 
 
-def write(store, plan, chunk_bytes, stay):
-    """The writer's part, to the commit. Aborts on whatever exception."""
+def write(store, plan, chunk_bytes, end):
+    """The writer's part, to the commit, which `end` does. Aborts on whatever exception."""
     handle = store._live()
-    if not store.writable:
+    if store.mode != "rw":
         raise make(
             errno.ENOLCK,
             store.path,
@@ -229,7 +229,7 @@ def write(store, plan, chunk_bytes, stay):
         store._buffers = {}
         slots = _copy(store, plan)
         _describe(handle, plan, slots)
-        store.commit(stay)
+        end()
     except BaseException:
         handle.lib.gmsfs_abort(handle.pointer, None)
         raise

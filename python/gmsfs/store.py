@@ -23,7 +23,7 @@ class Info(NamedTuple):
     group: str
     layout_hash: str
     state: str
-    mode: str  # of this Store's lock: "ro", "rw", "" for none
+    mode: str  # of this Store's lock: "ro", "rw", "rw_data", "" for none
     memory: str  # the name of one of memory.KINDS: "host" or "cuda"
     committed: bool
     generation: int
@@ -34,6 +34,7 @@ class Info(NamedTuple):
     granularity_bytes: int
     readers: int
     writers_waiting: int
+    sealed: bool
 
 
 def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
@@ -41,12 +42,14 @@ def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
 
     mode: "ro" waits until something is committed and no writer is there; "rw" waits until nobody has
     the lock; "rw_or_ro" becomes the writer if nothing is committed when the grant comes, else a reader
-    (see Store.writable). timeout: seconds; None waits without end, 0 does not wait.
-    reserve_bytes: with "rw" and "rw_or_ro", set aside together with the writer's lock.
+    (see Store.writable). "rw_data_or_rw" adopts a sealed layout (Store.commit_layout) where one is
+    there when the grant comes, and every other process that could write it has exited: Store.mode is
+    "rw_data" then, else "rw". timeout: seconds; None waits without end, 0 does not wait.
+    reserve_bytes: of a writer's lock of whatever kind, set aside together with it.
     token: of a session to join (Store.token there), in place of taking a lock.
     """
     if not isinstance(mode, str) or mode not in abi.MODES:
-        raise ValueError(f'mode is "ro", "rw" or "rw_or_ro", not {mode!r}')
+        raise ValueError(f'mode is "ro", "rw", "rw_or_ro" or "rw_data_or_rw", not {mode!r}')
     if reserve_bytes and (mode == "ro" or not 0 < reserve_bytes < 2**63):
         raise ValueError(f"reserve_bytes is of a writer and below 2**63, not {reserve_bytes} of {mode!r}")
     store = Store(path)
@@ -73,7 +76,8 @@ class Store:
         self._path = self._handle.path
         self._buffers = {}  # by slot: what is mapped
         self._in_part = False  # mapped as a writer: others of the session may have allocated more
-        self._entries = None  # of the committed layout, as it was attached
+        self._entries = None  # of the layout that changes no more, as it was attached
+        self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
         self._kind = self._device = None  # once something was mapped
 
     def __repr__(self):
@@ -150,6 +154,7 @@ class Store:
             granularity_bytes=raw.granularity_bytes,
             readers=raw.readers,
             writers_waiting=raw.writers_waiting,
+            sealed=bool(raw.sealed),
         )
 
     @property
@@ -159,25 +164,26 @@ class Store:
 
     @property
     def layout_hash(self):
-        """32 hex digits: the structure of what is committed; "" for nothing, or while a writer works."""
+        """32 hex digits: the structure of what is committed or sealed; "" for nothing, or while a writer
+        may change it."""
         return self.info.layout_hash
 
     @property
     def generation(self):
-        """The number of the commit whose bytes this Store has."""
+        """The number of the commit, or seal, whose layout this Store has."""
         handle = self._live()
         return handle.lib.gmsfs_generation(handle.pointer)
 
     @property
     def mode(self):
-        """The lock that this Store has: "ro", "rw", or "" for none."""
+        """The lock that this Store has: "ro", "rw", "rw_data", or "" for none."""
         handle = self._live()
         return _mode_name(handle.lib.gmsfs_granted_lock(handle.pointer))
 
     @property
     def writable(self):
-        """Whether this Store is the writer."""
-        return self.mode == "rw"
+        """Whether this Store is the writer: with "rw" of everything, with "rw_data" of bytes."""
+        return self.mode in ("rw", "rw_data")
 
     @property
     def asleep(self):
@@ -240,7 +246,7 @@ class Store:
 
     def _attach(self, names):
         buffers = self._attach_buffers()
-        if self.writable:
+        if self.mode == "rw":
             entries = self._working_entries(buffers)
         else:
             if self._entries is None:
@@ -251,7 +257,10 @@ class Store:
 
     def _attach_buffers(self):
         handle = self._live()
-        if self.writable:
+        mode = self.mode
+        if mode == "rw_data" and not self._buffers:
+            self._attach_all(handle, abi.ACCESS_WRITE)
+        elif self.writable:
             self._attach_missing(handle, abi.ACCESS_WRITE)
         else:
             self._need_lock()
@@ -259,7 +268,7 @@ class Store:
                 self._attach_missing(handle, abi.ACCESS_READ)
                 self._in_part = False
             elif not self._buffers:
-                self._attach_all(handle)
+                self._attach_all(handle, abi.ACCESS_READ)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
 
     def _need_lock(self):
@@ -270,14 +279,13 @@ class Store:
             why = "it sleeps; wake() it first"
         raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
-    def _attach_all(self, handle):
+    def _attach_all(self, handle, access):
         mappings, count = ctypes.POINTER(abi.Mapping)(), ctypes.c_size_t()
-        handle.call(
-            "gmsfs_attach_all", abi.ACCESS_READ, ctypes.byref(mappings), ctypes.byref(count)
-        )
+        readonly = access == abi.ACCESS_READ
+        handle.call("gmsfs_attach_all", access, ctypes.byref(mappings), ctypes.byref(count))
         try:  # all or none: another thread, or a call after a Ctrl-C, must not find half of them
             self._buffers = {
-                one.slot: self._buffer(one.ptr, one.aligned_bytes, one.rank, one.slot, True)
+                one.slot: self._buffer(one.ptr, one.aligned_bytes, one.rank, one.slot, readonly)
                 for one in mappings[: count.value]
             }
         finally:
@@ -334,10 +342,13 @@ class Store:
 
         Tensors stay as they are, and touching one faults until wake(). Waits for the GPU's work first.
         """
+        mode = self.mode
         self._live().call("gmsfs_unmap_all_vas", int(keep_lock))
+        self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
 
     def wake(self, timeout=None, strict=False):
-        """Takes the reader's lock again, and maps the same layout at the same addresses.
+        """Takes the reader's lock again ("rw_data": that one), and maps the same layout at the same
+        addresses.
 
         Without strict a writer may have published new bytes in the same layout meanwhile. A layout
         that changed (strict: any commit) is Stale, and the store sleeps on.
@@ -345,7 +356,7 @@ class Store:
         handle = self._live()
         took = not self.mode and self.asleep
         if took:
-            handle.connect(abi.MODE_RO, timeout)
+            handle.connect(self._wake_mode, timeout)
         try:
             handle.call("gmsfs_remap_all_vas", 0, int(strict))
         except BaseException:
@@ -363,11 +374,17 @@ class Store:
 
     # ---- the writer ---------------------------------------------------------------------------
 
-    def publish(self, tensors, metadata=None, *, tag="weights", chunk_bytes=None, stay=False):
-        """Replaces what is in the store by these tensors, and commits. See gmsfs.publish."""
+    def publish(
+        self, tensors, metadata=None, *, tag="weights", chunk_bytes=None, stay=False, seal=False
+    ):
+        """Replaces what is in the store by these tensors, and commits, or seals instead (commit_layout).
+        See gmsfs.publish."""
         from .publish import Plan, write
 
-        write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, stay)
+        if stay and seal:
+            raise ValueError("who seals stays a writer: stay and seal exclude each other")
+        end = self.commit_layout if seal else lambda: self.commit(stay)
+        write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, end)
 
     def commit(self, stay=False):
         """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;
@@ -379,6 +396,16 @@ class Store:
         handle.check("gmsfs_commit", result)
         self._in_part = bool(self._buffers)
 
+    def commit_layout(self):
+        """Seals the writer's layout: what tensors there are is final, their bytes go on changing.
+        Store.mode is "rw_data" then. However this ends, layout and bytes stay for who opens the store
+        with "rw_data_or_rw" next: for a KV cache that survives its process."""
+        handle = self._live()
+        result = handle.lib.gmsfs_commit_layout(handle.pointer)
+        if result == -errno.EINVAL:
+            raise handle.error("gmsfs_commit_layout", errno.EINVAL, self._last_error())
+        handle.check("gmsfs_commit_layout", result)
+
     def _last_error(self):
         try:
             with io.open(os.path.join(self._path, "info"), encoding="utf-8") as file:
@@ -388,7 +415,8 @@ class Store:
 
     def abort(self):
         """Discards the writer's layout and gives the lock back. True: what was committed before is
-        there again; False: the store is EMPTY, for its bytes may have been changed."""
+        there again; False: the store is EMPTY, for its bytes may have been changed. With "rw_data" it
+        only gives the lock back (False): what is sealed stays as it is."""
         rolled_back = ctypes.c_int()
         self._live().call("gmsfs_abort", ctypes.byref(rolled_back))
         return bool(rolled_back.value)
@@ -412,4 +440,4 @@ def _wrapper(framework):
 
 
 def _mode_name(mode):
-    return {abi.MODE_RO: "ro", abi.MODE_RW: "rw"}.get(mode, "")
+    return abi.GRANTED.get(mode, "")

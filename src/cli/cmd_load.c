@@ -7,7 +7,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/ui.h"
 #include "mover/work.h"
 
@@ -76,6 +76,7 @@ static int load_fill(struct load *load)
         status = load_copy(load, 1);
     if (status == CLI_OK)
         status = load_put_metadata(load);
+    load->filled_ms = cli_now_ms();
     if (status == CLI_OK)
         status = load_commit(load);
     return status;
@@ -91,17 +92,16 @@ static void load_abort(struct load *load, int status)
     ui_line(stderr, "nothing was committed; %s %s", load->store, left);
 }
 
-static void load_print_result(const struct load *load, uint64_t start_ms)
+static void load_print_result(const struct load *load)
 {
     if (load->quiet)
         return;
     load_print_store(load);
-    load_print_bytes(load->model->tensor_bytes, start_ms, load->copied_us);
+    load_print_bytes(load, load->model->tensor_bytes);
 }
 
 static int load_into_store(struct load *load)
 {
-    uint64_t start_ms;
     int status;
 
     if (store_open(load->store, &load->handle) != 0)
@@ -111,14 +111,15 @@ static int load_into_store(struct load *load)
         status = load_check_space(load);
     if (status != CLI_OK)
         return status;
+    load->planned_ms = cli_now_ms();
     status = store_connect_reserve(load->handle, load->store, load->timeout_ms, load->quiet,
                                    load->needed_bytes);
     if (status != CLI_OK)
         return status;
-    start_ms = cli_now_ms();
+    load->granted_ms = cli_now_ms();
     status = load_fill(load);
     if (status == CLI_OK)
-        load_print_result(load, start_ms);
+        load_print_result(load);
     else
         load_abort(load, status);
     return status;
@@ -128,6 +129,7 @@ static int load_do(struct load *load)
 {
     int status;
 
+    load->begun_ms = cli_now_ms();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
     load->staging = staging_new();
     if (!load->staging)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
+#include "cli/store_open.h"
+#include "cli/store_state.h"
 #include "cli/ui.h"
 #include "model/tensor_value.h"
 

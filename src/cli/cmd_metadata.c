@@ -8,7 +8,9 @@
 #include "cli/cli.h"
 #include "cli/metadata.h"
 #include "cli/output.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
+#include "cli/store_key.h"
+#include "cli/store_open.h"
 #include "cli/ui.h"
 
 #include <errno.h>

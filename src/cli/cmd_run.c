@@ -9,8 +9,9 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/run.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/ui.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@
 #define US_PER_MS       1000
 
 static const char usage[] =
-    "Usage: gmsfs run [-r | -w | -a] [OPTION...] STORE [--] COMMAND [ARGUMENT...]\n"
+    "Usage: gmsfs run [-r | -w | -a | -d] [OPTION...] STORE [--] COMMAND [ARGUMENT...]\n"
     "\n"
     "Takes the store's lock, runs COMMAND as a member of the session, and releases the lock when\n"
     "it ends.\n"
@@ -37,14 +38,18 @@ static const char usage[] =
     "  -r, --read        the reader's lock (default); waits until something is committed\n"
     "  -w, --write       the writer's lock; commits when COMMAND exits with 0, else aborts\n"
     "  -a, --auto        the writer's when nothing is committed by then, else the reader's\n"
+    "  -d, --data        that of the bytes where a layout is sealed, else the writer's; what "
+    "COMMAND\n"
+    "                    has not sealed by itself is sealed when it exits with 0, else aborted\n"
     "  -n, --nonblock    give up when the lock is not free at once\n"
     "      --timeout S   give up when it is not free within S seconds (default: wait for it)\n"
     "      --help        this text\n"
     "\n"
-    "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW or RO; and\n"
-    "GMSFS_SESSION, the session's token, with which others can join it. Signals are passed on.\n"
-    "Where the caller is in a session of the store already, COMMAND joins that one, and its owner\n"
-    "commits.\n"
+    "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW, RW_DATA or\n"
+    "RO; and GMSFS_SESSION, the session's token, with which others can join it. Signals are "
+    "passed\n"
+    "on. Where the caller is in a session of the store already, COMMAND joins that one, and its\n"
+    "owner commits.\n"
     "\n"
     "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit that\n"
     "was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND went well, and what is to "
@@ -53,7 +58,7 @@ static const char usage[] =
 
 struct run {
     char *store;      /* absolute */
-    const char *file; /* "lock" or "auto" */
+    const char *file; /* "lock", "auto" or "data" */
     int flags;        /* of open(2) */
     uint64_t timeout_ms;
     char **command;
@@ -112,6 +117,19 @@ static int run_wait(const char *path, int flags, uint64_t timeout_ms)
     return fd;
 }
 
+static bool run_is_for_data(const struct run *run)
+{
+    return strcmp(run->file, "data") == 0;
+}
+
+static const char *run_where_to_look(const struct run *run)
+{
+    return run_is_for_data(run)
+               ? "'sessions' in it shows who has it, 'may_write' in its 'info' who "
+                 "can write its memory and has to exit first"
+               : "'sessions' in it shows who has it";
+}
+
 static int run_open(struct run *run)
 {
     char *path = store_file_path(run->store, run->file);
@@ -124,8 +142,7 @@ static int run_open(struct run *run)
         fd = -errno;
     if (fd == -EAGAIN && run->timeout_ms > 0) {
         if (isatty(STDERR_FILENO))
-            ui_line(stderr, "waiting for the lock of %s ('sessions' in it shows who has it)",
-                    run->store);
+            ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
         fd = run_wait(path, run->flags, run->timeout_ms);
     }
     free(path);
@@ -144,8 +161,8 @@ static int run_take(struct run *run)
     }
     run->fd = run_open(run);
     if (run->fd == -EAGAIN || run->fd == -ETIMEDOUT) {
-        cli_error("cannot take the lock: %s: not free%s; its file 'sessions' shows who holds it",
-                  run->store, run->timeout_ms ? " in the time given" : "");
+        cli_error("cannot take the lock: %s: not free%s; %s", run->store,
+                  run->timeout_ms ? " in the time given" : "", run_where_to_look(run));
         return CLI_TIMEOUT;
     }
     if (run->fd < 0) {
@@ -162,13 +179,20 @@ static int run_take(struct run *run)
 
 /* ---- running ------------------------------------------------------------------------------- */
 
+static const char *run_mode_name(uint32_t mode)
+{
+    if (mode == GMSFS_MODE_RW)
+        return "RW";
+    return mode == GMSFS_MODE_RW_DATA ? "RW_DATA" : "RO";
+}
+
 static int run_export(const struct run *run)
 {
     static const uint8_t none[GMSFS_TOKEN_BYTES];
     char token[GMSFS_TOKEN_TEXT_BYTES];
     int failed = setenv("GMSFS_STORE", run->store, 1);
 
-    failed |= setenv("GMSFS_MODE", run->info.mode == GMSFS_MODE_RW ? "RW" : "RO", 1);
+    failed |= setenv("GMSFS_MODE", run_mode_name(run->info.mode), 1);
     if (memcmp(run->info.token, none, sizeof(none)) == 0) {
         unsetenv("GMSFS_SESSION");
     } else {
@@ -200,9 +224,10 @@ static int run_explain_over(const struct run *run)
     return CLI_FAILURE;
 }
 
+/* Or seals, with --data. */
 static int run_commit(const struct run *run)
 {
-    struct gmsfs_ioc_commit commit = {.flags = 0};
+    struct gmsfs_ioc_commit commit = {.flags = run_is_for_data(run) ? GMSFS_COMMIT_SEAL : 0};
     char why[256];
     int error;
 
@@ -219,7 +244,7 @@ static int run_commit(const struct run *run)
     if (error == -EINVAL && *why)
         cli_error("%s: the store refuses the layout: %s; nothing was committed", run->store, why);
     else
-        store_explain(run->store, "commit", error);
+        store_explain(run->store, run_is_for_data(run) ? "seal the layout" : "commit", error);
     return CLI_FAILURE;
 }
 
@@ -241,6 +266,17 @@ static int run_abort(const struct run *run, int status)
     return status;
 }
 
+/* A writer's end. What is sealed stays as it is, whatever COMMAND's status. */
+static int run_finish_writer(const struct run *run, int status)
+{
+    struct gmsfs_ioc_info info = {0};
+
+    if (ioctl(run->fd, GMSFS_IOC_INFO, &info) < 0 || info.mode != GMSFS_MODE_RW_DATA)
+        return status == 0 ? run_commit(run) : run_abort(run, status);
+    output_set_done();
+    return status;
+}
+
 static int run_finish(const struct run *run, int status)
 {
     struct gmsfs_ioc_info info;
@@ -254,9 +290,10 @@ static int run_finish(const struct run *run, int status)
         return status;
     }
     if (run->info.mode == GMSFS_MODE_RW)
-        return status == 0 ? run_commit(run) : run_abort(run, status);
+        return run_finish_writer(run, status);
     if (ioctl(run->fd, GMSFS_IOC_INFO, &info) < 0 && errno == ESTALE) {
-        cli_error("%s: the reader's lock was revoked while COMMAND ran", run->store);
+        cli_error("%s: the %s lock was revoked while COMMAND ran", run->store,
+                  run->info.mode == GMSFS_MODE_RO ? "reader's" : "RW_DATA");
         return status ? status : CLI_FAILURE;
     }
     return status;
@@ -285,17 +322,15 @@ static int run_do(struct run *run)
 
 static int run_parse(int argc, char **argv, struct run *run)
 {
-    static const struct option options[] = {{"read", no_argument, NULL, 'r'},
-                                            {"write", no_argument, NULL, 'w'},
-                                            {"auto", no_argument, NULL, 'a'},
-                                            {"nonblock", no_argument, NULL, 'n'},
-                                            {"timeout", required_argument, NULL, 't'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"read", no_argument, NULL, 'r'},     {"write", no_argument, NULL, 'w'},
+        {"auto", no_argument, NULL, 'a'},     {"data", no_argument, NULL, 'd'},
+        {"nonblock", no_argument, NULL, 'n'}, {"timeout", required_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0}};
     int option, mode = 0, status = CLI_OK;
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, "+:rwanh", options)) != -1) {
-        if (option == 'r' || option == 'w' || option == 'a') {
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, "+:rwadnh", options)) != -1) {
+        if (strchr("rwad", option)) {
             if (mode && mode != option)
                 return cli_usage_error("-%c and -%c exclude each other", mode, option);
             mode = option;
@@ -307,8 +342,8 @@ static int run_parse(int argc, char **argv, struct run *run)
             return option;
         }
     }
-    run->file = mode == 'a' ? "auto" : "lock";
-    run->flags = (mode == 'a' || mode == 'w' ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+    run->file = mode == 'a' ? "auto" : mode == 'd' ? "data" : "lock";
+    run->flags = (mode == 0 || mode == 'r' ? O_RDONLY : O_RDWR) | O_CLOEXEC;
     return status;
 }
 

@@ -4,8 +4,8 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
+#include "cli/store_explain.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
 #include "cli/ui.h"
 #include "mover/work.h"
 

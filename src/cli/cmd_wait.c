@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs wait - until a store is in one of some states; looks, never locks */
 #include "cli/cli.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
+#include "cli/store_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 /* What an image of the store consists of. */
 #include "cli/image_save.h"
 
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
 #include "mover/work.h"
 
 #include <errno.h>

@@ -51,6 +51,9 @@ struct load {
     struct gmsfs_mapping *mappings; /* of each, where it is a GPU's: for `staging` alone */
     struct direct_file *inputs;     /* the model's files, as they are read */
     uint64_t generation;            /* after the commit */
+
+    /* When a part of it was over and the next began; of a group, in its first load. */
+    uint64_t begun_ms, planned_ms, granted_ms, filled_ms;
 };
 
 /* load_plan.c: reads and validates the files, and what the store would refuse. */
@@ -88,7 +91,9 @@ void load_explain_commit(const struct load *load, int error);
 /* Aborts what the store's writer has done; what the store is now, in words. */
 const char *load_abort_store(struct load *load);
 void load_print_store(const struct load *load);
-void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us);
+/* The end of a load, or of a group whose first load this is: how much it was, and what took how
+ * long. */
+void load_print_bytes(const struct load *load, uint64_t bytes);
 void load_free(struct load *load);
 
 /*

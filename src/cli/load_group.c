@@ -5,9 +5,11 @@
 #include "cli/output.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "cli/store_space.h"
+#include "cli/store_state.h"
 #include "cli/ui.h"
 
 #include <errno.h>
@@ -352,6 +354,7 @@ static int group_fill(struct load_group *group, uint8_t id[16])
         status = load_copy(group->ranks, group->count);
     for (size_t i = 0; status == CLI_OK && i < group->count; i++)
         status = load_put_metadata(&group->ranks[i]);
+    group->ranks->filled_ms = cli_now_ms();
     if (status == CLI_OK)
         status = group_commit(group, id);
     return status;
@@ -376,8 +379,7 @@ static void group_abort(struct load_group *group, const uint8_t id[16], int stat
     }
 }
 
-static void group_print_result(const struct load_group *group, const uint8_t id[16],
-                               uint64_t start_ms)
+static void group_print_result(const struct load_group *group, const uint8_t id[16])
 {
     char text[GMSFS_TOKEN_TEXT_BYTES];
     uint64_t bytes = 0;
@@ -390,7 +392,7 @@ static void group_print_result(const struct load_group *group, const uint8_t id[
     }
     gmsfs_token_format(id, text);
     printf("group %s of %zu stores\n", text, group->count);
-    load_print_bytes(bytes, start_ms, group->ranks->copied_us);
+    load_print_bytes(group->ranks, bytes);
 }
 
 /* RO was granted: somebody has loaded all of them, perhaps while we waited. */
@@ -406,19 +408,19 @@ static int group_leave_as_is(const struct load_group *group)
 static int group_into_stores(struct load_group *group)
 {
     uint8_t id[16] = {0};
-    uint64_t start_ms;
     int status = group_open(group);
 
+    group->ranks->planned_ms = cli_now_ms();
     if (status == CLI_OK)
         status = group_connect(group);
     if (status != CLI_OK)
         return status;
     if (gmsfs_granted_lock(group->handles[0]) == GMSFS_MODE_RO)
         return group_leave_as_is(group);
-    start_ms = cli_now_ms();
+    group->ranks->granted_ms = cli_now_ms();
     status = group_fill(group, id);
     if (status == CLI_OK)
-        group_print_result(group, id, start_ms);
+        group_print_result(group, id);
     else
         group_abort(group, id, status);
     return status;
@@ -432,6 +434,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     struct load asked = *as_asked;
     int status = group_check_operands(operands, count);
 
+    asked.begun_ms = cli_now_ms();
     if (status != CLI_OK)
         return status;
     asked.staging = staging_new();

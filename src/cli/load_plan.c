@@ -2,7 +2,7 @@
 /* Everything that can be wrong is found here, before the lock is taken. */
 #include "cli/load.h"
 
-#include "cli/store_path.h"
+#include "cli/store_key.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,9 +4,9 @@
 
 #include "base/size.h"
 #include "cli/progress.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
 #include "cli/ui.h"
@@ -176,13 +176,23 @@ void load_print_store(const struct load *load)
             load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
 }
 
-void load_print_bytes(uint64_t bytes, uint64_t start_ms, uint64_t copied_us)
+static double load_seconds(uint64_t from_ms, uint64_t to_ms)
 {
+    return (double)(to_ms - from_ms) / MS_PER_S;
+}
+
+void load_print_bytes(const struct load *load, uint64_t bytes)
+{
+    uint64_t now_ms = cli_now_ms();
     char size[SIZE_TEXT_BYTES];
 
-    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", bytes, size_format(bytes, size),
-           (double)(cli_now_ms() - start_ms) / MS_PER_S,
-           progress_rate(bytes, copied_us / US_PER_MS));
+    printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s (plan %.2f s, lock and memory %.2f s, "
+           "copy %.2f s, commit %.2f s)\n",
+           bytes, size_format(bytes, size), load_seconds(load->granted_ms, now_ms),
+           progress_rate(bytes, load->copied_us / US_PER_MS),
+           load_seconds(load->begun_ms, load->planned_ms),
+           load_seconds(load->planned_ms, load->granted_ms),
+           load_seconds(load->granted_ms, load->filled_ms), load_seconds(load->filled_ms, now_ms));
 }
 
 void load_free(struct load *load)

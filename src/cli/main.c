@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "copier/copier.h"
 #include "daemon/daemon.h"
+#include "vmm/backends.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +97,7 @@ static int main_dispatch(int argc, char **argv)
         strcmp(argv[1], "-h") == 0)
         return main_help(stdout);
     if (strcmp(argv[1], COPIER_COMMAND) == 0) /* by a worker: no command of the user's */
-        return copier_main(argc, argv);
+        return copier_main(argc, argv, backends_find_copier);
     if (daemon_is_mount_helper(argc, argv))
         return daemon_mount_main(argc, argv);
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);

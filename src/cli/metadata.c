@@ -3,8 +3,9 @@
 
 #include "cli/cli.h"
 #include "cli/store_connect.h"
+#include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_path.h"
+#include "cli/store_key.h"
 
 #include <errno.h>
 #include <fcntl.h>

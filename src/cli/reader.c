@@ -3,8 +3,9 @@
 
 #include "cli/cli.h"
 #include "cli/store_connect.h"
+#include "cli/store_explain.h"
 #include "cli/store_memory.h"
-#include "cli/store_path.h"
+#include "cli/store_open.h"
 #include "model/safetensors_write.h"
 
 #include <errno.h>
@@ -46,6 +47,13 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
     error = gmsfs_get_info(reader->handle, &info);
     if (!error && info.state == GMSFS_STATE_EMPTY) {
         cli_error("%s is EMPTY: nothing is committed in it; 'gmsfs load' does that", store);
+        return CLI_FAILURE;
+    }
+    if (!error && info.state == GMSFS_STATE_LAYOUT_COMMITTED) {
+        cli_error(
+            "%s is LAYOUT_COMMITTED: its layout is sealed and waits for a writer of its bytes "
+            "('gmsfs run --data'); nothing is committed in it that could be read",
+            store);
         return CLI_FAILURE;
     }
     status = store_connect(reader->handle, store, GMSFS_MODE_RO, timeout_ms, quiet);

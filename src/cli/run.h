@@ -17,7 +17,7 @@ int run_command(char **command);
 /* Does the text of the file `sessions` list that session as held? Pure. */
 bool run_lists_session(const char *sessions, uint64_t session);
 
-/* Does the text of `events` say that this session has committed? */
+/* Does the text of `events` say that this session has committed, or sealed? */
 bool run_has_commit(const char *events, uint64_t session);
 
 #endif

@@ -2,8 +2,9 @@
 #include "cli/store_connect.h"
 
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
 #include "cli/store_space.h"
+#include "cli/store_state.h"
 #include "cli/ui.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
     bool own = false;
 
     if (store_join(handle) == 0) {
-        own = mode != GMSFS_MODE_RO || gmsfs_granted_lock(handle) == GMSFS_MODE_RW;
+        own = mode != GMSFS_MODE_RO || gmsfs_granted_lock(handle) != GMSFS_MODE_RO;
         gmsfs_disconnect(handle);
     }
     return own;
@@ -50,7 +51,9 @@ static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *h
 
     if (gmsfs_get_info(handle, &info) != 0)
         return;
-    if (mode == GMSFS_MODE_RO && !info.committed && info.state != GMSFS_STATE_RW)
+    if (mode == GMSFS_MODE_RO && info.sealed)
+        why = "; its layout is sealed, and readers wait until one is committed";
+    else if (mode == GMSFS_MODE_RO && !info.committed && info.state != GMSFS_STATE_RW)
         why = "; nothing is committed in it yet";
     else if (mode == GMSFS_MODE_RO && info.writers_waiting && info.state != GMSFS_STATE_RW)
         why = "; a writer waits before us";

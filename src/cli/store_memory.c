@@ -3,7 +3,7 @@
 
 #include "base/failure.h"
 #include "cli/cli.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
 
 int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
                       struct staging_memory *memory)

@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/mounts.h"
-#include "cli/store_path.h"
+#include "cli/store_explain.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -145,13 +145,13 @@ static int open_shared(struct copier *copier)
     return copier->shared->magic == COPIER_MAGIC ? 0 : -EINVAL;
 }
 
-static int open_gpu(struct copier *copier, char *why)
+static int open_gpu(struct copier *copier, copier_find_gpu find, char *why)
 {
     char driver[sizeof(copier->shared->driver)];
 
     memcpy(driver, copier->shared->driver, sizeof(driver));
     driver[sizeof(driver) - 1] = '\0';
-    copier->driver = copier_find_gpu(driver);
+    copier->driver = find(driver);
     if (!copier->driver) {
         snprintf(why, COPIER_WHY_BYTES, "it knows no driver called '%s'", driver);
         return -EINVAL;
@@ -180,7 +180,7 @@ static void serve(struct copier *copier)
         pthread_join(threads[i], NULL);
 }
 
-int copier_main(int argc, char **argv)
+int copier_main(int argc, char **argv, copier_find_gpu find)
 {
     struct copier copier = {0};
     char why[COPIER_WHY_BYTES] = "";
@@ -193,7 +193,7 @@ int copier_main(int argc, char **argv)
         return 2;
     }
     begin_process();
-    error = open_gpu(&copier, why);
+    error = open_gpu(&copier, find, why);
 
     /* Nobody else may look into it from here on: it will have everybody's bytes. Not before, for
      * the driver reads of its process in /proc when it starts. */

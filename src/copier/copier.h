@@ -13,8 +13,13 @@
 #define COPIER_COMMAND "copier"
 #define COPIER_COMM    "gmsfs-copier"
 
-/* `gmsfs copier DEVICE`, by src/cli/main.c; DEVICE is for who looks at the processes. Status 2 if
- * it was not started by a worker. */
-int copier_main(int argc, char **argv);
+struct copier_gpu;
+
+/* Of the backend with this name (gpu.h); NULL: there is none. */
+typedef const struct copier_gpu *(*copier_find_gpu)(const char *driver);
+
+/* `gmsfs copier DEVICE`, by src/cli/main.c, which hands over what drivers there are; DEVICE is for
+ * who looks at the processes. Status 2 if it was not started by a worker. */
+int copier_main(int argc, char **argv, copier_find_gpu find);
 
 #endif

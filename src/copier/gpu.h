@@ -32,8 +32,4 @@ struct copier_gpu {
 
 extern const struct copier_gpu copier_gpu_cuda;
 
-/* Of the backend with this name; NULL: there is none. Defined beside the table of backends
- * (src/vmm/backends.c), so that a backend is one row. */
-const struct copier_gpu *copier_find_gpu(const char *driver);
-
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* audit - writes each event's line; service/event_line.c decides what is in it */
 #include "daemon/audit.h"
 
 #include "base/log.h"

@@ -5,7 +5,9 @@
  * The loop's thread hands over lines; a thread of its own writes them, so a disk that is slow or
  * full holds nothing up. What does not fit into the queue, or cannot be written, is dropped and
  * counted, and a line says how many were when one can be written again. The file is the keeper's
- * to open: the worker may not be allowed to.
+ * to open: the worker may not be allowed to. What has a line, and who is named in it, is decided
+ * where it happens (src/core: core_add_event in core_events.c); how a line looks, for `events` too,
+ * in service/event_line.c.
  */
 #ifndef GMSFS_DAEMON_AUDIT_H
 #define GMSFS_DAEMON_AUDIT_H

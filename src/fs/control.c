@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control - what writing to `commit`, `abort` and `ctl` does */
+/* control - what writing to `commit`, `seal`, `abort` and `ctl` does */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -38,6 +38,8 @@ static void end_session(fuse_req_t req, const struct node *node, size_t size, ui
     request->bytes = size;
     if (node->kind == NODE_COMMIT)
         error = service_commit(fs->service, &by, 0, no_group, &request->service);
+    else if (node->kind == NODE_SEAL)
+        error = service_commit(fs->service, &by, CORE_COMMIT_SEAL, no_group, &request->service);
     else
         error = service_abort(fs->service, &by, &request->service);
     fs_request_submitted(request, error);

@@ -95,10 +95,11 @@ void fs_op_write(fuse_req_t req, fuse_ino_t id, const char *from, size_t size, o
         break;
     case NODE_CTL:
     case NODE_COMMIT:
+    case NODE_SEAL:
     case NODE_ABORT:
         fs_control_write(req, &node, from, size, info);
         break;
-    default: /* lock, auto */
+    default: /* lock, auto, data */
         fs_reply_error(req, -EINVAL);
         break;
     }

@@ -269,7 +269,7 @@ void fs_control_write(fuse_req_t req, const struct node *node, const char *from,
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
-/* text_json.c, text.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
+/* text_json.c, text_sessions.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
 struct fs_text {
     char *data;
     size_t size;
@@ -278,6 +278,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text);
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text);
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
+/* text_words.c */
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);
 const char *fs_text_health(enum core_health health);
 void fs_text_hex(const uint8_t bytes[16], char out[33]);

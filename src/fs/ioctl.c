@@ -2,8 +2,8 @@
 /*
  * ioctl - commands on open files: the table, and what answers at once
  *
- * What may have to wait is in ioctl_wait.c. A command gets a request whose payload is the caller's
- * argument; it changes the payload into the answer and finishes the request, now or later.
+ * What is answered later is in ioctl_later.c. A command gets a request whose payload is the
+ * caller's argument; it changes the payload into the answer and finishes the request, now or later.
  */
 #include "fs/ioctl.h"
 
@@ -14,12 +14,21 @@
 #include <errno.h>
 #include <string.h>
 
-_Static_assert((int)LOCK_MODE_NONE == GMSFS_MODE_NONE && (int)LOCK_MODE_RO == GMSFS_MODE_RO &&
-                   (int)LOCK_MODE_RW == GMSFS_MODE_RW,
-               "a mode is answered as it is");
 _Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
                    (int)VMM_MEMORY_CUDA == (int)GMSFS_MEMORY_CUDA,
                "kinds of memory have the numbers of the ABI");
+
+uint32_t ioctl_get_mode(enum lock_mode mode)
+{
+    static const enum gmsfs_mode modes[LOCK_MODES] = {
+        [LOCK_MODE_NONE] = GMSFS_MODE_NONE,
+        [LOCK_MODE_RO] = GMSFS_MODE_RO,
+        [LOCK_MODE_RW] = GMSFS_MODE_RW,
+        [LOCK_MODE_RW_DATA] = GMSFS_MODE_RW_DATA,
+    };
+
+    return (uint32_t)modes[mode];
+}
 
 int ioctl_answer(struct fs_request *request, size_t size)
 {
@@ -38,16 +47,6 @@ static void finish_now(struct fs_request *request, int error, size_t size)
     ioctl_answer(request, size);
     request->req = NULL; /* answered */
     fs_request_finish(request, 0, NULL);
-}
-
-static void reply_error_only(struct fs_request *request, int error,
-                             const struct service_answer *answer)
-{
-    (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        ioctl_answer(request, 0);
 }
 
 static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *view)
@@ -81,9 +80,10 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .granularity_bytes = device.granularity_bytes,
         .readers = view.readers,
         .writers_waiting = view.writers_waiting,
-        .mode = view.session ? (uint32_t)view.session->mode : GMSFS_MODE_NONE,
+        .mode = ioctl_get_mode(view.session ? view.session->mode : LOCK_MODE_NONE),
         .state = (uint32_t)view.state,
-        .committed = view.store->fixed != NULL,
+        .committed = view.store->lock.committed,
+        .sealed = view.store->lock.sealed,
         .abi_version = GMSFS_ABI_VERSION,
         .memory = (uint32_t)device.memory,
     };
@@ -133,17 +133,10 @@ static void do_join(struct fs_request *request, const struct core_file *file)
         error = -ESTALE;
     if (!error) {
         join->session = id;
-        join->mode = (uint32_t)session->mode;
+        join->mode = ioctl_get_mode(session->mode);
         join->pad = 0;
     }
     finish_now(request, error, sizeof *join);
-}
-
-static void do_release(struct fs_request *request, const struct core_file *file)
-{
-    request->reply = reply_error_only;
-    fs_request_submitted(request,
-                         service_release(request->fs->service, file->id, &request->service));
 }
 
 static void do_free(struct fs_request *request, const struct core_file *file)
@@ -225,10 +218,12 @@ static void do_get(struct fs_request *request, const struct core_file *file)
 /* ---- dispatch ---------------------------------------------------------------------------- */
 
 /* Kinds of files that a command is known on. */
-#define ON(kind)   (1u << (kind))
-#define ON_CTL     ON(CORE_KIND_CTL)
-#define ON_SESSION (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_ALLOCATION))
-#define ON_ANY     UINT32_MAX
+#define ON(kind) (1u << (kind))
+#define ON_CTL   ON(CORE_KIND_CTL)
+#define ON_SESSION                                                           \
+    (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_DATA) | \
+     ON(CORE_KIND_ALLOCATION))
+#define ON_ANY UINT32_MAX
 
 static const struct {
     size_t size;
@@ -239,7 +234,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_INFO)] = {sizeof(struct gmsfs_ioc_info), ON_ANY, false, do_info},
     [_IOC_NR(GMSFS_IOC_ACQUIRE)] = {sizeof(struct gmsfs_ioc_acquire), ON_CTL, true, ioctl_acquire},
     [_IOC_NR(GMSFS_IOC_JOIN)] = {sizeof(struct gmsfs_ioc_join), ON_CTL, false, do_join},
-    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, do_release},
+    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, ioctl_release},
     [_IOC_NR(GMSFS_IOC_ALLOC)] = {sizeof(struct gmsfs_ioc_alloc), ON_SESSION, true, ioctl_alloc},
     [_IOC_NR(GMSFS_IOC_FREE)] = {sizeof(struct gmsfs_ioc_free), ON_SESSION, false, do_free},
     [_IOC_NR(GMSFS_IOC_CLEAR)] = {0, ON_SESSION, false, do_clear},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ioctl - commands whose answer may come later; shared by ioctl.c and ioctl_wait.c alone
+ * ioctl - commands whose answer may come later; shared by ioctl.c and ioctl_later.c alone
  *
  * Each takes over the request, whose payload is the caller's argument.
  */
@@ -9,10 +9,13 @@
 
 #include "fs/fs_internal.h"
 
+/* The ABI's name of what was granted. */
+uint32_t ioctl_get_mode(enum lock_mode mode);
 /* Answers success with the first bytes of the payload, as far as the caller has room. */
 int ioctl_answer(struct fs_request *request, size_t size);
 
 void ioctl_acquire(struct fs_request *request, const struct core_file *file);
+void ioctl_release(struct fs_request *request, const struct core_file *file);
 void ioctl_alloc(struct fs_request *request, const struct core_file *file);
 void ioctl_reserve(struct fs_request *request, const struct core_file *file);
 void ioctl_export(struct fs_request *request, const struct core_file *file);

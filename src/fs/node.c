@@ -14,26 +14,28 @@
 #define MODE_OF_SOCKET 0666u
 
 static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
-    [NODE_ROOT] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE},
-    [NODE_DEVICE] = {"device", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_EVENTS] = {"events", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_METRICS] = {"metrics", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_FDS] = {".fds", NODE_ROOT, S_IFSOCK, CORE_KIND_NONE},
-    [NODE_STORE] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE},
-    [NODE_STATE] = {"state", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LAYOUT] = {"layout", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_INFO] = {"info", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_SESSIONS] = {"sessions", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO},
-    [NODE_LOCK] = {"lock", NODE_STORE, S_IFREG, CORE_KIND_LOCK},
-    [NODE_AUTO] = {"auto", NODE_STORE, S_IFREG, CORE_KIND_AUTO},
-    [NODE_CTL] = {"ctl", NODE_STORE, S_IFREG, CORE_KIND_CTL},
-    [NODE_COMMIT] = {"commit", NODE_STORE, S_IFREG, CORE_KIND_COMMIT},
-    [NODE_ABORT] = {"abort", NODE_STORE, S_IFREG, CORE_KIND_ABORT},
-    [NODE_ALLOCATIONS] = {"allocations", NODE_STORE, S_IFDIR, CORE_KIND_NONE},
-    [NODE_METADATA] = {"metadata", NODE_STORE, S_IFDIR, CORE_KIND_NONE},
-    [NODE_ALLOCATION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION},
-    [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY},
+    [NODE_ROOT] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_DEVICE] = {"device", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO, true},
+    [NODE_EVENTS] = {"events", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_METRICS] = {"metrics", NODE_ROOT, S_IFREG, CORE_KIND_PSEUDO, true},
+    [NODE_FDS] = {".fds", NODE_ROOT, S_IFSOCK, CORE_KIND_NONE, false},
+    [NODE_STORE] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_STATE] = {"state", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_LAYOUT] = {"layout", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_INFO] = {"info", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_SESSIONS] = {"sessions", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_LOCK] = {"lock", NODE_STORE, S_IFREG, CORE_KIND_LOCK, false},
+    [NODE_AUTO] = {"auto", NODE_STORE, S_IFREG, CORE_KIND_AUTO, false},
+    [NODE_CTL] = {"ctl", NODE_STORE, S_IFREG, CORE_KIND_CTL, false},
+    [NODE_DATA] = {"data", NODE_STORE, S_IFREG, CORE_KIND_DATA, false},
+    [NODE_COMMIT] = {"commit", NODE_STORE, S_IFREG, CORE_KIND_COMMIT, false},
+    [NODE_SEAL] = {"seal", NODE_STORE, S_IFREG, CORE_KIND_SEAL, false},
+    [NODE_ABORT] = {"abort", NODE_STORE, S_IFREG, CORE_KIND_ABORT, false},
+    [NODE_ALLOCATIONS] = {"allocations", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_METADATA] = {"metadata", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_ALLOCATION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION, false},
+    [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY, false},
 };
 
 const struct node_traits *node_get_traits(enum node_kind kind)
@@ -65,26 +67,20 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
 {
     uint64_t serial = id >> KIND_BITS;
     *node = (struct node){.kind = node_get_kind(id)};
-    switch (node->kind) {
-    case NODE_NONE:
-    case NODE_KIND_COUNT:
+    if (node->kind == NODE_NONE)
         return -ENOENT;
-    case NODE_ROOT:
-    case NODE_DEVICE:
-    case NODE_EVENTS:
-    case NODE_METRICS:
-    case NODE_FDS:
+    if (node->kind == NODE_ROOT || TRAITS[node->kind].parent == NODE_ROOT)
         return serial == 0 ? 0 : -ENOENT;
-    case NODE_ALLOCATION:
+    if (node->kind == NODE_ALLOCATION) {
         node->allocation = core_find_allocation(core, serial, &node->store);
         return node->allocation ? 0 : -ENOENT;
-    case NODE_ENTRY:
+    }
+    if (node->kind == NODE_ENTRY) {
         node->entry = core_find_entry(core, serial, &node->store);
         return node->entry ? 0 : -ENOENT;
-    default:
-        node->store = core_find_store(core, serial);
-        return node->store ? 0 : -ENOENT;
     }
+    node->store = core_find_store(core, serial);
+    return node->store ? 0 : -ENOENT;
 }
 
 static enum node_kind find_fixed(enum node_kind parent, const char *name)

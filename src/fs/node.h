@@ -31,7 +31,9 @@ enum node_kind {
     NODE_LOCK,
     NODE_AUTO,
     NODE_CTL,
+    NODE_DATA,
     NODE_COMMIT,
+    NODE_SEAL,
     NODE_ABORT,
     NODE_ALLOCATIONS,
     NODE_METADATA,
@@ -45,6 +47,7 @@ struct node_traits {
     enum node_kind parent; /* of a fixed name */
     mode_t type;           /* S_IF* */
     enum core_kind file;   /* what an open of it is for the service, which knows its directions */
+    bool is_measured;      /* its text has numbers of the device, which is asked for them first */
 };
 
 struct node {

@@ -26,15 +26,17 @@ unsigned payload_get_number(unsigned command)
 
 int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable)
 {
-    if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN))
+    if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN | GMSFS_ACQUIRE_FRESH))
         return -EINVAL;
-    if (acquire->reserve_bytes && acquire->mode == GMSFS_MODE_RO)
+    if (acquire->mode == GMSFS_MODE_RO &&
+        (acquire->reserve_bytes || acquire->flags & GMSFS_ACQUIRE_FRESH))
         return -EINVAL;
     switch (acquire->mode) {
     case GMSFS_MODE_RO:
         return readable ? 0 : -EBADF;
     case GMSFS_MODE_RW:
     case GMSFS_MODE_RW_OR_RO:
+    case GMSFS_MODE_RW_DATA_OR_RW:
         return writable ? 0 : -EBADF;
     default:
         return -EINVAL;
@@ -51,6 +53,14 @@ int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
         !memchr(alloc->name, '\0', sizeof alloc->name))
         return -EINVAL;
     return 0;
+}
+
+int payload_check_commit(const struct gmsfs_ioc_commit *commit)
+{
+    uint32_t known =
+        GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK | GMSFS_COMMIT_SEAL;
+    bool both = commit->flags & GMSFS_COMMIT_STAY && commit->flags & GMSFS_COMMIT_SEAL;
+    return commit->flags & ~known || both ? -EINVAL : 0;
 }
 
 int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value)

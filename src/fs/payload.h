@@ -27,6 +27,8 @@ unsigned payload_get_number(unsigned command);
 int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable);
 /* -EINVAL, -EOPNOTSUPP. After 0 tag and name are terminated. */
 int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc);
+/* -EINVAL */
+int payload_check_commit(const struct gmsfs_ioc_commit *commit);
 /* -EINVAL, -ENAMETOOLONG. After 0 the key, and the value if there is one, lie within `data`. */
 int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value);
 /* -EINVAL */

@@ -72,6 +72,7 @@ static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs
         return fs_text_sessions(fs, node->store, text);
     case NODE_LOCK:
     case NODE_AUTO:
+    case NODE_DATA:
         return render_held(fs, fh, text);
     default:
         return -EINVAL;
@@ -154,11 +155,12 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
     struct fs_handle *handle = fs_handle_get(fs, fh, node);
     enum node_kind kind = node_get_kind(node);
     int error = handle ? 0 : -ENOMEM;
-    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO) && !find_held(fs, fh))
+    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO || kind == NODE_DATA) &&
+        !find_held(fs, fh))
         error = -ESTALE;
     if (error)
         fs_reply_error(req, error);
-    else if ((kind == NODE_DEVICE || kind == NODE_METRICS) && is_to_be_made(&handle->shown, offset))
+    else if (node_get_traits(kind)->is_measured && is_to_be_made(&handle->shown, offset))
         measure_and_reply(req, handle, size, offset);
     else
         reply_text(req, handle, size, offset);

@@ -119,6 +119,19 @@ static uint64_t count_reserved(const struct core *core, const struct core_store 
     return writer ? writer->reserved_bytes + writer->due_bytes : 0;
 }
 
+/* Processes that were handed descriptors to write its memory with, and live. */
+static json_t *make_writers(const struct core_store *store)
+{
+    json_t *pids = json_array();
+    for (size_t i = 0; pids && i < store->writer_count; i++) {
+        if (json_array_append_new(pids, make_number(store->writers[i].pid))) {
+            json_decref(pids);
+            return NULL;
+        }
+    }
+    return pids;
+}
+
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     static const uint8_t none[16];
@@ -131,12 +144,14 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     bool failed = false;
     failed |= json_object_set_new(object, "id", make_hex(store->uuid)) != 0;
     failed |= json_object_set_new(object, "state", json_string(lock_state_name(state))) != 0;
-    failed |= json_object_set_new(object, "committed", json_boolean(store->fixed != NULL)) != 0;
+    failed |= json_object_set_new(object, "committed", json_boolean(store->lock.committed)) != 0;
+    failed |= json_object_set_new(object, "sealed", json_boolean(store->lock.sealed)) != 0;
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",
                                   make_number(lock_count_waiting_writers(&store->lock))) != 0;
+    failed |= json_object_set_new(object, "may_write", make_writers(store)) != 0;
     failed |= json_object_set_new(object, "allocations",
                                   make_number(layout_count_allocations(layout))) != 0;
     failed |=

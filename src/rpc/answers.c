@@ -129,13 +129,15 @@ const struct layout_allocation *rpc_find_allocation(const struct rpc_connection 
 {
     const struct message_text *id = &connection->asked.allocation_id;
 
-    return id->at ? wire_id_find(view->store, view->layout, id->at, id->bytes) : NULL;
+    return id->at ? wire_id_find(connection->protocol, view->store, view->layout, id->at, id->bytes)
+                  : NULL;
 }
 
-void rpc_fill_allocation(const struct core_store *store, const struct layout_allocation *allocation,
-                         char id[WIRE_ID_UUID_BYTES], struct message *message)
+void rpc_fill_allocation(const struct rpc_connection *connection, const struct core_store *store,
+                         const struct layout_allocation *allocation, char id[WIRE_ID_UUID_BYTES],
+                         struct message *message)
 {
-    message->allocation_id = message_text(wire_id_of(store, allocation, id));
+    message->allocation_id = message_text(wire_id_of(connection->protocol, store, allocation, id));
     message->size = message_integer(allocation->size_bytes);
     message->aligned_size = message_integer(allocation->aligned_bytes);
     message->tag = message_text(allocation->tag);

@@ -171,7 +171,7 @@ static int add_next(struct rpc_connection *connection, struct rpc_listing *listi
     do
         allocation = layout_at_rank(listing->layout, listing->rank++);
     while (!has_tag(listing, allocation));
-    rpc_fill_allocation(&listing->store, allocation, id, &item);
+    rpc_fill_allocation(connection, &listing->store, allocation, id, &item);
     return message_add_item(&connection->output, &item);
 }
 

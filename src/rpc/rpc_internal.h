@@ -153,8 +153,9 @@ bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view);
 /* An allocation of the layout by the id that was asked for; NULL: there is none. */
 const struct layout_allocation *rpc_find_allocation(const struct rpc_connection *connection,
                                                     const struct rpc_view *view);
-void rpc_fill_allocation(const struct core_store *store, const struct layout_allocation *allocation,
-                         char id[WIRE_ID_UUID_BYTES], struct message *message);
+void rpc_fill_allocation(const struct rpc_connection *connection, const struct core_store *store,
+                         const struct layout_allocation *allocation, char id[WIRE_ID_UUID_BYTES],
+                         struct message *message);
 /* listing.c */
 void rpc_list_allocations(struct rpc_connection *connection, const struct rpc_view *view);
 void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *view);

@@ -99,7 +99,7 @@ static void get_allocation(struct rpc_connection *connection, const struct rpc_v
                    (const char *)asked->allocation_id.at);
         return;
     }
-    rpc_fill_allocation(view->store, allocation, id, &answer);
+    rpc_fill_allocation(connection, view->store, allocation, id, &answer);
     if (!exports) {
         rpc_answer(connection, &answer);
         return;
@@ -118,8 +118,8 @@ static void get_entry(struct rpc_connection *connection, const struct rpc_view *
 
     if (entry && entry->slot != LAYOUT_UNBOUND) {
         answer.found = true;
-        answer.allocation_id = message_text(
-            wire_id_of(view->store, layout_find_slot(view->layout, entry->slot, NULL), id));
+        answer.allocation_id = message_text(wire_id_of(
+            MESSAGE_V0, view->store, layout_find_slot(view->layout, entry->slot, NULL), id));
         answer.offset_bytes = message_integer(entry->offset);
         answer.value =
             (struct message_text){.at = entry->value_bytes ? entry->value : (const void *)"",
@@ -169,7 +169,7 @@ static void finish_allocate(struct rpc_connection *connection, int error,
     if (error || !rpc_view_session(connection, &view))
         return;
     allocation = layout_find_slot(view.layout, made->slot, NULL);
-    rpc_fill_allocation(view.store, allocation, id, &answer);
+    rpc_fill_allocation(connection, view.store, allocation, id, &answer);
     rpc_answer(connection, &answer);
 }
 

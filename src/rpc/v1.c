@@ -119,8 +119,14 @@ static void finish_allocate(struct rpc_connection *connection, int error,
                             const struct service_answer *answer)
 {
     (void)answer;
+    const struct message oom = {.type = MESSAGE_ERROR_RESPONSE,
+                                .error = message_text("the GPU has not as much memory"),
+                                .out_of_memory = true};
+
     if (error == -EEXIST)
         rpc_refuse(connection, "allocation ID already exists");
+    else if (error == -ENOMEM)
+        rpc_answer(connection, &oom);
     else if (error)
         rpc_refuse_errno(connection, "allocate", error);
     else

@@ -53,10 +53,10 @@ static void format_serial(const struct core_store *store, uint64_t serial,
     format(bytes, text);
 }
 
-const char *wire_id_of(const struct core_store *store, const struct layout_allocation *allocation,
-                       char text[WIRE_ID_UUID_BYTES])
+const char *wire_id_of(enum message_protocol protocol, const struct core_store *store,
+                       const struct layout_allocation *allocation, char text[WIRE_ID_UUID_BYTES])
 {
-    if (allocation->wire_id)
+    if (protocol == MESSAGE_V1 && allocation->wire_id)
         return allocation->wire_id;
     format_serial(store, allocation->serial, text);
     return text;
@@ -101,11 +101,12 @@ static uint64_t read_serial(const struct core_store *store, const uint8_t bytes[
     return serial;
 }
 
-const struct layout_allocation *wire_id_find(const struct core_store *store,
+const struct layout_allocation *wire_id_find(enum message_protocol protocol,
+                                             const struct core_store *store,
                                              const struct layout *layout, const char *id,
                                              size_t id_bytes)
 {
-    const struct layout_allocation *found;
+    const struct layout_allocation *found = NULL;
     char text[LAYOUT_MAX_WIRE_ID_BYTES + 1], made[WIRE_ID_UUID_BYTES];
     uint8_t uuid[16];
 
@@ -113,11 +114,12 @@ const struct layout_allocation *wire_id_find(const struct core_store *store,
         return NULL;
     memcpy(text, id, id_bytes);
     text[id_bytes] = '\0';
-    found = layout_find_wire_id(layout, text);
+    if (protocol == MESSAGE_V1)
+        found = layout_find_wire_id(layout, text);
     if (found || !wire_id_parse_uuid(text, id_bytes, uuid))
         return found;
     found = layout_find_serial(layout, read_serial(store, uuid));
-    if (!found || found->wire_id)
+    if (!found || (protocol == MESSAGE_V1 && found->wire_id))
         return NULL;
     format_serial(store, found->serial, made);
     return strcmp(made, text) == 0 ? found : NULL;

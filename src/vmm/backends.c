@@ -30,9 +30,9 @@ const struct backend *backends_find(const char *name)
     return NULL;
 }
 
-const struct copier_gpu *copier_find_gpu(const char *driver)
+const struct copier_gpu *backends_find_copier(const char *name)
 {
-    const struct backend *backend = backends_find(driver);
+    const struct backend *backend = backends_find(name);
 
     return backend ? backend->copier : NULL;
 }

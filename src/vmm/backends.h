@@ -3,8 +3,8 @@
  * backends - the kinds of memory that this daemon knows
  *
  * One table (backends.c) says what there is: vmm_open, the options of a mount, help texts and error
- * messages go by it, and nobody tells kinds apart by their names. For src/vmm and src/daemon. It
- * only tells: nothing here opens a device or loads a driver. Any thread.
+ * messages go by it, and nobody tells kinds apart by their names. For src/vmm, src/daemon and
+ * src/cli/main.c. It only tells: nothing here opens a device or loads a driver. Any thread.
  */
 #ifndef GMSFS_VMM_BACKENDS_H
 #define GMSFS_VMM_BACKENDS_H
@@ -27,6 +27,8 @@ struct backend {
 
 /* NULL: there is no such backend. `name` NULL: the default. */
 const struct backend *backends_find(const char *name);
+/* How the copier of this backend moves bytes. NULL: there is none. */
+const struct copier_gpu *backends_find_copier(const char *name);
 /* By number from 0, the default first. NULL: there are no more. */
 const struct backend *backends_at(size_t number);
 /* Is a spool something else than the memory that it becomes? */

@@ -2,9 +2,10 @@
 /*
  * lock_laws - what must hold for the lock, said without knowing how it decides
  *
- * An independent statement of DESIGN section 3 for test_lock_states.c, which includes it once. It
- * speaks of what each process did and when (struct facts), and judges one deed at a time by what
- * was before and what was after. It never calls the lock, and reads nothing of its insides.
+ * An independent statement of gmsfs(5), STATES and THE LOCK, for test_lock_states.c, which includes
+ * it once. It speaks of what each process did and when (struct facts), and judges one deed at a
+ * time by what was before and what was after. It never calls the lock, and reads nothing of its
+ * insides.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_LAWS_H
 #define GMSFS_TESTS_UNIT_LOCK_LAWS_H
@@ -334,7 +335,7 @@ static bool state_is_derived(const struct move *m)
     return m->after->state == (m->after->sealed ? LOCK_STATE_LAYOUT_COMMITTED : LOCK_STATE_EMPTY);
 }
 
-/* The table of DESIGN section 3. Everything else keeps the state, and what is denied has a row. */
+/* The table of gmsfs(5), STATES. Everything else keeps the state, and what is denied has a row. */
 struct row {
     enum lock_state from;
     enum deed deed;

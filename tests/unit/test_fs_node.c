@@ -120,7 +120,7 @@ static unsigned directions(enum node_kind kind)
     return service_get_directions(node_get_traits(kind)->file);
 }
 
-TAP_TEST(directions_are_what_the_design_says)
+TAP_TEST(directions_are_what_the_manual_says)
 {
     check_int(directions(NODE_STATE), SERVICE_READ);
     check_int(directions(NODE_SESSIONS), SERVICE_READ);

@@ -9,7 +9,7 @@
 
 #define FLIP_ROUNDS 100000
 
-/* Written by hand from DESIGN section 6 and the msgpack specification. */
+/* Written by hand from gmsfs(5), CANONICAL LAYOUT, and the msgpack specification. */
 static const uint8_t example[] = {
     0x83,                                                                  /* map of 3 */
     0xa1, 'v',                                                             /* "v": */

@@ -58,7 +58,7 @@ TAP_TEST(each_backend_has_all_that_is_called_unasked)
         check(functions->open && functions->close && functions->create && functions->grow &&
               functions->seal && functions->read && functions->write);
         check(!functions->lend == !functions->end_loan);
-        check(copier_find_gpu(backend->name) == backend->copier);
+        check(backends_find_copier(backend->name) == backend->copier);
     }
 }
 
@@ -70,8 +70,8 @@ TAP_TEST(a_spool_is_the_memory_itself_on_the_host_alone)
 
 TAP_TEST(memory_that_this_process_cannot_reach_has_a_copier)
 {
-    check(copier_find_gpu("cuda") == &copier_gpu_cuda);
-    check(copier_find_gpu("host") == NULL);
-    check(copier_find_gpu("tape") == NULL);
-    check(copier_find_gpu("") == NULL);
+    check(backends_find_copier("cuda") == &copier_gpu_cuda);
+    check(backends_find_copier("host") == NULL);
+    check(backends_find_copier("tape") == NULL);
+    check(backends_find_copier("") == NULL);
 }

@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text - `sessions`, and how ids are written */
+/* text_sessions - `sessions`: a row for whoever holds the lock of a store or waits for it */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-const char *fs_text_health(enum core_health health)
-{
-    static const char *const names[] = {
-        [CORE_HEALTH_OK] = "ok", [CORE_HEALTH_SUSPECT] = "suspect", [CORE_HEALTH_LOST] = "lost"};
-
-    return names[health];
-}
-
-void fs_text_hex(const uint8_t bytes[16], char out[33])
-{
-    for (unsigned i = 0; i < 16; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
-void fs_text_uuid(const uint8_t uuid[16], char out[37])
-{
-    char hex[33];
-    fs_text_hex(uuid, hex);
-    snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
-}
 
 /* A command's name as one word of printable ASCII, as /proc/mounts writes such names. */
 static void escape_comm(const char comm[CORE_COMM_BYTES], char out[4 * CORE_COMM_BYTES + 1])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ioctl_wait - ACQUIRE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the service is
- * done */
+/* ioctl_later - ACQUIRE, RELEASE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the
+ * service is done */
 #include "fs/ioctl.h"
 
 #include "fs/payload.h"
@@ -31,7 +31,7 @@ static void reply_acquired(struct fs_request *request)
         fs_reply_error(request->req, error);
         return;
     }
-    acquire->mode = (uint32_t)acquired.session->mode;
+    acquire->mode = ioctl_get_mode(acquired.session->mode);
     acquire->session = acquired.session->id;
     acquire->generation = acquired.store->generation;
     memcpy(acquire->token, acquired.session->token, sizeof acquire->token);
@@ -65,9 +65,16 @@ static void on_acquired(struct fs_request *request, int error, const struct serv
 
 static enum lock_wish get_wish(uint32_t mode)
 {
-    if (mode == GMSFS_MODE_RO)
+    switch (mode) {
+    case GMSFS_MODE_RO:
         return LOCK_WISH_RO;
-    return mode == GMSFS_MODE_RW ? LOCK_WISH_RW : LOCK_WISH_AUTO;
+    case GMSFS_MODE_RW:
+        return LOCK_WISH_RW;
+    case GMSFS_MODE_RW_DATA_OR_RW:
+        return LOCK_WISH_DATA;
+    default:
+        return LOCK_WISH_AUTO;
+    }
 }
 
 /* Granted: the same request goes on to be exported. */
@@ -94,6 +101,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .timeout_ms = argument->timeout_ms,
         .reserve_bytes = argument->reserve_bytes,
         .again = (argument->flags & GMSFS_ACQUIRE_AGAIN) != 0,
+        .fresh = (argument->flags & GMSFS_ACQUIRE_FRESH) != 0,
         .owned = true, /* forked children of a library's user may have the file as well */
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
@@ -108,6 +116,24 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         request->next_step = export_acquired;
     fs_request_submitted(
         request, service_acquire(fs->service, file->id, &acquire, &caller, &request->service));
+}
+
+/* ---- RELEASE ----------------------------------------------------------------------------- */
+
+static void on_released(struct fs_request *request, int error, const struct service_answer *answer)
+{
+    (void)answer;
+    if (error)
+        fs_reply_error(request->req, error);
+    else
+        ioctl_answer(request, 0);
+}
+
+void ioctl_release(struct fs_request *request, const struct core_file *file)
+{
+    request->reply = on_released;
+    fs_request_submitted(request,
+                         service_release(request->fs->service, file->id, &request->service));
 }
 
 /* ---- ALLOC ------------------------------------------------------------------------------- */
@@ -237,7 +263,7 @@ static void on_committed(struct fs_request *request, int error, const struct ser
         ioctl_answer(request, sizeof *commit);
         return;
     }
-    commit->mode = commit->flags & GMSFS_COMMIT_STAY ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
+    commit->mode = ioctl_get_mode(answer->mode);
     commit->generation = answer->generation;
     memcpy(commit->layout_hash, answer->hash, sizeof commit->layout_hash);
     ioctl_answer(request, sizeof *commit);
@@ -249,8 +275,8 @@ void ioctl_commit(struct fs_request *request, const struct core_file *file)
     const struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
     struct service_actor by = {.file = file->id};
     int error = service_touch(fs->service, &by);
-    if (!error && (commit->flags & ~(GMSFS_COMMIT_STAY | GMSFS_COMMIT_GROUP | GMSFS_COMMIT_CHECK)))
-        error = -EINVAL;
+    if (!error)
+        error = payload_check_commit(commit);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;

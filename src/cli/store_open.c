@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/store_open.h"
+
+#include "cli/cli.h"
+#include "cli/mounts.h"
+#include "cli/store_explain.h"
+
+#include <errno.h>
+
+/* inside: in one, also where it is not there. */
+static bool store_is_mount(const char *path, bool inside)
+{
+    struct mounts mounts;
+    bool found;
+
+    if (mounts_read(&mounts) != 0)
+        return inside; /* as if there were one: the common case */
+    found = mounts_find(&mounts, path, inside) != NULL;
+    mounts_free(&mounts);
+    return found;
+}
+
+static int store_explain_open(const char *path, int error)
+{
+    switch (error) {
+    case -ENOENT:
+        if (store_is_mount(path, true))
+            cli_error("%s: no such store; 'gmsfs status' lists those there are, 'mkdir %s' makes "
+                      "this one",
+                      path, path);
+        else
+            cli_error("%s: there is no gmsfs mount; 'gmsfs status' lists those there are, 'gmsfs "
+                      "mount' makes one (also anew, where its daemon died)",
+                      path);
+        break;
+    case -ENOTTY:
+    case -ENOTDIR:
+        if (store_is_mount(path, false))
+            cli_error("not a gmsfs store: %s; it is a mount: name a store in it, such as "
+                      "%s/weights",
+                      path, path);
+        else
+            cli_error("not a gmsfs store: %s; a store is a directory at the top of a gmsfs mount, "
+                      "which 'gmsfs status' shows",
+                      path);
+        break;
+    default:
+        store_explain(path, "open the store", error);
+    }
+    return error;
+}
+
+int store_open(const char *path, gmsfs_t **handle)
+{
+    int error = gmsfs_open(path, handle);
+
+    return error ? store_explain_open(path, error) : 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_open - from a path on the command line to a store
+ *
+ * For the commands of src/cli. Opening takes no lock. A failure is explained here
+ * (store_explain.h), once; the caller only passes it on.
+ */
+#ifndef GMSFS_CLI_STORE_OPEN_H
+#define GMSFS_CLI_STORE_OPEN_H
+
+#include "gmsfs.h"
+
+/* Opens the store at `path` as gmsfs_open does; a failure is explained. 0 or a negative errno. */
+int store_open(const char *path, gmsfs_t **handle);
+
+#endif
