@@ -3,7 +3,7 @@
 #
 # GMS clients of GPU memory: how they find its sockets, and that what comes over them is memory that
 # the driver imports, maps and shares. On the fake driver; with GMSFS_GPU=real on device 0 of this
-# machine, as `make gpu-check` does. What is said over the sockets, whatever the memory, is 66-gms's.
+# machine, as `make gpu-check` does. What is said over the sockets, whatever the memory is, 66-gms tests.
 
 # shellcheck disable=SC2154 # output and lines are set by bats' run
 
@@ -18,10 +18,10 @@ setup() {
     if [[ ${GMSFS_GPU-} == real ]]; then
         requires nvidia-smi
         BACKEND=cuda
-        SIZE=1T              # all that it has
-        SPARE=$((4 << 30))   # what the test that fills it leaves free
-        LARGE=$((4 << 30))   # what stands out from what other programs hold
-        OTHERS=$((2 << 30))  # how much that may change meanwhile
+        SIZE=1T                # all that it has
+        SPARE=$((4 << 30))     # what the test that fills it leaves free
+        LARGE=$((1 << 30))     # what stands out from what other programs hold
+        OTHERS=$((256 << 20))  # by how much that may change meanwhile
     else
         fake_gpus 'memory 256'
         SIZE=256M SPARE=$((32 << 20)) LARGE=$((64 << 20)) OTHERS=0
@@ -53,7 +53,7 @@ kill_holder() {
 
 # ---- how they find it ------------------------------------------------------------------------
 
-@test "the sockets have NVML's UUID of the GPU, and the driver's ordinal" {
+@test "the sockets have NVML's UUID of the GPU, and the number 0" {
     start_mount "gms,gms_dir=$SOCKETS,size=$SIZE"
     gpu_says nvml-uuid 0
     uuid=$output
@@ -78,8 +78,8 @@ kill_holder() {
 @test "mounts of two GPUs share a directory, and each socket leads to its GPU" {
     [[ ${GMSFS_GPU-} != real ]] || skip "the fake driver has two GPUs"
     fake_gpus 'devices 2' 'memory 256'
-    start_mount "gms,gms_dir=$SOCKETS,device=0"
-    start_mount "gms,gms_dir=$SOCKETS,device=1"
+    start_mount "gms,gms_dir=$SOCKETS,device=0,gms_ordinal=0"
+    start_mount "gms,gms_dir=$SOCKETS,device=1,gms_ordinal=1"
     gpu_says nvml-uuid 1
     uuid=$output
     wait_until 10 test -S "$SOCKETS/gms_${uuid}_weights.sock"
@@ -170,9 +170,9 @@ kill_holder() {
     start_gpu
     gpu_says nvml-used 0
     before=$output
-    for version in v0 v1; do
-        id=() && [[ $version == v0 ]] || id=(id)
-        hold_gms "$version" weights lock rw - allocate "${id[@]}" "$LARGE" ${id:--} fill 51
+    for writer in "v0 weights lock rw - allocate $LARGE -" "v1 weights lock rw - allocate id $LARGE"; do
+        # shellcheck disable=SC2086 # words
+        hold_gms $writer fill 51
         used_is "$LARGE"
         gpu_says nvml-used 0
         ((output >= LARGE))
