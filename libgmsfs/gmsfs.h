@@ -538,7 +538,7 @@ GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
 /*
  * gmsfs_metadata_put - set an entry, replacing one of the same key
  *
- * An offset outside of the allocation is found by gmsfs_commit.
+ * An offset that is not below the allocation's aligned size is found by gmsfs_commit.
  * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot), -ENOSPC (bounds), -EFBIG: the
  * value has more than GMSFS_VALUE_MAX bytes; it is not looked at, and the mount is not asked.
  */

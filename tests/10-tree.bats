@@ -10,7 +10,7 @@ load helpers
 load gmsctl
 
 PSEUDO_OF_TOP='device events metrics'
-PSEUDO_OF_STORE='state layout_hash layout info sessions lock auto ctl commit abort'
+PSEUDO_OF_STORE='state layout_hash layout info sessions lock auto ctl data commit seal abort'
 
 setup() {
     common_setup
@@ -35,22 +35,22 @@ mode_of() {
 
 @test "a store has its files, readable and writable as they can be used" {
     assert_eq "$(names "$W")" \
-        'abort allocations auto commit ctl info layout layout_hash lock metadata sessions state'
+        'abort allocations auto commit ctl data info layout layout_hash lock metadata seal sessions state'
     chmod 755 "$W"
     for file in state layout_hash layout info sessions; do
         assert_eq "$(mode_of "$W/$file")" 444 "mode of $file"
     done
-    for file in lock auto ctl; do
+    for file in lock auto ctl data; do
         assert_eq "$(mode_of "$W/$file")" 644 "mode of $file"
     done
-    for file in commit abort; do
+    for file in commit seal abort; do
         assert_eq "$(mode_of "$W/$file")" 200 "mode of $file"
     done
     assert_eq "$(mode_of "$W/allocations") $(mode_of "$W/metadata")" '755 755'
 }
 
 @test "names that do not exist are ENOENT everywhere" {
-    for file in "$M/none" "$W/none" "$W/allocations/none" "$W/metadata/none" "$W/data" "$W/seal"; do
+    for file in "$M/none" "$W/none" "$W/allocations/none" "$W/metadata/none" "$W/dat" "$W/seals"; do
         expect ENOENT stat "$file"
     done
 }
@@ -366,10 +366,11 @@ mode_of() {
         expect EACCES open "$W/$file" w
         expect EACCES open "$W/$file" rwt
     done
-    for file in commit abort; do
+    for file in commit seal abort; do
         expect EACCES open "$W/$file" r
         expect EACCES open "$W/$file" rw
     done
+    expect EACCES open "$W/data" r
 }
 
 @test "a pseudo-file has no size, owner or mode of its own to be set" {

@@ -151,6 +151,20 @@ refused() {
     assert_match "$output" "allocation 0 .'a0'. has bytes behind its size.*granularity=65536"
 }
 
+@test "an entry that points behind the size of its allocation is kept, and needs the granularity" {
+    start_mount granularity=64K
+    mkdir "$M/other"
+    ctl open "$M/weights/ctl" rw acquire rw 0 alloc 5 1 a0 '' put end/1 value 0 65535 commit
+    cli image save "$M/weights" "$T/image"
+    cli image ls --check "$T/image"
+    cli image load "$M/other" "$T/image"
+    cmp "$M/weights/layout" "$M/other/layout"
+    start_mount granularity=4K
+    run_logged -1 "$GMSFS" image load --realign "$M/weights" "$T/image"
+    assert_match "$output" "metadata 'end/1' points at byte 65535 of allocation 0 .'a0'., which takes 4096 bytes.*granularity=65536"
+    assert_state weights EMPTY
+}
+
 @test "100,000 entries and 3,000 allocations come back" {
     requires python3
     start_mount granularity=4K,size=64M

@@ -222,3 +222,16 @@ proc_is_not_there() {
     run_logged -0 "$GMSFS" load -q "$M/weights" "$MODEL" # with it, paths may be as long as they like
     run_logged -0 "$GMSFS" drain "$M"
 }
+
+@test "what a process may write that the daemon cannot see is not sealed, and not lent when it is" {
+    hidden_mount
+    W=$M/weights
+    expect EOPNOTSUPP open "$W/ctl" rw acquire rw 0 alloc 4096 1 kv '' export-rw 0 0 connect "$M" redeem last 1 seal
+    assert_state weights EMPTY
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 kv '' seal
+    assert_state weights LAYOUT_COMMITTED
+    expect EOPNOTSUPP open "$W/ctl" rw acquire data 0 export-rw 0 0 connect "$M" redeem last 1
+    ctl open "$W/ctl" rw acquire data 5000 export 0 0 connect "$M" redeem last 1
+    assert_match "$output" 'access=r '
+    assert_state weights LAYOUT_COMMITTED
+}

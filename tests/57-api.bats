@@ -68,6 +68,10 @@ group_api() { # NAME
     api metadata
 }
 
+@test "api: seal" {
+    api seal
+}
+
 @test "api: slabs" {
     api slabs
 }

@@ -24,6 +24,10 @@ setup() {
     python_tests test_lock
 }
 
+@test "Python seals a layout, and the next process adopts it" {
+    python_tests test_seal ctypes
+}
+
 @test "Python makes no view beyond an allocation, whatever the metadata says" {
     python_tests test_foreign
 }

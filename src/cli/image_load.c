@@ -90,6 +90,28 @@ static int load_align(struct image_load *load, uint64_t granularity_bytes)
     return CLI_OK;
 }
 
+/* An entry may point behind the size, up to the aligned size, which may be less here. */
+static int load_check_entries(const struct image_load *load)
+{
+    const struct image_manifest *manifest = &load->image.manifest;
+    struct image_layout_entry entry;
+
+    for (size_t i = 0; i < load->image.layout.entry_count; i++) {
+        image_layout_entry(&load->image.layout, i, &entry);
+        if (entry.rank >= manifest->allocation_count ||
+            entry.offset_bytes < load->aligned[entry.rank])
+            continue;
+        cli_error("%s: metadata '%.*s' points at byte %" PRIu64 " of allocation %" PRIu64
+                  " ('%s'), which takes %" PRIu64 " bytes at this granularity; mount with "
+                  "granularity=%" PRIu64,
+                  load->image.dir.path, (int)entry.key_bytes, entry.key, entry.offset_bytes,
+                  entry.rank, manifest->allocations[entry.rank].name, load->aligned[entry.rank],
+                  manifest->granularity_bytes);
+        return CLI_FAILURE;
+    }
+    return CLI_OK;
+}
+
 /* Without --realign it has to be the very hash that was saved. */
 static int load_check_hash(struct image_load *load, const uint64_t *aligned)
 {
@@ -406,6 +428,8 @@ static int load_prepare(struct image_load *load)
         status = load_check_granularity(load, info.granularity_bytes);
     if (status == CLI_OK)
         status = load_align(load, info.granularity_bytes);
+    if (status == CLI_OK)
+        status = load_check_entries(load);
     if (status == CLI_OK)
         status = load_check_hash(load, load->aligned);
     return status == CLI_OK ? load_check_space(load) : status;

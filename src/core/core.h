@@ -273,8 +273,8 @@ enum record_type {
                            comm,   bytes16 = token, deadline_ms → out.file + out.session, or
                            out.waiter.   -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
                            GRACE;   or the   deadline has come). -EDEADLK if it would wait and the
-                           process is   itself a   member (without GRACE or LEAVING), or wishes RW of a
-                           session it   reads in.   ALLOCATION: serial 0 is one yet to be made (then
+                           process is   itself a   member (without GRACE or LEAVING), or wishes RW of
+                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made (then
                            FILE_BIND);   -ENOENT one   that is not there. A kept place of the same
                            process for the   same store,   kind, serial and wish is resumed. At its
                            deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */

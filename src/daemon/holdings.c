@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/holdings.h"
 
+#include "daemon/wire.h"
+
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct holding {
-    uint64_t id; /* memory; first for idvec */
+    uint64_t id; /* first for idvec */
     int fd;
     uint64_t bytes; /* 0: its file tells */
 };
 
-int holdings_add(struct holdings *holdings, uint64_t memory, int fd, uint64_t bytes)
+int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
 {
-    struct holding *holding = idvec_find(&holdings->items, memory);
+    struct holding *holding = idvec_find(&holdings->items, id);
 
     if (holding) { /* a piece that was made anew under its number */
         close(holding->fd);
@@ -24,7 +27,7 @@ int holdings_add(struct holdings *holdings, uint64_t memory, int fd, uint64_t by
     }
     holding = malloc(sizeof *holding);
     if (holding) {
-        *holding = (struct holding){.id = memory, .fd = fd, .bytes = bytes};
+        *holding = (struct holding){.id = id, .fd = fd, .bytes = bytes};
         if (idvec_insert(&holdings->items, holding) == 0)
             return 0;
         free(holding);
@@ -33,9 +36,9 @@ int holdings_add(struct holdings *holdings, uint64_t memory, int fd, uint64_t by
     return -ENOMEM;
 }
 
-void holdings_drop(struct holdings *holdings, uint64_t memory)
+void holdings_drop(struct holdings *holdings, uint64_t id)
 {
-    struct holding *holding = idvec_remove(&holdings->items, memory);
+    struct holding *holding = idvec_remove(&holdings->items, id);
 
     if (holding) {
         close(holding->fd);
@@ -53,9 +56,18 @@ void holdings_free(struct holdings *holdings)
     idvec_free(&holdings->items);
 }
 
+static bool is_connection(const struct holding *holding)
+{
+    return (holding->id & WIRE_CONNECTION) != 0;
+}
+
 size_t holdings_count(const struct holdings *holdings)
 {
-    return holdings->items.count;
+    size_t count = holdings->items.count;
+
+    while (count > 0 && is_connection(holdings->items.items[count - 1]))
+        count--;
+    return count;
 }
 
 uint64_t holdings_count_bytes(const struct holdings *holdings)
@@ -63,7 +75,7 @@ uint64_t holdings_count_bytes(const struct holdings *holdings)
     uint64_t bytes = 0;
     struct stat stat;
 
-    for (size_t i = 0; i < holdings->items.count; i++) {
+    for (size_t i = 0, count = holdings_count(holdings); i < count; i++) {
         const struct holding *holding = holdings->items.items[i];
         if (holding->bytes)
             bytes += holding->bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * holdings - every descriptor of memory that the keeper holds for its worker
+ * holdings - every descriptor that the keeper holds for its worker: of memory, and of connections
  *
- * Keeper only; never looks into the memory.
+ * Keeper only; never looks into the memory, nor reads from a connection.
  */
 #ifndef GMSFS_DAEMON_HOLDINGS_H
 #define GMSFS_DAEMON_HOLDINGS_H
@@ -13,15 +13,16 @@
 #include <stdint.h>
 
 struct holdings {
-    struct idvec items; /* by memory */
+    struct idvec items; /* by number; connections (WIRE_CONNECTION) behind memory */
 };
 
 /* Takes the descriptor, on failure too. */
-int holdings_add(struct holdings *holdings, uint64_t memory, int fd, uint64_t bytes);
-void holdings_drop(struct holdings *holdings, uint64_t memory);
+int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
+void holdings_drop(struct holdings *holdings, uint64_t id);
 void holdings_free(struct holdings *holdings);
+/* Pieces of memory. */
 size_t holdings_count(const struct holdings *holdings);
-/* What the memory costs, as fstat says it. */
+/* What they cost, as fstat says it. */
 uint64_t holdings_count_bytes(const struct holdings *holdings);
 
 #endif

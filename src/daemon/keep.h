@@ -2,9 +2,10 @@
 /*
  * keep - the worker's side of the `keep` channel
  *
- * For helper threads of the worker: hands descriptors of new memory to the keeper and waits until
- * it holds them; says when memory is given back. Any thread; they take turns. One question and
- * one answer for up to WIRE_BATCH_MAX pieces, so callers gather them.
+ * For helper threads of the worker: hands descriptors of new memory, and of connections of GMS
+ * clients, to the keeper and waits until it holds them; says when they are given back. Any thread;
+ * they take turns. One question and one answer for up to WIRE_BATCH_MAX pieces, so callers gather
+ * them.
  */
 #ifndef GMSFS_DAEMON_KEEP_H
 #define GMSFS_DAEMON_KEEP_H

@@ -250,6 +250,7 @@ static bool ended_in_order(struct keeper *keeper)
 
 static void end(struct keeper *keeper)
 {
+    gms_sockets_close(&keeper->gms);
     keeper_close(&keeper->listen_fd);
     if (keeper->binder > 0)
         kill(keeper->binder, SIGKILL);

@@ -49,13 +49,19 @@ bool keeper_detach(struct keeper *keeper)
     return attach_detach(keeper_path(keeper));
 }
 
-static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_fd)
+static void send_to_worker(struct keeper *keeper, const struct wire_message *message, int passed_fd)
 {
-    struct wire_message message = {.type = type};
-    int error = wire_send(keeper->control_fd, &message, passed_fd);
+    int error = wire_send(keeper->control_fd, message, passed_fd);
 
     if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
         log_error("%s: cannot tell the worker anything: %s", keeper_path(keeper), strerror(-error));
+}
+
+static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_fd)
+{
+    struct wire_message message = {.type = type};
+
+    send_to_worker(keeper, &message, passed_fd);
 }
 
 /* ---- in order ---------------------------------------------------------------------------- */
@@ -66,6 +72,7 @@ static void end_in_order(struct keeper *keeper)
     if (keeper->end_ms)
         return;
     keeper->end_ms = keeper_now_ms() + KEEPER_ENDING_MS;
+    gms_sockets_close(&keeper->gms);
     keeper_close(&keeper->listen_fd);
     notify_send("STOPPING=1");
     if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
@@ -171,13 +178,41 @@ static void reopen_audit(struct keeper *keeper)
     pass_audit(keeper);
 }
 
-static void on_prepared(struct keeper *keeper)
+static int open_gms_sockets(struct keeper *keeper, const struct wire_message *prepared)
+{
+    const struct daemon_options *options = keeper->setup->options;
+    struct gms_sockets_options sockets = {
+        .dir = options->gms_dir,
+        .ordinal = options->gms_ordinal,
+        .mode = options->gms_mode,
+        .mountpoint = keeper_path(keeper),
+    };
+
+    if (!options->gms)
+        return 0;
+    wire_get_uuid(prepared, sockets.uuid);
+    return gms_sockets_open(&sockets, &keeper->gms);
+}
+
+static void pass_gms_sockets(struct keeper *keeper)
+{
+    for (size_t i = 0; i < keeper->gms.count; i++) {
+        const struct gms_socket *socket = &keeper->gms.items[i];
+        struct wire_message message = {
+            .type = WIRE_GMS, .id = socket->domain, .value = socket->protocol};
+        send_to_worker(keeper, &message, socket->fd);
+        log_info("%s: serves GMS clients at %s", keeper_path(keeper), socket->path);
+    }
+}
+
+static void on_prepared(struct keeper *keeper, const struct wire_message *prepared)
 {
     const struct keeper_setup *setup = keeper->setup;
-    int error = keeper->end_ms ? -ECANCELED
-                               : attach_mount(setup->mountpoint, setup->options->vmm.backend,
-                                              setup->allow_other, &keeper->fuse_fd, &keeper->mount);
+    int error = keeper->end_ms ? -ECANCELED : open_gms_sockets(keeper, prepared);
 
+    if (!error)
+        error = attach_mount(setup->mountpoint, setup->options->vmm.backend, setup->allow_other,
+                             &keeper->fuse_fd, &keeper->mount);
     if (error) {
         keeper->status = 1;
         end_in_order(keeper);
@@ -186,6 +221,7 @@ static void on_prepared(struct keeper *keeper)
     keeper->is_mounted = true;
     pass_audit(keeper);
     tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+    pass_gms_sockets(keeper);
 }
 
 static void on_unmount_asked(struct keeper *keeper)
@@ -236,7 +272,7 @@ void keeper_on_control(struct keeper *keeper)
     }
     switch (message.type) {
     case WIRE_PREPARED:
-        on_prepared(keeper);
+        on_prepared(keeper, &message);
         break;
     case WIRE_READY:
         start_bind(keeper);
@@ -296,8 +332,8 @@ void keeper_on_keep(struct keeper *keeper)
     } else {
         answer.error = error ? error : keep_batch(&keeper->holdings, &batch, fds);
         if (answer.error)
-            log_error("%s: cannot hold the descriptors of memory: %s", keeper_path(keeper),
-                      strerror(-answer.error));
+            log_error("%s: cannot hold the descriptors of memory or of a connection: %s",
+                      keeper_path(keeper), strerror(-answer.error));
     }
     wire_send(keeper->keep_fd, &answer, -1);
 }
@@ -308,6 +344,7 @@ void keeper_on_mounts(struct keeper *keeper)
         return;
     log_info("%s: unmounted", keeper_path(keeper));
     keeper->is_detached = true;
+    gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
     keeper_close(&keeper->listen_fd);
     tell_worker(keeper, WIRE_DETACHED, -1);
 }

@@ -6,6 +6,7 @@
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
 
+#include "daemon/gms_sockets.h"
 #include "daemon/holdings.h"
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
@@ -22,7 +23,8 @@ struct keeper {
     pid_t worker, binder, unmounter;                          /* -1: none */
     int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1: none */
     int fuse_fd, listen_fd;
-    int audit_fd; /* for the worker, which has it after that */
+    int audit_fd;           /* for the worker, which has it after that */
+    struct gms_sockets gms; /* our copies: the worker accepts */
     struct mountinfo mount;
     struct holdings holdings;
     struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */

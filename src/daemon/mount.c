@@ -5,6 +5,7 @@
 #include "base/child.h"
 #include "base/log.h"
 #include "daemon/attach.h"
+#include "daemon/gms_dir.h"
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
 #include "daemon/options.h"
@@ -76,7 +77,14 @@ static void print_help(void)
         "  audit=FILE             every event as a line of JSON, appended to this file; SIGHUP to\n"
         "                         the keeper opens it again (for logrotate)\n"
         "  uid=N, gid=N           owner of `weights`; default: who mounts\n"
-        "  log_level=LEVEL        error, warning, info (default) or debug");
+        "  log_level=LEVEL        error, warning, info (default) or debug\n"
+        "  gms                    sockets for clients of the GPU Memory Service, on the stores\n"
+        "                         `weights` and `kv_cache`; on host memory uuid=GPU-... is needed\n"
+        "  gms_dir=DIR            where they are; default: $GMS_SOCKET_DIR, else $TMPDIR, /tmp "
+        "...\n"
+        "  gms_ordinal=N          V1: the GPU's number as the clients see it; default 0\n"
+        "  gms_mode=OCTAL         mode of the sockets; default 600\n"
+        "  gms_keep               a client's writer begins with what is committed");
 }
 
 /* ---- the mount point --------------------------------------------------------------------- */
@@ -221,6 +229,25 @@ static int decide_allow_other(const struct daemon_options *options, bool *allow_
     return 0;
 }
 
+/* ---- GMS clients ------------------------------------------------------------------------- */
+
+/* While the caller's directory is still ours. */
+static int decide_gms_dir(struct daemon_options *options)
+{
+    int error = options->gms && !*options->gms_dir
+                    ? gms_dir_find(options->gms_dir, sizeof options->gms_dir)
+                    : 0;
+
+    if (error == -ENOENT)
+        log_error("option gms: no directory for its sockets: neither $TMPDIR, $TEMP, $TMP nor "
+                  "/tmp, /var/tmp, /usr/tmp can be written to; name one by gms_dir=");
+    else if (error)
+        log_error("option gms: the directory for its sockets, as $GMS_SOCKET_DIR or $TMPDIR tells "
+                  "it, cannot be taken: %s; name one by gms_dir=",
+                  strerror(-error));
+    return error;
+}
+
 /* ---- into the background ----------------------------------------------------------------- */
 
 /* In the parent: 0 when the child says that the mount answers, else the child's exit status. */
@@ -317,7 +344,7 @@ int daemon_mount_main(int argc, char **argv)
     }
     log_set_level(options.log_level);
     if (check_mountpoint(options.mountpoint, path) ||
-        decide_allow_other(&options, &setup.allow_other))
+        decide_allow_other(&options, &setup.allow_other) || decide_gms_dir(&options))
         return 1;
     return options.foreground ? keeper_main(&setup) : run_in_background(&setup);
 }

@@ -26,6 +26,7 @@ struct parser {
     struct daemon_options *options;
     const char *source; /* NULL: none given */
     bool has_backend;
+    struct option needs_gms; /* the first one that does; no name: none */
     char *error;
     size_t error_bytes;
 };
@@ -159,16 +160,35 @@ bad:
     return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
 }
 
-static int parse_id(const struct parser *parser, const struct option *option, uint32_t *id)
+static int parse_number(const struct parser *parser, const struct option *option, uint32_t max,
+                        uint32_t *number)
 {
     uint64_t value = 0;
     const char *at = option->value;
 
-    for (; isdigit((unsigned char)*at) && value < OPTIONS_NO_ID; at++)
+    for (; isdigit((unsigned char)*at) && value <= max; at++)
         value = value * 10 + (uint64_t)(*at - '0');
-    if (*at != '\0' || at == option->value || value >= OPTIONS_NO_ID)
-        return refuse(parser, option, "expected a number from 0 to %" PRIu32, OPTIONS_NO_ID - 1);
-    *id = (uint32_t)value;
+    if (*at != '\0' || at == option->value || value > max)
+        return refuse(parser, option, "expected a number from 0 to %" PRIu32, max);
+    *number = (uint32_t)value;
+    return 0;
+}
+
+static int parse_id(const struct parser *parser, const struct option *option, uint32_t *id)
+{
+    return parse_number(parser, option, OPTIONS_NO_ID - 1, id);
+}
+
+static int parse_mode(const struct parser *parser, const struct option *option, uint32_t *mode)
+{
+    uint32_t value = 0;
+    const char *at = option->value;
+
+    for (; *at >= '0' && *at <= '7' && value <= 0777; at++)
+        value = value * 8 + (uint32_t)(*at - '0');
+    if (*at != '\0' || at == option->value || value > 0777)
+        return refuse(parser, option, "expected an octal mode from 0 to 777, such as 660");
+    *mode = value;
     return 0;
 }
 
@@ -183,13 +203,15 @@ static int hex_digit(char c)
     return -1;
 }
 
+/* With or without dashes, and NVML's GPU- before it. */
 static int parse_uuid(const struct parser *parser, const struct option *option)
 {
+    const char *from = option->value + (strncmp(option->value, "GPU-", 4) == 0 ? 4 : 0);
     uint8_t uuid[16] = {0};
     size_t digits = 0;
     uint8_t any = 0;
 
-    for (const char *at = option->value; *at; at++) {
+    for (const char *at = from; *at; at++) {
         if (*at == '-' && (digits == 8 || digits == 12 || digits == 16 || digits == 20) &&
             at[-1] != '-')
             continue;
@@ -234,11 +256,51 @@ static int parse_device(const struct parser *parser, const struct option *option
 }
 
 /* The daemon's directory is not the caller's. */
-static int parse_audit(const struct parser *parser, const struct option *option)
+static int parse_path(const struct parser *parser, const struct option *option,
+                      char path[OPTIONS_PATH_BYTES])
 {
-    if (option->value[0] != '/' || strlen(option->value) >= sizeof parser->options->audit)
+    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
         return refuse(parser, option, "expected an absolute path");
-    strcpy(parser->options->audit, option->value);
+    strcpy(path, option->value);
+    return 0;
+}
+
+/* ---- for GMS clients --------------------------------------------------------------------- */
+
+static void note_needs_gms(struct parser *parser, const struct option *option)
+{
+    if (!parser->needs_gms.name[0])
+        parser->needs_gms = *option;
+}
+
+static int parse_gms(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+
+    note_needs_gms(parser, option);
+    if (strcmp(option->name, "gms_dir") == 0)
+        return parse_path(parser, option, o->gms_dir);
+    if (strcmp(option->name, "gms_ordinal") == 0)
+        return parse_number(parser, option, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
+    if (strcmp(option->name, "gms_mode") == 0)
+        return parse_mode(parser, option, &o->gms_mode);
+    return -ENOENT;
+}
+
+/* What only the options together tell. */
+static int check_gms(const struct parser *parser)
+{
+    static const struct option gms = {.name = "gms"};
+    static const uint8_t none[16];
+    const struct daemon_options *o = parser->options;
+
+    if (!o->gms && parser->needs_gms.name[0])
+        return refuse(parser, &parser->needs_gms, "is for GMS clients: give the option gms, too");
+    if (o->gms && backends_find(o->vmm.backend)->memory == VMM_MEMORY_HOST &&
+        memcmp(o->vmm.uuid, none, sizeof none) == 0)
+        return refuse(parser, &gms,
+                      "clients look for a GPU's UUID, and host memory has none: give "
+                      "uuid=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455 or the like, too");
     return 0;
 }
 
@@ -269,7 +331,7 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
                           &o->spool_max_bytes);
     if (strcmp(name, "audit") == 0)
-        return parse_audit(parser, option);
+        return parse_path(parser, option, o->audit);
     if (strcmp(name, "uid") == 0)
         return parse_id(parser, option, &o->uid);
     if (strcmp(name, "gid") == 0)
@@ -278,7 +340,31 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return log_parse_level(option->value, &o->log_level)
                    ? refuse(parser, option, "expected error, warning, info or debug")
                    : 0;
+    if (strncmp(name, "gms_", 4) == 0)
+        return parse_gms(parser, option);
     return -ENOENT;
+}
+
+/* Options that take no value. */
+static bool parse_word(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+
+    if (strcmp(option->name, "allow_other") == 0) {
+        o->allow_other = OPTIONS_YES;
+    } else if (strcmp(option->name, "no_allow_other") == 0) {
+        o->allow_other = OPTIONS_NO;
+    } else if (strcmp(option->name, "debug") == 0) {
+        o->debug = true;
+    } else if (strcmp(option->name, "gms") == 0) {
+        o->gms = true;
+    } else if (strcmp(option->name, "gms_keep") == 0) {
+        o->gms_keep = true;
+        note_needs_gms(parser, option);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static bool is_ignored(const struct option *option)
@@ -295,22 +381,8 @@ static bool is_ignored(const struct option *option)
 
 static int parse_option(struct parser *parser, const struct option *option)
 {
-    struct daemon_options *o = parser->options;
-
-    if (is_ignored(option))
+    if (is_ignored(option) || (!option->has_value && parse_word(parser, option)))
         return 0;
-    if (!option->has_value && strcmp(option->name, "allow_other") == 0) {
-        o->allow_other = OPTIONS_YES;
-        return 0;
-    }
-    if (!option->has_value && strcmp(option->name, "no_allow_other") == 0) {
-        o->allow_other = OPTIONS_NO;
-        return 0;
-    }
-    if (!option->has_value && strcmp(option->name, "debug") == 0) {
-        o->debug = true;
-        return 0;
-    }
     if (!option->has_value && strcmp(option->name, "ro") == 0)
         return refuse(parser, option,
                       "a mount that nobody may write to holds nothing; "
@@ -425,6 +497,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
         .vmm.copier_idle_ms = OPTIONS_COPIER_IDLE_S * 1000ull,
         .uid = OPTIONS_NO_ID,
         .gid = OPTIONS_NO_ID,
+        .gms_mode = OPTIONS_GMS_MODE,
         .log_level = LOG_LEVEL_INFO,
     };
     for (int i = 1; i < argc; i++) {
@@ -445,6 +518,9 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
                                        : OPTIONS_SPOOL_MAX_BYTES;
     if (options->help || options->version)
         return 0;
+    int wrong = check_gms(&parser);
+    if (wrong)
+        return wrong;
     if (!options->mountpoint || !*options->mountpoint)
         return say(&parser, "a mount point is missing: gmsfs mount [-f] [-o OPTIONS] DIRECTORY",
                    "");

@@ -27,6 +27,8 @@
 #define OPTIONS_MAX_BYTES       (1ull << 50)
 #define OPTIONS_MIN_BYTES       4096u
 #define OPTIONS_MAX_GRANULARITY (1ull << 30)
+#define OPTIONS_GMS_MODE        0600u
+#define OPTIONS_MAX_ORDINAL     255u
 
 enum options_choice {
     OPTIONS_DEFAULT = 0,
@@ -39,9 +41,14 @@ struct daemon_options {
     struct vmm_options vmm;
     enum options_choice allow_other;
     uint64_t alloc_timeout_ms, patience_ms;
-    uint64_t spool_max_bytes;       /* never 0 */
-    char audit[OPTIONS_PATH_BYTES]; /* absolute; "": none */
-    uint32_t uid, gid;              /* OPTIONS_NO_ID: those of who mounts */
+    uint64_t spool_max_bytes;         /* never 0 */
+    char audit[OPTIONS_PATH_BYTES];   /* absolute; "": none */
+    uint32_t uid, gid;                /* OPTIONS_NO_ID: those of who mounts */
+    bool gms;                         /* sockets for GMS clients */
+    bool gms_keep;                    /* their writers begin with what is committed */
+    uint32_t gms_ordinal;             /* of the GPU, as V1 clients see it */
+    uint32_t gms_mode;                /* of the sockets */
+    char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "": as the environment says (gms_dir.h) */
     enum log_level log_level;
     bool foreground, debug, help, version;
 };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -19,6 +20,10 @@
 /* A field of stat, counted as in proc(5). */
 #define STAT_START          22u
 #define PROCESS_PIDFS_MAGIC 0x50494446
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; older headers do not have it */
+#endif
 
 /* A decimal number with something behind it that ends it. */
 static int parse_number(const char *text, uint64_t *value)
@@ -323,4 +328,54 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
     }
     caller->process_count = count;
     return 0;
+}
+
+/* The peer's pidfd; -1: it is gone, or (*knows false) this kernel gives none. */
+static int open_peer(int connection, int *pidfd, bool *knows)
+{
+    socklen_t size = sizeof *pidfd;
+
+    *knows = true;
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, pidfd, &size) == 0)
+        return 0;
+    *pidfd = -1;
+    *knows = errno != ENOPROTOOPT;
+    return is_shortage(-errno) ? -errno : 0;
+}
+
+/* As long as it is not reaped, its number is nobody else's. */
+static bool is_there(int pidfd)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0 || errno != ESRCH;
+}
+
+static void find_nobody(struct service_caller *caller)
+{
+    caller->process_count = 0;
+    memset(caller->comm, 0, sizeof caller->comm);
+}
+
+int process_resolve_peer(int connection, size_t max, struct service_caller *caller)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    bool knows;
+    int pidfd, error;
+
+    find_nobody(caller);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return -errno;
+    error = open_peer(connection, &pidfd, &knows);
+    if (error || peer.pid <= 0)
+        goto out;
+    error = process_resolve((uint32_t)peer.pid, max, caller);
+    /* It is still there: what was found by its number meanwhile was it. */
+    if (knows && (pidfd < 0 || !is_there(pidfd)))
+        find_nobody(caller);
+    if (caller->process_count > 0 && caller->processes[0].pid != (uint64_t)peer.pid)
+        find_nobody(caller); /* a thread has the number */
+out:
+    if (pidfd >= 0)
+        close(pidfd);
+    return error;
 }

@@ -41,5 +41,9 @@ int process_open(uint64_t pid, int *pidfd);
  * process_count 0 if `tid` is 0, gone or not visible. uid and gid stay as they are. -EMFILE,
  * -ENFILE, -ENOMEM: it cannot be looked up now; process_count is 0. */
 int process_resolve(uint32_t tid, size_t max, struct service_caller *caller);
+/* The same of who connected to this unix socket: it waits for nobody, so it may be gone and its
+ * number another's; it is found only if it is still itself. (Before Linux 6.5, which lacks
+ * SO_PEERPIDFD, that cannot be told, and whoever has the number by now is found.) */
+int process_resolve_peer(int connection, size_t max, struct service_caller *caller);
 
 #endif

@@ -136,6 +136,18 @@ int wire_receive(int fd, struct wire_message *message, int *passed_fd)
     return lost && count == 0 ? -EMFILE : 0;
 }
 
+void wire_set_uuid(struct wire_message *message, const uint8_t uuid[16])
+{
+    memcpy(&message->id, uuid, 8);
+    memcpy(&message->value, uuid + 8, 8);
+}
+
+void wire_get_uuid(const struct wire_message *message, uint8_t uuid[16])
+{
+    memcpy(uuid, &message->id, 8);
+    memcpy(uuid + 8, &message->value, 8);
+}
+
 /* ---- batches ------------------------------------------------------------------------------- */
 
 static size_t batch_bytes(uint64_t count)

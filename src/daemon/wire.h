@@ -15,7 +15,7 @@
 
 enum wire_type {
     /* worker to keeper, control */
-    WIRE_PREPARED = 1, /* there is memory: mount */
+    WIRE_PREPARED = 1, /* there is memory: mount. id and value: the device's UUID, 16 bytes */
     WIRE_READY,        /* FUSE_INIT was answered: bind `.fds` */
     WIRE_UNMOUNT,      /* a client asks for it; the worker has closed its listener */
     WIRE_ENDED,        /* id: files that were still open */
@@ -25,6 +25,7 @@ enum wire_type {
     WIRE_DETACHED, /* the mount is not in the tree any more */
     WIRE_END,      /* end in order */
     WIRE_AUDIT,    /* descriptor: the audit's file, opened (again) */
+    WIRE_GMS,      /* descriptor: a socket of GMS clients, listening. id: domain, value: protocol */
     /* keep */
     WIRE_KEEP, /* batch: a descriptor for each memory. All of them are kept, or none */
     WIRE_DROP, /* batch: no descriptors */
@@ -36,6 +37,9 @@ struct wire_message {
     int32_t error;
     uint64_t id, value;
 };
+
+/* What is kept under such a number is a GMS client's connection, else it is memory. */
+#define WIRE_CONNECTION (UINT64_C(1) << 63)
 
 /* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
 #define WIRE_BATCH_MAX 253u
@@ -49,6 +53,10 @@ struct wire_batch {
     struct wire_message head; /* id: whatever the sender likes; value: how many follow */
     struct wire_memory memories[WIRE_BATCH_MAX];
 };
+
+/* Into and out of id and value. */
+void wire_set_uuid(struct wire_message *message, const uint8_t uuid[16]);
+void wire_get_uuid(const struct wire_message *message, uint8_t uuid[16]);
 
 /* 0 or a negative errno; a pair of connected sockets, closed on exec. */
 int wire_pair(int fds[2]);

@@ -6,6 +6,7 @@
 #include "daemon/audit.h"
 #include "daemon/descriptors.h"
 #include "daemon/exits.h"
+#include "daemon/gms.h"
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
 #include "daemon/loop.h"
@@ -50,6 +51,7 @@ struct worker {
     struct vmm *vmm;
     struct service *service;
     struct fs *fs;
+    struct gms *gms;     /* NULL: no GMS clients were asked for */
     struct audit *audit; /* NULL: none was asked for */
     struct event_watch control;
     struct event_timeout timeout; /* the service's */
@@ -232,8 +234,9 @@ static void on_idle(void *context)
 static bool on_tick(void *context, uint64_t now_ms)
 {
     struct worker *worker = context;
+    bool gms_waits = gms_on_tick(worker->gms, now_ms);
 
-    return worker->fs && fs_on_tick(worker->fs, now_ms);
+    return (worker->fs && fs_on_tick(worker->fs, now_ms)) || gms_waits;
 }
 
 /* Of the device's health: on any thread, then on the loop's. */
@@ -315,6 +318,15 @@ static void end_in_order(struct worker *worker)
     loop_stop(worker->loop);
 }
 
+static void on_detached(struct worker *worker)
+{
+    gms_close_listeners(worker->gms);
+    if (worker->fs) {
+        fs_set_listener(worker->fs, -1); /* it would hold the mount for good */
+        fs_on_detached(worker->fs);
+    }
+}
+
 /* Takes the descriptor. */
 static int serve_message(struct worker *worker, const struct wire_message *message, int fd)
 {
@@ -328,13 +340,13 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
         audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
         fs_set_listener(worker->fs, fd);
+    } else if (message->type == WIRE_GMS && fd >= 0 && worker->gms) {
+        error = gms_listen(worker->gms, message->id, message->value, fd);
     } else {
         if (fd >= 0)
             close(fd);
-        if (message->type == WIRE_DETACHED && worker->fs) {
-            fs_set_listener(worker->fs, -1); /* it would hold the mount for good */
-            fs_on_detached(worker->fs);
-        }
+        if (message->type == WIRE_DETACHED)
+            on_detached(worker);
         if (message->type == WIRE_END)
             end_in_order(worker);
     }
@@ -414,6 +426,7 @@ static int open_service(struct worker *worker)
         .alloc_threads = choose_alloc_threads(worker->vmm),
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
+        .has_kv_cache = options->gms,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
         .max_watches = worker->descriptors.watches,
@@ -436,6 +449,20 @@ static int open_service(struct worker *worker)
     return service_new(worker->vmm, &service, &host, &worker->service);
 }
 
+static int open_gms(struct worker *worker)
+{
+    struct gms_setup setup = {
+        .options = worker->setup->options,
+        .mountpoint = worker->setup->mountpoint,
+        .service = worker->service,
+        .loop = worker->loop,
+        .helpers = worker->helpers,
+        .keep = &worker->keep,
+    };
+
+    return setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
+}
+
 static int report(const struct worker *worker, const char *what, int error)
 {
     if (error)
@@ -453,10 +480,19 @@ static uint64_t read_descriptor_limit(void)
     return limit.rlim_cur;
 }
 
+static void tell_prepared(struct worker *worker)
+{
+    struct wire_message message = {.type = WIRE_PREPARED};
+    struct vmm_info info;
+
+    vmm_get_info(worker->vmm, &info);
+    wire_set_uuid(&message, info.uuid);
+    tell_keeper(worker, &message);
+}
+
 static int begin(struct worker *worker)
 {
     struct loop_calls calls = {.context = worker, .on_idle = on_idle, .on_tick = on_tick};
-    struct wire_message prepared = {.type = WIRE_PREPARED};
     int error = report(worker, "the event loop", loop_new(&calls, &worker->loop));
 
     if (error)
@@ -471,6 +507,8 @@ static int begin(struct worker *worker)
     if (!error)
         error = report(worker, "the service", open_service(worker));
     if (!error)
+        error = report(worker, "serving GMS clients", open_gms(worker));
+    if (!error)
         error = report(worker, "the event loop",
                        loop_watch(worker->loop, &worker->control, EVENT_READ));
     if (error)
@@ -479,7 +517,7 @@ static int begin(struct worker *worker)
     vmm_on_health(worker->vmm, on_news, worker);
     worker->measurement.done = on_measured;
     vmm_on_measurement(worker->vmm, on_measurement, worker);
-    tell_keeper(worker, &prepared);
+    tell_prepared(worker);
     return 0;
 }
 
@@ -502,6 +540,7 @@ static bool finish_jobs(struct worker *worker)
 
 static void end(struct worker *worker)
 {
+    gms_close_listeners(worker->gms); /* who comes now would only make work */
     if (worker->service && !finish_jobs(worker)) {
         log_warning("%s: transfers hang; the worker ends without them", worker->setup->mountpoint);
         _exit(worker->status);
@@ -513,6 +552,7 @@ static void end(struct worker *worker)
     if (worker->service)
         service_stop(worker->service);
     helpers_free(worker->helpers);
+    gms_free(worker->gms);
     fs_free(worker->fs);
     worker->fs = NULL;
     audit_free(worker->audit);

@@ -106,7 +106,8 @@ static int check_layout(const struct image_layout *layout, const char **why)
     int error = build(layout, NULL, &built);
 
     if (!error && layout_check(built, false, message, sizeof(message)) != 0) {
-        *why = "an allocation has no memory, or an entry points outside of its allocation";
+        *why =
+            "an allocation has no memory, or an entry points behind its allocation's aligned size";
         error = -EINVAL;
     }
     if (!error)

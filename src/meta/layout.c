@@ -498,13 +498,13 @@ static int check_entry(const struct layout *layout, const struct layout_entry *e
     if (entry->slot == LAYOUT_UNBOUND)
         return 0;
     allocation = layout_slot(layout, entry->slot, NULL);
-    if (entry->offset < allocation->size_bytes)
+    if (entry->offset < allocation->aligned_bytes)
         return 0;
     name_encode_key(entry->key, entry->key_bytes, name);
     snprintf(message, message_bytes,
-             "metadata %s points at byte %" PRIu64 " of allocation %s, which has %" PRIu64
+             "metadata %s points at byte %" PRIu64 " of allocation %s, which takes %" PRIu64
              " bytes: set user.gmsfs.offset below that, or remove the entry",
-             name, entry->offset, allocation->name, allocation->size_bytes);
+             name, entry->offset, allocation->name, allocation->aligned_bytes);
     return -EINVAL;
 }
 

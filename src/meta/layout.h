@@ -190,8 +190,8 @@ int layout_restore_entries(struct layout *layout, const struct layout_put *puts,
                            size_t *culprit);
 
 /* What commit demands: every allocation has final memory, every bound entry's offset lies inside
- * [0, size_bytes). spools: memory that is still being written will do. -EINVAL and a message naming
- * the culprit. */
+ * [0, aligned_bytes): what is mapped, which GMS clients use up to its end. spools: memory that is
+ * still being written will do. -EINVAL and a message naming the culprit. */
 int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes);
 
 /* Whether the wire ids are each as they must be, unique, and found: -EINVAL. */

@@ -54,7 +54,7 @@ int rpc_read_peer(struct rpc_connection *connection)
     caller->has_group = has_group;
     caller->context = connection;
     error = read_groups(connection);
-    if (error == 0 && peer.pid > 0)
-        error = rpc->host.resolve(rpc->host.context, (uint32_t)peer.pid, 1, caller);
+    if (error == 0)
+        error = rpc->host.resolve_peer(rpc->host.context, connection->watch.fd, 1, caller);
     return error;
 }

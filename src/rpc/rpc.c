@@ -144,6 +144,8 @@ void rpc_close_listeners(struct rpc *rpc)
         listener->watch.fd = -1;
         listener->rests = false;
     }
+    while (rpc->connections.count > 0)
+        rpc_connection_end(rpc->connections.items[rpc->connections.count - 1]);
 }
 
 bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
@@ -194,8 +196,6 @@ void rpc_free(struct rpc *rpc)
     rpc_close_listeners(rpc);
     service_unobserve(rpc->service, &rpc->observer);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
-    while (rpc->connections.count > 0)
-        rpc_connection_end(rpc->connections.items[rpc->connections.count - 1]);
     idvec_free(&rpc->connections);
     free(rpc);
 }

@@ -36,9 +36,9 @@ struct rpc_keeping {
 struct rpc_host {
     void *context;
     struct event_loop loop;
-    /* The process with this pid, which may be gone by now (process_count 0): processes[0] and comm;
-     * uid and gid stay. A negative errno: it cannot be told now. */
-    int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
+    /* The process that connected, by the connection; it may be gone by now (process_count 0):
+     * processes[0] and comm; uid and gid stay. A negative errno: it cannot be told now. */
+    int (*resolve_peer)(void *context, int fd, size_t max, struct service_caller *caller);
     /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
@@ -63,7 +63,8 @@ void rpc_free(struct rpc *rpc);
 /* Takes a listening socket, non-blocking; one for each domain and protocol. */
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
                int listen_fd);
-/* Before the mount ends: nobody is accepted any more, and who is there is let go. */
+/* Before the mount ends: nobody is accepted any more, and who is there is let go: the connections
+ * end. */
 void rpc_close_listeners(struct rpc *rpc);
 /* Once a second or so: a listener that rests for want of descriptors is tried again. True: there is
  * something to wait for. */

@@ -59,7 +59,8 @@ struct service_options {
     uint64_t alloc_timeout_ms; /* alloc_timeout */
     uint64_t spool_max_bytes;  /* EFBIG beyond */
     unsigned alloc_threads;    /* of the pool, at most so many work for one ALLOC */
-    uint32_t uid, gid;         /* owner of `weights` */
+    uint32_t uid, gid;         /* owner of the stores that are there from the start */
+    bool has_kv_cache;         /* not `weights` alone, `kv_cache` as well */
     uint32_t admin_uid;        /* who mounted: may administer, as root may */
     uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
     uint64_t max_watches;

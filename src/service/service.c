@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `weights` is there when the mount is, and is whose the options say. */
-static int create_first_store(struct service *s)
+/* Is there when the mount is, and is whose the options say. */
+static int create_first_store(struct service *s, const char *name)
 {
     struct record record = {.type = RECORD_STORE_CREATE,
-                            .name = "weights",
-                            .name_bytes = strlen("weights"),
+                            .name = name,
+                            .name_bytes = strlen(name),
                             .uid = s->options.uid,
                             .gid = s->options.gid,
                             .mode = 0755};
@@ -40,7 +40,9 @@ int service_new(struct vmm *vmm, const struct service_options *options,
     turns_init(s);
     int error = core_new(&core_options, &s->core);
     if (!error)
-        error = create_first_store(s);
+        error = create_first_store(s, "weights");
+    if (!error && options->has_kv_cache)
+        error = create_first_store(s, "kv_cache");
     if (error) {
         service_free(s);
         return error;

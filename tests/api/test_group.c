@@ -283,12 +283,13 @@ static void spoil(gmsfs_t *writer, bool mend)
 
     check_int(gmsfs_list_handles(writer, NULL, &list, &count), 0);
     require(count == 1);
-    check_int(gmsfs_metadata_put(writer, &(struct gmsfs_metadata){.key = "k",
-                                                                  .value = "v",
-                                                                  .value_bytes = 1,
-                                                                  .slot = list->slot,
-                                                                  .offset = mend ? 0 : BYTES + 1}),
-              0);
+    check_int(
+        gmsfs_metadata_put(writer, &(struct gmsfs_metadata){.key = "k",
+                                                            .value = "v",
+                                                            .value_bytes = 1,
+                                                            .slot = list->slot,
+                                                            .offset = mend ? 0 : UINT64_MAX / 2}),
+        0);
     free(list);
 }
 

@@ -5,12 +5,13 @@
  *   startup CONTROL GMSFS DIRECTORY [EVERY]
  *
  * Mounts once to learn the call sites of command, keeper and worker, then anew for each of them (or
- * each EVERYth), with a fault there. The mount is refused with a message and leaves no process and
- * no mount, or it serves and ends in order. Prints what is wrong and a last line of numbers; exit
- * status 1 if anything is.
+ * each EVERYth), with a fault there. DIRECTORY is absolute, and GMS clients' sockets are beside it.
+ * The mount is refused with a message and leaves no process, no mount and no socket, or it serves
+ * and ends in order. Prints what is wrong and a last line of numbers; exit status 1 if anything is.
  */
 #include "driver.h"
 
+#include <glob.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 
@@ -79,11 +80,28 @@ static void kill_all(const char *directory)
         umount2(directory, MNT_DETACH);
 }
 
+/* Sockets of GMS clients are beside the mount point. */
+static bool has_sockets(const char *directory)
+{
+    struct tool_path hidden = tool_path("%s/../.gms_*", directory);
+    struct tool_path sockets = tool_path("%s/../gms_*", directory);
+    glob_t found;
+    bool has = glob(hidden.text, 0, NULL, &found) == 0;
+
+    globfree(&found);
+    has |= glob(sockets.text, 0, NULL, &found) == 0;
+    globfree(&found);
+    return has;
+}
+
 /* NULL, or what is wrong. */
 static const char *mount_once(const char *gmsfs, const char *directory, struct ran *ran)
 {
-    char option[] = "-o", host[] = "backend=host,size=8M,granularity=64K", verb[] = "mount";
-    char *words[] = {(char *)(uintptr_t)gmsfs,     verb, option, host,
+    struct tool_path host = tool_path("backend=host,size=8M,granularity=64K,gms,"
+                                      "uuid=6f1c2d3e0a1b4c5d8e9f001122334455,gms_dir=%.*s",
+                                      (int)(strrchr(directory, '/') - directory), directory);
+    char option[] = "-o", verb[] = "mount";
+    char *words[] = {(char *)(uintptr_t)gmsfs,     verb, option, host.text,
                      (char *)(uintptr_t)directory, NULL};
     int null = open_null(), output = open_scratch(), status = 0;
     pid_t child = start(words, null, output);
@@ -103,6 +121,8 @@ static const char *mount_once(const char *gmsfs, const char *directory, struct r
             return "not mounted, but a process is left";
         if (is_mounted(directory))
             return "a mount is left";
+        if (has_sockets(directory))
+            return "a socket is left";
         if (!WIFEXITED(ran->status))
             return "the command was killed";
         return ran->text[0] ? NULL : "not mounted, without a message";
@@ -120,6 +140,8 @@ static const char *mount_once(const char *gmsfs, const char *directory, struct r
         return "it does not end";
     if (WIFSIGNALED(status))
         return "it was killed at its end";
+    if (has_sockets(directory))
+        return "a socket is left at its end";
     return is_mounted(directory) ? "the mount is left" : NULL;
 }
 

@@ -29,6 +29,9 @@ static void check_bounds(const struct daemon_options *o)
     must(o->alloc_timeout_ms <= (OPTIONS_MAX_SECONDS + 1) * 1000ull);
     must(o->patience_ms <= (OPTIONS_MAX_SECONDS + 1) * 1000ull);
     must(o->log_level <= LOG_LEVEL_DEBUG);
+    must(o->gms_mode <= 0777 && o->gms_ordinal <= OPTIONS_MAX_ORDINAL);
+    must(o->gms_dir[0] == '\0' || o->gms_dir[0] == '/');
+    must(memchr(o->gms_dir, '\0', sizeof o->gms_dir) != NULL);
     must(o->help || o->version || (o->mountpoint && *o->mountpoint));
 }
 
@@ -61,6 +64,13 @@ static void write_out(const struct daemon_options *o, char *list, size_t room)
         for (size_t i = 0; i < sizeof o->vmm.uuid; i++)
             ADD("%02x", o->vmm.uuid[i]);
     }
+    if (o->gms) {
+        ADD(",gms,gms_mode=%" PRIo32 ",gms_ordinal=%" PRIu32, o->gms_mode, o->gms_ordinal);
+        if (o->gms_keep)
+            ADD(",gms_keep");
+        if (o->gms_dir[0])
+            ADD(",gms_dir=%s", o->gms_dir);
+    }
 #undef ADD
     must(used < room);
 }
@@ -83,6 +93,9 @@ static void parse_again(const struct daemon_options *o)
     must(memcmp(again.vmm.uuid, o->vmm.uuid, sizeof again.vmm.uuid) == 0);
     must(again.alloc_timeout_ms == o->alloc_timeout_ms && again.patience_ms == o->patience_ms);
     must(again.spool_max_bytes == o->spool_max_bytes && again.uid == o->uid && again.gid == o->gid);
+    must(again.gms == o->gms && again.gms_keep == o->gms_keep);
+    must(again.gms_mode == o->gms_mode && again.gms_ordinal == o->gms_ordinal);
+    must(strcmp(again.gms_dir, o->gms_dir) == 0);
     must(again.allow_other == o->allow_other && again.log_level == o->log_level);
     free(path);
 }

@@ -15,6 +15,7 @@ union payload {
     uint8_t bytes[PAYLOAD_MAX_BYTES + 1];
     struct gmsfs_ioc_acquire acquire;
     struct gmsfs_ioc_alloc alloc;
+    struct gmsfs_ioc_commit commit;
     struct gmsfs_ioc_metadata metadata;
     struct gmsfs_ioc_list list;
 };
@@ -108,6 +109,14 @@ static void try_acquire(const struct gmsfs_ioc_acquire *acquire)
          (!both && acquire->mode == GMSFS_MODE_RO ? -EBADF : both));
 }
 
+static void try_commit(const struct gmsfs_ioc_commit *commit)
+{
+    int error = payload_check_commit(commit);
+
+    must(error == 0 || error == -EINVAL);
+    must(error || !(commit->flags & GMSFS_COMMIT_STAY && commit->flags & GMSFS_COMMIT_SEAL));
+}
+
 /* Slots 0 and 2 to 500: more than a page. */
 static struct layout *list_layout(void)
 {
@@ -181,6 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(payload.bytes, out, known < sizeof payload ? known : sizeof payload);
         try_acquire(&payload.acquire);
         try_alloc(&payload.alloc);
+        try_commit(&payload.commit);
         try_metadata(&payload.metadata);
         try_list(&payload.list, size); /* the last: it answers where it was asked */
     }

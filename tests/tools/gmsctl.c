@@ -169,6 +169,7 @@ static const struct op {
     {"acquire", op_acquire, "MODE TIMEOUT_MS"},
     {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
     {"acquire-again", op_acquire_again, "MODE TIMEOUT_MS"},
+    {"acquire-fresh", op_acquire_fresh, "MODE TIMEOUT_MS"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
@@ -185,6 +186,7 @@ static const struct op {
     {"delete", op_delete, "KEY"},
     {"commit", op_commit, ""},
     {"commit-stay", op_commit_stay, ""},
+    {"seal", op_seal, ""},
     {"commit-group", op_commit_group, "GROUP"},
     {"commit-flags", op_commit_flags, "FLAGS"}, /* 4: only check */
     {"abort", op_abort, ""},

@@ -96,14 +96,14 @@ static void print_hex(const char *label, const uint8_t *data, size_t size)
 
 static const char *mode_name(uint32_t mode)
 {
-    static const char *const names[] = {"NONE", "RO", "RW", "RW_OR_RO"};
-    return mode < 4 ? names[mode] : "?";
+    static const char *const names[] = {"NONE", "RO", "RW", "RW_OR_RO", "RW_DATA"};
+    return mode < sizeof names / sizeof names[0] ? names[mode] : "?";
 }
 
 static uint32_t mode_of(const char *text)
 {
-    static const char *const names[] = {"none", "ro", "rw", "auto"};
-    for (uint32_t mode = 0; mode < 4; mode++)
+    static const char *const names[] = {"none", "ro", "rw", "auto", "rw_data", "data"};
+    for (uint32_t mode = 0; mode < sizeof names / sizeof names[0]; mode++)
         if (strcmp(text, names[mode]) == 0)
             return mode;
     return (uint32_t)number(text);

@@ -51,6 +51,11 @@ static int op_acquire_again(char **arg)
     return acquire(arg, GMSFS_ACQUIRE_AGAIN, 0);
 }
 
+static int op_acquire_fresh(char **arg)
+{
+    return acquire(arg, GMSFS_ACQUIRE_FRESH, 0);
+}
+
 static int op_acquire_reserve(char **arg)
 {
     return acquire(arg, 0, number(arg[2]));
@@ -219,6 +224,12 @@ static int op_commit_stay(char **arg)
     return commit(GMSFS_COMMIT_STAY, NULL);
 }
 
+static int op_seal(char **arg)
+{
+    (void)arg;
+    return commit(GMSFS_COMMIT_SEAL, NULL);
+}
+
 static int op_commit_group(char **arg)
 {
     return commit(GMSFS_COMMIT_GROUP, arg[0]);
@@ -258,10 +269,10 @@ static int op_info(char **arg)
     (void)arg;
     if (ioctl(s.fd, GMSFS_IOC_INFO, &i) != 0)
         return -errno;
-    printf("mode=%s state=%s session=%llu committed=%u generation=%llu allocations=%llu "
+    printf("mode=%s state=%s session=%llu committed=%u sealed=%u generation=%llu allocations=%llu "
            "entries=%llu total=%llu readers=%llu writers_waiting=%llu layout_bytes=%u abi=%u",
            mode_name(i.mode), i.state < sizeof states / sizeof states[0] ? states[i.state] : "?",
-           (unsigned long long)i.session, i.committed, (unsigned long long)i.generation,
+           (unsigned long long)i.session, i.committed, i.sealed, (unsigned long long)i.generation,
            (unsigned long long)i.allocations, (unsigned long long)i.entries,
            (unsigned long long)i.total_bytes, (unsigned long long)i.readers,
            (unsigned long long)i.writers_waiting, i.layout_bytes, i.abi_version);

@@ -491,10 +491,10 @@ TAP_TEST(an_invalid_commit_names_the_culprit_and_changes_nothing_else)
     check_int(state(store), LOCK_STATE_RW);
     check_int(core_find_store(core, store)->generation, 0);
     check_int(set_memory(session, hollow, 20, 100, 0), 0);
-    check_int(put_entry(session, "outside", slot_of(hollow), 100), 0);
+    check_int(put_entry(session, "outside", slot_of(hollow), GRAIN), 0);
     check_int(commit(session), -EINVAL);
     check(strstr(core_find_store(core, store)->last_error, "outside") != NULL);
-    check_int(put_entry(session, "outside", slot_of(hollow), 99), 0);
+    check_int(put_entry(session, "outside", slot_of(hollow), GRAIN - 1), 0);
     check_int(commit(session), 0);
     check_str(core_find_store(core, store)->last_error, "");
 }

@@ -90,7 +90,9 @@ TAP_TEST(the_files_of_a_store_follow_its_mode)
     check_int(mode_of(parent, "layout"), S_IFREG | 0440);
     check_int(mode_of(parent, "lock"), S_IFREG | 0640);
     check_int(mode_of(parent, "ctl"), S_IFREG | 0640);
+    check_int(mode_of(parent, "data"), S_IFREG | 0640);
     check_int(mode_of(parent, "commit"), S_IFREG | 0200);
+    check_int(mode_of(parent, "seal"), S_IFREG | 0200);
     check_int(mode_of(parent, "abort"), S_IFREG | 0200);
     check_int(mode_of(root_id(), ".fds"), S_IFSOCK | 0666);
 }
@@ -125,10 +127,12 @@ TAP_TEST(directions_are_what_the_manual_says)
     check_int(directions(NODE_STATE), SERVICE_READ);
     check_int(directions(NODE_SESSIONS), SERVICE_READ);
     check_int(directions(NODE_COMMIT), SERVICE_WRITE);
+    check_int(directions(NODE_SEAL), SERVICE_WRITE);
     check_int(directions(NODE_ABORT), SERVICE_WRITE);
     check_int(directions(NODE_LOCK), SERVICE_READ | SERVICE_WRITE);
     check_int(directions(NODE_AUTO), SERVICE_READ | SERVICE_WRITE);
     check_int(directions(NODE_CTL), SERVICE_READ | SERVICE_WRITE);
+    check_int(directions(NODE_DATA), SERVICE_READ | SERVICE_WRITE);
     check_int(directions(NODE_FDS), 0);
     check_int(directions(NODE_STORE), 0);
 }

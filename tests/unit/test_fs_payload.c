@@ -67,6 +67,18 @@ TAP_TEST(every_payload_fits_into_what_fuse_passes_on)
     check(sizeof(struct gmsfs_ioc_list) <= PAYLOAD_MAX_BYTES);
 }
 
+TAP_TEST(a_commit_has_flags_that_go_together)
+{
+    struct gmsfs_ioc_commit commit = {.flags = GMSFS_COMMIT_SEAL | GMSFS_COMMIT_GROUP};
+    check_int(payload_check_commit(&commit), 0);
+    commit.flags = GMSFS_COMMIT_SEAL | GMSFS_COMMIT_CHECK;
+    check_int(payload_check_commit(&commit), 0);
+    commit.flags = GMSFS_COMMIT_SEAL | GMSFS_COMMIT_STAY;
+    check_int(payload_check_commit(&commit), -EINVAL);
+    commit.flags = 16;
+    check_int(payload_check_commit(&commit), -EINVAL);
+}
+
 TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
 {
     struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT};
@@ -82,7 +94,17 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     acquire.mode = GMSFS_MODE_RW;
     acquire.flags = GMSFS_ACQUIRE_AGAIN;
     check_int(payload_check_acquire(&acquire, true, true), 0);
-    acquire.flags = 4;
+    acquire.flags = GMSFS_ACQUIRE_FRESH;
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.mode = GMSFS_MODE_RO;
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+    acquire.mode = GMSFS_MODE_RW_DATA_OR_RW;
+    check_int(payload_check_acquire(&acquire, false, true), 0);
+    check_int(payload_check_acquire(&acquire, true, false), -EBADF);
+    acquire.mode = GMSFS_MODE_RW_DATA; /* is granted, never asked for */
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+    acquire.mode = GMSFS_MODE_RW;
+    acquire.flags = 8;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);

@@ -129,9 +129,9 @@ TAP_TEST(what_no_store_commits_does_not_open)
     size_t size_bytes;
     uint8_t *bytes;
 
-    put(layout, "outside", 7, 0, 5, "");
+    put(layout, "behind", 7, 0, 4096, "");
     bytes = bytes_of(layout, &size_bytes);
-    refuse(bytes, size_bytes, "outside");
+    refuse(bytes, size_bytes, "behind");
 }
 
 TAP_TEST(the_hash_is_that_of_the_layout_at_those_sizes)

@@ -102,6 +102,32 @@ TAP_TEST(hundreds_of_pieces_take_a_question_for_each_batch)
     memories_close(memories, MANY);
 }
 
+TAP_TEST(connections_are_held_beside_memory_and_are_none)
+{
+    struct service_memory memories[2], connections[2];
+    struct served served;
+
+    memories_make(memories, 1, 2);
+    memories_make(connections, WIRE_CONNECTION | 1, 2);
+    connections[0].bytes = connections[1].bytes = 0;
+    served_start(&served);
+    int open = count_open();
+    check_int(keep_add(&served.keep, connections, 2), 0);
+    check_int(holdings_count(&served.keeper.holdings), 0);
+    check_int(keep_add(&served.keep, memories, 2), 0);
+    check_int(holdings_count(&served.keeper.holdings), 2);
+    check_int(holdings_count_bytes(&served.keeper.holdings), 2 * 4096);
+    check_int(count_open(), open + 4);
+    drop(&served, memories, 2); /* the numbers are two spaces */
+    check_int(holdings_count_bytes(&served.keeper.holdings), 0);
+    check_int(count_open(), open + 2);
+    drop(&served, connections, 2);
+    check_int(count_open(), open);
+    served_end(&served);
+    memories_close(connections, 2);
+    memories_close(memories, 2);
+}
+
 TAP_TEST(what_the_keeper_never_held_can_be_dropped)
 {
     struct service_memory memories[3];

@@ -650,13 +650,14 @@ TAP_TEST(check_demands_final_memory_and_offsets_inside)
     check(strstr(message, "a000000 is still being written") != NULL);
     check_int(layout_set_memory(layout, 0, 1, 16, MIB, false), 0);
     check_int(layout_check(layout, false, message, sizeof message), 0);
-    one.offset = 16;
+    one.offset = MIB;
     check_int(layout_put(layout, &one), 0);
     check_int(layout_check(layout, false, message, sizeof message), -EINVAL);
-    check(strstr(message, "metadata key%2F1 points at byte 16 of allocation a000000") != NULL);
+    check(strstr(message, "metadata key%2F1 points at byte 1048576 of allocation a000000, "
+                          "which takes 1048576 bytes") != NULL);
     check_int(layout_check(layout, false, message, 8), -EINVAL);
     check_int(strlen(message), 7);
-    one.offset = 15;
+    one.offset = MIB - 1; /* behind its size, and still its memory */
     check_int(layout_put(layout, &one), 0);
     check_int(layout_check(layout, false, message, sizeof message), 0);
     one.offset = UINT64_MAX;

@@ -113,6 +113,10 @@ TAP_TEST(defaults)
     check_int(options.allow_other, OPTIONS_DEFAULT);
     check_int(options.log_level, LOG_LEVEL_INFO);
     check(!options.foreground && !options.debug);
+    check(!options.gms && !options.gms_keep);
+    check_str(options.gms_dir, "");
+    check_int(options.gms_mode, 0600);
+    check_int(options.gms_ordinal, 0);
 }
 
 TAP_TEST(a_spool_is_bounded_by_the_memory_that_it_takes)
@@ -151,6 +155,42 @@ TAP_TEST(every_option)
     check_int(options.vmm.uuid[0], 0x6f);
     check_int(options.vmm.uuid[15], 0x55);
     check(options.foreground);
+}
+
+#define UUID "uuid=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455"
+
+TAP_TEST(options_for_gms_clients)
+{
+    check_int(parse_list("backend=host," UUID ",gms,gms_dir=/run/gms,gms_ordinal=255,gms_mode=0660,"
+                         "gms_keep"),
+              0);
+    check(options.gms && options.gms_keep);
+    check_str(options.gms_dir, "/run/gms");
+    check_int(options.gms_ordinal, 255);
+    check_int(options.gms_mode, 0660);
+    check_int(options.vmm.uuid[0], 0x6f);
+    check_int(options.vmm.uuid[15], 0x55);
+    check_int(parse_list("gms_mode=0,gms"), 0); /* in any order; a GPU has its own UUID */
+    check(options.gms && !options.gms_keep);
+    check_int(options.gms_mode, 0);
+    check_str(options.gms_dir, "");
+}
+
+TAP_TEST(what_is_for_gms_clients_needs_the_option_gms)
+{
+    refused("gms_dir=/run/gms", "option gms_dir=/run/gms: is for GMS clients: give the option gms");
+    refused("gms_ordinal=1", "option gms_ordinal=1: is for GMS clients");
+    refused("gms_mode=660", "option gms_mode=660: is for GMS clients");
+    refused("gms_keep,gms_mode=660", "option gms_keep: is for GMS clients");
+}
+
+TAP_TEST(gms_clients_need_the_uuid_of_a_gpu_on_host_memory_too)
+{
+    refused("backend=host,gms", "option gms: clients look for a GPU's UUID, and host memory has "
+                                "none: give uuid=GPU-");
+    check_int(parse("host", "/mnt", "-ogms", NULL), -EINVAL);
+    check_int(parse("host", "/mnt", "-ogms," UUID, NULL), 0);
+    check_int(parse("-o", "backend=host,gms", "--help", NULL), 0);
 }
 
 TAP_TEST(what_mount_passes_on_is_accepted)
@@ -225,6 +265,20 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("uuid=00000000-0000-0000-0000-000000000000", "not all zero");
     refused("uuid=6f1c2d3e--0a1b4c5d8e9f001122334455", "32 hex digits");
     refused("uuid=-6f1c2d3e0a1b4c5d8e9f001122334455", "32 hex digits");
+    refused("uuid=GPU-1234", "32 hex digits");
+    refused("uuid=GPU-GPU-6f1c2d3e0a1b4c5d8e9f001122334455", "32 hex digits");
+    refused("uuid=GPU--6f1c2d3e0a1b4c5d8e9f001122334455", "32 hex digits");
+    refused("gms=1", "option gms=1: there is no such option");
+    refused("gms,gms_keep=1", "option gms_keep=1: there is no such option");
+    refused("gms,gms_dirs=/tmp", "option gms_dirs=/tmp: there is no such option");
+    refused("gms,gms_dir=run", "option gms_dir=run: expected an absolute path");
+    refused("gms,gms_dir", "option gms_dir: expected an absolute path");
+    refused("gms,gms_ordinal=256", "option gms_ordinal=256: expected a number from 0 to 255");
+    refused("gms,gms_ordinal=-1", "expected a number from 0 to 255");
+    refused("gms,gms_mode=888", "option gms_mode=888: expected an octal mode from 0 to 777");
+    refused("gms,gms_mode=1777", "expected an octal mode");
+    refused("gms,gms_mode=u+rw", "expected an octal mode");
+    refused("gms,gms_mode", "expected an octal mode");
     refused("log_level=loud", "expected error, warning, info or debug");
     refused("backend=tpu", "expected cuda or host");
     refused("ro", "chmod");

@@ -6,9 +6,12 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +100,94 @@ TAP_TEST(this_process_and_its_ancestors_are_found)
               caller.processes[i].start <= caller.processes[i - 1].start);
     check(strncmp(caller.comm, "test_process", 12) == 0);
     check_int(caller.uid, 5);
+}
+
+/* A connection that a child made, which has ended and is reaped unless it stays; *child is its
+ * number. */
+static int connect_from_child(bool stays, pid_t *child)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    require(bind(listener, (struct sockaddr *)&address, sizeof address.sun_family) == 0);
+    require(listen(listener, 1) == 0);
+    require(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    *child = fork();
+    require(*child >= 0);
+    if (*child == 0) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&address, size) != 0)
+            _exit(1);
+        if (stays)
+            pause();
+        _exit(0);
+    }
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    require(fd >= 0);
+    close(listener);
+    if (!stays)
+        waitpid(*child, NULL, 0);
+    return fd;
+}
+
+TAP_TEST(a_peer_is_found_by_its_connection)
+{
+    struct service_caller caller = {.uid = 5};
+    pid_t child;
+    int fd = connect_from_child(true, &child);
+
+    check_int(process_resolve_peer(fd, SERVICE_MAX_ANCESTORS, &caller), 0);
+    check(caller.process_count >= 2);
+    check_int(caller.processes[0].pid, child);
+    check_int(caller.processes[1].pid, getpid());
+    check(strncmp(caller.comm, "test_process", 12) == 0);
+    check_int(caller.uid, 5);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    check_int(process_resolve_peer(fd, 1, &caller), 0);
+    check_int(caller.process_count, 0);
+    check_str(caller.comm, "");
+    close(fd);
+}
+
+/* A process with this number, which waits; -1 where nobody may choose it. */
+static pid_t fork_as(pid_t number)
+{
+    struct clone_args args = {
+        .exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&number, .set_tid_size = 1};
+    pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    return child;
+}
+
+TAP_TEST(a_peer_that_is_gone_is_nobody_also_when_its_number_is_anothers)
+{
+    struct service_caller caller = {.process_count = 7, .comm = "before"};
+    pid_t child, other;
+    int fd = connect_from_child(false, &child);
+
+    check_int(process_resolve_peer(fd, 1, &caller), 0);
+    check_int(caller.process_count, 0);
+    check_str(caller.comm, "");
+    other = fork_as(child);
+    if (other < 0) {
+        fprintf(stderr, "# the number of a process cannot be chosen here: %s\n", strerror(errno));
+    } else {
+        check_int(other, child);
+        check_int(process_resolve((uint32_t)other, 1, &caller), 0);
+        check_int(caller.process_count, 1);
+        check_int(process_resolve_peer(fd, 1, &caller), 0);
+        check_int(caller.process_count, 0);
+        check_str(caller.comm, "");
+        kill(other, SIGKILL);
+        waitpid(other, NULL, 0);
+    }
+    close(fd);
 }
 
 static void *resolve_thread(void *argument)

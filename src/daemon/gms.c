@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gms.h"
+
+#include "base/idvec.h"
+#include "daemon/process.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A connection that the keeper holds or is about to: all that letting go of it takes. */
+struct kept {
+    uint64_t id; /* the connection's; first for idvec */
+    struct job job;
+    struct gms *gms;
+    struct rpc_keeping *keeping; /* NULL: it was answered */
+    int error;
+    struct kept *next; /* while it is to be let go, and no helper was there for it */
+};
+
+struct gms {
+    struct gms_setup setup;
+    struct rpc *rpc;
+    struct idvec kept;    /* of those that the keeper holds; the loop's thread alone */
+    struct kept *to_drop; /* tried again at the tick */
+    bool ending;
+};
+
+static struct kept *kept_of(struct job *job)
+{
+    return (struct kept *)((char *)job - offsetof(struct kept, job));
+}
+
+/* ---- the keeper's copies ------------------------------------------------------------------- */
+
+static void run_drop(struct job *job)
+{
+    struct kept *kept = kept_of(job);
+    uint64_t id = WIRE_CONNECTION | kept->id;
+
+    keep_drop(kept->gms->setup.keep, &id, 1);
+}
+
+static void on_dropped(struct job *job)
+{
+    free(kept_of(job));
+}
+
+static void drop(struct kept *kept)
+{
+    struct gms *gms = kept->gms;
+
+    kept->job = (struct job){.run = run_drop, .done = on_dropped};
+    if (helpers_submit(gms->setup.helpers, SERVICE_POOL_MEMORY, &kept->job) == 0)
+        return;
+    kept->next = gms->to_drop;
+    gms->to_drop = kept;
+}
+
+static void run_keep(struct job *job)
+{
+    struct kept *kept = kept_of(job);
+    struct service_memory connection = {.id = WIRE_CONNECTION | kept->id, .fd = kept->keeping->fd};
+
+    kept->error = keep_add(kept->gms->setup.keep, &connection, 1);
+    if (kept->error) /* it may be held all the same: the answer was lost */
+        run_drop(job);
+}
+
+static void on_kept(struct job *job)
+{
+    struct kept *kept = kept_of(job);
+    struct gms *gms = kept->gms;
+    struct rpc_keeping *keeping = kept->keeping;
+    int error = kept->error;
+
+    kept->keeping = NULL;
+    if (error) {
+        idvec_remove(&gms->kept, kept->id);
+        free(kept);
+    }
+    keeping->done(keeping, error);
+}
+
+static int host_keep(void *context, struct rpc_keeping *keeping)
+{
+    struct gms *gms = context;
+    struct kept *kept = gms->ending ? NULL : malloc(sizeof *kept);
+    int error;
+
+    if (!kept)
+        return -ENOMEM;
+    *kept = (struct kept){.id = keeping->id,
+                          .job = {.run = run_keep, .done = on_kept},
+                          .gms = gms,
+                          .keeping = keeping};
+    error = idvec_insert(&gms->kept, kept);
+    if (!error) {
+        error = helpers_submit(gms->setup.helpers, SERVICE_POOL_MEMORY, &kept->job);
+        if (error)
+            idvec_remove(&gms->kept, kept->id);
+    }
+    if (error)
+        free(kept);
+    return error;
+}
+
+/* One that is not held is fine. */
+static void host_drop(void *context, uint64_t id)
+{
+    struct gms *gms = context;
+    struct kept *kept = gms->ending ? NULL : idvec_remove(&gms->kept, id);
+
+    if (kept)
+        drop(kept);
+}
+
+/* Those for which there was no helper. */
+static bool drop_again(struct gms *gms)
+{
+    struct kept *next, *kept = gms->to_drop;
+
+    gms->to_drop = NULL;
+    for (; kept; kept = next) {
+        next = kept->next;
+        drop(kept);
+    }
+    return gms->to_drop != NULL;
+}
+
+/* ---- the rest of struct rpc_host ------------------------------------------------------------- */
+
+static int host_submit(void *context, struct job *job)
+{
+    struct gms *gms = context;
+
+    return gms->ending ? -ENOMEM : helpers_submit(gms->setup.helpers, SERVICE_POOL_COMPUTE, job);
+}
+
+static int host_resolve_peer(void *context, int fd, size_t max, struct service_caller *caller)
+{
+    (void)context;
+    return process_resolve_peer(fd, max, caller);
+}
+
+/* ---- for the worker -------------------------------------------------------------------------- */
+
+static int make_rpc(struct gms *gms)
+{
+    struct rpc_options options = {.keeps_committed = gms->setup.options->gms_keep,
+                                  .mountpoint = gms->setup.mountpoint};
+    struct rpc_host host = {
+        .context = gms,
+        .loop = loop_get_calls(gms->setup.loop),
+        .resolve_peer = host_resolve_peer,
+        .keep = host_keep,
+        .submit = host_submit,
+        .drop = host_drop,
+    };
+    struct vmm_info device;
+
+    service_get_device(gms->setup.service, &device);
+    memcpy(options.gpu_uuid, device.uuid, sizeof device.uuid);
+    return rpc_new(gms->setup.service, &options, &host, &gms->rpc);
+}
+
+int gms_new(const struct gms_setup *setup, struct gms **gms)
+{
+    struct gms *made = calloc(1, sizeof *made);
+
+    if (!made)
+        return -ENOMEM;
+    made->setup = *setup;
+    int error = make_rpc(made);
+    if (error)
+        free(made);
+    else
+        *gms = made;
+    return error;
+}
+
+void gms_free(struct gms *gms)
+{
+    if (!gms)
+        return;
+    gms->ending = true; /* the keeper ends as well, and with it what it holds */
+    rpc_free(gms->rpc);
+    for (size_t i = 0; i < gms->kept.count; i++)
+        free(gms->kept.items[i]);
+    idvec_free(&gms->kept);
+    for (struct kept *next, *kept = gms->to_drop; kept; kept = next) {
+        next = kept->next;
+        free(kept);
+    }
+    free(gms);
+}
+
+int gms_listen(struct gms *gms, uint64_t domain, uint64_t protocol, int listen_fd)
+{
+    if (domain < RPC_DOMAIN_COUNT && protocol <= MESSAGE_V1)
+        return rpc_listen(gms->rpc, (enum rpc_domain)domain, (enum message_protocol)protocol,
+                          listen_fd);
+    close(listen_fd);
+    return -EPROTO;
+}
+
+void gms_close_listeners(struct gms *gms)
+{
+    if (gms)
+        rpc_close_listeners(gms->rpc);
+}
+
+bool gms_on_tick(struct gms *gms, uint64_t now_ms)
+{
+    bool has_dropped, has_rested;
+
+    if (!gms)
+        return false;
+    has_dropped = drop_again(gms);
+    has_rested = rpc_on_tick(gms->rpc, now_ms);
+    return has_dropped || has_rested;
+}

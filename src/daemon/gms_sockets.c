@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gms_sockets.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GMS_BACKLOG     4096
+#define GMS_MAX_TRIES   100u /* of coming into a place that others take and leave meanwhile */
+#define UUID_TEXT_BYTES 41u  /* GPU-8-4-4-4-12 */
+
+/* ---- saying why not -------------------------------------------------------------------------- */
+
+/* Returns `error`. */
+__attribute__((format(printf, 3, 4))) static int refuse(const struct gms_sockets_options *options,
+                                                        int error, const char *format, ...)
+{
+    char why[900];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    log_error("%s: not mounted: %s", options->mountpoint, why);
+    return error;
+}
+
+static const char *other_place(const struct gms_socket *socket)
+{
+    return socket->protocol == MESSAGE_V1
+               ? "or give this mount a number (gms_ordinal=) or a directory (gms_dir=) of its own"
+               : "or give this mount a directory of its own (gms_dir=)";
+}
+
+static int refuse_call(const struct gms_sockets_options *options, const struct gms_socket *socket,
+                       int error)
+{
+    char way_out[400] = "name another directory by gms_dir=";
+
+    if (error == -ENOENT)
+        snprintf(way_out, sizeof way_out, "make its directory: mkdir -p %s", options->dir);
+    else if (error == -EACCES || error == -EPERM || error == -EROFS)
+        snprintf(way_out, sizeof way_out,
+                 "user %u needs a directory that it may write to; name one by gms_dir=",
+                 (unsigned)geteuid());
+    else if (error == -EINVAL)
+        snprintf(way_out, sizeof way_out,
+                 "its file system cannot rename without replacing; name a directory on tmpfs or a "
+                 "disk of this machine by gms_dir=");
+    return refuse(options, error, "cannot make the GMS socket %s: %s (%s)", socket->path,
+                  strerror(-error), way_out);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* As NVML writes it. */
+static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT_BYTES])
+{
+    size_t at = (size_t)snprintf(text, UUID_TEXT_BYTES, "GPU-");
+
+    for (unsigned i = 0; i < 16; i++)
+        at += (size_t)snprintf(text + at, UUID_TEXT_BYTES - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+static size_t measure_dir(const char *dir)
+{
+    size_t bytes = strlen(dir);
+
+    while (bytes > 0 && dir[bytes - 1] == '/')
+        bytes--;
+    return bytes;
+}
+
+static int make_path(const struct gms_sockets_options *options, struct gms_socket *socket)
+{
+    char whose[UUID_TEXT_BYTES], path[512];
+    int written;
+
+    if (socket->protocol == MESSAGE_V0)
+        format_uuid(options->uuid, whose);
+    else
+        snprintf(whose, sizeof whose, "%" PRIu32, options->ordinal);
+    written = snprintf(path, sizeof path, "%.*s/gms_%s_%s.sock", (int)measure_dir(options->dir),
+                       options->dir, whose, rpc_domain_name(socket->domain));
+    if ((size_t)written >= sizeof socket->path)
+        return refuse(options, -ENAMETOOLONG,
+                      "the GMS socket %s: its path has %d bytes, and a socket's has %zu at most; "
+                      "name a shorter directory by gms_dir=",
+                      path, written, sizeof socket->path - 1);
+    memcpy(socket->path, path, (size_t)written + 1);
+    return 0;
+}
+
+/* In the same directory, and nobody else's. */
+static int make_own_path(const struct gms_sockets_options *options,
+                         char path[GMS_SOCKETS_PATH_BYTES])
+{
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -EAGAIN;
+    int written = snprintf(path, GMS_SOCKETS_PATH_BYTES, "%.*s/.gms_%016" PRIx64,
+                           (int)measure_dir(options->dir), options->dir, random);
+    return (size_t)written >= GMS_SOCKETS_PATH_BYTES ? -ENAMETOOLONG : 0;
+}
+
+static struct sockaddr_un make_address(const char path[GMS_SOCKETS_PATH_BYTES])
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    memcpy(address.sun_path, path, strlen(path));
+    return address;
+}
+
+/* ---- what is there already ------------------------------------------------------------------- */
+
+/* -EADDRINUSE: somebody listens; 0: nobody does; else it cannot be told. */
+static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
+{
+    struct sockaddr_un address = make_address(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error = fd < 0 ? -errno : -EADDRINUSE;
+
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        error = -errno;
+    if (fd >= 0)
+        close(fd);
+    if (error == -EPROTOTYPE || (fd >= 0 && error == -EAGAIN))
+        return -EADDRINUSE; /* of another kind; with a full queue */
+    return error == -ECONNREFUSED || error == -ENOENT ? 0 : error;
+}
+
+/* 0: what stands at the place is a socket that nobody listens at, or (*is_there) nothing. */
+static int judge_place(const struct gms_sockets_options *options, const struct gms_socket *socket,
+                       struct stat *found, bool *is_there)
+{
+    *is_there = lstat(socket->path, found) == 0;
+    if (!*is_there)
+        return errno == ENOENT ? 0 : refuse_call(options, socket, -errno);
+    if (!S_ISSOCK(found->st_mode))
+        return refuse(options, -EEXIST,
+                      "%s is %s and no socket, so it is left alone: remove it, %s", socket->path,
+                      S_ISLNK(found->st_mode) ? "a symbolic link" : "something else",
+                      other_place(socket));
+    int error = ask_who_listens(socket->path);
+    if (error == -EADDRINUSE)
+        return refuse(options, error, "GMS already running at %s: end it, %s", socket->path,
+                      other_place(socket));
+    if (error)
+        return refuse(options, error,
+                      "%s is a socket of user %u, and whether GMS is running there cannot be told: "
+                      "%s; remove it, %s",
+                      socket->path, (unsigned)found->st_uid, strerror(-error), other_place(socket));
+    return 0;
+}
+
+/* ---- into its place -------------------------------------------------------------------------- */
+
+static bool is_same(const char *path, dev_t device, ino_t inode)
+{
+    struct stat now;
+
+    return lstat(path, &now) == 0 && now.st_dev == device && now.st_ino == inode;
+}
+
+static int exchange(const char *one, const char *other)
+{
+    return renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0 ? 0 : -errno;
+}
+
+/* Takes the place of the dead one. -EAGAIN: it was another one by now, and is there again. */
+static int replace(const char *own_path, const struct gms_socket *socket, const struct stat *dead)
+{
+    int error = exchange(own_path, socket->path);
+
+    if (!error && is_same(own_path, dead->st_dev, dead->st_ino))
+        return unlink(own_path) == 0 ? 0 : -errno;
+    /* Others may be doing the same: it is over for each when it has its own back. */
+    for (unsigned left = GMS_MAX_TRIES;
+         !error && left > 0 && !is_same(own_path, socket->device, socket->inode); left--)
+        error = exchange(own_path, socket->path);
+    return error == 0 || error == -ENOENT ? -EAGAIN : error;
+}
+
+/* What comes there listens already: a mount that begins at the same moment does not take it for a
+ * dead one. */
+static int put_in_place(const struct gms_sockets_options *options, const char *own_path,
+                        const struct gms_socket *socket)
+{
+    for (unsigned left = GMS_MAX_TRIES; left > 0; left--) {
+        struct stat found;
+        bool is_there;
+        int error = judge_place(options, socket, &found, &is_there);
+        if (error)
+            return error;
+        if (is_there)
+            error = replace(own_path, socket, &found);
+        else if (renameat2(AT_FDCWD, own_path, AT_FDCWD, socket->path, RENAME_NOREPLACE) != 0)
+            error = errno == EEXIST ? -EAGAIN : -errno;
+        if (error != -EAGAIN)
+            return error ? refuse_call(options, socket, error) : 0;
+    }
+    return refuse_call(options, socket, -EBUSY);
+}
+
+/* The file has its mode from the moment that it is there, which is the socket's own less the umask:
+ * nobody whom it keeps out can connect before. */
+static int bind_with_mode(int fd, const char own_path[GMS_SOCKETS_PATH_BYTES], mode_t mode)
+{
+    struct sockaddr_un address = make_address(own_path);
+    int error = 0;
+
+    if (fchmod(fd, mode) != 0)
+        return -errno;
+    mode_t before = umask(0);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        error = -errno;
+    umask(before);
+    return error;
+}
+
+static int bind_own(const struct gms_sockets_options *options, struct gms_socket *made,
+                    char own_path[GMS_SOCKETS_PATH_BYTES])
+{
+    struct stat file;
+    int error = make_own_path(options, own_path);
+
+    if (error)
+        return error;
+    made->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (made->fd < 0)
+        return -errno;
+    error = bind_with_mode(made->fd, own_path, options->mode);
+    if (error)
+        return error;
+    if (listen(made->fd, GMS_BACKLOG) != 0 || lstat(own_path, &file) != 0) {
+        error = -errno;
+        unlink(own_path);
+        return error;
+    }
+    made->device = file.st_dev;
+    made->inode = file.st_ino;
+    return 0;
+}
+
+/* As long as the socket is open, its inode is nobody else's. */
+static void remove_if_same(const struct gms_socket *socket, const char *path)
+{
+    if (is_same(path, socket->device, socket->inode))
+        unlink(path);
+}
+
+static int open_one(const struct gms_sockets_options *options, struct gms_socket *socket)
+{
+    char own_path[GMS_SOCKETS_PATH_BYTES];
+    int error = make_path(options, socket);
+
+    if (error)
+        return error;
+    error = bind_own(options, socket, own_path);
+    if (error) {
+        refuse_call(options, socket, error);
+    } else {
+        error = put_in_place(options, own_path, socket);
+        if (error) {
+            remove_if_same(socket, own_path);
+            remove_if_same(socket, socket->path);
+        }
+    }
+    if (error && socket->fd >= 0)
+        close(socket->fd);
+    return error;
+}
+
+int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets)
+{
+    static const struct gms_socket all[GMS_SOCKETS_MAX] = {
+        {.domain = RPC_WEIGHTS, .protocol = MESSAGE_V0, .fd = -1},
+        {.domain = RPC_KV_CACHE, .protocol = MESSAGE_V0, .fd = -1},
+        {.domain = RPC_WEIGHTS, .protocol = MESSAGE_V1, .fd = -1},
+        {.domain = RPC_KV_CACHE, .protocol = MESSAGE_V1, .fd = -1},
+    };
+
+    sockets->count = 0;
+    for (size_t i = 0; i < GMS_SOCKETS_MAX; i++) {
+        struct gms_socket *socket = &sockets->items[i];
+        *socket = all[i];
+        int error = open_one(options, socket);
+        if (error) {
+            gms_sockets_close(sockets);
+            return error;
+        }
+        sockets->count++;
+    }
+    return 0;
+}
+
+void gms_sockets_close(struct gms_sockets *sockets)
+{
+    while (sockets->count > 0) {
+        struct gms_socket *socket = &sockets->items[--sockets->count];
+        remove_if_same(socket, socket->path);
+        close(socket->fd);
+    }
+}
