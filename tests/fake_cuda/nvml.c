@@ -58,6 +58,23 @@ enum nvml_result nvmlDeviceGetHandleByUUID(const char *uuid, struct nvml_device 
     return NVML_NOT_FOUND;
 }
 
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct nvml_device **device)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    if (index >= machine.devices)
+        return NVML_NOT_FOUND;
+    *device = &devices[index];
+    return NVML_DONE;
+}
+
+int nvmlDeviceGetUUID(struct nvml_device *device, char *uuid, unsigned bytes)
+{
+    machine_uuid_text(device->gpu, uuid, bytes);
+    return NVML_DONE;
+}
+
 enum nvml_result nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *memory)
 {
     enum nvml_result result = (enum nvml_result)machine_judge("nvmlDeviceGetMemoryInfo");

@@ -6,13 +6,17 @@
 
 Does one operation after the other on one connection, prints a line for those that answer something, and
 at the first that fails prints why (`refused: TEXT`, `closed`, `timeout`, `not granted`) as a line of its own
-and exits with 1. `last` as an ID is that of the newest allocation. Operations:
+and exits with 1. `last` as an ID is that of the newest allocation. Memory is that of the host; with
+GMSFS_TEST_DEVICE=cuda it is device 0's, and mapped as clients map it. Operations:
 
   both    lock TYPE [MS]        `granted TYPE`; V0 waits so many ms, -: for ever (which is also V1's way)
           allocate SIZE [TAG] | allocate ID SIZE     (V0 | V1) `allocation ID SIZE ALIGNED SLOT` | -
           export ID             keeps the descriptor for write and read, `exported BYTES`
           write OFFSET TEXT     into what was exported last
           read OFFSET COUNT     of it, as text
+          fill SEED             exports all allocations and writes a pattern into them, `filled COUNT`
+          check SEED            exports all and compares, `equal COUNT`, or `differs in RANK`
+          unmap                 lets go of all that was exported
           list, free ID, commit, state (probe: a connection of its own; V1: of the checkpoint)
           say WORD, pause, until FILE, sleep-ms N, close, half-close, expect-closed
           connect               anew
@@ -23,11 +27,15 @@ and exits with 1. `last` as an ID is that of the newest allocation. Operations:
 An optional argument is given as - where another operation follows: `lock rw -`, `keys -`.
 """
 
+import functools
 import os
+import random
 import signal
+import struct
 import sys
 import time
 
+import gms_cuda
 import gms_client
 from gms_client import TIMEOUT, V0, V1
 
@@ -36,12 +44,69 @@ class NotGranted(Exception):
     """The time was over."""
 
 
+class Differs(Exception):
+    """Bytes are not those that were to be there; str() is the allocation's rank."""
+
+
+# ---- memory ----------------------------------------------------------------------------------
+
+
+class HostMemory:
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        self.bytes = os.fstat(descriptor).st_size
+
+    def write(self, offset, data):
+        os.pwrite(self.descriptor, data, offset)
+
+    def read(self, offset, count):
+        return os.pread(self.descriptor, count, offset)
+
+    def close(self):
+        os.close(self.descriptor)
+
+
+@functools.cache
+def cuda():
+    return gms_cuda.Driver()
+
+
+def map_memory(descriptor, aligned_bytes, writes):
+    """Takes the descriptor."""
+    if os.environ.get("GMSFS_TEST_DEVICE") != "cuda":
+        return HostMemory(descriptor)
+    try:
+        access = gms_cuda.READ_WRITE if writes else gms_cuda.READ
+        return gms_cuda.Mapping(cuda(), descriptor, aligned_bytes, access)
+    finally:
+        os.close(descriptor)
+
+
+BLOCK = 1 << 20  # of a pattern, which differs from the others' in its first bytes
+PART = 64 * BLOCK  # what is moved at a time
+
+
+def pattern(seed, rank, count):
+    """(offset, bytes) of parts of an allocation's bytes."""
+    block = random.Random(seed).randbytes(BLOCK)
+    for offset in range(0, count, PART):
+        end = min(offset + PART, count)
+        heads = (struct.pack("<QQ", rank, at) for at in range(offset, end, BLOCK))
+        yield offset, b"".join(head + block[len(head) :] for head in heads)[: end - offset]
+
+
+# ---- operations ------------------------------------------------------------------------------
+
+
 class Tool:
     def __init__(self, version, path):
         self.version = version
         self.path = path
         self.last = ""
-        self.memory = None
+        self.memory = None  # the newest of the mapped ones
+        self.mapped = []
+        self.writes = False
+        self.aligned = {}  # V1 says an allocation's size once
         self.connect()
 
     def connect(self):
@@ -64,6 +129,7 @@ class Tool:
         self.connection.timeout = TIMEOUT
         if granted is None:
             raise NotGranted
+        self.writes = granted != "ro"
         print("granted", granted)
 
     def op_allocate(self, first, second):
@@ -74,19 +140,58 @@ class Tool:
         else:
             self.connection.allocate(first, int(second))
             self.last = first
+            self.aligned[first] = int(second)
+
+    def export(self, name):
+        if self.version == "v0":
+            answer, descriptor = self.connection.export(name)
+            aligned_bytes = answer["aligned_size"]
+        else:
+            descriptor = self.connection.export(name)
+            if name not in self.aligned:
+                self.list()
+            aligned_bytes = self.aligned[name]
+        self.memory = map_memory(descriptor, aligned_bytes, self.writes)
+        self.mapped.append(self.memory)
 
     def op_export(self, name):
-        found = self.connection.export(self.id_of(name))
-        if self.memory is not None:
-            os.close(self.memory)
-        self.memory = found[1] if self.version == "v0" else found
-        print("exported", os.fstat(self.memory).st_size)
+        self.export(self.id_of(name))
+        print("exported", self.memory.bytes)
 
     def op_write(self, offset, text):
-        os.pwrite(self.memory, text.encode(), int(offset))
+        self.memory.write(int(offset), text.encode())
 
     def op_read(self, offset, count):
-        print(os.pread(self.memory, int(count), int(offset)).decode(errors="backslashreplace"))
+        print(self.memory.read(int(offset), int(count)).decode(errors="backslashreplace"))
+
+    def list(self):
+        """The ids, in order."""
+        found = self.connection.list()
+        if self.version == "v0":
+            return [item["allocation_id"] for item in found]
+        self.aligned.update(found)
+        return [name for name, _ in found]
+
+    def op_fill(self, seed):
+        names = self.list()
+        for rank, name in enumerate(names):
+            self.export(name)
+            for offset, data in pattern(int(seed), rank, self.memory.bytes):
+                self.memory.write(offset, data)
+        print("filled", len(names))
+
+    def op_check(self, seed):
+        names = self.list()
+        for rank, name in enumerate(names):
+            self.export(name)
+            for offset, data in pattern(int(seed), rank, self.memory.bytes):
+                if self.memory.read(offset, len(data)) != data:
+                    raise Differs(rank)
+        print("equal", len(names))
+
+    def op_unmap(self):
+        while self.mapped:
+            self.mapped.pop().close()
 
     def op_list(self):
         for item in self.connection.list():
@@ -97,6 +202,7 @@ class Tool:
             else:
                 print("allocation", *item)
                 self.last = item[0]
+                self.aligned[item[0]] = item[1]
 
     def op_free(self, name):
         freed = self.connection.free(self.id_of(name))
@@ -192,6 +298,7 @@ class Tool:
         """Takes the place of `lock rw`."""
         self.connection.ask("rw")
         message = self.connection.granted()
+        self.writes = True
         print("identity", message["server_nonce"], message["gpu_uuid"])
 
     def op_abort(self):
@@ -243,6 +350,9 @@ def main(arguments):
             return 1
         except NotGranted:
             print("not granted")
+            return 1
+        except Differs as error:
+            print("differs in", error)
             return 1
         except TimeoutError:
             print("timeout")
