@@ -3,6 +3,8 @@
 #
 # The mount's part in serving GMS clients: options, the sockets and who removes them.
 
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
 load helpers
 
 UUID=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455
@@ -117,7 +119,6 @@ holds_sockets() { # PID COUNT
     assert_files ''
 }
 
-# bats test_tags=host
 @test "a GPU has its own UUID, and is found by it" {
     fake_gpus 'devices 2'
     start_mount "size=16M,device=1,gms,gms_dir=$GMS,gms_ordinal=7"
