@@ -14,9 +14,11 @@ load gms
 setup() {
     gms_setup
     python_with msgpack
+    python_preload
     export GMSFS_TEST_DEVICE=cuda
     if [[ ${GMSFS_GPU-} == real ]]; then
         requires nvidia-smi
+        # shellcheck disable=SC2034 # start_mount's
         BACKEND=cuda
         SIZE=1T                # all that it has
         SPARE=$((4 << 30))     # what the test that fills it leaves free
@@ -33,7 +35,7 @@ start_gpu() { # [OPTIONS]
 }
 
 gpu_says() { # WHAT NUMBER: what the driver and NVML say themselves, in $output
-    run_logged -0 timeout $((30 * SLOW)) "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
+    run_logged -0 timeout $((30 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
 }
 
 used_is() { # BYTES
@@ -85,7 +87,7 @@ kill_holder() {
     wait_until 10 test -S "$SOCKETS/gms_${uuid}_weights.sock"
     wait_until 10 test -S "$SOCKETS/gms_1_weights.sock"
     assert_eq "$(find "$SOCKETS" -type s | wc -l)" 8 sockets
-    tool=("$PYTHON" "$ROOT/tests/python/gms.py")
+    tool=("${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms.py")
     run_logged -0 timeout $((30 * SLOW)) "${tool[@]}" v1 "$SOCKETS/gms_1_weights.sock" identity
     assert_match "$output" " $uuid$"
     run_logged -0 timeout $((30 * SLOW)) "${tool[@]}" v0 "$SOCKETS/gms_${uuid}_weights.sock" \

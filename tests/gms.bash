@@ -32,7 +32,8 @@ v1_socket() { # STORE
 }
 
 gms_command() { # v0|v1 STORE OP...: sets COMMAND
-    COMMAND=("$PYTHON" "$ROOT/tests/python/gms.py" "$1" "$("$1_socket" "$2")" "${@:3}")
+    python_preload # for GPU memory the client loads a library of ours, the fake driver
+    COMMAND=("${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms.py" "$1" "$("$1_socket" "$2")" "${@:3}")
 }
 
 gms() { # v0|v1 STORE OP...

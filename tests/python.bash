@@ -19,14 +19,18 @@ python_with() {
     requires "python3-$1"
 }
 
-# A sanitized library needs its runtime before all others; Python itself frees little at its end.
-python() { # ARGUMENT...
-    local preload=()
-    if [[ -n ${SANITIZE-} ]]; then
-        preload=(LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
+# A sanitized library needs its runtime before all others; Python itself frees little at its end. Sets
+# PRELOAD to the words before a command that loads one.
+python_preload() {
+    PRELOAD=()
+    [[ -z ${SANITIZE-} ]] ||
+        PRELOAD=(env LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
             ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0")
-    fi
-    run_logged -0 env "${preload[@]}" timeout -k 5 $((80 * SLOW)) "$PYTHON" "$@"
+}
+
+python() { # ARGUMENT...
+    python_preload
+    run_logged -0 timeout -k 5 $((80 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$@"
 }
 
 python_tests() { # FILE [MODULE]: all its tests pass

@@ -144,7 +144,6 @@ int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol pr
 
 void rpc_close_listeners(struct rpc *rpc)
 {
-    rpc->is_closing = true;
     for (unsigned i = 0; i < 2 * RPC_DOMAIN_COUNT; i++) {
         struct rpc_listener *listener = &rpc->listeners[i / 2][i % 2];
 

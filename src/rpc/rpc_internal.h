@@ -98,7 +98,6 @@ struct rpc {
     uint64_t now_ms;
     unsigned warnings;          /* since the last tick */
     struct event_timeout sweep; /* sessions have ended: whose connections were they */
-    bool is_closing;
 };
 
 /* rpc.c */

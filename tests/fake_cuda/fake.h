@@ -172,8 +172,7 @@ bool queue_has(const struct drv_stream *stream, unsigned long upto);
 /* ---- nvml.c -------------------------------------------------------------------------------- */
 
 struct nvml_device;
-/* What GMS clients find a GPU's socket by; the daemon asks for neither. By the index of the machine,
- * whatever CUDA_VISIBLE_DEVICES says. */
+/* GMS clients find a GPU's socket by these; the daemon calls neither. */
 EXPORTED int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct nvml_device **device);
 EXPORTED int nvmlDeviceGetUUID(struct nvml_device *device, char *uuid, unsigned bytes);
 

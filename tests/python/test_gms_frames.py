@@ -455,7 +455,11 @@ class Floods(GmsCase):
         wait_until(lambda: self.probe()["waiting_writers"] == 20, "20 writers wait")
         for reader in readers:
             reader.close()
-        for waiter in waiters:
+        while waiters:  # who was first to ask is not who was first to connect
+            granted = select.select([waiter.socket for waiter in waiters], [], [], 30)[0]
+            self.assertEqual(len(granted), 1)
+            waiter = next(waiter for waiter in waiters if waiter.socket is granted[0])
+            waiters.remove(waiter)
             waiter.granted()
             waiter.close()
         self.wait_state("EMPTY")

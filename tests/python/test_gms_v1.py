@@ -457,7 +457,7 @@ class Requests(GmsCase):
     def test_more_than_the_device_has_is_refused_at_once(self):
         writer = self.session_v1("rw")
         writer.send("allocate_request", allocation_id="a", aligned_size=1 << 40)
-        message = writer.answer()
+        message = writer.answer().message
         self.assertEqual(message["type"], "error_response")
         self.assertTrue(message["out_of_memory"])
         writer.allocate("a", PIECE)
