@@ -12,6 +12,7 @@
 
 #define EVENT_READ  (1u << 0)
 #define EVENT_WRITE (1u << 1)
+#define EVENT_HUP   (1u << 2) /* of a socket: its peer sends nothing any more; not by itself */
 
 /* A descriptor that the loop watches; embedded in whoever owns the descriptor. */
 struct event_watch {

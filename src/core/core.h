@@ -277,7 +277,8 @@ enum record_type {
                            a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made
                            (then   FILE_BIND);   -ENOENT one   that is not there. A kept place of the
                            same   process for the   same store,   kind, serial and wish is resumed. At
-                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
+                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept.
+                         */
     RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                            out.session or out.waiter. -EDEADLK if the file has a live session,
                            -EBUSY if it waits already, -EBADF if its direction does not fit the

@@ -53,7 +53,7 @@ static void drop(struct kept *kept)
     struct gms *gms = kept->gms;
 
     kept->job = (struct job){.run = run_drop, .done = on_dropped};
-    if (helpers_submit(gms->setup.helpers, SERVICE_POOL_MEMORY, &kept->job) == 0)
+    if (helpers_submit(gms->setup.helpers, SERVICE_POOL_COMPUTE, &kept->job) == 0)
         return;
     kept->next = gms->to_drop;
     gms->to_drop = kept;
@@ -98,7 +98,7 @@ static int host_keep(void *context, struct rpc_keeping *keeping)
                           .keeping = keeping};
     error = idvec_insert(&gms->kept, kept);
     if (!error) {
-        error = helpers_submit(gms->setup.helpers, SERVICE_POOL_MEMORY, &kept->job);
+        error = helpers_submit(gms->setup.helpers, SERVICE_POOL_COMPUTE, &kept->job);
         if (error)
             idvec_remove(&gms->kept, kept->id);
     }

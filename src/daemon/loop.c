@@ -109,6 +109,8 @@ int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
         event.events |= EPOLLIN;
     if (events & EVENT_WRITE)
         event.events |= EPOLLOUT;
+    if (events & EVENT_HUP)
+        event.events |= EPOLLRDHUP;
     if (watch->loop)
         return epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) == 0 ? 0 : -errno;
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) != 0)
@@ -241,8 +243,10 @@ static void serve_events(struct loop *loop)
         uint32_t events = 0;
         if (!watch)
             continue;
-        if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+        if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP))
             events |= EVENT_READ;
+        if (event->events & EPOLLRDHUP)
+            events |= EVENT_HUP;
         if (event->events & EPOLLOUT)
             events |= EVENT_WRITE;
         watch->ready(watch, events);

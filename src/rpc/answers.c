@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What requests are answered with: refusals, allocations, descriptors. Lists: listing.c. */
+#include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/tickets.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* ---- sending -----------------------------------------------------------------------------------
@@ -23,14 +26,40 @@ void rpc_close_after(struct rpc_connection *connection)
 static void check_answer(struct rpc_connection *connection, int error)
 {
     if (error) {
+        if (rpc_may_warn(connection->rpc))
+            log_warning("%s: GMS client at %s: its answer cannot be made (%s); its connection is "
+                        "dropped",
+                        connection->rpc->options.mountpoint, rpc_domain_name(connection->domain),
+                        strerror(-error));
+        message_buffer_free(&connection->output);
         rpc_pass(connection, -1, false);
         rpc_close_after(connection);
     }
 }
 
+/* A client that does not read it holds it for as long. */
+static int charge_answer(struct rpc_connection *connection)
+{
+    uint64_t bytes = connection->output.room_bytes;
+
+    if (bytes <= RPC_INPUT_BYTES)
+        return 0;
+    return rpc_charge(connection, connection->input_room + bytes);
+}
+
 void rpc_answer(struct rpc_connection *connection, const struct message *message)
 {
-    check_answer(connection, message_encode(&connection->output, connection->protocol, message));
+    int error = message_encode(&connection->output, connection->protocol, message);
+
+    if (error == 0)
+        error = charge_answer(connection);
+    if ((error == -EDQUOT || error == -ENOMEM) && message->type != MESSAGE_ERROR_RESPONSE) {
+        message_buffer_free(&connection->output);
+        rpc_pass(connection, -1, false);
+        rpc_refuse_errno(connection, "answer", error);
+        return;
+    }
+    check_answer(connection, error);
 }
 
 void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
@@ -82,6 +111,12 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -ENOSPC:
     case -ENFILE:
         return "a bound of the mount is reached: see its events";
+    case -EINVAL:
+        return "the request is none that this store takes";
+    case -EBUSY:
+        return "it is being written through a file: close that first";
+    case -EMFILE:
+        return "the daemon has no descriptor left for it: see its limit of open files";
     case -ESTALE:
         return "the session is over: it was revoked, or its store removed";
     case -ECANCELED:
@@ -105,6 +140,18 @@ void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int e
 {
     rpc_refuse(connection, "cannot %s at %s: %s", what, rpc_domain_name(connection->domain),
                explain(connection, error));
+}
+
+void rpc_refuse_commit(struct rpc_connection *connection, int error)
+{
+    const struct core_file *file = core_find_file(connection->rpc->core, connection->file);
+    const struct core_store *store =
+        file ? core_find_store(connection->rpc->core, file->store) : NULL;
+
+    if (error == -EINVAL && store && store->last_error[0])
+        rpc_refuse(connection, "cannot commit: %s", store->last_error);
+    else
+        rpc_refuse_errno(connection, "commit", error);
 }
 
 /* ---- the session's layout ----------------------------------------------------------------------
@@ -159,11 +206,19 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
                 const struct message *answer)
 {
     const struct service_caller *caller = &connection->caller;
+    int unread = 0;
     struct core_process process =
         caller->process_count ? caller->processes[0] : (struct core_process){0};
     struct service_descriptor descriptor;
-    int error = service_lend_descriptor(connection->rpc->service, connection->file,
-                                        allocation->slot, process, &descriptor);
+    int error;
+
+    /* One at a time: those that are on their way count for all processes of the daemon's user. */
+    if (ioctl(connection->watch.fd, SIOCOUTQ, &unread) == 0 && unread > 0) {
+        rpc_pause(connection);
+        return;
+    }
+    error = service_lend_descriptor(connection->rpc->service, connection->file, allocation->slot,
+                                    process, &descriptor);
 
     if (error) {
         rpc_refuse_errno(connection, "export", error);

@@ -9,10 +9,14 @@
 #include "service/bounds.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+static void go_on(struct rpc_connection *connection);
 
 static struct rpc_connection *of_watch(struct event_watch *watch)
 {
@@ -36,6 +40,49 @@ int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
     if (error == 0)
         connection->charged_bytes = bytes;
     return error;
+}
+
+/* ---- lists: one goes on at a time, for a little, whoever else waits for its own
+ * ------------------ */
+
+static void leave_listings(struct rpc_connection *connection)
+{
+    if (!connection->link_listing)
+        return;
+    *connection->link_listing = connection->next_listing;
+    if (connection->next_listing)
+        connection->next_listing->link_listing = connection->link_listing;
+    connection->link_listing = NULL;
+}
+
+static void join_listings(struct rpc_connection *connection)
+{
+    struct rpc *rpc = connection->rpc;
+    struct rpc_connection **link = &rpc->listing;
+
+    if (connection->link_listing)
+        return;
+    while (*link)
+        link = &(*link)->next_listing;
+    *link = connection;
+    connection->link_listing = link;
+    connection->next_listing = NULL;
+    rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->lists, 0);
+}
+
+void rpc_serve_listing(struct rpc *rpc)
+{
+    struct rpc_connection *connection = rpc->listing;
+
+    if (!connection)
+        return;
+    leave_listings(connection);
+    if (rpc_go_on_listing(connection))
+        go_on(connection);
+    else
+        join_listings(connection);
+    if (rpc->listing)
+        rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->lists, 0);
 }
 
 /* ---- its end -----------------------------------------------------------------------------------
@@ -65,9 +112,11 @@ void rpc_connection_end(struct rpc_connection *connection)
     connection->is_dispatching = true; /* what is answered below frees nothing */
     idvec_remove(&rpc->connections, connection->id);
     rpc->host.loop.unwatch(rpc->host.loop.context, &connection->watch);
+    rpc->host.loop.clear_timeout(rpc->host.loop.context, &connection->pause);
     shutdown(connection->watch.fd, SHUT_RDWR); /* where the keeper's copy lives on for a moment */
     if (connection->is_kept)
         rpc->host.drop(rpc->host.context, connection->id);
+    leave_listings(connection);
     rpc_free_listing(connection);
     message_buffer_free(&connection->output);
     rpc_pass(connection, -1, false);
@@ -109,6 +158,20 @@ static ssize_t send_some(struct rpc_connection *connection)
     return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* It waits for the socket: its memory may be freed meanwhile, and the number another's. */
+static int own_passed(struct rpc_connection *connection)
+{
+    int fd;
+
+    if (connection->passed_fd < 0 || connection->passed_is_own)
+        return -EAGAIN;
+    fd = fcntl(connection->passed_fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return -errno;
+    rpc_pass(connection, fd, true);
+    return -EAGAIN;
+}
+
 /* 0: all is sent; -EAGAIN; else the client is gone. */
 static int send_output(struct rpc_connection *connection)
 {
@@ -119,16 +182,48 @@ static int send_output(struct rpc_connection *connection)
 
         if (sent < 0 && errno == EINTR)
             continue;
+        if (sent < 0 && (errno == ENOBUFS || errno == ETOOMANYREFS || errno == ENOMEM))
+            rpc_pause(connection);
+        else if (sent < 0 && errno != EAGAIN)
+            return -errno;
         if (sent < 0)
-            return errno == ENOBUFS || errno == ETOOMANYREFS ? -EAGAIN : -errno;
+            return own_passed(connection);
         rpc_pass(connection, -1, false);
         connection->sent_bytes += (size_t)sent;
+        connection->moved_us = rpc_now_us();
     }
     connection->sent_bytes = 0;
     if (output->room_bytes > RPC_INPUT_BYTES)
         message_buffer_free(output);
     output->size_bytes = output->used_bytes = 0;
     return 0;
+}
+
+/* ---- what lacks --------------------------------------------------------------------------------
+ */
+
+#define LONGEST_PAUSE_MS 1000u
+
+void rpc_pause(struct rpc_connection *connection)
+{
+    const struct event_loop *loop = &connection->rpc->host.loop;
+
+    connection->is_paused = true;
+    connection->is_served = false;
+    connection->pause_ms = connection->pause_ms ? 2 * connection->pause_ms : 1;
+    if (connection->pause_ms > LONGEST_PAUSE_MS)
+        connection->pause_ms = LONGEST_PAUSE_MS;
+    loop->set_timeout(loop->context, &connection->pause,
+                      rpc_now_us() / 1000 + connection->pause_ms);
+}
+
+static void on_pause_over(struct event_timeout *timeout)
+{
+    struct rpc_connection *connection =
+        (struct rpc_connection *)((char *)timeout - offsetof(struct rpc_connection, pause));
+
+    connection->is_paused = false;
+    go_on(connection);
 }
 
 /* ---- bytes in ----------------------------------------------------------------------------------
@@ -158,6 +253,9 @@ static int make_room(struct rpc_connection *connection)
 
     if (error < 0)
         return error;
+    /* Nothing that a session begins with is long. */
+    if (frame_bytes > RPC_SHORT_BYTES && connection->phase == RPC_HELLO)
+        return -EMSGSIZE;
     if (connection->input && (connection->input_bytes < room || frame_bytes <= room))
         return 0;
     if (connection->input)
@@ -182,6 +280,10 @@ static int receive(struct rpc_connection *connection)
     ssize_t size;
     int error = make_room(connection);
 
+    if (error == -EDQUOT || error == -ENOMEM) {
+        rpc_pause(connection); /* until others have sent theirs */
+        return -EAGAIN;
+    }
     if (error < 0)
         return error;
     part.iov_base = connection->input + connection->input_bytes;
@@ -195,6 +297,7 @@ static int receive(struct rpc_connection *connection)
     if (head.msg_flags & MSG_CTRUNC && connection->protocol == MESSAGE_V1)
         return -EPROTO;
     connection->has_ended = size == 0;
+    connection->moved_us = rpc_now_us();
     connection->input_bytes += (size_t)size;
     return 0;
 }
@@ -222,8 +325,6 @@ static void consume_frame(struct rpc_connection *connection)
 /* ---- requests ----------------------------------------------------------------------------------
  */
 
-static void go_on(struct rpc_connection *connection);
-
 static void finish_request(struct rpc_connection *connection, int error,
                            const struct service_answer *answer)
 {
@@ -239,8 +340,12 @@ static void on_done(struct service_request *request, int error, const struct ser
     struct rpc_connection *connection =
         (struct rpc_connection *)((char *)request - offsetof(struct rpc_connection, request));
 
+    bool is_nested = connection->is_dispatching;
+
+    connection->is_dispatching = true;
     finish_request(connection, error, answer);
-    if (connection->is_dispatching)
+    connection->is_dispatching = is_nested;
+    if (is_nested)
         return; /* who called goes on */
     if (!connection->is_gone)
         go_on(connection);
@@ -329,6 +434,9 @@ static int serve_frame(struct rpc_connection *connection)
     connection->is_served = true;
     dispatch(connection);
     connection->is_dispatching = false;
+    if (connection->is_paused)
+        return 0;
+    connection->pause_ms = 0;
     return 1;
 }
 
@@ -337,8 +445,10 @@ static int go_on_once(struct rpc_connection *connection)
 {
     int error;
 
-    if (connection->listing && !rpc_go_on_listing(connection))
-        return 1;
+    if (connection->is_paused)
+        return 0;
+    if (connection->listing)
+        return 0; /* until it has had its turns */
     error = send_output(connection);
     if (error < 0)
         return error == -EAGAIN ? 0 : error;
@@ -356,6 +466,7 @@ static int go_on_once(struct rpc_connection *connection)
 static bool may_read(const struct rpc_connection *connection)
 {
     return !connection->has_ended && connection->phase != RPC_CLOSING && !connection->is_decoding &&
+           !connection->is_paused && !connection->listing &&
            !(connection->finish && connection->input_bytes == connection->input_room);
 }
 
@@ -386,15 +497,19 @@ static void go_on(struct rpc_connection *connection)
                 free_connection(connection);
             return;
         }
-        if (connection->listing)
-            break;
     }
+    if (connection->listing)
+        join_listings(connection);
     /* There is more to do, and the socket takes it: so it comes round when others had their turn.
      */
-    if (more > 0 || connection->output.size_bytes > 0)
+    if (connection->is_paused || connection->listing)
+        events = 0;
+    else if (more > 0 || connection->output.size_bytes > 0)
         events = EVENT_WRITE;
     else if (may_read(connection))
         events = EVENT_READ;
+    if (connection->finish)
+        events |= EVENT_HUP; /* whatever it has sent ahead */
     if (more >= 0)
         more = loop->watch(loop->context, &connection->watch, events);
     if (more < 0) {
@@ -403,13 +518,25 @@ static void go_on(struct rpc_connection *connection)
     }
 }
 
+void rpc_connection_check(struct rpc_connection *connection)
+{
+    bool is_stuck = connection->charged_bytes > 0 && !connection->finish &&
+                    !connection->is_decoding && connection->frame_bytes == 0;
+
+    is_stuck |= connection->phase == RPC_CLOSING;
+    if (!is_stuck || rpc_now_us() - connection->moved_us < RPC_STALL_MS * 1000ull)
+        return;
+    warn(connection, -ETIMEDOUT);
+    rpc_connection_end(connection);
+}
+
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct rpc_connection *connection = of_watch(watch);
     bool reads = may_read(connection);
     int error = reads ? receive(connection) : 0;
 
-    if (!reads && events & EVENT_READ)
+    if ((!reads && events & EVENT_READ) || (events & EVENT_HUP && connection->finish))
         error = -ECONNRESET;
     if (error < 0 && error != -EAGAIN) {
         warn(connection, error);
@@ -436,8 +563,39 @@ static void on_kept(struct rpc_keeping *keeping, int error)
     }
     connection->is_kept = true;
     connection->phase = RPC_HELLO;
+    if (error < 0)
+        warn(connection, error);
     if (error < 0 || rpc->host.loop.watch(rpc->host.loop.context, &connection->watch, EVENT_READ))
         rpc_connection_end(connection);
+}
+
+static bool has_hung_up(int fd)
+{
+    struct pollfd peer = {.fd = fd};
+
+    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
+}
+
+/* Who has gone already, and was not heard yet, makes place. */
+static void end_gone(struct rpc *rpc, uint32_t uid)
+{
+    for (size_t i = rpc->connections.count; i-- > 0;) {
+        struct rpc_connection *connection = rpc->connections.items[i];
+
+        if (connection->caller.uid == uid && connection->phase == RPC_HELLO &&
+            has_hung_up(connection->watch.fd))
+            rpc_connection_end(connection);
+    }
+}
+
+static int take_place(struct rpc *rpc, uint32_t uid)
+{
+    int error = service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
+
+    if (error != -EDQUOT && error != -ENFILE)
+        return error;
+    end_gone(rpc, uid);
+    return service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
 }
 
 static int start(struct rpc_connection *connection)
@@ -446,7 +604,7 @@ static int start(struct rpc_connection *connection)
     int error = rpc_read_peer(connection);
 
     if (error == 0)
-        error = service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, connection->caller.uid, 1);
+        error = take_place(rpc, connection->caller.uid);
     if (error < 0)
         return error;
     error = idvec_insert(&rpc->connections, connection);
@@ -477,6 +635,8 @@ int rpc_connection_new(struct rpc_listener *listener, int fd)
         .domain = listener->domain,
         .protocol = listener->protocol,
         .passed_fd = -1,
+        .pause = {.expired = on_pause_over},
+        .moved_us = rpc_now_us(),
         .keeping = {.fd = -1, .done = on_kept},
     };
     connection->keeping.id = connection->id;

@@ -3,6 +3,7 @@
  * Answers that list: made some at a time, for others wait meanwhile, of the layout as it was when
  * it was asked for.
  */
+#include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/event_line.h"
@@ -11,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEMS_PER_TURN 1024u
+/* Some 100 microseconds. */
+#define ITEMS_PER_TURN   256u
+#define COUNTED_PER_TURN 4096u
 /* What an item takes besides its texts, at most. */
 #define ALLOCATION_FRAME_BYTES 160u
 #define KEY_FRAME_BYTES        5u
@@ -25,6 +28,8 @@ struct rpc_listing {
     size_t wanted_bytes;
     size_t rank;                 /* the next allocation */
     struct layout_cursor cursor; /* the next key */
+    bool is_counting;            /* keys: how many there are is not known yet */
+    uint64_t bytes;              /* that the frame takes at most */
     uint32_t left;
 };
 
@@ -70,18 +75,27 @@ static uint32_t count_allocations(const struct rpc_listing *listing, uint64_t *b
     return count;
 }
 
-/* Entries that are bound to no allocation are not for clients that could not say so. */
+/* NULL: no further key has the prefix. Entries that are bound to no allocation are not for clients
+ * that could not say so: *bound tells. */
+static const struct layout_entry *look_at_key(struct rpc_listing *listing, bool *bound)
+{
+    const struct layout_entry *entry = layout_cursor_next(&listing->cursor);
+
+    if (!entry || !has_prefix(listing, entry))
+        return NULL;
+    *bound = entry->slot != LAYOUT_UNBOUND;
+    return entry;
+}
+
 static const struct layout_entry *next_key(struct rpc_listing *listing)
 {
     const struct layout_entry *entry;
+    bool bound = false;
 
-    while ((entry = layout_cursor_next(&listing->cursor))) {
-        if (!has_prefix(listing, entry))
-            return NULL;
-        if (entry->slot != LAYOUT_UNBOUND)
-            return entry;
-    }
-    return NULL;
+    do
+        entry = look_at_key(listing, &bound);
+    while (entry && !bound);
+    return entry;
 }
 
 static void seek_keys(struct rpc_listing *listing)
@@ -89,60 +103,75 @@ static void seek_keys(struct rpc_listing *listing)
     layout_cursor_seek(&listing->cursor, listing->layout, listing->wanted, listing->wanted_bytes);
 }
 
-static uint32_t count_keys(struct rpc_listing *listing, uint64_t *bytes)
+/* Some more of them. True: all are counted. */
+static bool count_keys(struct rpc_listing *listing)
 {
-    const struct layout_entry *entry;
-    uint32_t count = 0;
+    bool bound = false;
 
-    seek_keys(listing);
-    while ((entry = next_key(listing))) {
-        count++;
-        *bytes += KEY_FRAME_BYTES + entry->key_bytes;
+    for (unsigned i = 0; i < COUNTED_PER_TURN; i++) {
+        const struct layout_entry *entry = look_at_key(listing, &bound);
+
+        if (!entry)
+            return true;
+        listing->left += bound;
+        listing->bytes += bound ? KEY_FRAME_BYTES + entry->key_bytes : 0;
     }
-    seek_keys(listing);
-    return count;
+    return false;
 }
 
-static int begin(struct rpc_connection *connection, const struct rpc_view *view,
-                 struct rpc_listing *listing, enum message_type type)
+/* How many items there are is known. */
+static int begin(struct rpc_connection *connection, struct rpc_listing *listing)
 {
-    struct message answer = {.type = type};
-    uint64_t bytes = 0;
-    int error;
+    struct message answer = {.type = listing->of_keys ? MESSAGE_METADATA_LIST_RESPONSE
+                                                      : MESSAGE_LIST_ALLOCATIONS_RESPONSE};
+    int error = 0;
 
-    listing->layout = layout_ref((struct layout *)view->layout);
-    memcpy(listing->store.uuid, view->store->uuid, sizeof listing->store.uuid);
-    listing->left =
-        listing->of_keys ? count_keys(listing, &bytes) : count_allocations(listing, &bytes);
-    error = bytes > RPC_INPUT_BYTES ? rpc_charge(connection, connection->input_room + bytes) : 0;
+    if (listing->of_keys)
+        seek_keys(listing);
+    if (listing->bytes > RPC_INPUT_BYTES)
+        error = rpc_charge(connection, connection->input_room + listing->bytes);
     if (error == 0)
         error = message_begin(&connection->output, connection->protocol, &answer, listing->left);
     return error;
 }
 
+static void refuse_list(struct rpc_connection *connection, int error)
+{
+    rpc_free_listing(connection);
+    message_buffer_free(&connection->output);
+    rpc_refuse_errno(connection, "list", error);
+}
+
 static void start(struct rpc_connection *connection, const struct rpc_view *view,
-                  struct rpc_listing from, enum message_type type)
+                  struct rpc_listing from)
 {
     struct rpc_listing *listing = malloc(sizeof *listing);
-    int error = listing ? 0 : -ENOMEM;
+    int error = 0;
 
-    if (listing) {
-        *listing = from;
-        connection->listing = listing;
-        error = begin(connection, view, listing, type);
+    if (!listing) {
+        refuse_list(connection, -ENOMEM);
+        return;
     }
-    if (error) {
-        rpc_free_listing(connection);
-        rpc_refuse_errno(connection, "list", error);
+    *listing = from;
+    connection->listing = listing;
+    listing->layout = layout_ref((struct layout *)view->layout);
+    memcpy(listing->store.uuid, view->store->uuid, sizeof listing->store.uuid);
+    listing->is_counting = listing->of_keys;
+    if (listing->of_keys) {
+        seek_keys(listing);
+    } else {
+        listing->left = count_allocations(listing, &listing->bytes);
+        error = begin(connection, listing);
     }
+    if (error)
+        refuse_list(connection, error);
 }
 
 void rpc_list_allocations(struct rpc_connection *connection, const struct rpc_view *view)
 {
     const struct message_text *tag = &connection->asked.tag;
 
-    start(connection, view, (struct rpc_listing){.wanted = tag->at, .wanted_bytes = tag->bytes},
-          MESSAGE_LIST_ALLOCATIONS_RESPONSE);
+    start(connection, view, (struct rpc_listing){.wanted = tag->at, .wanted_bytes = tag->bytes});
 }
 
 void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *view)
@@ -152,8 +181,7 @@ void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *vie
     start(connection, view,
           (struct rpc_listing){.of_keys = true,
                                .wanted = prefix->at ? prefix->at : "",
-                               .wanted_bytes = prefix->bytes},
-          MESSAGE_METADATA_LIST_RESPONSE);
+                               .wanted_bytes = prefix->bytes});
 }
 
 static int add_next(struct rpc_connection *connection, struct rpc_listing *listing)
@@ -180,6 +208,15 @@ bool rpc_go_on_listing(struct rpc_connection *connection)
     struct rpc_listing *listing = connection->listing;
     int error = 0;
 
+    if (listing->is_counting) {
+        if (!count_keys(listing))
+            return false;
+        listing->is_counting = false;
+        error = begin(connection, listing);
+        if (error)
+            refuse_list(connection, error);
+        return error != 0;
+    }
     for (unsigned i = 0; i < ITEMS_PER_TURN && listing->left > 0 && error == 0; i++) {
         error = add_next(connection, listing);
         listing->left--;
@@ -189,8 +226,15 @@ bool rpc_go_on_listing(struct rpc_connection *connection)
     if (error == 0)
         error = message_end(&connection->output);
     rpc_free_listing(connection);
-    if (error)
-        rpc_close_after(connection); /* V1: its list would be longer than a frame may be */
+    if (error) { /* V1: its list would be longer than a frame may be */
+        if (rpc_may_warn(connection->rpc))
+            log_warning("%s: GMS client at %s: its list cannot be answered (%s); its connection is "
+                        "dropped",
+                        connection->rpc->options.mountpoint, rpc_domain_name(connection->domain),
+                        strerror(-error));
+        message_buffer_free(&connection->output);
+        rpc_close_after(connection);
+    }
     return true;
 }
 

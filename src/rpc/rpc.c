@@ -73,11 +73,23 @@ static bool ends_sessions(enum core_event_type type)
 static void on_event(void *context)
 {
     struct rpc *rpc = context;
-    const struct core_event *event = core_find_event(rpc->core, rpc->core->next_event - 1);
+    bool ends = false;
 
+    /* One record may have several, of which the last is told as often. */
+    while (++rpc->seen_event < rpc->core->next_event) {
+        const struct core_event *event = core_find_event(rpc->core, rpc->seen_event);
+
+        ends |= !event || ends_sessions(event->type);
+    }
+    rpc->seen_event--;
     /* It comes in the midst of what ends the session. */
-    if (event && rpc->connections.count > 0 && ends_sessions(event->type))
+    if (ends && rpc->connections.count > 0)
         rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->sweep, rpc->now_ms);
+}
+
+static void on_lists(struct event_timeout *timeout)
+{
+    rpc_serve_listing((struct rpc *)((char *)timeout - offsetof(struct rpc, lists)));
 }
 
 static void on_state(void *context, uint64_t store)
@@ -171,7 +183,11 @@ bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
             listener->rests = watch_listener(listener, EVENT_READ) != 0;
         busy |= listener->rests;
     }
-    return busy;
+    for (size_t i = rpc->connections.count; i-- > 0;) {
+        if (i < rpc->connections.count)
+            rpc_connection_check(rpc->connections.items[i]);
+    }
+    return busy || rpc->connections.count > 0;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -188,7 +204,9 @@ int rpc_new(struct service *service, const struct rpc_options *options, const st
     made->options = *options;
     made->host = *host;
     made->next_connection = 1;
+    made->seen_event = made->core->next_event - 1;
     made->sweep.expired = on_sweep;
+    made->lists.expired = on_lists;
     made->observer =
         (struct service_observer){.context = made, .on_state = on_state, .on_event = on_event};
     for (unsigned i = 0; i < 2 * RPC_DOMAIN_COUNT; i++)
@@ -206,6 +224,7 @@ void rpc_free(struct rpc *rpc)
     rpc_close_listeners(rpc);
     service_unobserve(rpc->service, &rpc->observer);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
+    rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->lists);
     idvec_free(&rpc->connections);
     free(rpc);
 }

@@ -17,11 +17,12 @@
 
 #include <sys/types.h>
 
-#define RPC_ACCEPTS_PER_TURN 64u
+#define RPC_ACCEPTS_PER_TURN 16u
 #define RPC_FRAMES_PER_TURN  32u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
 #define RPC_MAX_GROUPS  65536u      /* the kernel's bound on a process's groups */
 #define RPC_TEXT_BYTES  65536u      /* of an error */
 
@@ -50,6 +51,11 @@ struct rpc_connection {
     struct rpc_keeping keeping;
     bool is_kept, is_gone; /* gone: it is freed when nothing is under way for it any more */
     bool has_ended;        /* the client sends nothing any more */
+    /* Something lacks that nobody tells of when it is there: it goes on after a while. */
+    struct event_timeout pause;
+    bool is_paused;
+    uint64_t pause_ms;
+    uint64_t moved_us; /* when bytes last came or went */
     /* who */
     struct service_caller caller;
     gid_t *groups;
@@ -66,7 +72,8 @@ struct rpc_connection {
     int decode_error;     /* 1: it is not decoded yet */
     struct message asked; /* points into `input` */
     uint64_t asked_us;
-    struct rpc_listing *listing; /* its answer is being made; NULL: no */
+    struct rpc_listing *listing;                         /* its answer is being made; NULL: no */
+    struct rpc_connection *next_listing, **link_listing; /* of those; link NULL: not among them */
     /* bytes */
     uint8_t *input;
     size_t input_bytes, input_room;
@@ -96,8 +103,11 @@ struct rpc {
     struct idvec connections;
     uint64_t next_connection;
     uint64_t now_ms;
-    unsigned warnings;          /* since the last tick */
-    struct event_timeout sweep; /* sessions have ended: whose connections were they */
+    unsigned warnings;              /* since the last tick */
+    struct event_timeout sweep;     /* sessions have ended: whose connections were they */
+    uint64_t seen_event;            /* the last one that was looked at */
+    struct event_timeout lists;     /* the next of those whose answers list has its turn */
+    struct rpc_connection *listing; /* they take turns; NULL: none */
 };
 
 /* rpc.c */
@@ -108,11 +118,17 @@ uint64_t rpc_now_us(void); /* monotonic */
 int rpc_read_peer(struct rpc_connection *connection);
 
 /* connection.c */
+/* The first of those whose answers list goes on with its own. */
+void rpc_serve_listing(struct rpc *rpc);
 int rpc_connection_new(struct rpc_listener *listener, int fd);
 /* It goes: its session ends, and so does what it waits for. */
 void rpc_connection_end(struct rpc_connection *connection);
 /* For service calls that answer later: `finish` is called once, unless the connection is gone. */
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
+/* The request is served once more, later. */
+void rpc_pause(struct rpc_connection *connection);
+/* Who holds what others need and does not move is let go. */
+void rpc_connection_check(struct rpc_connection *connection);
 /* Of what answers are made of and requests lie in. 0, -EDQUOT, -ENOMEM */
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
 
@@ -140,6 +156,7 @@ void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "cannot WHAT: why": what an errno of the service means here. */
 void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int error);
+void rpc_refuse_commit(struct rpc_connection *connection, int error);
 /* Nothing is read from it any more; it ends when it has been told. */
 void rpc_close_after(struct rpc_connection *connection);
 /* The store and layout of its session. False: the session is over, which was answered. */

@@ -314,24 +314,12 @@ static void delete_entry(struct rpc_connection *connection, const struct rpc_vie
 /* ---- commit ------------------------------------------------------------------------------------
  */
 
-static void refuse_commit(struct rpc_connection *connection, int error)
-{
-    const struct core_file *file = core_find_file(connection->rpc->core, connection->file);
-    const struct core_store *store =
-        file ? core_find_store(connection->rpc->core, file->store) : NULL;
-
-    if (error == -EINVAL && store && store->last_error[0])
-        rpc_refuse(connection, "cannot commit: %s", store->last_error);
-    else
-        rpc_refuse_errno(connection, "commit", error);
-}
-
 static void finish_commit(struct rpc_connection *connection, int error,
                           const struct service_answer *answer)
 {
     (void)answer;
     if (error) {
-        refuse_commit(connection, error);
+        rpc_refuse_commit(connection, error);
         return;
     }
     connection->session = 0;
@@ -349,7 +337,7 @@ static void finish_seal(struct rpc_connection *connection, int error,
 
     (void)done;
     if (error)
-        refuse_commit(connection, error);
+        rpc_refuse_commit(connection, error);
     if (error || !rpc_view_session(connection, &view))
         return;
     fill_hash(connection, view.store, hex, &answer);

@@ -83,7 +83,11 @@ bool rpc_probe_v1(struct rpc_connection *connection)
         return true;
     case MESSAGE_GET_CHECKPOINT_STATE_REQUEST:
         service_get_fence(connection->rpc->service, &fence);
-        answer_checkpoint(connection, &fence);
+        /* Its token ends it: that is for who may write the stores. */
+        if (fence.is_up && rpc_check_store(connection, true) != 0)
+            rpc_refuse_errno(connection, "look at the checkpoint", -EACCES);
+        else
+            answer_checkpoint(connection, &fence);
         return true;
     case MESSAGE_RETAIN_ALLOCATIONS_REQUEST:
     case MESSAGE_RELEASE_ATTACHMENT_REQUEST:
@@ -215,7 +219,7 @@ static void finish_commit(struct rpc_connection *connection, int error,
 {
     (void)answer;
     if (error)
-        rpc_refuse_errno(connection, "commit", error);
+        rpc_refuse_commit(connection, error);
     else
         rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
 }

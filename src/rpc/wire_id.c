@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/wire_id.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The last bytes hold the serial, which stays below 2^56; version and variant lie before them. */
@@ -10,14 +9,16 @@
 
 static void format(const uint8_t bytes[16], char text[WIRE_ID_UUID_BYTES])
 {
+    static const char digits[] = "0123456789abcdef";
     size_t at = 0;
 
     for (size_t i = 0; i < 16; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
             text[at++] = '-';
-        snprintf(text + at, WIRE_ID_UUID_BYTES - at, "%02x", bytes[i]);
-        at += 2;
+        text[at++] = digits[bytes[i] >> 4];
+        text[at++] = digits[bytes[i] & 15];
     }
+    text[at] = '\0';
 }
 
 static void mark_version_4(uint8_t bytes[16])
