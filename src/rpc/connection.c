@@ -44,7 +44,7 @@ int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
 static void free_connection(struct rpc_connection *connection)
 {
     close(connection->watch.fd);
-    free(connection->groups);
+    peer_free(&connection->peer);
     free(connection->input);
     free(connection);
 }
