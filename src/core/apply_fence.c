@@ -36,6 +36,8 @@ static int raise_fence(struct apply *apply)
     struct core_fence *fence = &apply->core->fence;
     int error = fence->is_up ? -EBUSY : check_idle(apply->core, record->store);
 
+    if (error == 0 && apply->core->draining)
+        error = -ENODEV;
     if (error == 0 && record->serial != 0)
         error = check_idle(apply->core, record->serial);
     if (error < 0)

@@ -274,10 +274,11 @@ enum record_type {
                            out.waiter.   -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
                            GRACE;   or the   deadline has come). -EDEADLK if it would wait and the
                            process is   itself a   member (without GRACE or LEAVING), or wishes RW of
-                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made (then
-                           FILE_BIND);   -ENOENT one   that is not there. A kept place of the same
-                           process for the   same store,   kind, serial and wish is resumed. At its
-                           deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
+                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made
+                           (then   FILE_BIND);   -ENOENT one   that is not there. A kept place of the
+                           same   process for the   same store,   kind, serial and wish is resumed. At
+                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept.
+                         */
     RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                            out.session or out.waiter. -EDEADLK if the file has a live session,
                            -EBUSY if it waits already, -EBADF if its direction does not fit the
@@ -337,7 +338,8 @@ enum record_type {
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
-                       waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
+                       waits is refused (-ECANCELED). -EBUSY behind a fence, whose checkpoint
+                       needs what would be dropped. CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
                        draining. 0: serves again */
     RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
@@ -354,7 +356,8 @@ enum record_type {
     RECORD_EXIT,  /* process: it has exited, and writes no more */
     RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
                      the stores are for nobody until it is resolved: -ENODEV. -EBUSY: one has
-                     sessions or waiters, or a fence is there. flags CORE_FENCE_ABORT or _COMPLETE,
+                     sessions or waiters, or a fence is there; -ENODEV: the mount is drained. flags
+                     CORE_FENCE_ABORT or _COMPLETE,
                      bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE: none is,
                      unless it was resolved last by this token in this way */
     RECORD_TYPE_COUNT,

@@ -428,6 +428,8 @@ static int check_fence(const struct check *check)
     if (fence->is_up ? fence->resolved_by != 0 || fence->stores[0] == 0
                      : fence->stores[0] != 0 || fence->stores[1] != 0)
         return WRONG(check, "whether the fence is up is not clear");
+    if (fence->is_up && check->core->draining)
+        return WRONG(check, "the mount is fenced, and drained");
     if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
         fence->resolved_by != CORE_FENCE_COMPLETE)
         return WRONG(check, "the last fence was resolved in no way that there is");

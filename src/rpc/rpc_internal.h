@@ -16,7 +16,6 @@
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
 
-
 #define RPC_ACCEPTS_PER_TURN 64u
 #define RPC_FRAMES_PER_TURN  32u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
