@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/mounts.h"
+#include "cli/store_fenced.h"
 
 #include <errno.h>
 #include <string.h>
@@ -40,6 +41,8 @@ int store_explain(const char *path, const char *doing, int error)
                   doing, path, path);
         break;
     case -ENODEV:
+        if (store_explain_fence(path, doing))
+            break;
         cli_error(
             "cannot %s: %s: the mount is drained ('gmsfs drain --undo' lets it serve again), or "
             "its device is lost (mount anew when it is back); its file 'device' tells",
