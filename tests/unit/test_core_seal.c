@@ -288,6 +288,9 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
 
     check_int(fence(CORE_FENCE_ON, store, 0, 1), 0);
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), -EBUSY);
+    core->draining = true;
+    check_int(core_check(core, &(struct failure){0}), -EINVAL);
+    core->draining = false;
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP}), -EINVAL);
     check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
     check_int(state(store), LOCK_STATE_COMMITTED);

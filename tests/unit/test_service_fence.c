@@ -1,7 +1,4 @@
-/* SPD    if (writer->answers != 1 || writer->error)
-        fprintf(stderr, "# %u answers, %d\n", writer->answers, writer->error);
-    require(writer->answers == 1 && writer->error == 0);
-}-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fence of a checkpoint: what the stores must be like, whose it is to put up, and its token. */
 #include "service/admin.h"
 #include "service/fence.h"
