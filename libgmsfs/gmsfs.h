@@ -20,7 +20,8 @@
  *   -EINVAL    an argument is NULL, zero or out of range where that makes no sense
  *   -ENOMEM    the library has no memory for itself
  *   -ENOTCONN  the mount is dead (its daemon ended); -ENODEV, -EIO: so is the device
- *   -ENODEV    also: the mount is drained (gmsfs drain) and grants no lock
+ *   -ENODEV    also: the mount is drained (gmsfs drain), or fenced for a checkpoint (gmsfs
+ *              fence), and grants no lock
  *   -EIO       also: the store may be damaged and takes no readers (gmsfs(5), Health)
  *   -ECHILD    the handle was opened before fork() and this is the child (see FORK)
  *   -ESTALE    the session is over (revoked, or the store was removed)

@@ -281,7 +281,7 @@ enum gmsfs_fds_op {
     /* These three, for root or the daemon's uid, drain the mount; gmsfs(5) has what that means. */
     GMSFS_FDS_DRAIN = 3, /* grant no more sessions (batch 1: and revoke those there are), until this
                           * connection ends, or for good once DRAIN_END has answered 0. EBUSY:
-                          * another connection drains */
+                          * another connection drains, or the mount is fenced */
     GMSFS_FDS_DRAIN_END = 4, /* drop what is committed. EBUSY: `remaining` sessions are left;
                               * EAGAIN: `remaining` bytes are; ECANCELED: the mount serves again */
     GMSFS_FDS_SERVE = 5,     /* undo DRAIN */
@@ -289,6 +289,15 @@ enum gmsfs_fds_op {
      * and the store's owner; zeros: all stores, not for the last. ENOENT, EPERM; ENODEV: the device
      * is lost */
     GMSFS_FDS_CLEAR_SUSPECT = 6,
+    /* The fence of a checkpoint (gmsfs(5)), for whoever may write the stores `weights` and
+     * `kv_cache`, EACCES. All four answer struct gmsfs_fds_fence. */
+    GMSFS_FDS_FENCE = 7, /* put it up; where it is up, the same again. EBUSY, EINVAL: `obstacle`
+                          * says why; ENOENT: there are no weights; ENODEV: the mount is
+                          * drained */
+    GMSFS_FDS_FENCE_ABORT = 8,    /* `ticket` is its token: there is no checkpoint. EINVAL: it has
+                                   * another; ESTALE: there is none of this token any more */
+    GMSFS_FDS_FENCE_COMPLETE = 9, /* the same: what was checkpointed is restored */
+    GMSFS_FDS_FENCE_STATUS = 10,  /* only tell. EACCES: all but the token */
 };
 
 struct gmsfs_fds_request {
@@ -296,7 +305,7 @@ struct gmsfs_fds_request {
     uint32_t op;      /* enum gmsfs_fds_op */
     uint32_t batch;   /* descriptors wanted per message, 1..GMSFS_BATCH_MAX */
     uint32_t pad;
-    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT: a store's id */
+    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT: a store's id; FENCE_*: a token */
 };
 
 /* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */
@@ -315,9 +324,29 @@ struct gmsfs_fds_item {
     uint64_t aligned_bytes;
 };
 
+/* What keeps a fence from being put up. */
+enum gmsfs_fds_obstacle {
+    GMSFS_FDS_OBSTACLE_NONE = 0,
+    GMSFS_FDS_OBSTACLE_WEIGHTS_IN_USE = 1,
+    GMSFS_FDS_OBSTACLE_KV_CACHE_IN_USE = 2,
+    GMSFS_FDS_OBSTACLE_WEIGHTS_UNCOMMITTED = 3,
+    GMSFS_FDS_OBSTACLE_KV_CACHE_COMMITTED = 4,
+    GMSFS_FDS_OBSTACLE_WEIGHTS_EMPTY = 5,
+    GMSFS_FDS_OBSTACLE_KV_CACHE_SEALED = 6,
+};
+
+/* One message, a header without items and this, whatever the header's error is. */
+struct gmsfs_fds_fence {
+    uint8_t token[16]; /* where it is up and the caller may know */
+    uint32_t is_up;
+    uint32_t obstacle; /* enum gmsfs_fds_obstacle */
+    char why[96];      /* the same in words, as GMS says it */
+};
+
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_request) == 32, "fds request");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_header) == 24, "fds header");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_item) == 32, "fds item");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_fence) == 120, "fds fence");
 
 #ifdef __cplusplus
 }

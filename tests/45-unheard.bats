@@ -116,6 +116,19 @@ DONE='done, but cannot write the output: No space left on device'
     "$GMSFS" run -w "$M/weights" -- true # it serves
 }
 
+@test "a fence that cannot be said stands, exits with 4, and tells its token later" {
+    start_mount
+    make_model
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    open_broken_pipe
+    broken 4 fence "$M"
+    run_logged -0 "$GMSFS" fence --status "$M"
+    token=${output#fenced }
+    broken 1 fence --status "$M"
+    unheard 4 "$DONE" fence --complete "$token" "$M"
+    "$GMSFS" run "$M/weights" -- true # it serves
+}
+
 @test "a load that cannot say what it waits for goes on, commits, and exits with 4" {
     requires jq
     start_mount

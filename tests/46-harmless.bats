@@ -76,6 +76,7 @@ PY
     cp "$(type -P bash)" "$T/bin-$EVIL"
     shown_harmless drain "$M"
     shown_harmless drain --undo "$M"
+    shown_harmless fence "$M" # there is nothing to checkpoint
     spawn "$T/bin-$EVIL" -c 'exec 5<>"$1/lock"; read -r </dev/zero' _ "$M/$EVIL"
     wait_until 5 grep -q held "$M/$EVIL/sessions"
     shown_harmless status "$M"

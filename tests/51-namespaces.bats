@@ -204,6 +204,7 @@ proc_is_not_there() {
     run_logged -0 without_proc "$GMSFS" clear-suspect "$store" "$M"
     run_logged -0 without_proc "$GMSFS" drain "$M"
     run_logged -0 without_proc "$GMSFS" drain --undo "$M"
+    run_logged -0 without_proc "$GMSFS" fence --status "$M"
 }
 
 @test "without /proc: what needs it says so" {

@@ -21,8 +21,8 @@ complete_words() {
     local name
     cd "$ROOT"
     complete_words gmsfs ''
-    for name in mount umount status load save verify sum ls run wait metadata drain image \
-        clear-suspect; do
+    for name in mount umount status load save verify sum ls run wait metadata drain fence \
+        image clear-suspect; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um
@@ -45,6 +45,8 @@ complete_words() {
     complete_words gmsfs ls "$M/w"
     assert_eq "$output" "$M/weights"
     complete_words gmsfs umount "$M"
+    assert_eq "$output" "$M"
+    complete_words gmsfs fence --abort token "$M"
     assert_eq "$output" "$M"
     complete_words gmsfs clear-suspect "$M"
     assert_eq "$output" "$M"$'\n'"$M/weights"

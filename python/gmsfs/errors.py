@@ -99,8 +99,8 @@ _WAYS_OUT = {
     (
         "gmsfs_connect",
         errno.ENODEV,
-    ): "the mount grants no locks: it is drained, or the device is lost; "
-    "see 'gmsfs status'",
+    ): "the mount grants no locks: it is drained, fenced for a checkpoint, "
+    "or the device is lost; see 'gmsfs status'",
     (
         "gmsfs_connect",
         errno.EIO,

@@ -37,6 +37,7 @@ struct cli_command {
 
 extern const struct cli_command cmd_clear_suspect;
 extern const struct cli_command cmd_drain;
+extern const struct cli_command cmd_fence;
 extern const struct cli_command cmd_image;
 extern const struct cli_command cmd_load;
 extern const struct cli_command cmd_ls;

@@ -2,6 +2,7 @@
 /* gmsfs clear-suspect - says that what a store holds is as it should be, so readers may come */
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
+#include "cli/daemon_explain.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/store_file.h"
@@ -43,8 +44,7 @@ static int clear_explain(const char *path, int error)
         cli_error("%s: no store of a gmsfs mount", path);
         break;
     default:
-        cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
-                  strerror(-error));
+        return daemon_explain(path, error);
     }
     return CLI_FAILURE;
 }

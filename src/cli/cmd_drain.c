@@ -8,10 +8,12 @@
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
+#include "cli/daemon_explain.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/store_file.h"
 #include "cli/ui.h"
 
 #include <errno.h>
@@ -52,6 +54,20 @@ struct drain {
     bool revoke, undo, quiet;
 };
 
+static void drain_explain_busy(const struct mount *mount)
+{
+    json_t *device = NULL;
+
+    if (store_read_json(mount->path, "device", &device) == 0 &&
+        json_is_true(json_object_get(device, "fenced")))
+        cli_error("%s: it is fenced for a checkpoint, which needs what a drain would discard; "
+                  "'gmsfs fence --status %s' tells the token that ends that",
+                  mount->path, mount->path);
+    else
+        cli_error("%s: another 'gmsfs drain' is under way", mount->path);
+    json_decref(device);
+}
+
 static int drain_explain(const struct mount *mount, int error)
 {
     switch (error) {
@@ -59,31 +75,18 @@ static int drain_explain(const struct mount *mount, int error)
         cli_error("%s: only root and the user that mounted it can drain it", mount->path);
         break;
     case -EBUSY:
-        cli_error("%s: another 'gmsfs drain' is under way", mount->path);
-        break;
-    case -EPIPE:
-    case -ECONNRESET:
-        cli_error("%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
-                  "status' tells",
-                  mount->path);
+        drain_explain_busy(mount);
         break;
     case -EINTR:
         cli_error("stopped by a signal (%s) before the daemon answered; 'gmsfs status' shows "
                   "whether %s serves",
                   strsignal(signals_get()), mount->path);
         return CLI_SIGNALED + signals_get();
-    case -ENAMETOOLONG:
-        cli_error(
-            "%s: the path is too long for a socket's address, and there is no /proc, by which "
-            "longer ones are reached; mount it, or mount at a shorter path",
-            mount->path);
-        break;
     case -ECANCELED:
         cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
         break;
     default:
-        cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives",
-                  mount->path, strerror(-error));
+        return daemon_explain(mount->path, error);
     }
     return CLI_FAILURE;
 }

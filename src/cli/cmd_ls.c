@@ -2,6 +2,7 @@
 /* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
 #include "cli/cli.h"
 #include "cli/store_explain.h"
+#include "cli/store_fenced.h"
 #include "cli/store_open.h"
 #include "cli/store_state.h"
 #include "cli/ui.h"
@@ -34,6 +35,7 @@ struct ls {
     struct gmsfs_layout *layout;    /* NULL: nothing is committed */
     struct gmsfs_handle_info *list; /* allocations with their names */
     size_t count;
+    int is_fenced;
 };
 
 /* The allocation's file name, or its rank where the directory has another layout by now. */
@@ -165,11 +167,12 @@ static int ls_print_json(const struct ls *ls)
             return -ENOMEM;
         }
     }
-    return ui_json_print(json_pack("{s:o,s:s,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path),
-                                   "state", store_state_name(ls->info.state), "generation",
-                                   ls_number(ls->info.generation), "group", ls_json_group(ls),
-                                   "layout_hash", ls->layout ? ls->layout->hash : "", "allocations",
-                                   ls_json_allocations(ls), "tensors", entries));
+    return ui_json_print(
+        json_pack("{s:o,s:s,s:b,s:o,s:o,s:s,s:o,s:o}", "store", ui_json_text(ls->path), "state",
+                  store_state_name(ls->info.state), "fenced", ls->is_fenced, "generation",
+                  ls_number(ls->info.generation), "group", ls_json_group(ls), "layout_hash",
+                  ls->layout ? ls->layout->hash : "", "allocations", ls_json_allocations(ls),
+                  "tensors", entries));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -203,11 +206,14 @@ static int ls_store(const char *path, bool as_json)
         return CLI_FAILURE;
     error = ls_read(&ls);
     if (!error) {
+        ls.is_fenced = store_is_fenced(path);
         error = as_json ? ls_print_json(&ls) : ls_print_table(&ls);
         if (error)
             cli_error("%s: %s", path, strerror(-error));
         else if (!ls.layout && !as_json)
             ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
+        if (!error && ls.is_fenced && !as_json)
+            ui_line(stderr, "%s is fenced for a checkpoint: nobody gets a session of it", path);
     }
     gmsfs_free_layout(ls.layout);
     free(ls.list);

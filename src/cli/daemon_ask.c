@@ -48,18 +48,28 @@ int daemon_connect(const char *path)
     return fd;
 }
 
-static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *remaining)
+/* Sends it and takes what is answered: how many bytes, or a negative errno. */
+static ssize_t converse(int fd, const struct gmsfs_fds_request *request, void *answer, size_t room)
 {
-    struct gmsfs_fds_header header;
     ssize_t got;
 
     if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) < 0)
         return -errno;
     do
-        got = recv(fd, &header, sizeof(header), 0);
+        got = recv(fd, answer, room, 0);
     while (got < 0 && errno == EINTR && !signals_get());
     if (got < 0)
         return errno == EAGAIN ? -ETIMEDOUT : -errno;
+    return got;
+}
+
+static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *remaining)
+{
+    struct gmsfs_fds_header header;
+    ssize_t got = converse(fd, request, &header, sizeof(header));
+
+    if (got < 0)
+        return (int)got;
     if (got != (ssize_t)sizeof(header))
         return -ECONNRESET;
     if (remaining)
@@ -93,6 +103,41 @@ int daemon_ask_once(const char *path, enum gmsfs_fds_op op)
     static const uint8_t none[16];
 
     return daemon_ask_store(path, op, none);
+}
+
+/* A daemon that does not know the request answers a header alone. */
+static int exchange_fence(int fd, const struct gmsfs_fds_request *request,
+                          struct gmsfs_fds_fence *answer)
+{
+    struct {
+        struct gmsfs_fds_header header;
+        struct gmsfs_fds_fence fence;
+    } message;
+    ssize_t got = converse(fd, request, &message, sizeof(message));
+
+    if (got < 0)
+        return (int)got;
+    if (got == (ssize_t)sizeof(message.header))
+        return -EOPNOTSUPP;
+    if (got != (ssize_t)sizeof(message))
+        return -ECONNRESET;
+    *answer = message.fence;
+    return message.header.error;
+}
+
+int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
+                     struct gmsfs_fds_fence *answer)
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
+    int fd = daemon_connect(path), error;
+
+    memset(answer, 0, sizeof(*answer));
+    if (fd < 0)
+        return fd;
+    memcpy(request.ticket, token, sizeof(request.ticket));
+    error = exchange_fence(fd, &request, answer);
+    close(fd);
+    return error;
 }
 
 /* The kernel says with each message who sent it, if it is to; what is asked for is nothing, so the

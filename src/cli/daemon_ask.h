@@ -2,8 +2,8 @@
 /*
  * daemon_ask - questions to the daemon of a mount through its socket `.fds`
  *
- * For `gmsfs umount`, `drain` and `clear-suspect`. A daemon that does not answer is given up after
- * some seconds. Never prints. gmsfs_abi.h has what may be asked.
+ * For `gmsfs umount`, `drain`, `fence` and `clear-suspect`. A daemon that does not answer is given
+ * up after some seconds. Never prints. gmsfs_abi.h has what may be asked.
  */
 #ifndef GMSFS_CLI_DAEMON_ASK_H
 #define GMSFS_CLI_DAEMON_ASK_H
@@ -28,5 +28,9 @@ int daemon_ask_pid(const char *path);
 int daemon_ask_once(const char *path, enum gmsfs_fds_op op);
 /* The same of one store, by its id; zeros: of all. */
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16]);
+/* One of the FENCE ops; token: that of who ends it. *answer is zeros where none came. -EOPNOTSUPP:
+ * the daemon knows of no fence */
+int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
+                     struct gmsfs_fds_fence *answer);
 
 #endif

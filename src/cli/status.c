@@ -16,7 +16,6 @@
 #define BAR_MAX_WIDTH      60u
 #define BAR_MIN_WIDTH      10u
 #define TEXT_BYTES         160
-#define STATE_TEXT_BYTES   40
 #define INDENT             2
 #define STATUS_MAX_HOLDERS 16u
 
@@ -35,10 +34,11 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     unsigned width;
     size_t taken;
 
-    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s%s", ui_percent(used, total),
+    snprintf(text, sizeof(text), "%3u%%  %s of %s used%s%s%s%s", ui_percent(used, total),
              size_format(used, used_text), size_format(total, total_text),
              reserved ? ", reserved " : "", reserved ? size_format(reserved, reserved_text) : "",
-             json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "");
+             json_is_true(json_object_get(device, "draining")) ? ", drained: grants nothing" : "",
+             json_is_true(json_object_get(device, "fenced")) ? ", fenced for a checkpoint" : "");
     taken = INDENT + 2 + strlen(text);
     width = screen > taken ? screen - (unsigned)taken : 0;
     if (width > BAR_MAX_WIDTH)
@@ -92,12 +92,13 @@ char *status_format_holders(const json_t *store)
     return text;
 }
 
-/* A store whose bytes may be damaged shows so by its state. */
-static const char *status_state(const json_t *store, char *text, size_t room)
+char *status_format_state(const json_t *store, char *text, size_t room)
 {
     bool suspect = json_is_true(json_object_get(store, "suspect"));
+    bool fenced = json_is_true(json_object_get(store, "fenced"));
 
-    snprintf(text, room, "%s%s", store_json_text(store, "state"), suspect ? " SUSPECT" : "");
+    snprintf(text, room, "%s%s%s", store_json_text(store, "state"), suspect ? " SUSPECT" : "",
+             fenced ? " FENCED" : "");
     return text;
 }
 
@@ -116,7 +117,7 @@ static void status_add_unknown(const json_t *store, struct ui_table *table)
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
-    char group[GROUP_TEXT_BYTES], state[STATE_TEXT_BYTES];
+    char group[GROUP_TEXT_BYTES], state[STATUS_STATE_BYTES];
     char *holders = status_format_holders(store);
 
     snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
@@ -125,7 +126,7 @@ static void status_add_store(const json_t *store, struct ui_table *table)
     snprintf(entries, sizeof(entries), "%" PRIu64, store_json_number(store, "entries"));
     snprintf(generation, sizeof(generation), "%" PRIu64, store_json_number(store, "generation"));
     ui_table_add(table, (const char *[]){store_json_text(store, "name"),
-                                         status_state(store, state, sizeof(state)), bytes,
+                                         status_format_state(store, state, sizeof(state)), bytes,
                                          allocations, entries, generation, *group ? group : "-",
                                          holders && *holders ? holders : "-"});
     free(holders);

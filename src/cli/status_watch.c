@@ -224,7 +224,7 @@ static json_t *watch_mount_line(const json_t *look)
 
 static json_t *watch_store_line(const json_t *store)
 {
-    char bytes[SIZE_TEXT_BYTES], *holders;
+    char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], *holders;
     json_t *line;
 
     if (json_object_get(store, "error"))
@@ -232,7 +232,8 @@ static json_t *watch_store_line(const json_t *store)
     holders = status_format_holders(store);
     line = json_sprintf(
         "%s  %s  allocations %" PRIu64 "  entries %" PRIu64 "  generation %" PRIu64 "  %s",
-        store_json_text(store, "state"), size_format(store_json_number(store, "bytes"), bytes),
+        status_format_state(store, state, sizeof(state)),
+        size_format(store_json_number(store, "bytes"), bytes),
         store_json_number(store, "allocations"), store_json_number(store, "entries"),
         store_json_number(store, "generation"), holders && *holders ? holders : "-");
     free(holders);

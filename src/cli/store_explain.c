@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_explain.h"
-
+#include "cli/cli.h"
+#include "cli/store_fenced.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -38,6 +39,8 @@ int store_explain(const char *path, const char *doing, int error)
                   doing, path, path);
         break;
     case -ENODEV:
+        if (store_explain_fence(path, doing))
+            break;
         cli_error(
             "cannot %s: %s: the mount is drained ('gmsfs drain --undo' lets it serve again), or "
             "its device is lost (mount anew when it is back); its file 'device' tells",

@@ -35,6 +35,8 @@ int apply_drain_mount(struct apply *apply)
         return -EINVAL;
     if (core->draining == on)
         return 0;
+    if (on && core->fence.is_up)
+        return -EBUSY;
     core->draining = on;
     core_add_event(apply, on ? CORE_EVENT_DRAINING : CORE_EVENT_SERVING, NULL, NULL);
     if (on)

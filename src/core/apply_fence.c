@@ -4,6 +4,7 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 bool core_is_fenced(const struct core *core, uint64_t store)
@@ -48,6 +49,8 @@ static int raise_fence(struct apply *apply)
     struct core_fence *fence = &apply->core->fence;
     int error = fence->is_up ? -EBUSY : check_idle(apply->core, record->store);
 
+    if (error == 0 && apply->core->draining)
+        error = -ENODEV;
     if (error == 0 && record->serial != 0)
         error = check_idle(apply->core, record->serial);
     if (error < 0)
@@ -80,5 +83,26 @@ int apply_fence(struct apply *apply)
     fence->is_up = false;
     fence->stores[0] = fence->stores[1] = 0;
     fence->resolved_by = record->flags;
+    return 0;
+}
+
+/* Of core_check. */
+int core_check_fence(const struct core *core, struct failure *failure)
+{
+    const struct core_fence *fence = &core->fence;
+
+    if (fence->is_up ? fence->resolved_by != 0 || fence->stores[0] == 0
+                     : fence->stores[0] != 0 || fence->stores[1] != 0)
+        return failure_set(failure, -EINVAL, "whether the fence is up is not clear");
+    if (fence->is_up && core->draining)
+        return failure_set(failure, -EINVAL, "the mount is fenced, and drained");
+    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
+        fence->resolved_by != CORE_FENCE_COMPLETE)
+        return failure_set(failure, -EINVAL, "the last fence was resolved in no way that there is");
+    for (size_t i = 0; i < 2 && fence->stores[i] != 0; i++) {
+        if (check_idle(core, fence->stores[i]) < 0)
+            return failure_set(failure, -EINVAL, "store %" PRIu64 ": it is fenced, and in use",
+                               fence->stores[i]);
+    }
     return 0;
 }

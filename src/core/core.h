@@ -338,7 +338,8 @@ enum record_type {
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
-                       waits is refused (-ECANCELED). CORE_DRAIN_DROP: what is committed is
+                       waits is refused (-ECANCELED). -EBUSY behind a fence, whose checkpoint
+                       needs what would be dropped. CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
                        draining. 0: serves again */
     RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
@@ -355,9 +356,10 @@ enum record_type {
     RECORD_EXIT,  /* process: it has exited, and writes no more */
     RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
                      the stores are for nobody until it is resolved: -ENODEV, also for who waits to
-                     read. -EBUSY: one is not idle, or a fence is there. flags CORE_FENCE_ABORT or
-                     _COMPLETE, bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE:
-                     none is, unless it was resolved last by this token in this way */
+                     read. -EBUSY: one is not idle, or a fence is there; -ENODEV: the mount is
+                     drained. flags CORE_FENCE_ABORT or _COMPLETE, bytes16: resolves it; -EINVAL:
+                     another token is prepared; -ESTALE: none is, unless it was resolved last by
+                     this token in this way */
     RECORD_TYPE_COUNT,
 };
 

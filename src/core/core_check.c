@@ -421,25 +421,6 @@ static int check_health(const struct check *check)
     return 0;
 }
 
-static int check_fence(const struct check *check)
-{
-    const struct core_fence *fence = &check->core->fence;
-
-    if (fence->is_up ? fence->resolved_by != 0 || fence->stores[0] == 0
-                     : fence->stores[0] != 0 || fence->stores[1] != 0)
-        return WRONG(check, "whether the fence is up is not clear");
-    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
-        fence->resolved_by != CORE_FENCE_COMPLETE)
-        return WRONG(check, "the last fence was resolved in no way that there is");
-    for (size_t i = 0; i < 2 && fence->stores[i] != 0; i++) {
-        const struct core_store *store = core_store(check->core, fence->stores[i]);
-
-        if (!store || store->lock.session_count > 0 || store->lock.waiter_count > 0)
-            return WRONG(check, "store %" PRIu64 ": it is fenced, and in use", fence->stores[i]);
-    }
-    return 0;
-}
-
 /* ---- shares --------------------------------------------------------------------------------- */
 
 /* The bound; who takes what of it is added with take_share, and compared by compare_share. */
@@ -572,7 +553,7 @@ static int check_all(struct check *check)
     if (error == 0)
         error = check_health(check);
     if (error == 0)
-        error = check_fence(check);
+        error = core_check_fence(check->core, check->failure);
     if (error == 0)
         error = check_shares(check);
     if (error == 0)

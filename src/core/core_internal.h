@@ -220,6 +220,7 @@ void core_forget_writers(struct core_store *store);
 
 /* apply_fence.c */
 int apply_fence(struct apply *apply);
+int core_check_fence(const struct core *core, struct failure *failure); /* -EINVAL */
 
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);

@@ -303,6 +303,14 @@ static int trust(struct connection *connection, const uint8_t uuid[16])
     return error;
 }
 
+static void fence(struct connection *connection, const struct gmsfs_fds_request *request)
+{
+    struct fs_fence_answer answer;
+    fs_fds_fence(connection->fs, connection->watch.fd, request, &answer);
+    if (send(connection->watch.fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        drop(connection);
+}
+
 static void unmount(struct connection *connection)
 {
     struct fs *fs = connection->fs;
@@ -357,6 +365,30 @@ static bool is_abandoned(int fd)
     return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }
 
+static void serve(struct connection *connection, const struct gmsfs_fds_request *request,
+                  int sender)
+{
+    switch (request->op) {
+    case GMSFS_FDS_REDEEM:
+        redeem(connection, request, sender);
+        break;
+    case GMSFS_FDS_UNMOUNT:
+        unmount(connection);
+        break;
+    case GMSFS_FDS_CLEAR_SUSPECT:
+        if (send_error(connection, trust(connection, request->ticket)))
+            drop(connection);
+        break;
+    case GMSFS_FDS_DRAIN:
+    case GMSFS_FDS_DRAIN_END:
+    case GMSFS_FDS_SERVE:
+        drain(connection, request);
+        break;
+    default:
+        fence(connection, request);
+    }
+}
+
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
@@ -384,15 +416,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         drop(connection);
         return;
     }
-    if (request.op == GMSFS_FDS_UNMOUNT)
-        unmount(connection);
-    else if (request.op == GMSFS_FDS_CLEAR_SUSPECT) {
-        if (send_error(connection, trust(connection, request.ticket)))
-            drop(connection);
-    } else if (request.op != GMSFS_FDS_REDEEM)
-        drain(connection, &request);
-    else
-        redeem(connection, &request, sender);
+    serve(connection, &request, sender);
 }
 
 /* ---- connections ------------------------------------------------------------------------- */

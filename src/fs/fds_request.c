@@ -20,8 +20,5 @@ int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request 
         return request->batch >= 1 && request->batch <= GMSFS_BATCH_MAX ? 0 : -EINVAL;
     if (request->op == GMSFS_FDS_DRAIN)
         return request->batch <= 1 ? 0 : -EINVAL;
-    return request->op == GMSFS_FDS_UNMOUNT || request->op == GMSFS_FDS_DRAIN_END ||
-                   request->op == GMSFS_FDS_SERVE || request->op == GMSFS_FDS_CLEAR_SUSPECT
-               ? 0
-               : -EINVAL;
+    return request->op >= GMSFS_FDS_REDEEM && request->op <= GMSFS_FDS_FENCE_STATUS ? 0 : -EINVAL;
 }

@@ -14,6 +14,7 @@
 #include "fs/gather.h"
 #include "fs/node.h"
 #include "fs/shown.h"
+#include "gmsfs_abi.h"
 #include "service/allocations.h"
 #include "service/bounds.h"
 #include "service/metadata.h"
@@ -287,5 +288,14 @@ void fs_text_hex(const uint8_t bytes[16], char out[33]);
 /* Whether something there still waits for time to pass. */
 bool fs_fds_tick(struct fs *fs);
 void fs_fds_drop_all(struct fs *fs);
+
+/* fds_fence.c */
+struct fs_fence_answer {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_fence fence;
+};
+/* What one of the FENCE ops answers whoever is at the other end of fd. */
+void fs_fds_fence(const struct fs *fs, int fd, const struct gmsfs_fds_request *request,
+                  struct fs_fence_answer *out);
 
 #endif

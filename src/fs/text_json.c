@@ -106,6 +106,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
     failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
+    failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     if (info.pci_id[0])
         failed |= add_gpu(object, &info);
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
@@ -147,6 +148,8 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "committed", json_boolean(store->lock.committed)) != 0;
     failed |= json_object_set_new(object, "sealed", json_boolean(store->lock.sealed)) != 0;
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
+    failed |= json_object_set_new(object, "fenced",
+                                  json_boolean(core_is_fenced(fs->core, store->id))) != 0;
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",

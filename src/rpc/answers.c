@@ -124,7 +124,7 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -ENODEV:
         return core_get_health(connection->rpc->core) == CORE_HEALTH_LOST
                    ? "the GPU is lost"
-                   : "the mount is being drained";
+                   : "the mount is drained, or fenced for a checkpoint";
     case -EIO:
         return "the store's memory may be damaged: see its events, and load it anew";
     case -EOPNOTSUPP:

@@ -91,7 +91,7 @@ void rpc_serve_listing(struct rpc *rpc)
 static void free_connection(struct rpc_connection *connection)
 {
     close(connection->watch.fd);
-    free(connection->groups);
+    peer_free(&connection->peer);
     free(connection->input);
     free(connection);
 }

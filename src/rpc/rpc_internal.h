@@ -11,11 +11,10 @@
 #define GMSFS_RPC_RPC_INTERNAL_H
 
 #include "base/idvec.h"
+#include "base/peer.h"
 #include "rpc/rpc.h"
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
-
-#include <sys/types.h>
 
 #define RPC_ACCEPTS_PER_TURN 16u
 #define RPC_FRAMES_PER_TURN  32u
@@ -23,7 +22,6 @@
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
 #define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
-#define RPC_MAX_GROUPS  65536u      /* the kernel's bound on a process's groups */
 #define RPC_TEXT_BYTES  65536u      /* of an error */
 
 enum rpc_phase {
@@ -58,8 +56,7 @@ struct rpc_connection {
     uint64_t moved_us; /* when bytes last came or went */
     /* who */
     struct service_caller caller;
-    gid_t *groups;
-    size_t group_count;
+    struct peer peer; /* the caller's groups */
     /* what it holds */
     uint64_t file;    /* its ctl; 0: none */
     uint64_t session; /* 0: none */

@@ -31,12 +31,11 @@ static void answer_checkpoint(struct rpc_connection *connection, const struct se
 
 static void prepare_checkpoint(struct rpc_connection *connection)
 {
-    char why[SERVICE_FENCE_TEXT_BYTES];
     struct service_fence fence;
-    int error = service_fence(connection->rpc->service, &connection->caller, &fence, why);
+    int error = service_fence(connection->rpc->service, &connection->caller, &fence);
 
-    if (error && *why)
-        rpc_refuse(connection, "%s", why);
+    if (error && fence.obstacle)
+        rpc_refuse(connection, "%s", service_obstacle_text(fence.obstacle));
     else if (error)
         rpc_refuse_errno(connection, "prepare a checkpoint", error);
     else

@@ -9,8 +9,8 @@
 
 #include "service/service.h"
 
-/* No session is granted from now on; whoever waits is told. revoke: and every session ends. 0,
- * -ENOMEM */
+/* No session is granted from now on; whoever waits is told. revoke: and every session ends. -EBUSY:
+ * a checkpoint has fenced stores (fence.h); -ENOMEM */
 int service_drain(struct service *s, const struct service_peer *peer, bool revoke);
 /* The mount grants sessions again. */
 int service_serve(struct service *s, const struct service_peer *peer);

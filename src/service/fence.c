@@ -5,7 +5,6 @@
 #include "service/service_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 static const struct core_store *find(const struct service *s, const char *name)
@@ -20,7 +19,7 @@ void service_get_fence(const struct service *s, struct service_fence *fence)
         memcpy(fence->token, s->core->fence.token, sizeof fence->token);
 }
 
-static int check_caller(const struct service *s, const struct service_caller *caller)
+int service_may_fence(const struct service *s, const struct service_caller *caller)
 {
     static const char *const names[] = {"weights", "kv_cache"};
 
@@ -34,37 +33,56 @@ static int check_caller(const struct service *s, const struct service_caller *ca
     return 0;
 }
 
-/* In the order in which GMS asks. A session whose transfers still run is one. */
-static bool is_used(const struct service *s, const struct core_store *store)
+/* A session whose transfers still run is one. */
+static bool is_in_use(const struct service *s, const struct core_store *store)
 {
     return store && !core_is_idle(s->core, store);
 }
 
-static const char *find_contents(const struct core_store *weights, const struct core_store *kv)
+static enum service_obstacle find_obstacle(const struct service *s,
+                                           const struct core_store *weights,
+                                           const struct core_store *kv)
 {
+    if (is_in_use(s, weights))
+        return SERVICE_OBSTACLE_WEIGHTS_IN_USE;
+    if (is_in_use(s, kv))
+        return SERVICE_OBSTACLE_KV_CACHE_IN_USE;
     if (!weights->lock.committed)
-        return "weights must be committed before checkpoint";
+        return SERVICE_OBSTACLE_WEIGHTS_UNCOMMITTED;
     if (kv && kv->lock.committed)
-        return "kv_cache must not be committed before checkpoint";
+        return SERVICE_OBSTACLE_KV_CACHE_COMMITTED;
     if (layout_count_allocations(weights->fixed) == 0)
-        return "weights must contain committed allocations";
+        return SERVICE_OBSTACLE_WEIGHTS_EMPTY;
     /* What is sealed would be lost, or written by whoever is restored. */
-    return kv && kv->fixed ? "kv_cache must be empty before checkpoint" : NULL;
+    return kv && kv->fixed ? SERVICE_OBSTACLE_KV_CACHE_SEALED : SERVICE_OBSTACLE_NONE;
 }
 
-static int check_stores(const struct service *s, const struct core_store *weights,
-                        const struct core_store *kv, char why[SERVICE_FENCE_TEXT_BYTES])
+const char *service_obstacle_text(enum service_obstacle obstacle)
 {
-    const char *contents;
+    static const char *const texts[] = {
+        [SERVICE_OBSTACLE_NONE] = "",
+        [SERVICE_OBSTACLE_WEIGHTS_IN_USE] = "weights has active or waiting sessions",
+        [SERVICE_OBSTACLE_KV_CACHE_IN_USE] = "kv_cache has active or waiting sessions",
+        [SERVICE_OBSTACLE_WEIGHTS_UNCOMMITTED] = "weights must be committed before checkpoint",
+        [SERVICE_OBSTACLE_KV_CACHE_COMMITTED] = "kv_cache must not be committed before checkpoint",
+        [SERVICE_OBSTACLE_WEIGHTS_EMPTY] = "weights must contain committed allocations",
+        [SERVICE_OBSTACLE_KV_CACHE_SEALED] = "kv_cache must be empty before checkpoint",
+    };
 
-    if (is_used(s, weights) || is_used(s, kv)) {
-        snprintf(why, SERVICE_FENCE_TEXT_BYTES, "%s has active or waiting sessions",
-                 is_used(s, weights) ? "weights" : "kv_cache");
+    return texts[obstacle];
+}
+
+static int obstacle_error(enum service_obstacle obstacle)
+{
+    switch (obstacle) {
+    case SERVICE_OBSTACLE_NONE:
+        return 0;
+    case SERVICE_OBSTACLE_WEIGHTS_IN_USE:
+    case SERVICE_OBSTACLE_KV_CACHE_IN_USE:
         return -EBUSY;
+    default:
+        return -EINVAL;
     }
-    contents = find_contents(weights, kv);
-    snprintf(why, SERVICE_FENCE_TEXT_BYTES, "%s", contents ? contents : "");
-    return contents ? -EINVAL : 0;
 }
 
 /* The token is a UUID, and is written as one. */
@@ -74,28 +92,35 @@ static void mark_version_4(uint8_t bytes[16])
     bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
 }
 
+static int raise_fence(struct service *s, const struct service_caller *caller,
+                       const struct core_store *weights, const struct core_store *kv)
+{
+    struct record record = {.type = RECORD_FENCE,
+                            .flags = CORE_FENCE_ON,
+                            .store = weights->id,
+                            .serial = kv ? kv->id : 0,
+                            .process = service_caller_process(caller),
+                            .uid = caller->uid};
+    int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
+
+    mark_version_4(record.bytes16);
+    return error ? error : service_apply_record(s, &record, NULL);
+}
+
 int service_fence(struct service *s, const struct service_caller *caller,
-                  struct service_fence *fence, char why[SERVICE_FENCE_TEXT_BYTES])
+                  struct service_fence *fence)
 {
     const struct core_store *weights = find(s, "weights"), *kv = find(s, "kv_cache");
-    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
-    int error = weights ? check_caller(s, caller) : -ENOENT;
+    int error = weights ? service_may_fence(s, caller) : -ENOENT;
 
-    why[0] = '\0';
-    if (error)
-        return error;
-    if (!s->core->fence.is_up) {
-        error = check_stores(s, weights, kv, why);
-        if (error)
-            return error;
-        record.store = weights->id;
-        record.serial = kv ? kv->id : 0;
-        record.process = service_caller_process(caller);
-        record.uid = caller->uid;
-        error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
-        mark_version_4(record.bytes16);
+    *fence = (struct service_fence){0};
+    if (!error && s->core->draining)
+        error = -ENODEV;
+    if (!error && !s->core->fence.is_up) {
+        fence->obstacle = find_obstacle(s, weights, kv);
+        error = obstacle_error(fence->obstacle);
         if (!error)
-            error = service_apply_record(s, &record, NULL);
+            error = raise_fence(s, caller, weights, kv);
     }
     if (!error)
         service_get_fence(s, fence);
@@ -109,7 +134,7 @@ int service_unfence(struct service *s, const struct service_caller *caller, cons
                             .flags = complete ? CORE_FENCE_COMPLETE : CORE_FENCE_ABORT,
                             .process = service_caller_process(caller),
                             .uid = caller->uid};
-    int error = check_caller(s, caller);
+    int error = service_may_fence(s, caller);
 
     if (error)
         return error;

@@ -14,18 +14,33 @@
 
 #include "service/service.h"
 
-#define SERVICE_FENCE_TEXT_BYTES 96u
+/* What keeps it from being put up, in the order in which GMS asks. */
+enum service_obstacle {
+    SERVICE_OBSTACLE_NONE,
+    SERVICE_OBSTACLE_WEIGHTS_IN_USE,
+    SERVICE_OBSTACLE_KV_CACHE_IN_USE,
+    SERVICE_OBSTACLE_WEIGHTS_UNCOMMITTED,
+    SERVICE_OBSTACLE_KV_CACHE_COMMITTED,
+    SERVICE_OBSTACLE_WEIGHTS_EMPTY,
+    SERVICE_OBSTACLE_KV_CACHE_SEALED,
+};
 
 struct service_fence {
     bool is_up;
-    uint8_t token[16]; /* where it is up */
+    uint8_t token[16];              /* where it is up */
+    enum service_obstacle obstacle; /* where that is why it was refused */
 };
 
 void service_get_fence(const struct service *s, struct service_fence *fence);
-/* It is up already: the same again. -EBUSY, -EINVAL: the stores are not fit for it, and `why` says
- * which and how, as GMS says it; -EACCES, -ENOENT, -ENOMEM */
+/* May this caller put it up and take it away? -EACCES */
+int service_may_fence(const struct service *s, const struct service_caller *caller);
+/* It is up already: the same again. -EBUSY, -EINVAL: the stores are not fit for it, and the
+ * obstacle says why; -EACCES, -ENOENT: there are no weights; -ENODEV: the mount is drained; -ENOMEM
+ */
 int service_fence(struct service *s, const struct service_caller *caller,
-                  struct service_fence *fence, char why[SERVICE_FENCE_TEXT_BYTES]);
+                  struct service_fence *fence);
+/* As GMS says it; "" of none. */
+const char *service_obstacle_text(enum service_obstacle obstacle);
 /* complete, else abort. The same again succeeds. -EINVAL: another token is awaited; -ESTALE: none
  * is, or it ended otherwise; -EACCES */
 int service_unfence(struct service *s, const struct service_caller *caller, const uint8_t token[16],

@@ -24,7 +24,7 @@ static bool is_request(const uint8_t *data, size_t size)
         return numbers[2] >= 1 && numbers[2] <= 253;
     if (numbers[1] == 3) /* DRAIN: revoke or not */
         return numbers[2] <= 1;
-    return numbers[1] >= 2 && numbers[1] <= 6;
+    return numbers[1] >= 2 && numbers[1] <= 10;
 }
 
 /* Zeros may follow, up to the maximum, and nothing else may. */

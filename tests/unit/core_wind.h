@@ -62,12 +62,23 @@ static void wind_writers(struct wind *wind)
     }
 }
 
+/* What is fenced is neither drained nor removed. */
+static void wind_fence(struct wind *wind)
+{
+    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ABORT};
+
+    memcpy(record.bytes16, wind->core->fence.token, sizeof record.bytes16);
+    if (wind->core->fence.is_up)
+        wind_apply(wind, record);
+}
+
 /* Whether all of it ended. */
 static bool wind_down(struct core *ending)
 {
     struct wind wind = {.core = ending};
 
     wind_apply(&wind, (struct record){.type = RECORD_TIME});
+    wind_fence(&wind);
     wind_writers(&wind);
     while (ending->waiters.count > 0 && !wind.wrong)
         wind_apply(&wind, (struct record){.type = RECORD_WAIT_END,

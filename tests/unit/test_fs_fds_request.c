@@ -39,7 +39,7 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_CLEAR_SUSPECT;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_CLEAR_SUSPECT + 1;
+    request.op = GMSFS_FDS_FENCE_STATUS + 1;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_DRAIN;
     request.batch = 1;
@@ -49,6 +49,16 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     request = good;
     request.pad = 1;
     check_int(decode(&request), -EINVAL);
+}
+
+TAP_TEST(a_fence_is_asked_for_and_ended_by_its_token)
+{
+    for (uint32_t op = GMSFS_FDS_FENCE; op <= GMSFS_FDS_FENCE_STATUS; op++) {
+        struct gmsfs_fds_request request = {
+            .version = GMSFS_ABI_VERSION, .op = op, .ticket = {1, 2, 3}};
+        check_int(decode(&request), 0);
+        check_bytes(&decoded, sizeof decoded, &request, sizeof request);
+    }
 }
 
 TAP_TEST(a_request_may_be_longer_by_zeros_and_never_shorter)

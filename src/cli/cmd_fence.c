@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs fence - keeps everybody out of weights and kv_cache while the device is checkpointed
+ *
+ * The fence is the daemon's, and outlives the command: it is ended by its token alone, which
+ * --status tells again.
+ */
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/daemon_explain.h"
+#include "cli/mounts.h"
+#include "cli/output.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const char usage[] =
+    "Usage: gmsfs fence [-q] MOUNT\n"
+    "       gmsfs fence [-q] --abort TOKEN MOUNT\n"
+    "       gmsfs fence [-q] --complete TOKEN MOUNT\n"
+    "       gmsfs fence --status MOUNT\n"
+    "\n"
+    "Prepares a mount for a checkpoint of the processes that use its device: from then on nobody\n"
+    "gets a session of the stores weights and kv_cache, and nothing that weights holds is "
+    "discarded.\n"
+    "It needs weights committed, kv_cache empty, and both without sessions. Prints the token by\n"
+    "which the fence is ended, and by which alone; it stands when the command has ended.\n"
+    "\n"
+    "      --abort TOKEN     there is no checkpoint: end the fence\n"
+    "      --complete TOKEN  what was checkpointed is restored: end the fence\n"
+    "      --status          print 'fenced TOKEN' or 'serving'\n"
+    "  -q, --quiet           print the token and errors only\n"
+    "      --help            this text\n"
+    "\n"
+    "For whoever may write both stores, as root may always; they are also told the token.\n"
+    "\n"
+    "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could not be reported (--status\n"
+    "tells the token).\n";
+
+#define TOKEN_TEXT_BYTES 37
+
+struct fence {
+    enum gmsfs_fds_op op;
+    uint8_t token[GMSFS_TOKEN_BYTES];
+    const char *path;
+    bool quiet;
+};
+
+/* ---- tokens: UUIDs, as GMS writes them --------------------------------------------------------
+ */
+
+static const size_t fence_dashes[] = {8, 13, 18, 23};
+
+#define DASHES (sizeof(fence_dashes) / sizeof(fence_dashes[0]))
+
+static void fence_format(const uint8_t token[GMSFS_TOKEN_BYTES], char text[TOKEN_TEXT_BYTES])
+{
+    char digits[GMSFS_TOKEN_TEXT_BYTES];
+    const char *from = digits;
+
+    gmsfs_token_format(token, digits);
+    for (size_t at = 0, dash = 0; at < TOKEN_TEXT_BYTES; at++) {
+        if (dash < DASHES && at == fence_dashes[dash]) {
+            text[at] = '-';
+            dash++;
+        } else {
+            text[at] = *from++;
+        }
+    }
+}
+
+static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
+{
+    char digits[GMSFS_TOKEN_TEXT_BYTES], again[TOKEN_TEXT_BYTES];
+    size_t used = 0;
+
+    for (const char *at = text; *at && used < sizeof(digits) - 1; at++) {
+        if (*at != '-')
+            digits[used++] = *at;
+    }
+    digits[used] = '\0';
+    if (gmsfs_token_parse(digits, token) == 0) {
+        fence_format(token, again);
+        if (strcasecmp(again, text) == 0)
+            return CLI_OK;
+    }
+    return cli_usage_error("%s: '%s' is no token: 'gmsfs fence --status MOUNT' prints it", option,
+                           text);
+}
+
+/* ---- what went wrong --------------------------------------------------------------------------
+ */
+
+/* The stores are not fit for it. */
+static void fence_explain_obstacle(const char *path, const struct gmsfs_fds_fence *answer)
+{
+    static const char *const ways_out[] = {
+        [GMSFS_FDS_OBSTACLE_WEIGHTS_IN_USE] = "'gmsfs status' shows whose they are; let them end, "
+                                              "or revoke them by the store's file 'abort'",
+        [GMSFS_FDS_OBSTACLE_KV_CACHE_IN_USE] = "'gmsfs status' shows whose they are; let them end, "
+                                               "or revoke them by the store's file 'abort'",
+        [GMSFS_FDS_OBSTACLE_WEIGHTS_UNCOMMITTED] = "'gmsfs load' or an engine fills it",
+        [GMSFS_FDS_OBSTACLE_KV_CACHE_COMMITTED] =
+            "'rmdir kv_cache' in it discards what that holds, and 'mkdir kv_cache' makes it anew",
+        [GMSFS_FDS_OBSTACLE_WEIGHTS_EMPTY] = "'gmsfs load' or an engine fills it",
+        [GMSFS_FDS_OBSTACLE_KV_CACHE_SEALED] =
+            "'rmdir kv_cache' in it discards what that holds, and 'mkdir kv_cache' makes it anew",
+    };
+    bool is_known = answer->obstacle < sizeof(ways_out) / sizeof(ways_out[0]);
+
+    cli_error("%s: %.*s%s%s", path, (int)sizeof(answer->why), answer->why, is_known ? "; " : "",
+              is_known ? ways_out[answer->obstacle] : "");
+}
+
+static int fence_explain(const struct fence *fence, int error, const struct gmsfs_fds_fence *answer)
+{
+    const char *path = fence->path;
+
+    if (answer->obstacle) {
+        fence_explain_obstacle(path, answer);
+        return CLI_FAILURE;
+    }
+    switch (error) {
+    case -EACCES:
+        cli_error("%s: %sonly who may write both weights and kv_cache can fence them and end that; "
+                  "their owners can allow it with chmod or chown",
+                  path, answer->is_up ? "it is fenced; " : "");
+        break;
+    case -EINVAL:
+        cli_error("%s: its fence has another token, which 'gmsfs fence --status %s' tells", path,
+                  path);
+        break;
+    case -ESTALE:
+        cli_error("%s: there is no fence of this token any more, or it was ended the other way; "
+                  "'gmsfs fence --status %s' tells how it stands",
+                  path, path);
+        break;
+    case -ENOENT:
+        cli_error("%s: there is no store weights in it, of which there could be a checkpoint",
+                  path);
+        break;
+    case -ENODEV:
+        cli_error("%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' lets it "
+                  "serve again",
+                  path, path);
+        break;
+    case -EOPNOTSUPP:
+        cli_error("%s: its daemon is older than this command, and has no fence; mount anew", path);
+        break;
+    default:
+        daemon_explain(path, error);
+    }
+    return CLI_FAILURE;
+}
+
+/* ---- the command ------------------------------------------------------------------------------
+ */
+
+static void fence_report(const struct fence *fence, const struct gmsfs_fds_fence *answer)
+{
+    char token[TOKEN_TEXT_BYTES];
+
+    fence_format(answer->token, token);
+    if (fence->op == GMSFS_FDS_FENCE_STATUS) {
+        ui_line(stdout, "%s%s", answer->is_up ? "fenced " : "serving", answer->is_up ? token : "");
+    } else if (fence->op == GMSFS_FDS_FENCE) {
+        ui_line(stdout, "%s", token);
+        if (!fence->quiet)
+            ui_line(stderr,
+                    "%s is fenced: nobody gets a session of weights and kv_cache until 'gmsfs "
+                    "fence --complete TOKEN %s', or --abort",
+                    fence->path, fence->path);
+    } else if (!fence->quiet) {
+        ui_line(stdout, "%s serves", fence->path);
+    }
+}
+
+static int fence_mount(struct fence *fence)
+{
+    struct gmsfs_fds_fence answer;
+    int error = daemon_ask_fence(fence->path, fence->op, fence->token, &answer);
+
+    if (error)
+        return fence_explain(fence, error, &answer);
+    if (fence->op != GMSFS_FDS_FENCE_STATUS)
+        output_set_done();
+    fence_report(fence, &answer);
+    return CLI_OK;
+}
+
+static int fence_path(struct fence *fence, char *path)
+{
+    const struct mount *mount;
+    struct mounts mounts;
+    int error = mounts_read_for(&path, 1, &mounts), status = CLI_FAILURE;
+
+    if (error)
+        return mounts_explain(error);
+    mount = mounts_find(&mounts, path, false);
+    if (mount) {
+        fence->path = mount->path;
+        status = fence_mount(fence);
+    } else {
+        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", path);
+    }
+    mounts_free(&mounts);
+    return status;
+}
+
+static int fence_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"abort", required_argument, NULL, 'a'}, {"complete", required_argument, NULL, 'c'},
+        {"status", no_argument, NULL, 's'},      {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    struct fence fence = {.op = GMSFS_FDS_FENCE};
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
+        if (option == 'q') {
+            fence.quiet = true;
+            continue;
+        }
+        if (option == 'h' || option == '?')
+            return option == 'h' ? cli_help() : CLI_USAGE;
+        if (fence.op != GMSFS_FDS_FENCE)
+            return cli_usage_error("--abort, --complete and --status go alone");
+        fence.op = option == 'a'   ? GMSFS_FDS_FENCE_ABORT
+                   : option == 'c' ? GMSFS_FDS_FENCE_COMPLETE
+                                   : GMSFS_FDS_FENCE_STATUS;
+        if (option != 's')
+            status = fence_parse(option == 'a' ? "--abort" : "--complete", optarg, fence.token);
+    }
+    if (status != CLI_OK)
+        return status;
+    if (argc - optind != 1)
+        return cli_usage_error("one MOUNT is needed");
+    return fence_path(&fence, argv[optind]);
+}
+
+const struct cli_command cmd_fence = {
+    .name = "fence",
+    .summary = "keep everybody out while the device is checkpointed",
+    .usage = usage,
+    .run = fence_run,
+};

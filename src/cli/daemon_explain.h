@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * daemon_explain - why a daemon could not be asked, and what to do
+ *
+ * For the commands that use daemon_ask, after the errors that are answers of their own.
+ */
+#ifndef GMSFS_CLI_DAEMON_EXPLAIN_H
+#define GMSFS_CLI_DAEMON_EXPLAIN_H
+
+/* Prints it for the mount, or the store, at `path`. CLI_FAILURE */
+int daemon_explain(const char *path, int error);
+
+#endif
