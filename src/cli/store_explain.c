@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_explain.h"
+
 #include "cli/cli.h"
 #include "cli/store_fenced.h"
-#include "cli/cli.h"
 
 #include <errno.h>
 #include <string.h>
