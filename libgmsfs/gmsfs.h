@@ -869,9 +869,10 @@ GMSFS_API int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr);
 /*
  * gmsfs_graph_select - what gmsfs_graph_alloc is asked for on `stream` comes from `space`
  *
- * stream: CUstream, cudaStream_t; of host memory any value. Holds until gmsfs_graph_deselect, in
- * any thread, and for streams that a capture of this one draws in. Several streams may have the
- * same space selected, and different streams different ones.
+ * stream: CUstream, cudaStream_t; of host memory any value. Holds in every thread, until
+ * gmsfs_graph_deselect. For a stream that has nothing selected, as those that a capture draws in,
+ * it is what the allocating thread selected last and has selected still. Several streams may have
+ * the same space selected, and different streams different ones.
  * Errors: -EBUSY: the stream has another space selected.
  */
 GMSFS_API int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream);
@@ -909,7 +910,7 @@ enum gmsfs_graph_guard {
  * wait (ORDER) or are refused. ORDER: what the stream is given next runs behind what was launched
  * under the guard before. Host memory has no streams: there the guard is the threads' alone.
  * Graphs that order themselves, by an external event captured into each, need it only to be
- * refused, or where several threads launch.
+ * refused, or where several threads launch. The stream's context is the thread's current one.
  * Errors: -ENOLCK: the pool is asleep; -EBUSY: another one launches or runs (REFUSE), or the stream
  *   is capturing; -EDEADLK: this thread has entered already.
  */

@@ -20,6 +20,10 @@ api() { # NAME
     done
 }
 
+@test "api: graph" {
+    api graph
+}
+
 # Two mounts with two stores each, and one more.
 group_api() { # NAME
     local at stores=()
