@@ -24,6 +24,18 @@ api() { # NAME
     api graph
 }
 
+@test "api: graph_pair" {
+    api graph_pair
+}
+
+@test "api: graph_random" {
+    api graph_random
+}
+
+@test "api: graph_turns" {
+    api graph_turns
+}
+
 # Two mounts with two stores each, and one more.
 group_api() { # NAME
     local at stores=()

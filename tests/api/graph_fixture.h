@@ -142,9 +142,11 @@ __attribute__((unused)) static void end_pool(gmsfs_graph_pool_t *pool)
     remove_store();
 }
 
-/* A process of its own, which never saw the parent's pools: what it returns is its exit status. It
- * is a program anew, since handles do not survive fork(). `argument` names what it does. */
-__attribute__((unused)) static pid_t start_self(const char *argument, int *answers)
+#define ANSWER_FD 9 /* of the process that start_self started */
+
+/* This program anew, since handles do not survive fork(), for its test deed_of_another_process
+ * alone. `deed` names what that does; what it writes to ANSWER_FD comes by `answers`. */
+__attribute__((unused)) static pid_t start_self(const char *deed, int *answers)
 {
     int ends[2];
     pid_t pid;
@@ -152,8 +154,9 @@ __attribute__((unused)) static pid_t start_self(const char *argument, int *answe
     require(pipe2(ends, O_CLOEXEC) == 0);
     pid = fork();
     if (pid == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        setenv("GMSFS_GRAPH_DEED", argument, 1);
+        dup2(ends[1], ANSWER_FD);
+        dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+        setenv("GMSFS_GRAPH_DEED", deed, 1);
         execl("/proc/self/exe", "graph", "deed_of_another_process", (char *)NULL);
         _exit(127);
     }
