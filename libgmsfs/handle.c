@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "graph.h"
 #include "internal.h"
 
 #define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
@@ -23,6 +24,7 @@ static int handle_fork_error;
 static void handle_fork_prepare(void)
 {
     pthread_rwlock_wrlock(&handle_gate);
+    gfs_graph_fork_prepare();
     pthread_mutex_lock(&handle_registry_lock);
     for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
         pthread_mutex_lock(&handle->state);
@@ -33,6 +35,7 @@ static void handle_fork_parent(void)
     for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
         pthread_mutex_unlock(&handle->state);
     pthread_mutex_unlock(&handle_registry_lock);
+    gfs_graph_fork_parent();
     pthread_rwlock_unlock(&handle_gate);
 }
 
@@ -55,6 +58,7 @@ static void handle_fork_child(void)
         pthread_mutex_init(&handle->op, NULL);
         pthread_mutex_init(&handle->state, NULL);
     }
+    gfs_graph_fork_child();
     handle_registry = NULL;
     pthread_mutex_init(&handle_registry_lock, NULL);
     pthread_rwlock_init(&handle_gate, NULL);

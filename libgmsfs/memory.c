@@ -177,6 +177,51 @@ void gfs_memory_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy
     memory->kind->drop_copy(memory, copy);
 }
 
+/* ---- memory that is mapped at several places ---------------------------------------------- */
+
+int gfs_memory_hold(struct gfs_memory *memory, uint64_t size_bytes, int fd, struct gfs_held *held)
+{
+    *held = (struct gfs_held){0};
+    return memory->kind->hold(memory, size_bytes, fd, held);
+}
+
+int gfs_memory_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                        const struct gfs_held *held)
+{
+    return memory->kind->map_held(memory, va, size_bytes, held);
+}
+
+void gfs_memory_let_go(struct gfs_memory *memory, uint64_t size_bytes, struct gfs_held *held)
+{
+    memory->kind->let_go(memory, size_bytes, held);
+    *held = (struct gfs_held){0};
+}
+
+/* ---- turns -------------------------------------------------------------------------------- */
+
+int gfs_memory_wait_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream,
+                         int refuse)
+{
+    return memory->kind->wait_turn ? memory->kind->wait_turn(memory, turn, stream, refuse) : 0;
+}
+
+int gfs_memory_end_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream)
+{
+    return memory->kind->end_turn ? memory->kind->end_turn(memory, turn, stream) : 0;
+}
+
+void gfs_memory_drop_turn(struct gfs_memory *memory, struct gfs_turn *turn)
+{
+    if (turn->event)
+        memory->kind->drop_turn(memory, turn);
+    *turn = (struct gfs_turn){0};
+}
+
+int gfs_memory_is_ordinal(const struct gfs_memory *memory, int ordinal)
+{
+    return !memory->kind->ordinal || memory->kind->ordinal(memory) == ordinal;
+}
+
 /* ---- fork --------------------------------------------------------------------------------- */
 
 void gfs_memory_after_fork(const struct gfs_memory *memory, const struct gfs_range *range,

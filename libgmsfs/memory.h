@@ -73,6 +73,19 @@ struct gfs_range {
     int careful;         /* in: hold every address until memory is there */
 };
 
+/* Memory that is held without being mapped for use, to be mapped at several places. The kind's own.
+ */
+struct gfs_held {
+    uint64_t id;  /* of the driver; 0: none */
+    uintptr_t va; /* host: a mapping that nobody uses; 0: none */
+};
+
+/* Whose turn it is on the device: what was launched last under a guard. The kind's own; zero. */
+struct gfs_turn {
+    void *event;   /* NULL: none yet */
+    void *context; /* that it was made in */
+};
+
 struct gfs_memory_kind {
     const char *name;
     /* NULL where there is nothing to do. */
@@ -97,6 +110,16 @@ struct gfs_memory_kind {
     void (*cancel)(struct gfs_memory *memory, const struct gfs_range *range);
     int (*copy)(struct gfs_memory *memory, uintptr_t from, struct gfs_copy *copy);
     void (*drop_copy)(struct gfs_memory *memory, const struct gfs_copy *copy);
+    int (*hold)(struct gfs_memory *memory, uint64_t size_bytes, int fd, struct gfs_held *held);
+    int (*map_held)(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                    const struct gfs_held *held);
+    void (*let_go)(struct gfs_memory *memory, uint64_t size_bytes, const struct gfs_held *held);
+    /* NULL: there are no streams. These two outside of scopes, one thread at a time for a turn. */
+    int (*wait_turn)(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream,
+                     int refuse);
+    int (*end_turn)(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream);
+    void (*drop_turn)(struct gfs_memory *memory, struct gfs_turn *turn);
+    int (*ordinal)(const struct gfs_memory *memory); /* NULL: all ordinals are its own */
     void (*after_fork)(const struct gfs_range *range, const struct gfs_vmap *map, int waking);
 };
 
@@ -167,6 +190,32 @@ int gfs_memory_copy(struct gfs_memory *memory, uintptr_t from, uint64_t size_byt
                     struct gfs_copy *copy);
 /* Of a GPU's, the program may have ended it by ending the context that it was made in. */
 void gfs_memory_drop_copy(struct gfs_memory *memory, const struct gfs_copy *copy);
+
+/* ---- memory that is mapped at several places --------------------------------------------------
+ */
+
+/* Inside the fork gate: keeps the memory behind a descriptor, all size_bytes of it, whether it is
+ * mapped or not. */
+int gfs_memory_hold(struct gfs_memory *memory, uint64_t size_bytes, int fd, struct gfs_held *held);
+/* As gfs_memory_map for writing, in or out of the gate; to be settled as well. */
+int gfs_memory_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                        const struct gfs_held *held);
+/* Where it is mapped it stays so. */
+void gfs_memory_let_go(struct gfs_memory *memory, uint64_t size_bytes, struct gfs_held *held);
+
+/* ---- turns ------------------------------------------------------------------------------------
+ */
+
+/* What `stream` is given from now on runs behind what the turn ended with; `refuse`: -EBUSY if that
+ * still runs. -EBUSY: the stream is capturing. The device is open; no scope is needed. */
+int gfs_memory_wait_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream,
+                         int refuse);
+/* The turn ends with what `stream` was given until now. */
+int gfs_memory_end_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream);
+/* In a scope. */
+void gfs_memory_drop_turn(struct gfs_memory *memory, struct gfs_turn *turn);
+/* Does the program, by the ordinal of a device, mean this one? The device is open. */
+int gfs_memory_is_ordinal(const struct gfs_memory *memory, int ordinal);
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 

@@ -189,6 +189,34 @@ static void cuda_drop_copy(struct gfs_memory *memory, const struct gfs_copy *cop
         GFS_CUDA_CALL(memory, cuMemFree_v2, (copy->va));
 }
 
+/* ---- memory that is mapped at several places ------------------------------------------------ */
+
+/* Importing costs far more than mapping: once for each piece of memory, however often it is mapped.
+ */
+static int cuda_hold(struct gfs_memory *memory, uint64_t size_bytes, int fd, struct gfs_held *held)
+{
+    drv_memory imported;
+    int error = GFS_CUDA_CALL(memory, cuMemImportFromShareableHandle,
+                              (&imported, (void *)(intptr_t)fd, DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+
+    (void)size_bytes;
+    if (!error)
+        held->id = imported;
+    return error;
+}
+
+static int cuda_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                         const struct gfs_held *held)
+{
+    return GFS_CUDA_CALL(memory, cuMemMap, (va, size_bytes, 0, held->id, 0));
+}
+
+static void cuda_let_go(struct gfs_memory *memory, uint64_t size_bytes, const struct gfs_held *held)
+{
+    (void)size_bytes;
+    GFS_CUDA_CALL(memory, cuMemRelease, (held->id));
+}
+
 const struct gfs_memory_kind gfs_memory_cuda = {
     .name = "cuda",
     .open = gfs_cuda_open,
@@ -207,4 +235,11 @@ const struct gfs_memory_kind gfs_memory_cuda = {
     .cancel = cuda_cancel,
     .copy = cuda_copy,
     .drop_copy = cuda_drop_copy,
+    .hold = cuda_hold,
+    .map_held = cuda_map_held,
+    .let_go = cuda_let_go,
+    .wait_turn = gfs_cuda_wait_turn,
+    .end_turn = gfs_cuda_end_turn,
+    .drop_turn = gfs_cuda_drop_turn,
+    .ordinal = gfs_cuda_ordinal,
 };

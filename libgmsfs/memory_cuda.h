@@ -4,6 +4,7 @@
  *
  *   memory_cuda.c          addresses, mappings, rights, copies, waiting: the table of functions
  *   memory_cuda_context.c  the device, and the context in which a thread calls the driver
+ *   memory_cuda_turn.c     one launch after the other: an event that the next one waits for
  *
  * The driver's calls of a thread are made in a scope, where a context of the device is current and
  * the thread's capture mode is relaxed: so none of them invalidates a capture, ours or another
@@ -46,6 +47,12 @@ int gfs_cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_device 
  * nobody's, or somebody else's. 0: the driver does not tell. */
 uint64_t gfs_cuda_identify(const struct gfs_cuda *cuda, drv_pointer address);
 int gfs_cuda_is_gone(const struct gfs_cuda *cuda, drv_pointer address, uint64_t id);
+
+int gfs_cuda_wait_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream,
+                       int refuse);
+int gfs_cuda_end_turn(const struct gfs_memory *memory, struct gfs_turn *turn, void *stream);
+void gfs_cuda_drop_turn(struct gfs_memory *memory, struct gfs_turn *turn);
+int gfs_cuda_ordinal(const struct gfs_memory *memory);
 
 /* The anchor, to be given back at once; the next scope makes another. 0: there is none in the
  * context that is current. */

@@ -182,6 +182,42 @@ static void host_drop_copy(struct gfs_memory *memory, const struct gfs_copy *cop
     host_release(memory, copy->va, copy->size_bytes);
 }
 
+/* ---- memory that is mapped at several places ---------------------------------------------- */
+
+/* A mapping of its own, so that no descriptor is kept. */
+static int host_hold(struct gfs_memory *memory, uint64_t size_bytes, int fd, struct gfs_held *held)
+{
+    void *made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    (void)memory;
+    if (made == MAP_FAILED)
+        return -errno;
+    madvise(made, size_bytes, MADV_DONTFORK);
+    held->va = (uintptr_t)made;
+    return 0;
+}
+
+/* mremap(2) of nothing makes a second mapping of the same pages, as private to this process. */
+static int host_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
+                         const struct gfs_held *held)
+{
+    int error;
+
+    if (mremap((void *)held->va, 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)va) !=
+        MAP_FAILED)
+        return 0;
+    error = -errno;
+    host_unmap(memory, va, size_bytes);
+    /* it may have taken the reservation away first */
+
+    return error;
+}
+
+static void host_let_go(struct gfs_memory *memory, uint64_t size_bytes, const struct gfs_held *held)
+{
+    host_release(memory, held->va, size_bytes);
+}
+
 /* ---- fork --------------------------------------------------------------------------------- */
 
 static void host_after_fork(const struct gfs_range *range, const struct gfs_vmap *map, int waking)
@@ -204,5 +240,8 @@ const struct gfs_memory_kind gfs_memory_host = {
     .cancel = host_cancel,
     .copy = host_copy,
     .drop_copy = host_drop_copy,
+    .hold = host_hold,
+    .map_held = host_map_held,
+    .let_go = host_let_go,
     .after_fork = host_after_fork,
 };

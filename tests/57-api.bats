@@ -20,6 +20,28 @@ api() { # NAME
     done
 }
 
+@test "api: graph" {
+    api graph
+}
+
+@test "api: graph_cuda" {
+    fake_gpus "devices 2" "memory 1024"
+    start_mount device=1,alloc_timeout=0.5,size=512M
+    GMSFS_TEST_STORE=$M/weights api_test graph_cuda
+}
+
+@test "api: graph_pair" {
+    api graph_pair
+}
+
+@test "api: graph_random" {
+    api graph_random
+}
+
+@test "api: graph_turns" {
+    api graph_turns
+}
+
 # Two mounts with two stores each, and one more.
 group_api() { # NAME
     local at stores=()

@@ -52,6 +52,7 @@ int drv_errno(enum drv_result result)
         return -ELIBBAD;
     case DRV_STREAM_CAPTURE_UNSUPPORTED:
     case DRV_STREAM_CAPTURE_INVALIDATED:
+    case DRV_STREAM_CAPTURE_ISOLATION:
     case DRV_STREAM_CAPTURE_IMPLICIT:
         return -EBUSY;
     default:

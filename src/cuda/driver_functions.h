@@ -71,6 +71,8 @@ DRV_FUNCTION(cuStreamCreate, (struct drv_stream **stream, unsigned flags))
 DRV_FUNCTION(cuStreamDestroy_v2, (struct drv_stream *stream))
 DRV_FUNCTION(cuStreamSynchronize, (struct drv_stream *stream))
 DRV_FUNCTION(cuStreamQuery, (struct drv_stream *stream))
+DRV_FUNCTION(cuStreamWaitEvent,
+             (struct drv_stream *stream, struct drv_event *event, unsigned flags))
 DRV_FUNCTION(cuStreamIsCapturing, (struct drv_stream *stream, enum drv_capture_status *status))
 DRV_FUNCTION(cuThreadExchangeStreamCaptureMode, (enum drv_capture_mode *mode))
 DRV_FUNCTION(cuEventCreate, (struct drv_event **event, unsigned flags))

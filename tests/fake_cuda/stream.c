@@ -482,6 +482,24 @@ enum drv_result cuEventRecord(struct drv_event *event, struct drv_stream *stream
     return capture_check_stream(stream, &event->captured);
 }
 
+/* Work is done in the order in which it was asked for, on all streams: but what waits for lazy work
+ * has that done before. */
+enum drv_result cuStreamWaitEvent(struct drv_stream *stream, struct drv_event *event,
+                                  unsigned flags)
+{
+    bool capturing = false;
+    enum drv_result result;
+
+    ENTER();
+    if (!event || event->magic != MAGIC_EVENT || flags)
+        return DRV_INVALID_HANDLE;
+    result = capture_check_stream(stream, &capturing);
+    if (result == DRV_SUCCESS && capturing != event->captured)
+        return DRV_STREAM_CAPTURE_ISOLATION;
+    queue_run(event->stream, event->upto);
+    return result;
+}
+
 enum drv_result cuEventQuery(struct drv_event *event)
 {
     ENTER();

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graph pools: their life, the list of them all, and what they are now. */
+#include "graph.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define GRAPH_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC */
+#define GRAPH_STORE_MODE 0700
+
+static pthread_mutex_t graph_registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t graph_registry_unused = PTHREAD_COND_INITIALIZER;
+static struct gmsfs_graph_pool *graph_registry;
+
+/* ---- the registry ------------------------------------------------------------------------- */
+
+void gfs_graph_registry_lock(void)
+{
+    pthread_mutex_lock(&graph_registry_mutex);
+}
+
+void gfs_graph_registry_unlock(void)
+{
+    pthread_mutex_unlock(&graph_registry_mutex);
+}
+
+struct gmsfs_graph_pool *gfs_graph_registry_first(void)
+{
+    return graph_registry;
+}
+
+void gfs_graph_registry_use(struct gmsfs_graph_pool *pool)
+{
+    pool->users++;
+}
+
+void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool)
+{
+    gfs_graph_registry_lock();
+    if (--pool->users == 0)
+        pthread_cond_broadcast(&graph_registry_unused);
+    gfs_graph_registry_unlock();
+}
+
+static void graph_register(struct gmsfs_graph_pool *pool)
+{
+    gfs_graph_registry_lock();
+    pool->next = graph_registry;
+    graph_registry = pool;
+    gfs_graph_registry_unlock();
+}
+
+/* When it returns, the pair knows the pool no more, and no call of it is under way. */
+static void graph_unregister(struct gmsfs_graph_pool *pool)
+{
+    struct gmsfs_graph_pool **at;
+
+    gfs_graph_registry_lock();
+    for (at = &graph_registry; *at && *at != pool; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = pool->next;
+    gfs_graph_forget_selected(pool);
+    while (pool->users)
+        pthread_cond_wait(&graph_registry_unused, &graph_registry_mutex);
+    gfs_graph_registry_unlock();
+}
+
+/* ---- fork --------------------------------------------------------------------------------- */
+
+void gfs_graph_fork_prepare(void)
+{
+    gfs_graph_registry_lock();
+    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next)
+        gfs_graph_state_lock(pool);
+}
+
+void gfs_graph_fork_parent(void)
+{
+    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next)
+        gfs_graph_state_unlock(pool);
+    gfs_graph_registry_unlock();
+}
+
+/* The pair knows nothing of the parent's pools here. */
+void gfs_graph_fork_child(void)
+{
+    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next) {
+        pool->users = 0;
+        pthread_mutex_init(&pool->op, NULL);
+        pthread_mutex_init(&pool->state, NULL);
+    }
+    gfs_graph_forget_selected(NULL);
+    graph_registry = NULL;
+    pthread_mutex_init(&graph_registry_mutex, NULL);
+    pthread_cond_init(&graph_registry_unused, NULL);
+}
+
+/* ---- entering ----------------------------------------------------------------------------- */
+
+int gfs_graph_begin(struct gmsfs_graph_pool *pool)
+{
+    if (!pool)
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    pthread_mutex_lock(&pool->op);
+    return 0;
+}
+
+void gfs_graph_end(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_unlock(&pool->op);
+}
+
+int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope)
+{
+    int error = gfs_enter(pool->handle);
+
+    if (error)
+        return error;
+    error = gfs_memory_enter(&pool->handle->memory, must, &scope->memory);
+    if (error)
+        gfs_leave(pool->handle);
+    else
+        scope->handle = pool->handle;
+    return error;
+}
+
+int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool)
+{
+    if (pool->phase != GFS_GRAPH_AWAKE)
+        return -ENOLCK;
+    return pool->handle->mode == GMSFS_MODE_RW ? 0 : -ESTALE;
+}
+
+void gfs_graph_state_lock(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_lock(&pool->state);
+}
+
+void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_unlock(&pool->state);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* Only below a mount: elsewhere a directory would stay behind. */
+static int graph_check_mount(int root)
+{
+    struct statfs fs;
+    struct stat socket;
+
+    if (fstatfs(root, &fs) < 0)
+        return -errno;
+    if ((unsigned long)fs.f_type != GRAPH_FUSE_MAGIC)
+        return -ENOTTY;
+    if (fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? -ENOTTY : -errno;
+    return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
+}
+
+/* Inside the gate. `name`: what follows the last slash, of a path without trailing ones. */
+static int graph_make_store_in(const char *directory, const char *name)
+{
+    int root = gfs_fd_above(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)), error;
+
+    if (root < 0)
+        return -errno;
+    error = graph_check_mount(root);
+    if (!error && mkdirat(root, name, GRAPH_STORE_MODE) < 0 && errno != EEXIST)
+        error = -errno;
+    close(root);
+    return error;
+}
+
+static int graph_make_store(const char *path)
+{
+    char *copy = strdup(path), *slash;
+    size_t bytes = strlen(path);
+    int error;
+
+    if (!copy)
+        return -ENOMEM;
+    while (bytes > 1 && copy[bytes - 1] == '/')
+        copy[--bytes] = '\0';
+    slash = strrchr(copy, '/');
+    gfs_gate_enter();
+    if (!slash)
+        error = graph_make_store_in(".", copy);
+    else if (slash == copy)
+        error = graph_make_store_in("/", slash + 1);
+    else {
+        *slash = '\0';
+        error = graph_make_store_in(copy, slash + 1);
+    }
+    gfs_gate_leave();
+    free(copy);
+    return error;
+}
+
+static int graph_open_store(const char *path, struct gmsfs **handle)
+{
+    int error = gmsfs_open(path, handle);
+
+    if (error != -ENOENT)
+        return error;
+    error = graph_make_store(path);
+    return error ? error : gmsfs_open(path, handle);
+}
+
+static int graph_choose_chunk(struct gmsfs_graph_pool *pool, uint64_t chunk_bytes)
+{
+    uint64_t mask = pool->handle->granularity_bytes - 1;
+
+    pool->chunk_bytes = chunk_bytes ? chunk_bytes : (GMSFS_GRAPH_CHUNK_BYTES + mask) & ~mask;
+    if (pool->chunk_bytes & mask || pool->chunk_bytes > SIZE_MAX / 4)
+        return -EINVAL;
+    return pool->handle->writable ? 0 : -EACCES;
+}
+
+static void graph_free(struct gmsfs_graph_pool *pool)
+{
+    struct gmsfs_graph_space *space;
+
+    while ((space = pool->spaces)) {
+        pool->spaces = space->next;
+        gfs_graph_space_drop(space);
+    }
+    free(pool->shared.list);
+    gmsfs_close(pool->handle);
+    gfs_graph_guard_destroy(&pool->guard);
+    pthread_mutex_destroy(&pool->state);
+    pthread_mutex_destroy(&pool->op);
+    free(pool);
+}
+
+int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t **out)
+{
+    struct gmsfs_graph_pool *pool;
+    int error;
+
+    if (!path || !path[0] || !out)
+        return -EINVAL;
+    pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return -ENOMEM;
+    pthread_mutex_init(&pool->op, NULL);
+    pthread_mutex_init(&pool->state, NULL);
+    gfs_graph_guard_init(&pool->guard);
+    error = graph_open_store(path, &pool->handle);
+    if (!error)
+        error = graph_choose_chunk(pool, chunk_bytes);
+    if (error) {
+        graph_free(pool);
+        return error;
+    }
+    graph_register(pool);
+    *out = pool;
+    return 0;
+}
+
+/* ---- closing ------------------------------------------------------------------------------ */
+
+/* What can be given back is. */
+static void graph_drop_memory(struct gmsfs_graph_pool *pool)
+{
+    GFS_VA_SCOPE(scope);
+
+    if (gfs_graph_enter(pool, 1, &scope))
+        return;
+    gfs_memory_synchronise(&pool->handle->memory);
+    for (struct gmsfs_graph_space *space = pool->spaces; space; space = space->next) {
+        gfs_graph_unmap(space, 0);
+        gfs_memory_release(&pool->handle->memory, space->base, space->reserved_bytes);
+        gfs_graph_let_go(pool, &space->own);
+    }
+    gfs_graph_let_go(pool, &pool->shared);
+    gfs_memory_drop_turn(&pool->handle->memory, &pool->guard.turn);
+}
+
+void gmsfs_graph_close(gmsfs_graph_pool_t *pool)
+{
+    if (!pool)
+        return;
+    if (!atomic_load(&pool->handle->dead)) {
+        graph_unregister(pool);
+        pthread_mutex_lock(&pool->op);
+        if (pool->spaces || pool->shared.count || pool->guard.turn.event)
+            graph_drop_memory(pool);
+        pthread_mutex_unlock(&pool->op);
+    }
+    graph_free(pool);
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool)
+{
+    return pool ? pool->handle : NULL;
+}
+
+/* Unless another call has the handle: then what was known before must do. */
+static void graph_ask_for_waiters(struct gmsfs_graph_pool *pool)
+{
+    struct gmsfs *handle = pool->handle;
+    struct gmsfs_ioc_info info = {0};
+    int error = -ENOLCK;
+
+    if (pthread_mutex_trylock(&handle->op) != 0)
+        return;
+    if (handle->mode == GMSFS_MODE_RW)
+        error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    gfs_leave(handle);
+    gfs_graph_state_lock(pool);
+    pool->waiters = error ? 0 : info.writers_waiting;
+    gfs_graph_state_unlock(pool);
+}
+
+int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *out)
+{
+    struct gmsfs_graph_stats stats = {0};
+
+    if (!pool || !out)
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    graph_ask_for_waiters(pool);
+    gfs_graph_state_lock(pool);
+    stats.awake = pool->phase == GFS_GRAPH_AWAKE;
+    stats.chunk_bytes = pool->chunk_bytes;
+    stats.physical_bytes = gfs_graph_physical(pool) * pool->chunk_bytes;
+    stats.needed_bytes = gfs_graph_needed(pool) * pool->chunk_bytes;
+    stats.high_bytes = pool->high * pool->chunk_bytes;
+    stats.waiters = stats.awake ? pool->waiters : 0;
+    for (struct gmsfs_graph_space *space = pool->spaces; space; space = space->next) {
+        stats.spaces++;
+        stats.eager_bytes += space->eager ? space->reached * pool->chunk_bytes : 0;
+        stats.mapped_bytes += space->mapped * pool->chunk_bytes;
+        stats.address_bytes += space->reserved_bytes;
+        stats.live += space->segments.slabs[0].piece_count;
+        stats.live_bytes += space->live_bytes;
+        stats.selected += space->selected;
+    }
+    gfs_graph_state_unlock(pool);
+    *out = stats;
+    return 0;
+}

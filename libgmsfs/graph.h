@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph - what the files of graph pools share; nobody else includes it but handle.c, for fork
+ *
+ *   graph.c         life of a pool; the list of all pools, for the allocator pair and for fork
+ *   graph_space.c   spaces, and the segments in them
+ *   graph_chunks.c  chunks: made, held, mapped, given back
+ *   graph_sleep.c   waking, sleeping, shrinking
+ *   graph_pair.c    what is selected on which stream, and the two functions that torch is given
+ *   graph_guard.c   one launch at a time
+ *   graph_note.c    the entry in which an awake pool says what it is
+ *
+ * Chunk k of every space that is not eager is the pool's shared chunk k; an eager space has chunks
+ * of its own. A space is mapped from its beginning, as far as it was ever reached.
+ *
+ * A public call holds the pool's `op`, and inside of it the handle's. What
+ * gmsfs_graph_dealloc and the statistics look at is changed under `state` too, which is held for
+ * moments only. Lock order: op, guard, the handle's op, fork gate, registry, state.
+ */
+#ifndef GMSFS_LIB_GRAPH_H
+#define GMSFS_LIB_GRAPH_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gmsfs.h"
+#include "internal.h"
+#include "memory.h"
+#include "slab.h"
+
+struct gfs_chunk {
+    uint64_t slot;
+    struct gfs_held held;
+};
+
+struct gfs_chunks {
+    struct gfs_chunk *list;
+    size_t count, room;
+};
+
+struct gmsfs_graph_space {
+    struct gmsfs_graph_pool *pool;
+    struct gmsfs_graph_space *next;
+    uintptr_t base;
+    uint64_t reserved_bytes;
+    int eager;
+
+    /* Changed under op and state. */
+    size_t reached; /* chunks; mapped while the pool is awake */
+    size_t mapped;
+    size_t selected;           /* streams */
+    struct gfs_slabs segments; /* one slab, as large as the space */
+    uint64_t live_bytes;
+    struct gfs_chunks own; /* of an eager one: as many as `mapped` */
+};
+
+enum gfs_graph_phase {
+    GFS_GRAPH_ASLEEP,
+    GFS_GRAPH_AWAKE,
+    GFS_GRAPH_FALLING, /* a sleep failed half-way */
+};
+
+struct gfs_graph_guard {
+    pthread_mutex_t mutex;
+    pthread_cond_t left;
+    int inside;
+    pthread_t owner;
+    struct gfs_turn turn; /* the owner's */
+};
+
+struct gmsfs_graph_pool {
+    pthread_mutex_t op;
+    pthread_mutex_t state;
+    struct gmsfs_graph_pool *next; /* registry */
+    size_t users;                  /* calls of the pair that are under way; registry */
+    struct gmsfs *handle;
+    uint64_t chunk_bytes;
+    struct gfs_graph_guard guard;
+
+    /* Changed under op and state. */
+    enum gfs_graph_phase phase;
+    struct gmsfs_graph_space *spaces;
+    struct gfs_chunks shared;
+    size_t high; /* chunks */
+    uint64_t waiters;
+};
+
+/* ---- graph.c ------------------------------------------------------------------------------ */
+
+/* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
+int gfs_graph_begin(struct gmsfs_graph_pool *pool);
+void gfs_graph_end(struct gmsfs_graph_pool *pool);
+/* Inside op: the handle's op and the memory's scope, until the block is left in which GFS_VA_SCOPE
+ * declares it, or gfs_va_leave. `must` as in gfs_memory_enter. */
+int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope);
+/* 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
+int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool);
+void gfs_graph_state_lock(struct gmsfs_graph_pool *pool);
+void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool);
+
+/* The registry. The first is held for moments; a pool that was found in it is kept by `use`. */
+void gfs_graph_registry_lock(void);
+void gfs_graph_registry_unlock(void);
+struct gmsfs_graph_pool *gfs_graph_registry_first(void);
+void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
+void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
+
+/* Around fork(), inside the gate. */
+void gfs_graph_fork_prepare(void);
+void gfs_graph_fork_parent(void);
+void gfs_graph_fork_child(void);
+
+/* ---- graph_space.c, inside op and scope ---------------------------------------------------- */
+
+/* Chunks that the spaces reach, of the shared ones alone and all together. */
+size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool);
+size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool);
+/* Is a space selected that is not eager? */
+int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool);
+/* Chunks up to the end of the last live segment. */
+size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_t chunk_bytes);
+/* Under `state`. -ENOENT. */
+int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va);
+/* gmsfs_graph_space_alloc, outside of op, where the space may be gone by now: -ENOENT. */
+int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
+                          uint64_t size_bytes, void **ptr);
+/* Only heap memory. */
+void gfs_graph_space_drop(struct gmsfs_graph_space *space);
+
+/* ---- graph_chunks.c, inside op and scope ----------------------------------------------------- */
+
+int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count);
+/* Allocates `count` more in the store and holds them, behind those in `chunks`; all or nothing. */
+int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count);
+/* Frees the last one in the store, and lets it go. */
+int gfs_graph_free_last_chunk(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks);
+/* Holds what the store has from rank `first` on, behind those in `chunks`, where there is room. */
+int gfs_graph_hold_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, uint64_t first,
+                          size_t count);
+void gfs_graph_let_go(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks);
+/* Maps what the space lacks up to `reach` chunks, which there are; all or nothing. */
+int gfs_graph_map(struct gmsfs_graph_space *space, size_t reach);
+/* Down to `reach` chunks mapped. Nobody uses what is behind. */
+int gfs_graph_unmap(struct gmsfs_graph_space *space, size_t reach);
+/* Makes the space as large as that, with memory. All or nothing. */
+int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach);
+/* Chunks of an eager space from `keep` on become the pool's surplus. */
+void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep);
+size_t gfs_graph_physical(const struct gmsfs_graph_pool *pool);
+void gfs_graph_note_high(struct gmsfs_graph_pool *pool);
+
+/* ---- graph_pair.c ---------------------------------------------------------------------------- */
+
+/* For the end of a pool, and in a child for all (NULL); in the registry's lock. */
+void gfs_graph_forget_selected(const struct gmsfs_graph_pool *pool);
+
+/* ---- graph_guard.c --------------------------------------------------------------------------- */
+
+void gfs_graph_guard_init(struct gfs_graph_guard *guard);
+void gfs_graph_guard_destroy(struct gfs_graph_guard *guard);
+/* Waits until no other thread is inside; -EDEADLK: this one is. */
+int gfs_graph_guard_take(struct gfs_graph_guard *guard);
+void gfs_graph_guard_give_back(struct gfs_graph_guard *guard);
+
+/* ---- graph_note.c, inside op and the handle's ------------------------------------------------ */
+
+/* Says in the store what the pool is now. It is for those who look: a failure is none of the
+ * pool's. */
+void gfs_graph_note(struct gmsfs_graph_pool *pool);
+void gfs_graph_note_remove(struct gmsfs_graph_pool *pool);
+
+#endif

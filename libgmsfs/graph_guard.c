@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One launch at a time in a graph pool: threads by a lock, the device by an event. */
+#include "graph.h"
+
+#include <errno.h>
+
+void gfs_graph_guard_init(struct gfs_graph_guard *guard)
+{
+    pthread_mutex_init(&guard->mutex, NULL);
+    pthread_cond_init(&guard->left, NULL);
+}
+
+void gfs_graph_guard_destroy(struct gfs_graph_guard *guard)
+{
+    pthread_cond_destroy(&guard->left);
+    pthread_mutex_destroy(&guard->mutex);
+}
+
+static int guard_take(struct gfs_graph_guard *guard, int refuse)
+{
+    int error = 0;
+
+    pthread_mutex_lock(&guard->mutex);
+    if (guard->inside && pthread_equal(guard->owner, pthread_self()))
+        error = -EDEADLK;
+    else if (guard->inside && refuse)
+        error = -EBUSY;
+    while (!error && guard->inside)
+        pthread_cond_wait(&guard->left, &guard->mutex);
+    if (!error) {
+        guard->inside = 1;
+        guard->owner = pthread_self();
+    }
+    pthread_mutex_unlock(&guard->mutex);
+    return error;
+}
+
+int gfs_graph_guard_take(struct gfs_graph_guard *guard)
+{
+    return guard_take(guard, 0);
+}
+
+void gfs_graph_guard_give_back(struct gfs_graph_guard *guard)
+{
+    pthread_mutex_lock(&guard->mutex);
+    guard->inside = 0;
+    pthread_cond_signal(&guard->left);
+    pthread_mutex_unlock(&guard->mutex);
+}
+
+static int guard_is_mine(struct gfs_graph_guard *guard)
+{
+    int mine;
+
+    pthread_mutex_lock(&guard->mutex);
+    mine = guard->inside && pthread_equal(guard->owner, pthread_self());
+    pthread_mutex_unlock(&guard->mutex);
+    return mine;
+}
+
+int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_guard how)
+{
+    int error, awake;
+
+    if (!pool || (how != GMSFS_GRAPH_ORDER && how != GMSFS_GRAPH_REFUSE))
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    error = guard_take(&pool->guard, how == GMSFS_GRAPH_REFUSE);
+    if (error)
+        return error;
+    gfs_graph_state_lock(pool);
+    awake = pool->phase == GFS_GRAPH_AWAKE;
+    gfs_graph_state_unlock(pool);
+    /* An awake pool that has the device open has something that can be launched. */
+    if (!awake)
+        error = -ENOLCK;
+    else
+        error = gfs_memory_wait_turn(&pool->handle->memory, &pool->guard.turn, stream,
+                                     how == GMSFS_GRAPH_REFUSE);
+    if (error)
+        gfs_graph_guard_give_back(&pool->guard);
+    return error;
+}
+
+int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
+{
+    int error;
+
+    if (!pool)
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    if (!guard_is_mine(&pool->guard))
+        return -EPERM;
+    error = gfs_memory_end_turn(&pool->handle->memory, &pool->guard.turn, stream);
+    gfs_graph_guard_give_back(&pool->guard);
+    return error;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spaces of a graph pool, and the segments in them. */
+#include "graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- what they need ----------------------------------------------------------------------- */
+
+size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool)
+{
+    size_t reach = 0;
+
+    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
+        if (!space->eager && space->reached > reach)
+            reach = space->reached;
+    return reach;
+}
+
+size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool)
+{
+    size_t needed = gfs_graph_shared_reach(pool);
+
+    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
+        if (space->eager)
+            needed += space->reached;
+    return needed;
+}
+
+int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool)
+{
+    int capturing = 0;
+
+    gfs_graph_state_lock(pool);
+    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
+        capturing |= !space->eager && space->selected;
+    gfs_graph_state_unlock(pool);
+    return capturing;
+}
+
+/* ---- segments ----------------------------------------------------------------------------- */
+
+static size_t space_chunks(uint64_t size_bytes, uint64_t chunk_bytes)
+{
+    return (size_t)(size_bytes / chunk_bytes + (size_bytes % chunk_bytes != 0));
+}
+
+size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_t chunk_bytes)
+{
+    const struct gfs_slab *slab = space->segments.slabs;
+    const struct gfs_span *last;
+
+    if (slab->piece_count == 0)
+        return 0;
+    last = slab->pieces + slab->piece_count - 1;
+    return space_chunks(last->offset + last->size_bytes, chunk_bytes);
+}
+
+static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, uintptr_t *va)
+{
+    struct gmsfs_graph_pool *pool = space->pool;
+    int error;
+
+    gfs_graph_state_lock(pool);
+    error = gfs_slabs_take(&space->segments, "", size_bytes, va);
+    if (!error)
+        space->live_bytes += size_bytes;
+    gfs_graph_state_unlock(pool);
+    if (error)
+        return error == -ENOENT ? -ENOSPC : error;
+    error = gfs_graph_grow(space, space_chunks(*va + size_bytes - space->base, pool->chunk_bytes));
+    if (error) {
+        gfs_graph_state_lock(pool);
+        gfs_graph_space_give_back(space, *va);
+        gfs_graph_state_unlock(pool);
+    }
+    return error;
+}
+
+int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va)
+{
+    struct gfs_slab *slab = space->segments.slabs;
+    size_t low = 0, high = slab->piece_count;
+    uint64_t size_bytes;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slab->pieces[middle].offset < va - slab->va)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == slab->piece_count)
+        return -ENOENT;
+    size_bytes = slab->pieces[low].size_bytes;
+    if (gfs_slab_give_back(slab, va))
+        return -ENOENT;
+    space->live_bytes -= size_bytes;
+    return 0;
+}
+
+/* A pool that waits to wake holds nobody up. */
+static int space_check_phase(struct gmsfs_graph_pool *pool)
+{
+    int asleep;
+
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    gfs_graph_state_lock(pool);
+    asleep = pool->phase == GFS_GRAPH_ASLEEP;
+    gfs_graph_state_unlock(pool);
+    return asleep ? -ENOLCK : 0;
+}
+
+static int space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
+                       uint64_t size_bytes, uintptr_t *va)
+{
+    GFS_VA_SCOPE(scope);
+    const struct gmsfs_graph_space *at = pool->spaces;
+    int error = gfs_graph_check_awake(pool);
+
+    while (at && at != space)
+        at = at->next;
+    if (!error && !at)
+        error = -ENOENT;
+    if (!error)
+        error = gfs_graph_enter(pool, 1, &scope);
+    return error ? error : space_take(space, size_bytes, va);
+}
+
+int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
+                          uint64_t size_bytes, void **ptr)
+{
+    uintptr_t va = 0;
+    int error = space_check_phase(pool);
+
+    if (!error)
+        error = gfs_graph_begin(pool);
+    if (error)
+        return error;
+    error = space_alloc(pool, space, size_bytes, &va);
+    gfs_graph_end(pool);
+    if (!error)
+        *ptr = (void *)va;
+    return error;
+}
+
+int gmsfs_graph_space_alloc(gmsfs_graph_space_t *space, uint64_t size_bytes, void **ptr)
+{
+    if (!space || !ptr || size_bytes == 0)
+        return -EINVAL;
+    return gfs_graph_space_alloc(space->pool, space, size_bytes, ptr);
+}
+
+int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
+{
+    int error;
+
+    if (!space)
+        return -EINVAL;
+    if (atomic_load(&space->pool->handle->dead))
+        return -ECHILD;
+    gfs_graph_state_lock(space->pool);
+    error = gfs_graph_space_give_back(space, (uintptr_t)ptr);
+    gfs_graph_state_unlock(space->pool);
+    return error;
+}
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+void gfs_graph_space_drop(struct gmsfs_graph_space *space)
+{
+    gfs_slabs_free(&space->segments);
+    free(space->own.list);
+    free(space);
+}
+
+static int space_reserve(struct gmsfs_graph_space *space, uint64_t reserve_bytes)
+{
+    struct gmsfs_graph_pool *pool = space->pool;
+    uint64_t chunk_bytes = pool->chunk_bytes, wanted_bytes;
+    int error;
+
+    if (reserve_bytes > SIZE_MAX / 4)
+        return -ENOMEM;
+    wanted_bytes = space_chunks(reserve_bytes, chunk_bytes) * chunk_bytes;
+    error = gfs_memory_reserve(&pool->handle->memory, wanted_bytes, &space->base,
+                               &space->reserved_bytes);
+    if (error)
+        return error;
+    error = gfs_slabs_add(&space->segments, space->base, space->reserved_bytes, "");
+    if (error)
+        gfs_memory_release(&pool->handle->memory, space->base, space->reserved_bytes);
+    return error;
+}
+
+int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_bytes, unsigned flags,
+                          gmsfs_graph_space_t **out)
+{
+    GFS_VA_SCOPE(scope);
+    struct gmsfs_graph_space *space;
+    int error;
+
+    if (!out || reserve_bytes == 0 || flags & ~GMSFS_GRAPH_EAGER)
+        return -EINVAL;
+    error = gfs_graph_begin(pool);
+    if (error)
+        return error;
+    space = calloc(1, sizeof *space);
+    if (!space) {
+        error = -ENOMEM;
+        goto out;
+    }
+    space->pool = pool;
+    space->eager = (flags & GMSFS_GRAPH_EAGER) != 0;
+    error = gfs_graph_enter(pool, 1, &scope);
+    if (!error)
+        error = space_reserve(space, reserve_bytes);
+    if (error) {
+        gfs_graph_space_drop(space);
+        goto out;
+    }
+    gfs_graph_state_lock(pool);
+    space->next = pool->spaces;
+    pool->spaces = space;
+    gfs_graph_state_unlock(pool);
+    gfs_graph_note(pool);
+    *out = space;
+out:
+    gfs_va_leave(&scope);
+    gfs_graph_end(pool);
+    return error;
+}
+
+/* ---- freeing ------------------------------------------------------------------------------ */
+
+/* From here on nobody finds it. */
+static int space_unlink(struct gmsfs_graph_space *space)
+{
+    struct gmsfs_graph_pool *pool = space->pool;
+    struct gmsfs_graph_space **at = &pool->spaces;
+    int error = 0;
+
+    gfs_graph_state_lock(pool);
+    if (space->selected || space->segments.slabs[0].piece_count)
+        error = -EBUSY;
+    while (!error && *at != space)
+        at = &(*at)->next;
+    if (!error)
+        *at = space->next;
+    gfs_graph_state_unlock(pool);
+    return error;
+}
+
+/* Nobody can select it or take from it meanwhile but by `space` itself, which the caller gives up.
+ */
+static int space_free(struct gmsfs_graph_space *space)
+{
+    GFS_VA_SCOPE(scope);
+    struct gmsfs_graph_pool *pool = space->pool;
+    struct gfs_memory *memory = &pool->handle->memory;
+    int error = 0;
+
+    if (space->selected || space->segments.slabs[0].piece_count ||
+        (space->mapped && gfs_graph_is_capturing(pool)))
+        return -EBUSY;
+    error = gfs_graph_enter(pool, !space->mapped, &scope);
+    if (!error && space->mapped)
+        error = gfs_memory_synchronise(memory);
+    if (!error)
+        error = gfs_graph_unmap(space, 0);
+    if (!error)
+        error = space_unlink(space);
+    if (error)
+        return error;
+    gfs_graph_return_own(space, 0);
+    gfs_memory_release(memory, space->base, space->reserved_bytes);
+    gfs_graph_note(pool);
+    return 0;
+}
+
+int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
+{
+    struct gmsfs_graph_pool *pool;
+    int error;
+
+    if (!space)
+        return 0;
+    pool = space->pool;
+    error = gfs_graph_begin(pool);
+    if (error)
+        return error;
+    error = gfs_graph_guard_take(&pool->guard);
+    if (!error) {
+        error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
+        gfs_graph_guard_give_back(&pool->guard);
+    }
+    gfs_graph_end(pool);
+    if (!error)
+        gfs_graph_space_drop(space);
+    return error;
+}
+
+int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space, struct gmsfs_graph_space_stats *out)
+{
+    if (!space || !out)
+        return -EINVAL;
+    if (atomic_load(&space->pool->handle->dead))
+        return -ECHILD;
+    gfs_graph_state_lock(space->pool);
+    *out = (struct gmsfs_graph_space_stats){
+        .base = (void *)space->base,
+        .eager = space->eager,
+        .address_bytes = space->reserved_bytes,
+        .reached_bytes = space->reached * space->pool->chunk_bytes,
+        .live = space->segments.slabs[0].piece_count,
+        .live_bytes = space->live_bytes,
+    };
+    gfs_graph_state_unlock(space->pool);
+    return 0;
+}
