@@ -174,25 +174,33 @@ static int make_room(struct rpc_connection *connection)
     return 0;
 }
 
+/* V0 ignores descriptors that clients send. In V1 one may come with the wish for a process fence,
+ * which is refused in words; before that is decoded, none is known to be that one. */
+static bool is_misplaced_descriptor(const struct rpc_connection *connection)
+{
+    const struct message *asked = &connection->asked;
+
+    return connection->brought_descriptor && connection->protocol == MESSAGE_V1 &&
+           !(connection->phase == RPC_HELLO && asked->type == MESSAGE_HANDSHAKE_REQUEST &&
+             asked->process_fence);
+}
+
 /* 0, -EAGAIN, or why the connection ends. */
 static int receive(struct rpc_connection *connection)
 {
-    struct iovec part;
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    size_t room;
     ssize_t size;
     int error = make_room(connection);
 
     if (error < 0)
         return error;
-    part.iov_base = connection->input + connection->input_bytes;
-    part.iov_len = connection->input_room - connection->input_bytes;
-    if (part.iov_len == 0)
+    room = connection->input_room - connection->input_bytes;
+    if (room == 0)
         return -EAGAIN;
-    size = recvmsg(connection->watch.fd, &head, MSG_DONTWAIT);
+    size = rpc_read(connection, connection->input + connection->input_bytes, room);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
-    /* Descriptors are not taken; the kernel has closed them. */
-    if (head.msg_flags & MSG_CTRUNC && connection->protocol == MESSAGE_V1)
+    if (is_misplaced_descriptor(connection) && connection->phase != RPC_HELLO)
         return -EPROTO;
     connection->has_ended = size == 0;
     connection->input_bytes += (size_t)size;
@@ -201,6 +209,7 @@ static int receive(struct rpc_connection *connection)
 
 static void consume_frame(struct rpc_connection *connection)
 {
+    rpc_consume_senders(connection);
     connection->input_bytes -= connection->frame_bytes;
     memmove(connection->input, connection->input + connection->frame_bytes,
             connection->input_bytes);
@@ -325,6 +334,8 @@ static int serve_frame(struct rpc_connection *connection)
     error = decode_frame(connection);
     if (error <= 0)
         return error;
+    if (is_misplaced_descriptor(connection))
+        return -EPROTO;
     connection->is_dispatching = true;
     connection->is_served = true;
     dispatch(connection);

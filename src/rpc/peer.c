@@ -45,9 +45,12 @@ int rpc_read_peer(struct rpc_connection *connection)
     struct rpc *rpc = connection->rpc;
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
-    int error;
+    int on = 1, error;
 
-    if (getsockopt(connection->watch.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    /* The listener has SO_PASSCRED too, so that all bytes have their sender; without it here there
+     * would be room for descriptors. */
+    if (getsockopt(connection->watch.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        setsockopt(connection->watch.fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
         return -errno;
     caller->uid = peer.uid;
     caller->gid = peer.gid;
