@@ -34,6 +34,10 @@ setup() {
     gms_tests test_gms_frames
 }
 
+@test "V0 and V1: whoever sends a request on a connection is known, and descriptors are not taken" {
+    gms_tests test_gms_senders
+}
+
 @test "V0, V1, files and commands share one lock, one queue, one layout and one event log" {
     gms_tests test_gms_mixed
 }

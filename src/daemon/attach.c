@@ -128,14 +128,16 @@ static int bind_socket(const char *mountpoint, int *listen_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int root = open_root(mountpoint);
-    int error = 0;
+    int on = 1, error = 0;
 
     if (root < 0)
         return root;
     /* Also reaches paths that are longer than an address may be. */
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* Connections have SO_PASSCRED from their first message on: who sends it counts. */
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         listen(fd, ATTACH_BACKLOG) != 0)
         error = -errno;
     close(root);

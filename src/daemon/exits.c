@@ -47,7 +47,7 @@ static void on_ready(struct event_watch *ready, uint32_t events)
     exits->on_exit(exits->context, process);
 }
 
-/* A pidfd of exactly this process. */
+/* A pidfd of exactly this process. -ESRCH: it has exited, though it may not be reaped. */
 static int open_process(struct core_process process, int *fd)
 {
     uint64_t start = 0;
@@ -57,7 +57,7 @@ static int open_process(struct core_process process, int *fd)
     if (error)
         return error;
     error = process_read_start(process.pid, opened, &start);
-    if (!error && start != process.start)
+    if (!error && (start != process.start || process_has_exited(opened)))
         error = -ESRCH;
     if (error) {
         close(opened);

@@ -145,6 +145,18 @@ static int host_resolve_peer(void *context, int fd, size_t max, struct service_c
     return process_resolve_peer(fd, max, caller);
 }
 
+static int host_resolve(void *context, uint32_t pid, size_t max, struct service_caller *caller)
+{
+    (void)context;
+    return process_resolve(pid, max, caller);
+}
+
+static bool host_has_exited(void *context, int fd)
+{
+    (void)context;
+    return process_peer_has_exited(fd);
+}
+
 /* ---- for the worker -------------------------------------------------------------------------- */
 
 static int make_rpc(struct gms *gms)
@@ -155,6 +167,8 @@ static int make_rpc(struct gms *gms)
         .context = gms,
         .loop = loop_get_calls(gms->setup.loop),
         .resolve_peer = host_resolve_peer,
+        .resolve = host_resolve,
+        .has_exited = host_has_exited,
         .keep = host_keep,
         .submit = host_submit,
         .drop = host_drop,

@@ -234,7 +234,7 @@ static int bind_own(const struct gms_sockets_options *options, struct gms_socket
                     char own_path[GMS_SOCKETS_PATH_BYTES])
 {
     struct stat file;
-    int error = make_own_path(options, own_path);
+    int on = 1, error = make_own_path(options, own_path);
 
     if (error)
         return error;
@@ -244,7 +244,9 @@ static int bind_own(const struct gms_sockets_options *options, struct gms_socket
     error = bind_with_mode(made->fd, own_path, options->mode);
     if (error)
         return error;
-    if (listen(made->fd, GMS_BACKLOG) != 0 || lstat(own_path, &file) != 0) {
+    /* Connections have it from their first byte on: who sends counts. */
+    if (setsockopt(made->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        listen(made->fd, GMS_BACKLOG) != 0 || lstat(own_path, &file) != 0) {
         error = -errno;
         unlink(own_path);
         return error;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -378,4 +379,25 @@ out:
     if (pidfd >= 0)
         close(pidfd);
     return error;
+}
+
+bool process_has_exited(int pidfd)
+{
+    struct pollfd exit = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&exit, 1, 0) > 0;
+}
+
+bool process_peer_has_exited(int connection)
+{
+    bool knows, has_exited;
+    int pidfd;
+
+    if (open_peer(connection, &pidfd, &knows) || !knows)
+        return false;
+    if (pidfd < 0)
+        return true; /* the kernel gives none of one that is gone */
+    has_exited = process_has_exited(pidfd);
+    close(pidfd);
+    return has_exited;
 }

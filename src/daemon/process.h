@@ -45,5 +45,9 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller);
  * number another's; it is found only if it is still itself. (Before Linux 6.5, which lacks
  * SO_PEERPIDFD, that cannot be told, and whoever has the number by now is found.) */
 int process_resolve_peer(int connection, size_t max, struct service_caller *caller);
+/* Whoever connected has exited, reaped or not. False where that cannot be told. */
+bool process_peer_has_exited(int connection);
+/* Of a pidfd: the same of its process. */
+bool process_has_exited(int pidfd);
 
 #endif

@@ -352,8 +352,7 @@ static int receive(const struct connection *connection, struct gmsfs_fds_request
     struct ucred credentials = {0};
     if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_CREDENTIALS)
         memcpy(&credentials, CMSG_DATA(first), sizeof credentials);
-    /* 0: it sent before it was accepted, right after connecting, or it cannot be seen. */
-    *sender = credentials.pid ? credentials.pid : connection->pid;
+    *sender = credentials.pid; /* 0: it cannot be seen */
     return fds_request_decode(bytes, (size_t)size, request);
 }
 

@@ -128,9 +128,10 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -EIO:
         return "the store's memory may be damaged: see its events, and load it anew";
     case -EOPNOTSUPP:
-        return "a process that can write this memory is not visible to the daemon, so nobody could "
-               "tell when it has exited: run both in one pid namespace, or the daemon in the "
-               "host's";
+        return "a process that can write this memory is not visible to the daemon, or was gone "
+               "when "
+               "it was handed the memory, so nobody could tell when all have exited: run both in "
+               "one pid namespace, or the daemon in the host's, and let the process that asks live";
     default:
         return strerror(-error);
     }
@@ -205,21 +206,21 @@ void rpc_pass(struct rpc_connection *connection, int fd, bool is_own)
 void rpc_export(struct rpc_connection *connection, const struct layout_allocation *allocation,
                 const struct message *answer)
 {
-    const struct service_caller *caller = &connection->caller;
-    int unread = 0;
-    struct core_process process =
-        caller->process_count ? caller->processes[0] : (struct core_process){0};
     struct service_descriptor descriptor;
-    int error;
+    struct rpc_askers askers;
+    int unread = 0, error;
 
     /* One at a time: those that are on their way count for all processes of the daemon's user. */
     if (ioctl(connection->watch.fd, SIOCOUTQ, &unread) == 0 && unread > 0) {
         rpc_pause(connection);
         return;
     }
-    error = service_lend_descriptor(connection->rpc->service, connection->file, allocation->slot,
-                                    process, &descriptor);
+    error = rpc_find_askers(connection, &askers);
 
+    if (error == 0)
+        error =
+            service_lend_descriptor(connection->rpc->service, connection->file, allocation->slot,
+                                    askers.processes, askers.count, &descriptor);
     if (error) {
         rpc_refuse_errno(connection, "export", error);
         return;

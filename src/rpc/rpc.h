@@ -5,9 +5,10 @@
  * Accepts connections on sockets that the keeper has bound, one for each domain (the store of that
  * name) and protocol, decodes what clients say (message.h), calls the service and encodes the
  * answers. A connection is a `ctl` of the store and the session that it acquires: it waits, is
- * seen, revoked and bounded as any other. Rights are those of the peer when it connected. The event
- * loop belongs to the daemon and is reached through struct rpc_host. Called by src/daemon/worker.c
- * only. One thread: the loop's. It parses what clients send and trusts none of it.
+ * seen, revoked and bounded as any other. Rights are those of the peer when it connected; who is
+ * lent memory is who sends the request as well. The event loop belongs to the daemon and is reached
+ * through struct rpc_host. Called by src/daemon/worker.c only. One thread: the loop's. It parses
+ * what clients send and trusts none of it.
  */
 #ifndef GMSFS_RPC_RPC_H
 #define GMSFS_RPC_RPC_H
@@ -39,6 +40,11 @@ struct rpc_host {
     /* The process that connected, by the connection; it may be gone by now (process_count 0):
      * processes[0] and comm; uid and gid stay. A negative errno: it cannot be told now. */
     int (*resolve_peer)(void *context, int fd, size_t max, struct service_caller *caller);
+    /* The process that has this number now; none (process_count 0): gone, or it cannot be seen. A
+     * negative errno: it cannot be told now. */
+    int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
+    /* The process that connected is known to have exited. */
+    bool (*has_exited)(void *context, int fd);
     /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
@@ -60,7 +66,7 @@ int rpc_new(struct service *service, const struct rpc_options *options, const st
             struct rpc **rpc);
 /* Ends all connections. NULL is none. */
 void rpc_free(struct rpc *rpc);
-/* Takes a listening socket, non-blocking; one for each domain and protocol. */
+/* Takes a listening socket, non-blocking, with SO_PASSCRED; one for each domain and protocol. */
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
                int listen_fd);
 /* Before the mount ends: nobody is accepted any more, and who is there is let go: the connections

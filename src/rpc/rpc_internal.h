@@ -2,10 +2,10 @@
 /*
  * rpc_internal - what the files of src/rpc share
  *
- * rpc.c accepts; connection.c moves bytes and frames, one request at a time; peer.c knows who is
- * there; handshake.c opens the session; v0.c and v1.c say what each request does; answers.c and
- * listing.c have what they answer with. Calls go down in this order, and back up by the functions
- * that a connection was given for its request.
+ * rpc.c accepts; connection.c takes one request at a time; bytes.c moves them; peer.c knows who
+ * connected, senders.c who sent each request; handshake.c opens the session; v0.c and v1.c say what
+ * each request does; answers.c and listing.c have what they answer with. Calls go down in this
+ * order, and back up by the functions that a connection was given for its request.
  */
 #ifndef GMSFS_RPC_RPC_INTERNAL_H
 #define GMSFS_RPC_RPC_INTERNAL_H
@@ -23,6 +23,7 @@
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
 #define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
 #define RPC_TEXT_BYTES  65536u      /* of an error */
+#define RPC_MAX_SENDERS 8u          /* of what is read ahead; of more nobody is known */
 
 enum rpc_phase {
     RPC_KEEPING, /* the keeper does not have it yet: nothing is read */
@@ -38,6 +39,20 @@ typedef void rpc_finish(struct rpc_connection *connection, int error,
                         const struct service_answer *answer);
 
 struct rpc_listing; /* listing.c */
+
+/* Of some bytes of `input`, up to the next sender's. */
+struct rpc_sender {
+    uint64_t pid;                /* 0: it cannot be seen */
+    struct core_process process; /* pid 0: it cannot be seen, or was gone */
+    int error;                   /* it could not be looked up */
+    size_t end_bytes;
+};
+
+/* Those of whom each may get the answer; a process with pid 0: one that nobody sees. */
+struct rpc_askers {
+    struct core_process processes[RPC_MAX_SENDERS + 1];
+    size_t count;
+};
 
 struct rpc_connection {
     uint64_t id; /* first for idvec */
@@ -75,6 +90,9 @@ struct rpc_connection {
     uint8_t *input;
     size_t input_bytes, input_room;
     size_t frame_bytes; /* of `input`: of the request that is being served */
+    struct rpc_sender senders[RPC_MAX_SENDERS];
+    unsigned sender_count;
+    bool brought_descriptor; /* one came with what was read, and was closed */
     uint64_t charged_bytes;
     struct message_buffer output;
     size_t sent_bytes;
@@ -113,6 +131,27 @@ uint64_t rpc_now_us(void); /* monotonic */
 
 /* peer.c: fixed when the connection is made. 0 or a negative errno */
 int rpc_read_peer(struct rpc_connection *connection);
+
+/* senders.c */
+/* As recv(2) without waiting, and notes who sent it. Behind what is in `input`. */
+ssize_t rpc_read(struct rpc_connection *connection, void *at, size_t room);
+/* The frame at the front goes. */
+void rpc_consume_senders(struct rpc_connection *connection);
+/* All senders of the frame at the front, and who connected unless it has exited. A negative errno:
+ * one could not be looked up. */
+int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *askers);
+
+/* bytes.c */
+/* 0: all is sent; -EAGAIN; else the client is gone. */
+int rpc_send_output(struct rpc_connection *connection);
+/* 0, -EAGAIN, or why the connection ends. */
+int rpc_receive(struct rpc_connection *connection);
+/* What the frame at the front takes; 0: that cannot be told yet. -EINVAL, -EMSGSIZE */
+int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes);
+/* A descriptor came that the protocol has no use for. */
+bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection);
+/* The one that was served goes. */
+void rpc_consume_frame(struct rpc_connection *connection);
 
 /* connection.c */
 /* The first of those whose answers list goes on with its own. */

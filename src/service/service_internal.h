@@ -219,8 +219,9 @@ int service_create_granted(struct service *s, const char *name, struct service_a
 int service_watch(struct service *s, const struct core_file *file, const struct record *record);
 void service_unwatch(struct service *s, struct core_process process);
 /* Before this process is handed a writable descriptor of what the session's store has: it is
- * recorded, and watched in the share of `uid`. pid 0: it cannot be seen. -EOPNOTSUPP: RW_DATA, and
- * it cannot be seen; -ENOSPC, -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
+ * recorded, and watched in the share of `uid`. pid 0: it cannot be seen; one that has exited
+ * is the same, for nobody knows who gets what is for it. -EOPNOTSUPP: RW_DATA, and it cannot be
+ * seen; -ENOSPC, -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
 int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
                         struct core_process process);
 /* After a grant: ends a session whose owner is gone already. */

@@ -233,13 +233,16 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
 
 /* What is recorded before a writable descriptor leaves: no rollback, and who has it. */
 static int record_writable(struct service *s, const struct export_scope *scope,
-                           struct core_process process)
+                           const struct core_process *processes, size_t count)
 {
     struct record touch = {.type = RECORD_TOUCH, .session = scope->session->id};
     const struct layout_allocation *allocation = layout_at_rank(scope->layout, scope->first);
     bool touches = scope->session->mode == LOCK_MODE_RW && !scope->session->touched &&
                    core_is_fixed_memory(s->core, scope->store, allocation->memory);
-    int error = service_note_writer(s, touch.session, scope->file->uid, process);
+    uint32_t uid = scope->file->uid;
+    int error = 0;
+    for (size_t i = 0; i < count && !error; i++)
+        error = service_note_writer(s, touch.session, uid, processes[i]);
     if (!error && touches)
         error = service_apply_record(s, &touch, NULL);
     return error;
@@ -267,13 +270,14 @@ static int find_slot(const struct service *s, uint64_t file, uint64_t slot, bool
 }
 
 int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
-                            struct core_process process, struct service_descriptor *descriptor)
+                            const struct core_process *processes, size_t count,
+                            struct service_descriptor *descriptor)
 {
     struct export_scope scope;
     bool writable = false;
     int error = find_slot(s, file, slot, &writable, &scope);
     if (!error && writable) {
-        error = record_writable(s, &scope, process);
+        error = record_writable(s, &scope, processes, count);
         if (!error) /* the records may have changed what was found */
             error = find_slot(s, file, slot, &writable, &scope);
     }

@@ -52,10 +52,11 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
                            struct service_descriptor *descriptor);
 
 /* The same at once and without a ticket, for a front end that hands descriptors out itself: of this
- * slot of the session that the file (a `ctl`) has, for the process that is to have it. Writable if
- * the session writes. Errors as service_export and service_redeem; -ENOENT: no such slot; -EBUSY:
- * a spool */
+ * slot of the session that the file (a `ctl`) has, for the processes of which each may get it.
+ * Writable if the session writes. Errors as service_export and service_redeem; -ENOENT: no such
+ * slot; -EBUSY: a spool */
 int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
-                            struct core_process process, struct service_descriptor *descriptor);
+                            const struct core_process *processes, size_t count,
+                            struct service_descriptor *descriptor);
 
 #endif

@@ -143,7 +143,7 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
                         struct core_process process)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    struct record record = {.type = RECORD_LEND, .session = session, .process = process};
+    struct record record = {.type = RECORD_LEND, .session = session};
     struct watch *watch = process.pid ? find_watch(s, process) : NULL;
     if (!held)
         return -ESTALE;
@@ -152,11 +152,13 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
         if (error)
             return error;
     }
+    /* What is for one that is gone gets into the hands of somebody that nobody knows: a child of it
+     * that has its connection. */
+    if (watch && !watch->is_gone)
+        record.process = process;
     int error = service_apply_record(s, &record, NULL);
-    if (watch && !error)
+    if (watch && !watch->is_gone && !error)
         watch->writes = true;
-    if (watch && watch->is_gone)
-        note_exit(s, process);
     end_unneeded(s, process);
     return error;
 }

@@ -58,7 +58,7 @@ static int lend(const struct client *client, struct core_process process)
 {
     struct service_descriptor descriptor = {.fd = -1};
 
-    return service_lend_descriptor(service, client->ctl, 0, process, &descriptor);
+    return service_lend_descriptor(service, client->ctl, 0, &process, 1, &descriptor);
 }
 
 /* A writer with one allocation, and another client. */
@@ -131,16 +131,61 @@ TAP_TEST(a_descriptor_is_lent_by_a_ticket_as_without_one)
     service_end();
 }
 
-TAP_TEST(a_process_that_is_gone_already_is_waited_for_by_nobody)
+TAP_TEST(what_is_lent_to_a_process_that_is_gone_already_is_in_hands_that_nobody_knows)
 {
     struct core_process gone = {.pid = FIXTURE_GONE, .start = 1};
 
     start_writing();
     check_int(lend(&writer, gone), 0);
     check(!core_is_writer(service_get_core(service), gone));
+    check(store()->unseen_writer);
     check_int(fixture_watches, 1);
+    check_int(commit(&writer, CORE_COMMIT_SEAL), -EOPNOTSUPP);
+    check_int(commit(&writer, 0), 0);
+    service_end();
+}
+
+TAP_TEST(a_process_that_is_gone_already_is_lent_nothing_of_what_is_sealed)
+{
+    struct core_process gone = {.pid = FIXTURE_GONE, .start = 1};
+
+    start_writing();
+    require(commit(&writer, CORE_COMMIT_SEAL) == 0);
+    check_int(lend(&writer, gone), -EOPNOTSUPP);
+    check_int(fixture_watches, 1);
+    service_close(service, writer.ctl);
+    check_int(ask(&other, LOCK_WISH_DATA, 0, false), 0);
+    service_end();
+}
+
+TAP_TEST(a_ticket_of_a_process_that_is_gone_already_counts_as_one_of_nobody)
+{
+    struct service_export export = {.writable = true};
+    struct service_peer peer = {.process = {.pid = FIXTURE_GONE, .start = 1}};
+    struct service_redeemed ticket;
+    struct client asker = new_client(9, 0);
+
+    start_writing();
+    require(service_export(service, writer.ctl, &export, &asker.request) == 0);
+    require(asker.error == 0);
+    check_int(service_redeem(service, export.ticket, &peer, &ticket), 0);
+    check(store()->unseen_writer);
+    check_int(commit(&writer, CORE_COMMIT_SEAL), -EOPNOTSUPP);
+    service_end();
+}
+
+TAP_TEST(each_of_those_that_may_get_a_descriptor_is_waited_for)
+{
+    const struct core_process pair[] = {{.pid = 7, .start = 1}, {.pid = 8, .start = 1}};
+    struct service_descriptor descriptor;
+
+    start_writing();
+    check_int(service_lend_descriptor(service, writer.ctl, 0, pair, 2, &descriptor), 0);
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
     service_close(service, writer.ctl);
+    service_on_exit(service, pair[0]);
+    check_int(ask(&other, LOCK_WISH_DATA, 0, false), -EAGAIN);
+    service_on_exit(service, pair[1]);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), 0);
     service_end();
 }
@@ -261,9 +306,9 @@ TAP_TEST(what_is_not_there_is_not_lent)
     struct core_process engine = {.pid = 7, .start = 1};
 
     start_writing();
-    check_int(service_lend_descriptor(service, writer.ctl, 4711, engine, &descriptor), -ENOENT);
-    check_int(service_lend_descriptor(service, other.ctl, 0, engine, &descriptor), -ENOLCK);
-    check_int(service_lend_descriptor(service, 4711, 0, engine, &descriptor), -EBADF);
+    check_int(service_lend_descriptor(service, writer.ctl, 4711, &engine, 1, &descriptor), -ENOENT);
+    check_int(service_lend_descriptor(service, other.ctl, 0, &engine, 1, &descriptor), -ENOLCK);
+    check_int(service_lend_descriptor(service, 4711, 0, &engine, 1, &descriptor), -EBADF);
     check_int(fixture_watches, 1);
     service_end();
 }

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of a connection: frames that come, answers and descriptors that go. */
+#include "rpc/rpc_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- bytes out ---------------------------------------------------------------------------------
+ */
+
+static ssize_t send_some(struct rpc_connection *connection)
+{
+    const struct message_buffer *output = &connection->output;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {.iov_base = output->bytes + connection->sent_bytes,
+                         .iov_len = output->size_bytes - connection->sent_bytes};
+    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+
+    if (connection->passed_fd >= 0) {
+        head.msg_control = &control;
+        head.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(rights), &connection->passed_fd, sizeof(int));
+    }
+    return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* It waits for the socket: its memory may be freed meanwhile, and the number another's. */
+static int own_passed(struct rpc_connection *connection)
+{
+    int fd;
+
+    if (connection->passed_fd < 0 || connection->passed_is_own)
+        return -EAGAIN;
+    fd = fcntl(connection->passed_fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return -errno;
+    rpc_pass(connection, fd, true);
+    return -EAGAIN;
+}
+
+/* 0: all is sent; -EAGAIN; else the client is gone. */
+int rpc_send_output(struct rpc_connection *connection)
+{
+    struct message_buffer *output = &connection->output;
+
+    while (connection->sent_bytes < output->size_bytes) {
+        ssize_t sent = send_some(connection);
+
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && (errno == ENOBUFS || errno == ETOOMANYREFS || errno == ENOMEM))
+            rpc_pause(connection);
+        else if (sent < 0 && errno != EAGAIN)
+            return -errno;
+        if (sent < 0)
+            return own_passed(connection);
+        rpc_pass(connection, -1, false);
+        connection->sent_bytes += (size_t)sent;
+        connection->moved_us = rpc_now_us();
+    }
+    connection->sent_bytes = 0;
+    if (output->room_bytes > RPC_INPUT_BYTES)
+        message_buffer_free(output);
+    output->size_bytes = output->used_bytes = 0;
+    return 0;
+}
+
+/* ---- bytes in ----------------------------------------------------------------------------------
+ */
+
+/* What the frame at the front takes; 0: that cannot be told yet. -EINVAL, -EMSGSIZE */
+int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes)
+{
+    size_t payload_bytes = 0;
+    int error;
+
+    *bytes = 0;
+    if (connection->input_bytes < MESSAGE_HEADER_BYTES)
+        return 0;
+    error = message_payload_bytes(connection->protocol, connection->input, &payload_bytes);
+    if (error == 0)
+        *bytes = MESSAGE_HEADER_BYTES + payload_bytes;
+    return error;
+}
+
+/* Grows with what has come, not with what a header claims. */
+static int make_room(struct rpc_connection *connection)
+{
+    size_t room = connection->input_room ? connection->input_room : RPC_INPUT_BYTES, frame_bytes;
+    uint8_t *input;
+    int error = rpc_find_frame(connection, &frame_bytes);
+
+    if (error < 0)
+        return error;
+    /* Nothing that a session begins with is long. */
+    if (frame_bytes > RPC_SHORT_BYTES && connection->phase == RPC_HELLO)
+        return -EMSGSIZE;
+    if (connection->input && (connection->input_bytes < room || frame_bytes <= room))
+        return 0;
+    if (connection->input)
+        room = 2 * room < frame_bytes ? 2 * room : frame_bytes;
+    if (room > RPC_INPUT_BYTES)
+        error = rpc_charge(connection, room);
+    if (error < 0)
+        return error;
+    input = realloc(connection->input, room);
+    if (!input)
+        return -ENOMEM;
+    connection->input = input;
+    connection->input_room = room;
+    return 0;
+}
+
+/* V0 ignores descriptors that clients send. In V1 one may come with the wish for a process fence,
+ * which is refused in words; before that is decoded, none is known to be that one. */
+bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection)
+{
+    const struct message *asked = &connection->asked;
+
+    return connection->brought_descriptor && connection->protocol == MESSAGE_V1 &&
+           !(connection->phase == RPC_HELLO && asked->type == MESSAGE_HANDSHAKE_REQUEST &&
+             asked->process_fence);
+}
+
+/* 0, -EAGAIN, or why the connection ends. */
+int rpc_receive(struct rpc_connection *connection)
+{
+    size_t room;
+    ssize_t size;
+    int error = make_room(connection);
+
+    if (error == -EDQUOT || error == -ENOMEM) {
+        rpc_pause(connection); /* until others have sent theirs */
+        return -EAGAIN;
+    }
+    if (error < 0)
+        return error;
+    room = connection->input_room - connection->input_bytes;
+    if (room == 0)
+        return -EAGAIN;
+    size = rpc_read(connection, connection->input + connection->input_bytes, room);
+    if (size < 0)
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
+    if (rpc_has_misplaced_descriptor(connection) && connection->phase != RPC_HELLO)
+        return -EPROTO;
+    connection->has_ended = size == 0;
+    connection->moved_us = rpc_now_us();
+    connection->input_bytes += (size_t)size;
+    return 0;
+}
+
+void rpc_consume_frame(struct rpc_connection *connection)
+{
+    rpc_consume_senders(connection);
+    connection->input_bytes -= connection->frame_bytes;
+    memmove(connection->input, connection->input + connection->frame_bytes,
+            connection->input_bytes);
+    connection->frame_bytes = 0;
+    connection->is_served = false;
+    if (connection->input_room > RPC_INPUT_BYTES && connection->input_bytes <= RPC_INPUT_BYTES) {
+        uint8_t *smaller = realloc(connection->input, RPC_INPUT_BYTES);
+
+        if (smaller) {
+            connection->input = smaller;
+            connection->input_room = RPC_INPUT_BYTES;
+        }
+    }
+    if (connection->output.room_bytes <= RPC_INPUT_BYTES &&
+        connection->input_room <= RPC_INPUT_BYTES)
+        rpc_charge(connection, 0);
+}
