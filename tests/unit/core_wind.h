@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 struct wind {
     struct core *core;
@@ -62,6 +63,17 @@ static void wind_writers(struct wind *wind)
     }
 }
 
+/* As wind_apply, of what must succeed: or whoever repeats it until all is gone never ends. */
+static void wind_must(struct wind *wind, struct record record)
+{
+    int error = wind_apply(wind, record);
+
+    if (error == 0 || wind->wrong)
+        return;
+    fprintf(stderr, "# %s: %s\n", record_type_name(record.type), strerror(-error));
+    wind->wrong = true;
+}
+
 /* What is fenced is neither drained nor removed. */
 static void wind_fence(struct wind *wind)
 {
@@ -69,7 +81,7 @@ static void wind_fence(struct wind *wind)
 
     memcpy(record.bytes16, wind->core->fence.token, sizeof record.bytes16);
     if (wind->core->fence.is_up)
-        wind_apply(wind, record);
+        wind_must(wind, record);
 }
 
 /* Whether all of it ended. */
@@ -81,20 +93,20 @@ static bool wind_down(struct core *ending)
     wind_fence(&wind);
     wind_writers(&wind);
     while (ending->waiters.count > 0 && !wind.wrong)
-        wind_apply(&wind, (struct record){.type = RECORD_WAIT_END,
-                                          .waiter = wind_last(&ending->waiters),
-                                          .count = EINTR});
+        wind_must(&wind, (struct record){.type = RECORD_WAIT_END,
+                                         .waiter = wind_last(&ending->waiters),
+                                         .count = EINTR});
     wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON});
     while (ending->files.count > 0 && !wind.wrong)
-        wind_apply(&wind,
-                   (struct record){.type = RECORD_FILE_CLOSE, .file = wind_last(&ending->files)});
+        wind_must(&wind,
+                  (struct record){.type = RECORD_FILE_CLOSE, .file = wind_last(&ending->files)});
     while (ending->sessions.count > 0 && !wind.wrong)
-        wind_apply(&wind, (struct record){.type = RECORD_SESSION_END,
-                                          .session = wind_last(&ending->sessions)});
+        wind_must(&wind, (struct record){.type = RECORD_SESSION_END,
+                                         .session = wind_last(&ending->sessions)});
     wind_apply(&wind, (struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP});
     while (ending->stores.count > 0 && !wind.wrong)
-        wind_apply(&wind, (struct record){.type = RECORD_STORE_REMOVE,
-                                          .store = wind_last(&ending->stores)});
+        wind_must(&wind, (struct record){.type = RECORD_STORE_REMOVE,
+                                         .store = wind_last(&ending->stores)});
     return !wind.wrong && ending->memories.count == 0 && ending->tickets.count == 0 &&
            ending->suspect == 0 && ending->reserved_bytes == 0 && ending->file_share.taken == 0;
 }

@@ -147,6 +147,21 @@ TAP_TEST(what_came_back_can_be_brought_to_its_end)
     check(wind_down(back));
 }
 
+TAP_TEST(a_fence_comes_back_up_and_keeps_no_store_from_its_end)
+{
+    struct record raise = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
+
+    core_start();
+    raise.store = make_committed("weights", NULL);
+    raise.serial = make_store("kv_cache");
+    raise.bytes16[3] = 7;
+    require(apply(raise) == 0);
+    bring_back();
+    check(core_is_fenced(back, raise.store) && core_is_fenced(back, raise.serial));
+    check_int(back->fence.token[3], 7);
+    check(wind_down(back));
+}
+
 /* ---- walks ---------------------------------------------------------------------------------- */
 
 static uint64_t walk_seed, walk_record;
