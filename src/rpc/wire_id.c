@@ -38,8 +38,10 @@ void wire_id_format_uuid(const uint8_t bytes[16], char text[WIRE_ID_UUID_BYTES])
 
 void wire_id_format_gpu(const uint8_t bytes[16], char text[WIRE_ID_GPU_BYTES])
 {
-    memcpy(text, "GPU-", 4);
-    format(bytes, text + 4);
+    static const char prefix[] = {'G', 'P', 'U', '-'};
+
+    memcpy(text, prefix, sizeof prefix);
+    format(bytes, text + sizeof prefix);
 }
 
 static void format_serial(const struct core_store *store, uint64_t serial,

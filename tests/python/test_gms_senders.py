@@ -13,7 +13,7 @@ import unittest
 
 import gms_client
 from gms_client import TIMEOUT, encode
-from gms_support import GmsCase, store_file, wait_until
+from gms_support import GmsCase, store_file
 
 HIDDEN = "not visible to the daemon, or was gone"
 FENCE_REFUSED = "process fences are not supported by this server"
