@@ -13,7 +13,8 @@
 #include <string.h>
 
 /* Some 100 microseconds. */
-#define ITEMS_PER_TURN   256u
+#define ITEMS_PER_TURN   256u /* allocations */
+#define KEYS_PER_TURN    4096u
 #define COUNTED_PER_TURN 4096u
 /* What an item takes besides its texts, at most. */
 #define ALLOCATION_FRAME_BYTES 160u
@@ -206,6 +207,7 @@ static int add_next(struct rpc_connection *connection, struct rpc_listing *listi
 bool rpc_go_on_listing(struct rpc_connection *connection)
 {
     struct rpc_listing *listing = connection->listing;
+    unsigned items = listing->of_keys ? KEYS_PER_TURN : ITEMS_PER_TURN;
     int error = 0;
 
     if (listing->is_counting) {
@@ -217,7 +219,7 @@ bool rpc_go_on_listing(struct rpc_connection *connection)
             refuse_list(connection, error);
         return error != 0;
     }
-    for (unsigned i = 0; i < ITEMS_PER_TURN && listing->left > 0 && error == 0; i++) {
+    for (unsigned i = 0; i < items && listing->left > 0 && error == 0; i++) {
         error = add_next(connection, listing);
         listing->left--;
     }
