@@ -106,7 +106,7 @@ struct core_store {
     struct lock lock;
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
     struct share sessions, waiters; /* of the lock, by user */
-    bool crowded;                   /* some waiters may sleep for want of a session's place */
+    bool crowded;                   /* some waiters may sleep, whatever memory there is */
     struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
     struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
     struct blob *encoding;          /* canonical bytes of `fixed` */
@@ -250,8 +250,8 @@ struct core_event {
  * SEALED LAYOUTS. A writer seals its layout: the shape is final, bytes go on changing. Its session
  * becomes one of RW_DATA, whose end, however it comes, leaves all as it is. RW_DATA is granted only
  * while nobody but the asker itself can write: whoever was handed a writable descriptor
- * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock. A grant of
- * RW drops what is sealed.
+ * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock, in turn: who
+ * came later waits behind it, as long as it is patient. A grant of RW drops what is sealed.
  */
 
 /* ---- records ------------------------------------------------------------------------------- */

@@ -172,9 +172,9 @@ void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
-/* Whatever memory there is, it cannot be granted: its share is taken, or others write. */
-bool apply_must_sleep(const struct core *core, const struct core_store *store,
-                      const struct core_waiter *waiter);
+/* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
+enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
+                                const struct core_waiter *waiter);
 
 /* apply_reserve.c */
 /* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks

@@ -138,12 +138,51 @@ TAP_TEST(the_process_itself_may_take_up_its_bytes_again)
     check_int(mode_of(must_open(store, LOCK_WISH_DATA, P1)), LOCK_MODE_RW_DATA);
 }
 
-TAP_TEST(who_waits_for_an_exit_holds_off_nobody)
+TAP_TEST(who_waits_for_an_exit_holds_off_all_who_come_later)
 {
     core_start();
-    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2);
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
 
-    check_int(mode_of(must_open(store, LOCK_WISH_RW, P3)), LOCK_MODE_RW);
+    mirror_is_reborn = true; /* who sleeps is no state */
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    check_int(acquire(open_ctl(store, P3), LOCK_WISH_RW, P3, 0), -EAGAIN);
+    check_int(open_lock(store, LOCK_WISH_AUTO, P3), 0);
+    check_int(out.session, 0);
+    check_int(exits(P1), 0);
+    check(granted(waiter));
+    check_int(mode_of(answer_to(waiter)->session), LOCK_MODE_RW_DATA);
+    check(answer_to(rw) == NULL);
+    check_int(layout_count_allocations(core_find_store(core, store)->fixed), 1);
+    mirror_is_reborn = false;
+}
+
+TAP_TEST(who_waits_for_an_exit_is_passed_when_its_patience_is_over)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
+
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    check_int(core_next_moment(core, now), now + PATIENCE_MS);
+    check_int(pass(PATIENCE_MS - 1), 0);
+    check(answer_to(rw) == NULL);
+    check_int(pass(1), 0);
+    check(granted(rw));
+    check(answer_to(waiter) == NULL);
+    check(core_find_store(core, store)->fixed == NULL);
+}
+
+TAP_TEST(who_waits_for_an_exit_is_passed_by_who_came_before)
+{
+    core_start();
+    uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1), rw;
+    uint64_t waiter, file = out.file;
+
+    require(lend(session, P1) == 0);
+    require(seal(session) == 0);
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    waiter = must_wait(store, LOCK_WISH_DATA, P2);
+    require(close_file(file) == 0);
+    check(granted(rw));
     check(answer_to(waiter) == NULL);
 }
 
