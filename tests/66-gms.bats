@@ -209,6 +209,26 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     assert_eq "$output" 'checkpoint serving None'
 }
 
+@test "a store that is made behind the fence does not get a fenced name" {
+    start_gms_mount
+    gms v1 weights lock rw - allocate a 2097152 commit
+    rmdir "$M/kv_cache"
+    gms v1 weights prepare
+    assert_match "$output" '^checkpoint checkpoint_ready [0-9a-f-]{36}$'
+    token=${output##* }
+    run_logged ! rmdir "$M/weights"
+    assert_match "$output" 'busy'
+    run_logged ! mkdir "$M/kv_cache"
+    assert_match "$output" 'busy'
+    mkdir "$M/other"
+    run_logged ! mv -T "$M/other" "$M/kv_cache"
+    assert_match "$output" 'busy'
+    gms_expect 'refused: GMS admission is fenced for checkpoint' v0 kv_cache lock rw -
+    gms v1 weights abort-checkpoint "$token"
+    mv -T "$M/other" "$M/kv_cache"
+    gms v0 kv_cache lock rw - commit
+}
+
 @test "rights are those of the store's owner and mode" {
     requires root setpriv
     start_gms_mount gms_mode=0666

@@ -455,7 +455,7 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->id))
+    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->name))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
@@ -484,9 +484,10 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
-    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, file->store))
-        return -ENODEV;
     asking.store = file->store;
+    if (apply->core->draining || apply->core->lost ||
+        core_is_fenced(apply->core, core_store(apply->core, file->store)->name))
+        return -ENODEV;
     asking.uid = file->uid;
     return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
                record->deadline_ms > record->now_ms);

@@ -277,7 +277,8 @@ enum record_type {
                            a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made
                            (then   FILE_BIND);   -ENOENT one   that is not there. A kept place of the
                            same   process for the   same store,   kind, serial and wish is resumed. At
-                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept. */
+                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept.
+                         */
     RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                            out.session or out.waiter. -EDEADLK if the file has a live session,
                            -EBUSY if it waits already, -EBADF if its direction does not fit the
@@ -352,11 +353,14 @@ enum record_type {
                      store's  memory → out.count: 1 if it was not known before. -ENOSPC; with RW_DATA
                      -EOPNOTSUPP a process that cannot be seen (pid 0) */
     RECORD_EXIT,  /* process: it has exited, and writes no more */
-    RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
-                     the stores are for nobody until it is resolved: -ENODEV, also for who waits to
-                     read. -EBUSY: one is not idle, or a fence is there. flags CORE_FENCE_ABORT or
-                     _COMPLETE, bytes16: resolves it; -EINVAL: another token is prepared; -ESTALE:
-                     none is, unless it was resolved last by this token in this way */
+    RECORD_FENCE, /* flags CORE_FENCE_ON, name = of a store, tag = another name (or empty), of which
+                     there need be no store, bytes16 = token: the stores are for nobody until it is
+                     resolved: -ENODEV, also for who waits to read; and until then these names are
+                     no other store's, nor given up: -EBUSY. -EBUSY: one is not idle, or a fence is
+                     there. -ENOENT. -EINVAL, -EPERM: no names of stores, or the same. flags
+                     CORE_FENCE_ABORT or _COMPLETE, bytes16: resolves it; -EINVAL: another token is
+                     prepared; -ESTALE: none is, unless it was resolved last by this token in this
+                     way */
     RECORD_TYPE_COUNT,
 };
 
@@ -470,10 +474,10 @@ struct core_options {
     uint32_t admin_uid; /* besides root: who mounted */
 };
 
-/* A checkpoint of the device is under way: nobody gets a session of these stores. */
+/* A checkpoint of the device is under way: nobody gets a session of the stores of these names. */
 struct core_fence {
     bool is_up;
-    uint64_t stores[2];   /* 0: none */
+    char names[2][256];   /* "": none. Of the second there may be no store, and none comes */
     uint8_t token[16];    /* of this one, or of the last one */
     uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
 };
@@ -571,8 +575,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
-/* Is this store behind a fence? */
-bool core_is_fenced(const struct core *core, uint64_t store);
+/* Is the store of this name behind a fence, or would one be? */
+bool core_is_fenced(const struct core *core, const char *name);
 /* It has no session, and nobody waits to write it. */
 bool core_is_idle(const struct core *core, const struct core_store *store);
 /* Is there a non-exclusive session of `store` that does not end already? */

@@ -303,8 +303,8 @@ static void put_head(struct output *output, const struct core *core)
     put_u8(output, core->lost);
     put_text(output, core->health_reason);
     put_u8(output, core->fence.is_up);
-    put_u64(output, core->fence.stores[0]);
-    put_u64(output, core->fence.stores[1]);
+    put_text(output, core->fence.names[0]);
+    put_text(output, core->fence.names[1]);
     put_raw(output, core->fence.token, sizeof core->fence.token);
     put_u32(output, core->fence.resolved_by);
 }

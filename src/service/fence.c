@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *const domains[] = {"weights", "kv_cache"};
+
 static const struct core_store *find(const struct service *s, const char *name)
 {
     return core_find_store_name(s->core, name);
@@ -22,10 +24,8 @@ void service_get_fence(const struct service *s, struct service_fence *fence)
 
 static int check_caller(const struct service *s, const struct service_caller *caller)
 {
-    static const char *const names[] = {"weights", "kv_cache"};
-
     for (size_t i = 0; i < 2; i++) {
-        const struct core_store *store = find(s, names[i]);
+        const struct core_store *store = find(s, domains[i]);
         int error = store ? service_check_right(s, store->id, caller, SERVICE_WRITE) : 0;
 
         if (error)
@@ -77,8 +77,13 @@ static void mark_version_4(uint8_t bytes[16])
 int service_fence(struct service *s, const struct service_caller *caller,
                   struct service_fence *fence, char why[SERVICE_FENCE_TEXT_BYTES])
 {
-    const struct core_store *weights = find(s, "weights"), *kv = find(s, "kv_cache");
-    struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
+    const struct core_store *weights = find(s, domains[0]), *kv = find(s, domains[1]);
+    struct record record = {.type = RECORD_FENCE,
+                            .flags = CORE_FENCE_ON,
+                            .name = domains[0],
+                            .name_bytes = strlen(domains[0]),
+                            .tag = domains[1],
+                            .tag_bytes = strlen(domains[1])};
     int error = weights ? check_caller(s, caller) : -ENOENT;
 
     why[0] = '\0';
@@ -88,8 +93,6 @@ int service_fence(struct service *s, const struct service_caller *caller,
         error = check_stores(s, weights, kv, why);
         if (error)
             return error;
-        record.store = weights->id;
-        record.serial = kv ? kv->id : 0;
         record.process = service_caller_process(caller);
         record.uid = caller->uid;
         error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
