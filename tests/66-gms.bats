@@ -150,6 +150,25 @@ expected_sockets() { # ORDINAL MODE
     assert_eq "${lines[-1]}" 'event allocations_cleared 1'
 }
 
+@test "the event history is the store's own, whoever reads and whatever it is called" {
+    start_gms_mount
+    gms v0 weights lock rw - allocate 100 - commit
+    gms v0 kv_cache lock rw - seal
+    mv "$M/weights" "$M/old"
+    mv "$M/kv_cache" "$M/weights"
+    for ((i = 0; i < 600; i++)); do
+        cat <"$M/old/lock" >"$T/read"
+    done
+    gms v0 weights events
+    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'layout_committed 0' 'rw_disconnected 0')"
+    mkdir "$M/kv_cache"
+    gms v0 kv_cache events
+    assert_eq "$output" ''
+    mv -T "$M/old" "$M/kv_cache"
+    gms v0 kv_cache events
+    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'committed 0')"
+}
+
 not_waiting() {
     ! grep -q ' waiting ' "$M/weights/sessions"
 }

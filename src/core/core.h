@@ -20,6 +20,7 @@
 #include "base/failure.h"
 #include "base/idvec.h"
 #include "base/share.h"
+#include "core/event.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 
@@ -119,6 +120,7 @@ struct core_store {
     char last_error[256];
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
+    struct core_history history;                             /* of its writers */
 };
 
 struct core_session {
@@ -191,35 +193,6 @@ struct core_ticket {
     uint64_t serial;       /* of one allocation instead of a range; 0: range */
     bool writable;
     uint64_t expires_ms;
-};
-
-enum core_event_type {
-    CORE_EVENT_STORE_CREATED,
-    CORE_EVENT_STORE_REMOVED,
-    CORE_EVENT_STORE_RENAMED,
-    CORE_EVENT_RW_CONNECTED,
-    CORE_EVENT_RO_CONNECTED,
-    CORE_EVENT_RO_DISCONNECTED,
-    CORE_EVENT_COMMITTED,
-    CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
-    CORE_EVENT_ABORTED, /* an abort that led to EMPTY: allocations, bytes are what was dropped */
-    CORE_EVENT_REVOKED,
-    CORE_EVENT_OUT_OF_MEMORY,
-    CORE_EVENT_DRAINING, /* these two: of the mount, no store */
-    CORE_EVENT_SERVING,
-    CORE_EVENT_DROPPED, /* a drain, or the loss of the device, dropped what was committed */
-    CORE_EVENT_SUSPECT, /* what a store holds may be damaged */
-    CORE_EVENT_TRUSTED, /* somebody said that it is not */
-    CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
-    CORE_EVENT_LOST,
-    CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
-    CORE_EVENT_SEALED,
-    CORE_EVENT_RW_DATA_CONNECTED,
-    CORE_EVENT_RW_DATA_DISCONNECTED,
-    CORE_EVENT_CLEARED, /* a writer began with nothing: what was committed was dropped */
-    CORE_EVENT_FENCED,  /* these two: of each store of a fence */
-    CORE_EVENT_UNFENCED,
-    CORE_EVENT_TYPE_COUNT,
 };
 
 struct core_event {

@@ -36,10 +36,25 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     return 0;
 }
 
+static int check_history(const struct core_store *store, struct failure *failure)
+{
+    if (store->history.count > CORE_HISTORY_EVENTS || store->history.first >= CORE_HISTORY_EVENTS)
+        return WRONG("store %" PRIu64 ": its history is longer than one can be", store->id);
+    for (size_t i = 0; i < store->history.count; i++) {
+        const struct core_past *past = core_history_get(&store->history, i);
+
+        if (!core_is_history(past->type) || past->allocations > LAYOUT_MAX_ALLOCATIONS)
+            return WRONG("store %" PRIu64 ": what its history has cannot have been", store->id);
+    }
+    return 0;
+}
+
 int core_check_events(const struct core *core, struct failure *failure)
 {
     int error = 0;
 
+    for (size_t i = 0; i < core->stores.count && error == 0; i++)
+        error = check_history(core->stores.items[i], failure);
     for (uint64_t seq = core_first_event(core); seq < core->next_event && error == 0; seq++)
         error = check_event(core, failure, seq);
     return error;

@@ -128,6 +128,16 @@ static void put_layout(struct output *output, const struct layout *layout)
         put_entry(output, entry);
 }
 
+/* The oldest first, wherever that stands in the ring. */
+static void put_history(struct output *output, const struct core_history *history)
+{
+    put_u32(output, (uint32_t)history->count);
+    for (size_t i = 0; i < history->count; i++) {
+        put_u8(output, (uint8_t)core_history_get(history, i)->type);
+        put_u32(output, core_history_get(history, i)->allocations);
+    }
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -154,6 +164,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_u32(output, (uint32_t)store->writer_count);
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
+    put_history(output, &store->history);
 }
 
 static void put_session(struct output *output, const struct core_session *session)

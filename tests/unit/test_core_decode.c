@@ -55,6 +55,8 @@ TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
     check(layout_find_serial(is->working, rich.spool)->wire_id == NULL);
     check_int(core_count_given_up_bytes(back, is), core_count_given_up_bytes(core, was));
     check(core_count_given_up_bytes(back, is) > 0);
+    check_int(is->history.count, 3); /* a writer, its commit, and the next one */
+    check_int(core_history_get(&is->history, 1)->type, CORE_EVENT_COMMITTED);
     was = core_find_store(core, rich.weights);
     is = core_find_store(back, rich.weights);
     check_bytes(is->group, 16, was->group, 16);
@@ -419,6 +421,10 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(waiters.taken), 0);
     LIE(STORE(lock.committed), false);
     LIE(STORE(lock.sealed), true);
+    LIE(STORE(history.count), CORE_HISTORY_EVENTS + 1);
+    LIE(STORE(history.first), CORE_HISTORY_EVENTS);
+    LIE(STORE(history.events[0].type), CORE_EVENT_RO_CONNECTED);
+    LIE(STORE(history.events[0].allocations), LAYOUT_MAX_ALLOCATIONS + 1);
     LIE(core->fence.is_up, true);
     LIE(core->fence.names[0][0], 'n');
     LIE(core->fence.names[1][0], 'n');
