@@ -180,6 +180,37 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
+@test "who waits for an exit is not overtaken by a writer that comes later" {
+    stop_mount
+    start_mount writer_patience=1000
+    W=$M/weights
+    seal_and_keep
+    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
+    assert_state weights LAYOUT_COMMITTED
+    wait_for_lock open "$W/data" rw read 64
+    adopter=$WAITER
+    expect EAGAIN open "$W/lock" rwn
+    wait_for_lock open "$W/lock" rw read 64
+    let_go "$HOLDER"
+    wait_until 5 granted "$adopter"
+    assert_match "$(output_of "$adopter")" 'RW_DATA [0-9]+'
+    not_granted "$WAITER"
+    assert_eq "$(names "$W/allocations")" kv allocations
+    let_go "$adopter"
+    wait_until 5 granted "$WAITER"
+    let_go "$WAITER"
+}
+
+@test "who waits for an exit is passed when its patience is over" {
+    seal_and_keep
+    echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
+    assert_state weights LAYOUT_COMMITTED
+    wait_for_lock open "$W/data" rw
+    ctl open "$W/lock" rw info
+    assert_match "$output" 'sealed=0 .*allocations=0'
+    let_go "$HOLDER"
+}
+
 @test "who may not wait for an exit is told EAGAIN, and later has it" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"

@@ -154,6 +154,25 @@ expected_sockets() { # ORDINAL MODE
     assert_eq "${lines[-1]}" 'event allocations_cleared 1'
 }
 
+@test "the event history is the store's own, whoever reads and whatever it is called" {
+    start_gms_mount
+    gms v0 weights lock rw - allocate 100 - commit
+    gms v0 kv_cache lock rw - seal
+    mv "$M/weights" "$M/old"
+    mv "$M/kv_cache" "$M/weights"
+    for ((i = 0; i < 600; i++)); do
+        cat <"$M/old/lock" >"$T/read"
+    done
+    gms v0 weights events
+    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'layout_committed 0' 'rw_disconnected 0')"
+    mkdir "$M/kv_cache"
+    gms v0 kv_cache events
+    assert_eq "$output" ''
+    mv -T "$M/old" "$M/kv_cache"
+    gms v0 kv_cache events
+    assert_eq "$output" "$(printf 'event %s\n' 'rw_connected 0' 'committed 0')"
+}
+
 not_waiting() {
     ! grep -q ' waiting ' "$M/weights/sessions"
 }
@@ -211,6 +230,26 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     cli fence --complete "${output##* }" "$M"
     gms v1 weights state
     assert_eq "$output" 'checkpoint serving None'
+}
+
+@test "a store that is made behind the fence does not get a fenced name" {
+    start_gms_mount
+    gms v1 weights lock rw - allocate a 2097152 commit
+    rmdir "$M/kv_cache"
+    gms v1 weights prepare
+    assert_match "$output" '^checkpoint checkpoint_ready [0-9a-f-]{36}$'
+    token=${output##* }
+    run_logged ! rmdir "$M/weights"
+    assert_match "$output" 'busy'
+    run_logged ! mkdir "$M/kv_cache"
+    assert_match "$output" 'busy'
+    mkdir "$M/other"
+    run_logged ! mv -T "$M/other" "$M/kv_cache"
+    assert_match "$output" 'busy'
+    gms_expect 'refused: GMS admission is fenced for checkpoint' v0 kv_cache lock rw -
+    gms v1 weights abort-checkpoint "$token"
+    mv -T "$M/other" "$M/kv_cache"
+    gms v0 kv_cache lock rw - commit
 }
 
 @test "rights are those of the store's owner and mode" {

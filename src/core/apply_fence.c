@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fence of a checkpoint: stores that nobody gets a session of until it is resolved. What a
- * checkpoint demands of them besides is the service's to ask. */
+/* The fence of a checkpoint: stores, known by their names, that nobody gets a session of until it
+ * is resolved, and that do not come or go. What a checkpoint demands of them besides is the
+ * service's to ask. */
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
-bool core_is_fenced(const struct core *core, uint64_t store)
+bool core_is_fenced(const struct core *core, const char *name)
 {
-    return core->fence.is_up && (core->fence.stores[0] == store || core->fence.stores[1] == store);
+    return core->fence.is_up &&
+           (strcmp(core->fence.names[0], name) == 0 || strcmp(core->fence.names[1], name) == 0);
 }
 
 bool core_is_idle(const struct core *core, const struct core_store *store)
@@ -24,42 +25,70 @@ bool core_is_idle(const struct core *core, const struct core_store *store)
     return store->lock.session_count == 0;
 }
 
-static int check_idle(const struct core *core, uint64_t id)
+static struct core_store *find_fenced(const struct apply *apply, size_t index)
 {
-    const struct core_store *store = core_store(core, id);
+    const struct core_store *store =
+        core_find_store_name(apply->core, apply->core->fence.names[index]);
 
-    if (!store)
-        return -ENOENT;
-    return core_is_idle(core, store) ? 0 : -EBUSY;
+    return store ? core_store(apply->core, store->id) : NULL;
 }
 
 static void tell(struct apply *apply, enum core_event_type type)
 {
     for (size_t i = 0; i < 2; i++) {
-        const struct core_store *store = core_store(apply->core, apply->core->fence.stores[i]);
+        struct core_store *store = find_fenced(apply, i);
 
         if (store)
             core_add_event(apply, type, store, NULL);
     }
 }
 
+static int name_domains(const struct record *record, char names[2][256])
+{
+    int error = apply_copy_name(record, names[0]);
+
+    if (error == 0)
+        error = apply_copy_tag(record, names[1]);
+    if (error == 0)
+        error = core_check_store_name(names[0]);
+    if (error == 0 && names[1][0] != '\0')
+        error = core_check_store_name(names[1]);
+    if (error == 0 && strcmp(names[0], names[1]) == 0)
+        error = -EINVAL;
+    return error;
+}
+
+static int check_idle(const struct core *core, char names[2][256])
+{
+    for (size_t i = 0; i < 2; i++) {
+        const struct core_store *store = core_find_store_name(core, names[i]);
+
+        if (store ? !core_is_idle(core, store) : i == 0)
+            return store ? -EBUSY : -ENOENT;
+    }
+    return 0;
+}
+
 static int raise_fence(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_fence *fence = &apply->core->fence;
-    int error = fence->is_up ? -EBUSY : check_idle(apply->core, record->store);
+    struct core_fence raised = {.is_up = true};
+    int error = fence->is_up ? -EBUSY : name_domains(record, raised.names);
 
     if (error == 0 && apply->core->draining)
         error = -ENODEV;
-    if (error == 0 && record->serial != 0)
-        error = check_idle(apply->core, record->serial);
+    if (error == 0)
+        error = check_idle(apply->core, raised.names);
     if (error < 0)
         return error;
-    *fence = (struct core_fence){.is_up = true, .stores = {record->store, record->serial}};
-    memcpy(fence->token, record->bytes16, sizeof fence->token);
+    memcpy(raised.token, record->bytes16, sizeof raised.token);
+    *fence = raised;
     for (size_t i = 0; i < 2; i++) {
-        if (fence->stores[i] != 0)
-            apply_refuse_store(apply, core_store(apply->core, fence->stores[i]), -ENODEV);
+        struct core_store *store = find_fenced(apply, i);
+
+        if (store)
+            apply_refuse_store(apply, store, -ENODEV);
     }
     tell(apply, CORE_EVENT_FENCED);
     return 0;
@@ -81,28 +110,7 @@ int apply_fence(struct apply *apply)
         return -EINVAL;
     tell(apply, CORE_EVENT_UNFENCED);
     fence->is_up = false;
-    fence->stores[0] = fence->stores[1] = 0;
+    memset(fence->names, 0, sizeof fence->names);
     fence->resolved_by = record->flags;
-    return 0;
-}
-
-/* Of core_check. */
-int core_check_fence(const struct core *core, struct failure *failure)
-{
-    const struct core_fence *fence = &core->fence;
-
-    if (fence->is_up ? fence->resolved_by != 0 || fence->stores[0] == 0
-                     : fence->stores[0] != 0 || fence->stores[1] != 0)
-        return failure_set(failure, -EINVAL, "whether the fence is up is not clear");
-    if (fence->is_up && core->draining)
-        return failure_set(failure, -EINVAL, "the mount is fenced, and drained");
-    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
-        fence->resolved_by != CORE_FENCE_COMPLETE)
-        return failure_set(failure, -EINVAL, "the last fence was resolved in no way that there is");
-    for (size_t i = 0; i < 2 && fence->stores[i] != 0; i++) {
-        if (check_idle(core, fence->stores[i]) < 0)
-            return failure_set(failure, -EINVAL, "store %" PRIu64 ": it is fenced, and in use",
-                               fence->stores[i]);
-    }
     return 0;
 }

@@ -69,6 +69,11 @@ int apply_copy_name(const struct record *record, char name[256])
     return copy_text(record->name, record->name_bytes, name, -ENAMETOOLONG);
 }
 
+int apply_copy_tag(const struct record *record, char tag[256])
+{
+    return copy_text(record->tag, record->tag_bytes, tag, -EINVAL);
+}
+
 /* ---- adding -------------------------------------------------------------------------------- */
 
 /* "a099" → "a100", "a999" → "a1000". -EINVAL without digits, -ENAMETOOLONG */
@@ -160,7 +165,7 @@ static int check_addition(const struct record *record, struct addition *addition
     int error = apply_copy_name(record, addition->name);
 
     if (error == 0)
-        error = copy_text(record->tag, record->tag_bytes, addition->tag, -EINVAL);
+        error = apply_copy_tag(record, addition->tag);
     if (error == 0)
         error =
             copy_text((const char *)record->value, record->value_bytes, addition->wire_id, -EINVAL);

@@ -126,17 +126,18 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
            !core_is_left_to(store, waiter->owner);
 }
 
-bool apply_must_sleep(const struct core *core, const struct core_store *store,
-                      const struct core_waiter *waiter)
+enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
+                                const struct core_waiter *waiter)
 {
     enum share_rank rank = core_get_rank(core, store, waiter->uid);
 
-    return share_check(&store->sessions, waiter->uid, rank, 1) < 0 ||
-           waits_for_exits(store, waiter);
+    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
+        return LOCK_ASLEEP;
+    return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
 }
 
-/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory, and
- * who has to outlive others. */
+/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory. So
+ * does who has to outlive others, but in turn: whoever came later would drop what it waits for. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
 {
     bool crowded = false;
@@ -146,13 +147,13 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
         return;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
-        bool lacks = apply_must_sleep(apply->core, store, waiter);
+        enum lock_sleep sleep = apply_get_sleep(apply->core, store, waiter);
 
         if (!core_waiter_counts(waiter))
             continue;
-        if (lacks || waiter->reserve_bytes == 0)
-            lock_set_asleep(&store->lock, waiter->id, lacks);
-        crowded |= lacks;
+        if (sleep != LOCK_AWAKE || waiter->reserve_bytes == 0)
+            lock_set_sleep(&store->lock, waiter->id, sleep);
+        crowded |= sleep != LOCK_AWAKE;
     }
     store->crowded = crowded;
 }
@@ -454,7 +455,7 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->id))
+    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->name))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
@@ -483,9 +484,10 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
-    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, file->store))
-        return -ENODEV;
     asking.store = file->store;
+    if (apply->core->draining || apply->core->lost ||
+        core_is_fenced(apply->core, core_store(apply->core, file->store)->name))
+        return -ENODEV;
     asking.uid = file->uid;
     return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
                record->deadline_ms > record->now_ms);

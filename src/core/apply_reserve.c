@@ -39,7 +39,8 @@ bool apply_rouse(struct apply *apply)
             continue;
         bytes = needed_bytes(store, waiter);
         lacks = bytes > 0 && (spoken_for || !apply_has_memory(apply, store, bytes));
-        lock_set_asleep(&store->lock, waiter->id, lacks || apply_must_sleep(core, store, waiter));
+        lock_set_sleep(&store->lock, waiter->id,
+                       lacks ? LOCK_ASLEEP : apply_get_sleep(core, store, waiter));
         spoken_for |= lacks && lock_is_free_for(&store->lock, waiter->id);
     }
     return spoken_for;

@@ -52,6 +52,8 @@ int apply_store_create(struct apply *apply)
         return error;
     if (find_name(core, name))
         return -EEXIST;
+    if (core_is_fenced(core, name))
+        return -EBUSY;
     if (core->stores.count >= CORE_MAX_STORES)
         return -ENOSPC;
     store = calloc(1, sizeof *store);
@@ -95,7 +97,7 @@ int apply_store_remove(struct apply *apply)
 
     if (!store)
         return -ENOENT;
-    if (store_in_use(store) || core_is_fenced(apply->core, store->id))
+    if (store_in_use(store) || core_is_fenced(apply->core, store->name))
         return -EBUSY;
     remove_store(apply, store);
     return 0;
@@ -147,7 +149,7 @@ int apply_store_rename(struct apply *apply)
         return -ENOENT;
     if (other == store)
         return record->flags == RENAME_NOREPLACE ? -EEXIST : 0;
-    if (core_is_fenced(apply->core, store->id) || (other && core_is_fenced(apply->core, other->id)))
+    if (core_is_fenced(apply->core, store->name) || core_is_fenced(apply->core, name))
         return -EBUSY;
     if (record->flags == RENAME_EXCHANGE) {
         exchange_names(apply, store, other);

@@ -20,6 +20,7 @@
 #include "base/failure.h"
 #include "base/idvec.h"
 #include "base/share.h"
+#include "core/event.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 
@@ -106,7 +107,7 @@ struct core_store {
     struct lock lock;
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
     struct share sessions, waiters; /* of the lock, by user */
-    bool crowded;                   /* some waiters may sleep for want of a session's place */
+    bool crowded;                   /* some waiters may sleep, whatever memory there is */
     struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
     struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
     struct blob *encoding;          /* canonical bytes of `fixed` */
@@ -119,6 +120,7 @@ struct core_store {
     char last_error[256];
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
+    struct core_history history;                             /* of its writers */
 };
 
 struct core_session {
@@ -193,35 +195,6 @@ struct core_ticket {
     uint64_t expires_ms;
 };
 
-enum core_event_type {
-    CORE_EVENT_STORE_CREATED,
-    CORE_EVENT_STORE_REMOVED,
-    CORE_EVENT_STORE_RENAMED,
-    CORE_EVENT_RW_CONNECTED,
-    CORE_EVENT_RO_CONNECTED,
-    CORE_EVENT_RO_DISCONNECTED,
-    CORE_EVENT_COMMITTED,
-    CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
-    CORE_EVENT_ABORTED, /* an abort that led to EMPTY: allocations, bytes are what was dropped */
-    CORE_EVENT_REVOKED,
-    CORE_EVENT_OUT_OF_MEMORY,
-    CORE_EVENT_DRAINING, /* these two: of the mount, no store */
-    CORE_EVENT_SERVING,
-    CORE_EVENT_DROPPED, /* a drain, or the loss of the device, dropped what was committed */
-    CORE_EVENT_SUSPECT, /* what a store holds may be damaged */
-    CORE_EVENT_TRUSTED, /* somebody said that it is not */
-    CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
-    CORE_EVENT_LOST,
-    CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
-    CORE_EVENT_SEALED,
-    CORE_EVENT_RW_DATA_CONNECTED,
-    CORE_EVENT_RW_DATA_DISCONNECTED,
-    CORE_EVENT_CLEARED, /* a writer began with nothing: what was committed was dropped */
-    CORE_EVENT_FENCED,  /* these two: of each store of a fence */
-    CORE_EVENT_UNFENCED,
-    CORE_EVENT_TYPE_COUNT,
-};
-
 struct core_event {
     uint64_t seq; /* 1.. */
     enum core_event_type type;
@@ -250,8 +223,8 @@ struct core_event {
  * SEALED LAYOUTS. A writer seals its layout: the shape is final, bytes go on changing. Its session
  * becomes one of RW_DATA, whose end, however it comes, leaves all as it is. RW_DATA is granted only
  * while nobody but the asker itself can write: whoever was handed a writable descriptor
- * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock. A grant of
- * RW drops what is sealed.
+ * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock, in turn: who
+ * came later waits behind it, as long as it is patient. A grant of RW drops what is sealed.
  */
 
 /* ---- records ------------------------------------------------------------------------------- */
@@ -354,12 +327,14 @@ enum record_type {
                      store's  memory → out.count: 1 if it was not known before. -ENOSPC; with RW_DATA
                      -EOPNOTSUPP a process that cannot be seen (pid 0) */
     RECORD_EXIT,  /* process: it has exited, and writes no more */
-    RECORD_FENCE, /* flags CORE_FENCE_ON, store, serial (another store; 0: none), bytes16 = token:
-                     the stores are for nobody until it is resolved: -ENODEV, also for who waits to
-                     read. -EBUSY: one is not idle, or a fence is there; -ENODEV: the mount is
-                     drained. flags CORE_FENCE_ABORT or _COMPLETE, bytes16: resolves it; -EINVAL:
-                     another token is prepared; -ESTALE: none is, unless it was resolved last by
-                     this token in this way */
+    RECORD_FENCE, /* flags CORE_FENCE_ON, name = of a store, tag = another name (or empty), of which
+                     there need be no store, bytes16 = token: the stores are for nobody until it is
+                     resolved: -ENODEV, also for who waits to read; and until then these names are
+                     no other store's, nor given up: -EBUSY. -EBUSY: one is not idle, or a fence is
+                     there. -ENOENT. -EINVAL, -EPERM: no names of stores, or the same. flags
+                     CORE_FENCE_ABORT or _COMPLETE, bytes16: resolves it; -EINVAL: another token is
+                     prepared; -ESTALE: none is, unless it was resolved last by this token in this
+                     way */
     RECORD_TYPE_COUNT,
 };
 
@@ -473,10 +448,10 @@ struct core_options {
     uint32_t admin_uid; /* besides root: who mounted */
 };
 
-/* A checkpoint of the device is under way: nobody gets a session of these stores. */
+/* A checkpoint of the device is under way: nobody gets a session of the stores of these names. */
 struct core_fence {
     bool is_up;
-    uint64_t stores[2];   /* 0: none */
+    char names[2][256];   /* "": none. Of the second there may be no store, and none comes */
     uint8_t token[16];    /* of this one, or of the last one */
     uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
 };
@@ -574,8 +549,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
-/* Is this store behind a fence? */
-bool core_is_fenced(const struct core *core, uint64_t store);
+/* Is the store of this name behind a fence, or would one be? */
+bool core_is_fenced(const struct core *core, const char *name);
 /* It has no session, and nobody waits to write it. */
 bool core_is_idle(const struct core *core, const struct core_store *store);
 /* Is there a non-exclusive session of `store` that does not end already? */

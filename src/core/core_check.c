@@ -30,11 +30,6 @@ static bool is_none(const void *bytes, size_t size)
     return size == 0;
 }
 
-static bool is_text(const char *text, size_t room)
-{
-    return memchr(text, '\0', room) != NULL;
-}
-
 /* Index of the item with this id; `count`: there is none. */
 static size_t index_of(const struct idvec *vec, uint64_t id)
 {
@@ -137,11 +132,11 @@ static int check_store(const struct check *check, const struct core_store *store
 {
     int error;
 
-    if (!is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
+    if (!core_is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
         return WRONG(check, "store %" PRIu64 ": its name is none of a store", store->id);
     if (core_find_store_name(check->core, store->name) != store)
         return WRONG(check, "store %" PRIu64 ": another one has its name", store->id);
-    if (store->mode & ~07777u || !is_text(store->last_error, sizeof store->last_error))
+    if (store->mode & ~07777u || !core_is_text(store->last_error, sizeof store->last_error))
         return WRONG(check, "store %" PRIu64 ": its attributes are none", store->id);
     error = check_layouts(check, store);
     if (error == 0)
@@ -198,7 +193,7 @@ static int check_session(struct check *check, size_t index)
     if (session->mode != LOCK_MODE_RW &&
         (session->touched || session->reserved_bytes > 0 || session->due_bytes > 0))
         return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
-    if (!is_text(session->comm, sizeof session->comm))
+    if (!core_is_text(session->comm, sizeof session->comm))
         return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
     return check_opener(check, session);
 }
@@ -315,7 +310,7 @@ static int check_waiter(struct check *check, const struct core_waiter *waiter)
                      waiter->id);
     if (!waiter->grant.session || (waiter->grant.file == NULL) != (waiter->file != 0))
         return WRONG(check, "waiter %" PRIu64 ": its grant would lack memory", waiter->id);
-    if (!is_text(waiter->comm, sizeof waiter->comm))
+    if (!core_is_text(waiter->comm, sizeof waiter->comm))
         return WRONG(check, "waiter %" PRIu64 ": its program's name has no end", waiter->id);
     error = check_asker(check, waiter);
     return error < 0 ? error : check_wish(check, waiter);
@@ -346,7 +341,7 @@ static int check_waiters(struct check *check)
     return error;
 }
 
-/* ---- tickets, events, health ---------------------------------------------------------------- */
+/* ---- tickets -------------------------------------------------------------------------------- */
 
 static int check_ticket(const struct check *check, size_t index)
 {
@@ -376,49 +371,6 @@ static int check_tickets(const struct check *check)
     for (size_t i = 0; i < core->tickets.count && error == 0; i++)
         error = check_ticket(check, i);
     return error;
-}
-
-static int check_event(const struct check *check, uint64_t seq)
-{
-    const struct core_event *event = core_find_event(check->core, seq);
-    bool of_bound;
-
-    if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
-        return WRONG(check, "event %" PRIu64 ": it is none", seq);
-    of_bound = event->type == CORE_EVENT_BOUND;
-    if (!is_text(event->store, sizeof event->store) || !is_text(event->comm, sizeof event->comm) ||
-        !is_text(event->bound, sizeof event->bound) ||
-        (event->store[0] != '\0' && core_check_store_name(event->store) < 0))
-        return WRONG(check, "event %" PRIu64 ": a name in it is none", seq);
-    if (event->session >= check->core->next_session || event->waiter >= check->core->next_waiter)
-        return WRONG(check, "event %" PRIu64 ": it is about somebody who was never there", seq);
-    if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
-        return WRONG(check, "event %" PRIu64 ": it has a bound that is not its own", seq);
-    if (event->type != CORE_EVENT_REVOKED &&
-        (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
-        return WRONG(check, "event %" PRIu64 ": nobody asked for it", seq);
-    return 0;
-}
-
-static int check_events(const struct check *check)
-{
-    int error = 0;
-
-    for (uint64_t seq = core_first_event(check->core); seq < check->core->next_event && error == 0;
-         seq++)
-        error = check_event(check, seq);
-    return error;
-}
-
-static int check_health(const struct check *check)
-{
-    const struct core *core = check->core;
-
-    if (!is_text(core->health_reason, sizeof core->health_reason))
-        return WRONG(check, "the reason of the device's health has no end");
-    if (!core->lost && core->suspect == 0 && core->health_reason[0] != '\0')
-        return WRONG(check, "the device is well, and there is a reason why not");
-    return 0;
 }
 
 /* ---- shares --------------------------------------------------------------------------------- */
@@ -549,11 +501,9 @@ static int check_all(struct check *check)
     if (error == 0)
         error = check_tickets(check);
     if (error == 0)
-        error = check_events(check);
+        error = core_check_events(check->core, check->failure);
     if (error == 0)
-        error = check_health(check);
-    if (error == 0)
-        error = core_check_fence(check->core, check->failure);
+        error = core_check_mount(check->core, check->failure);
     if (error == 0)
         error = check_shares(check);
     if (error == 0)

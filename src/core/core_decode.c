@@ -62,8 +62,8 @@ static void read_head(struct input *input)
     core->lost = input_bool(input);
     input_text(input, core->health_reason, sizeof core->health_reason);
     core->fence.is_up = input_bool(input);
-    core->fence.stores[0] = input_u64(input);
-    core->fence.stores[1] = input_u64(input);
+    input_text(input, core->fence.names[0], sizeof core->fence.names[0]);
+    input_text(input, core->fence.names[1], sizeof core->fence.names[1]);
     input_fixed(input, core->fence.token, sizeof core->fence.token);
     core->fence.resolved_by = input_u32(input);
 }

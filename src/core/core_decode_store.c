@@ -112,6 +112,19 @@ static void read_writers(struct input *input, struct core_store *store)
         store->writers[i] = input_process(input);
 }
 
+static void read_history(struct input *input, struct core_history *history)
+{
+    size_t count = input_count(input, CORE_HISTORY_EVENTS, 5);
+
+    for (size_t i = 0; i < count; i++) {
+        struct core_past past = {
+            .type = (enum core_event_type)input_choice(input, 0, CORE_EVENT_TYPE_COUNT - 1)};
+
+        past.allocations = input_u32(input);
+        core_history_add(history, past);
+    }
+}
+
 void input_store(struct input *input)
 {
     struct core *core = input->core;
@@ -147,6 +160,7 @@ void input_store(struct input *input)
     store->aborts = input_u64(input);
     store->exports = input_u64(input);
     read_writers(input, store);
+    read_history(input, &store->history);
     derive_committed(input, store, sealed);
 }
 

@@ -128,6 +128,16 @@ static void put_layout(struct output *output, const struct layout *layout)
         put_entry(output, entry);
 }
 
+/* The oldest first, wherever that stands in the ring. */
+static void put_history(struct output *output, const struct core_history *history)
+{
+    put_u32(output, (uint32_t)history->count);
+    for (size_t i = 0; i < history->count; i++) {
+        put_u8(output, (uint8_t)core_history_get(history, i)->type);
+        put_u32(output, core_history_get(history, i)->allocations);
+    }
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -154,6 +164,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_u32(output, (uint32_t)store->writer_count);
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
+    put_history(output, &store->history);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -303,8 +314,8 @@ static void put_head(struct output *output, const struct core *core)
     put_u8(output, core->lost);
     put_text(output, core->health_reason);
     put_u8(output, core->fence.is_up);
-    put_u64(output, core->fence.stores[0]);
-    put_u64(output, core->fence.stores[1]);
+    put_text(output, core->fence.names[0]);
+    put_text(output, core->fence.names[1]);
     put_raw(output, core->fence.token, sizeof core->fence.token);
     put_u32(output, core->fence.resolved_by);
 }

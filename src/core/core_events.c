@@ -1,8 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_events - lines for events and the audit, in a ring */
+/* core_events - lines for events and the audit, in a ring, and the histories of stores */
 #include "core/core_internal.h"
 
 #include <string.h>
+
+bool core_is_history(enum core_event_type type)
+{
+    switch (type) {
+    case CORE_EVENT_RW_CONNECTED:
+    case CORE_EVENT_RW_DATA_CONNECTED:
+    case CORE_EVENT_RW_DATA_DISCONNECTED:
+    case CORE_EVENT_COMMITTED:
+    case CORE_EVENT_SEALED:
+    case CORE_EVENT_CLEARED:
+    case CORE_EVENT_ROLLED_BACK:
+    case CORE_EVENT_ABORTED:
+    case CORE_EVENT_OUT_OF_MEMORY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void core_history_add(struct core_history *history, struct core_past past)
+{
+    history->events[(history->first + history->count) % CORE_HISTORY_EVENTS] = past;
+    if (history->count < CORE_HISTORY_EVENTS)
+        history->count++;
+    else
+        history->first = (history->first + 1) % CORE_HISTORY_EVENTS;
+}
+
+const struct core_past *core_history_get(const struct core_history *history, size_t index)
+{
+    return &history->events[(history->first + index) % CORE_HISTORY_EVENTS];
+}
 
 static struct core_event *new_event(struct apply *apply, enum core_event_type type,
                                     const struct core_store *store)
@@ -22,6 +54,10 @@ static struct core_event *new_event(struct apply *apply, enum core_event_type ty
     };
     if (store)
         memcpy(event->store, store->name, sizeof event->store);
+    if (store && core_is_history(type))
+        core_history_add(
+            &core_store(core, store->id)->history,
+            (struct core_past){.type = type, .allocations = (uint32_t)event->allocations});
     if (type == CORE_EVENT_REVOKED) {
         event->by = apply->record->process;
         event->by_uid = apply->record->uid;

@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     2u
+#define CORE_STATE_VERSION     3u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -120,6 +120,12 @@ int core_check_memories(const struct core *core, struct failure *failure);
 int core_check_ids(const struct core *core, struct failure *failure);
 int core_check_wire_ids(const struct core *core, struct failure *failure);
 
+/* core_check_events.c: as core_check, of what is told of the mount; of its health and its fence. */
+int core_check_events(const struct core *core, struct failure *failure);
+int core_check_mount(const struct core *core, struct failure *failure);
+/* Does it end within its room? */
+bool core_is_text(const char *text, size_t room);
+
 /* core_memory.c */
 int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
 void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */
@@ -172,9 +178,9 @@ void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
-/* Whatever memory there is, it cannot be granted: its share is taken, or others write. */
-bool apply_must_sleep(const struct core *core, const struct core_store *store,
-                      const struct core_waiter *waiter);
+/* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
+enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
+                                const struct core_waiter *waiter);
 
 /* apply_reserve.c */
 /* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
@@ -220,7 +226,6 @@ void core_forget_writers(struct core_store *store);
 
 /* apply_fence.c */
 int apply_fence(struct apply *apply);
-int core_check_fence(const struct core *core, struct failure *failure); /* -EINVAL */
 
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);
@@ -246,6 +251,7 @@ int apply_change_begin(struct apply *apply, bool aside, struct change *change);
 int apply_change_end(struct apply *apply, struct change *change, int error);
 /* The record's name as text. -EINVAL holds a NUL, -ENAMETOOLONG */
 int apply_copy_name(const struct record *record, char name[256]);
+int apply_copy_tag(const struct record *record, char tag[256]);
 
 int apply_alloc_add(struct apply *apply);
 int apply_alloc_memory(struct apply *apply);

@@ -172,7 +172,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "sealed", json_boolean(store->lock.sealed)) != 0;
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |= json_object_set_new(object, "fenced",
-                                  json_boolean(core_is_fenced(fs->core, store->id))) != 0;
+                                  json_boolean(core_is_fenced(fs->core, store->name))) != 0;
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",

@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fsm/lock.h"
+#include "fsm/lock_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MODE_BIT(mode)       (1u << (mode))
 #define CONTENT_BIT(content) (1u << (content))
 #define FIRST_ROOM           8u
-
-/* What a store has, as far as its lock goes. */
-enum content {
-    CONTENT_NONE,
-    CONTENT_SEALED,
-    CONTENT_COMMITTED,
-    CONTENT_COUNT,
-};
-
-#define WRITERS (MODE_BIT(LOCK_MODE_RW) | MODE_BIT(LOCK_MODE_RW_DATA))
 
 /*
  * The admission. A further mode is a row here, and a column in the wishes that can lead to it.
@@ -52,13 +41,6 @@ static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
 
 _Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
 
-/* What an admission looks at, gathered in one pass. */
-struct view {
-    unsigned held;   /* modes of live sessions */
-    unsigned wanted; /* modes of waiters that hold others off, with patience left */
-    enum content content;
-};
-
 static bool modes_exclude(enum lock_mode a, enum lock_mode b)
 {
     return (mode_rules[a].excludes & MODE_BIT(b)) || (mode_rules[b].excludes & MODE_BIT(a));
@@ -77,47 +59,6 @@ enum lock_mode lock_get_wish_mode(const struct lock *lock, enum lock_wish wish)
     return wish_modes[wish][content_of(lock)];
 }
 
-static enum lock_mode waiter_mode(const struct lock *lock, const struct lock_waiter *waiter)
-{
-    return lock_get_wish_mode(lock, waiter->wish);
-}
-
-/* Somebody is there to be answered. */
-static bool waiter_is_active(const struct lock_waiter *waiter)
-{
-    return waiter->kept_until_ms == 0;
-}
-
-/* It waits, or will go on waiting in a moment. */
-static bool waiter_counts(const struct lock_waiter *waiter)
-{
-    return waiter_is_active(waiter) || waiter->looking;
-}
-
-static bool waiter_holds_off(const struct lock_waiter *waiter)
-{
-    return waiter_counts(waiter) && !waiter->asleep;
-}
-
-/* It can be granted, and holds others off. */
-static bool waiter_is_ready(const struct lock_waiter *waiter)
-{
-    return waiter_is_active(waiter) && !waiter->asleep;
-}
-
-static uint64_t waiter_patience_end_ms(const struct lock *lock, const struct lock_waiter *waiter)
-{
-    if (lock->patience_ms > LOCK_FOREVER - waiter->hold_since_ms)
-        return LOCK_FOREVER;
-    return waiter->hold_since_ms + lock->patience_ms;
-}
-
-/* When time ends this waiter, by its deadline or because its place is kept no longer. */
-static uint64_t waiter_end_ms(const struct lock_waiter *waiter)
-{
-    return waiter_is_active(waiter) ? waiter->deadline_ms : waiter->kept_until_ms;
-}
-
 static unsigned held_modes(const struct lock *lock)
 {
     unsigned held = 0;
@@ -127,15 +68,19 @@ static unsigned held_modes(const struct lock *lock)
     return held;
 }
 
-static struct view view_at(const struct lock *lock, uint64_t now_ms)
+struct view lock_view_at(const struct lock *lock, uint64_t now_ms)
 {
-    struct view view = {.held = held_modes(lock), .content = content_of(lock)};
+    struct view view = {
+        .held = held_modes(lock), .turn = lock->waiter_count, .content = content_of(lock)};
 
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_holds_off(waiter) && now_ms < waiter_patience_end_ms(lock, waiter))
-            view.wanted |= MODE_BIT(waiter_mode(lock, waiter));
+        if (!waiter_holds_off(waiter) || now_ms >= waiter_patience_end_ms(lock, waiter))
+            continue;
+        view.wanted |= MODE_BIT(waiter_mode(lock, waiter));
+        if (i < view.turn && waiter_keeps_turn(lock, waiter))
+            view.turn = i;
     }
     return view;
 }
@@ -154,7 +99,7 @@ static bool content_fits(enum content content, enum lock_mode mode)
     return mode_rules[mode].needs == 0 || (mode_rules[mode].needs & CONTENT_BIT(content)) != 0;
 }
 
-static bool mode_fits(const struct view *view, enum lock_mode mode)
+bool lock_mode_fits(const struct view *view, enum lock_mode mode)
 {
     const struct mode_rule *rule = &mode_rules[mode];
 
@@ -165,15 +110,21 @@ static bool mode_fits(const struct view *view, enum lock_mode mode)
     return !(rule->gives_way_to & view->wanted);
 }
 
-/* The first ready waiter from `from` on whose mode fits; waiter_count: none. */
+unsigned lock_get_preferred(enum lock_mode mode)
+{
+    return mode_rules[mode].gives_way_to;
+}
+
+/* The first ready waiter from `from` on whose mode fits, and whose turn it is; waiter_count: none.
+ */
 static size_t find_fitting(const struct lock *lock, const struct view *view, size_t from)
 {
     size_t i = from;
 
-    while (i < lock->waiter_count && !(waiter_is_ready(&lock->waiters[i]) &&
-                                       mode_fits(view, waiter_mode(lock, &lock->waiters[i]))))
+    while (i < view->turn && !(waiter_is_ready(&lock->waiters[i]) &&
+                               lock_mode_fits(view, waiter_mode(lock, &lock->waiters[i]))))
         i++;
-    return i;
+    return i < view->turn ? i : lock->waiter_count;
 }
 
 static size_t find_session_index(const struct lock *lock, uint64_t session_id)
@@ -262,7 +213,7 @@ size_t lock_count_waiting_writers(const struct lock *lock)
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
 
-        if (waiter_counts(waiter) && (MODE_BIT(waiter_mode(lock, waiter)) & WRITERS))
+        if (waiter_counts(waiter) && waiter_wants_to_write(lock, waiter))
             count++;
     }
     return count;
@@ -270,10 +221,10 @@ size_t lock_count_waiting_writers(const struct lock *lock)
 
 enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms)
 {
-    struct view view = view_at(lock, now_ms);
+    struct view view = lock_view_at(lock, now_ms);
     enum lock_mode mode = lock_get_wish_mode(lock, wish);
 
-    if (!mode_fits(&view, mode))
+    if (view.turn < lock->waiter_count || !lock_mode_fits(&view, mode))
         return LOCK_MODE_NONE;
     /* A waiter that time has just made grantable is not overtaken by one that would shut it out.
      * One of a mode that goes along loses nothing: it is granted in the same round. */
@@ -333,7 +284,7 @@ int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, 
 bool lock_next_grant(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
                      enum lock_mode *mode)
 {
-    struct view view = view_at(lock, now_ms);
+    struct view view = lock_view_at(lock, now_ms);
     size_t i = find_fitting(lock, &view, 0);
 
     /* At the bound on sessions those who wait go on waiting; only who comes anew gets ENOSPC. */
@@ -434,7 +385,8 @@ int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_m
     lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
     lock->changed = true;
     lock->waiters[i].looking = looking;
-    lock->waiters[i].asleep = looking && lock->waiters[i].asleep;
+    if (!looking)
+        lock->waiters[i].sleep = LOCK_AWAKE;
     return 0;
 }
 
@@ -448,19 +400,19 @@ int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_m
     lock->waiters[i].kept_until_ms = 0;
     lock->waiters[i].looking = false;
     lock->waiters[i].deadline_ms = deadline_ms;
-    lock->waiters[i].asleep = false;
+    lock->waiters[i].sleep = LOCK_AWAKE;
     return 0;
 }
 
-int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep)
+int lock_set_sleep(struct lock *lock, uint64_t waiter_id, enum lock_sleep sleep)
 {
     size_t i = find_waiter_index(lock, waiter_id);
 
     if (i == lock->waiter_count)
         return -ENOENT;
     assert(waiter_counts(&lock->waiters[i]));
-    lock->changed = lock->changed || lock->waiters[i].asleep != asleep;
-    lock->waiters[i].asleep = asleep;
+    lock->changed = lock->changed || lock->waiters[i].sleep != sleep;
+    lock->waiters[i].sleep = sleep;
     return 0;
 }
 
@@ -470,7 +422,7 @@ bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
     struct view view = {.held = held_modes(lock), .content = content_of(lock)};
 
     return i < lock->waiter_count && waiter_counts(&lock->waiters[i]) &&
-           mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));
+           lock_mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));
 }
 
 int lock_restore_session(struct lock *lock, const struct lock_session *session)
@@ -500,7 +452,7 @@ int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
     size_t count = lock->waiter_count;
     int error;
 
-    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= LOCK_WISHES || waiter->asleep ||
+    if (waiter->wish < LOCK_WISH_RO || (size_t)waiter->wish >= LOCK_WISHES || waiter->sleep ||
         count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
         (waiter->looking && waiter_is_active(waiter)))
         return -EINVAL;
@@ -527,63 +479,4 @@ const struct lock_session *lock_find_session(const struct lock *lock, uint64_t s
     size_t i = find_session_index(lock, session_id);
 
     return i == lock->session_count ? NULL : &lock->sessions[i];
-}
-
-bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
-                       bool *was_kept)
-{
-    for (size_t i = 0; i < lock->waiter_count; i++) {
-        uint64_t end_ms = waiter_end_ms(&lock->waiters[i]);
-
-        if (end_ms == LOCK_FOREVER || end_ms > now_ms)
-            continue;
-        *waiter_id = lock->waiters[i].id;
-        *was_kept = !waiter_is_active(&lock->waiters[i]);
-        return true;
-    }
-    return false;
-}
-
-/* When time alone lets a waiter in: as soon as the last of those that it gives way to, and nothing
- * else, has run out of patience. LOCK_FOREVER: never. */
-static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
-{
-    uint64_t earliest_ms = LOCK_FOREVER;
-    struct view view = view_at(lock, now_ms);
-    struct view patient_gone = {.held = view.held, .content = view.content};
-
-    for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++) {
-        unsigned in_the_way = mode_rules[mode].gives_way_to & view.wanted;
-        bool waits = false;
-        uint64_t end_ms = 0;
-
-        if (!in_the_way || !mode_fits(&patient_gone, (enum lock_mode)mode))
-            continue;
-        for (size_t i = 0; i < lock->waiter_count; i++) {
-            const struct lock_waiter *waiter = &lock->waiters[i];
-            uint64_t patience_end_ms = waiter_patience_end_ms(lock, waiter);
-
-            if (!waiter_holds_off(waiter))
-                continue;
-            waits |= waiter_is_active(waiter) && waiter_mode(lock, waiter) == (enum lock_mode)mode;
-            if ((in_the_way & MODE_BIT(waiter_mode(lock, waiter))) && patience_end_ms > end_ms)
-                end_ms = patience_end_ms;
-        }
-        if (waits && end_ms < earliest_ms)
-            earliest_ms = end_ms;
-    }
-    return earliest_ms;
-}
-
-uint64_t lock_next_moment(const struct lock *lock, uint64_t now_ms)
-{
-    uint64_t earliest_ms = next_patience_end_ms(lock, now_ms);
-
-    for (size_t i = 0; i < lock->waiter_count; i++) {
-        uint64_t end_ms = waiter_end_ms(&lock->waiters[i]);
-
-        if (end_ms < earliest_ms)
-            earliest_ms = end_ms;
-    }
-    return earliest_ms;
 }

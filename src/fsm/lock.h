@@ -36,6 +36,13 @@ enum lock_mode {
     LOCK_MODE_RW_DATA = 3, /* writes the bytes of a sealed layout, whose shape is final */
 };
 
+/* Whether a waiter lacks something that the lock cannot give, such as memory. */
+enum lock_sleep {
+    LOCK_AWAKE = 0,
+    LOCK_ASLEEP,         /* nobody waits for it */
+    LOCK_ASLEEP_IN_TURN, /* to write: as long as it is patient, nobody who came later passes it */
+};
+
 /* Derived, never stored: LOCK_STATE_EMPTY and so on, the states that clients know. */
 #define LOCK_STATE_ENUMERATOR(word, number) LOCK_STATE_##word = number,
 enum lock_state {
@@ -55,7 +62,7 @@ struct lock_waiter {
     uint64_t deadline_ms;   /* LOCK_FOREVER: none */
     uint64_t kept_until_ms; /* 0: active; else its caller is away, the place kept until then */
     bool looking;           /* kept, but holds others off: its caller only looks around */
-    bool asleep;            /* waits for something besides the lock, such as memory */
+    enum lock_sleep sleep;
 };
 
 #define LOCK_MODES  4u
@@ -86,7 +93,8 @@ enum lock_state lock_get_state(const struct lock *lock);
 size_t lock_count_waiting_writers(const struct lock *lock);
 
 /* What a wish would be granted right now, waiting writers considered; LOCK_MODE_NONE: it must wait.
- * It overtakes no active waiter that could be granted now and that it would shut out. */
+ * It overtakes no active waiter that could be granted now and that it would shut out, and no
+ * patient writer that sleeps in turn. */
 enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, uint64_t now_ms);
 
 /* Adds a session. The mode must be what lock_would_grant or lock_next_grant said: one that the
@@ -134,8 +142,11 @@ int lock_resume_place(struct lock *lock, uint64_t waiter_id, uint64_t deadline_m
 
 /* A waiter that lacks something which the lock cannot give sleeps: it is passed over and holds
  * nobody off, as a kept place, but its deadline runs. Awake, it is where it was in the queue, with
- * the patience that it has left. Leaving and resuming its place wake it. -ENOENT */
-int lock_set_asleep(struct lock *lock, uint64_t waiter_id, bool asleep);
+ * the patience that it has left. A writer that sleeps in turn is passed over as well, by those who
+ * came before it alone: whoever came later waits behind it until its patience is over, also while
+ * it looks around, and readers do as for any writer. Leaving and resuming its place wake it.
+ * -ENOENT */
+int lock_set_sleep(struct lock *lock, uint64_t waiter_id, enum lock_sleep sleep);
 
 /* Were it awake and there, could this waiter (active, or looking around) be granted now, by what
  * the sessions hold? */
@@ -159,7 +170,7 @@ bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waite
                        bool *was_kept);
 
 /* The earliest later moment at which time alone changes something (deadline, kept place, patience
- * that runs out while a reader waits for nothing else); LOCK_FOREVER: none. It is not after now_ms
+ * that runs out while somebody waits for nothing else); LOCK_FOREVER: none. It is not after now_ms
  * only if lock_next_expired still has something to tell. */
 uint64_t lock_next_moment(const struct lock *lock, uint64_t now_ms);
 

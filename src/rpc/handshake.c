@@ -58,9 +58,8 @@ static void greet(struct rpc_connection *connection, const struct core_store *st
 
 static void refuse_session(struct rpc_connection *connection, int error)
 {
-    const struct core_store *store = rpc_find_store(connection);
-
-    if (error == -ENODEV && store && core_is_fenced(connection->rpc->core, store->id))
+    if ((error == -ENODEV || error == -ENOENT) &&
+        core_is_fenced(connection->rpc->core, rpc_domain_name(connection->domain)))
         rpc_refuse(connection, "GMS admission is fenced for checkpoint");
     else
         rpc_refuse_errno(connection, "connect", error);

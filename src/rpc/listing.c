@@ -19,7 +19,6 @@
 /* What an item takes besides its texts, at most. */
 #define ALLOCATION_FRAME_BYTES 160u
 #define KEY_FRAME_BYTES        5u
-#define MAX_EVENTS_LISTED      256u
 
 struct rpc_listing {
     struct layout *layout;   /* held */
@@ -249,7 +248,7 @@ struct kind {
     bool counts;
 };
 
-/* One event of ours is up to two of theirs; "" ends. */
+/* One event of a history is up to two of theirs; NULL ends. */
 static const struct kind *kinds_of(enum core_event_type type)
 {
     static const struct kind connected[] = {{"rw_connected", false}, {NULL, false}};
@@ -287,26 +286,22 @@ static const struct kind *kinds_of(enum core_event_type type)
 }
 
 /* The newest, oldest first: gathered from behind. */
-static uint32_t gather_events(const struct core *core, const struct core_store *store,
-                              struct message items[MAX_EVENTS_LISTED])
+static uint32_t gather_events(const struct core_history *history,
+                              struct message items[CORE_HISTORY_EVENTS])
 {
-    uint32_t first = MAX_EVENTS_LISTED;
+    uint32_t first = CORE_HISTORY_EVENTS;
 
-    for (uint64_t seq = core->next_event - 1; seq > 0 && first > 0; seq--) {
-        const struct core_event *event = core_find_event(core, seq);
-        const struct kind *kinds = event ? kinds_of(event->type) : NULL;
+    for (size_t i = history->count; i > 0 && first > 0; i--) {
+        const struct core_past *past = core_history_get(history, i - 1);
+        const struct kind *kinds = kinds_of(past->type);
         size_t count = 0;
 
-        if (!event)
-            break;
-        if (strcmp(event->store, store->name) != 0)
-            continue;
         while (kinds[count].name)
             count++;
         while (count-- > 0 && first > 0) {
             items[--first] = (struct message){
                 .kind = message_text(kinds[count].name),
-                .allocation_count = message_integer(kinds[count].counts ? event->allocations : 0)};
+                .allocation_count = message_integer(kinds[count].counts ? past->allocations : 0)};
         }
     }
     return first;
@@ -315,7 +310,7 @@ static uint32_t gather_events(const struct core *core, const struct core_store *
 void rpc_list_events(struct rpc_connection *connection, const struct core_store *store)
 {
     struct message answer = {.type = MESSAGE_GET_EVENT_HISTORY_RESPONSE};
-    struct message *items = calloc(MAX_EVENTS_LISTED, sizeof *items);
+    struct message *items = calloc(CORE_HISTORY_EVENTS, sizeof *items);
     uint32_t first;
     int error;
 
@@ -323,10 +318,10 @@ void rpc_list_events(struct rpc_connection *connection, const struct core_store 
         rpc_refuse_errno(connection, "list events", -ENOMEM);
         return;
     }
-    first = gather_events(connection->rpc->core, store, items);
+    first = gather_events(&store->history, items);
     error = message_begin(&connection->output, connection->protocol, &answer,
-                          MAX_EVENTS_LISTED - first);
-    for (uint32_t i = first; i < MAX_EVENTS_LISTED && error == 0; i++)
+                          CORE_HISTORY_EVENTS - first);
+    for (uint32_t i = first; i < CORE_HISTORY_EVENTS && error == 0; i++)
         error = message_add_item(&connection->output, &items[i]);
     if (error == 0)
         error = message_end(&connection->output);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+static const char *const domains[] = {"weights", "kv_cache"};
+
 static const struct core_store *find(const struct service *s, const char *name)
 {
     return core_find_store_name(s->core, name);
@@ -21,10 +23,8 @@ void service_get_fence(const struct service *s, struct service_fence *fence)
 
 int service_may_fence(const struct service *s, const struct service_caller *caller)
 {
-    static const char *const names[] = {"weights", "kv_cache"};
-
     for (size_t i = 0; i < 2; i++) {
-        const struct core_store *store = find(s, names[i]);
+        const struct core_store *store = find(s, domains[i]);
         int error = store ? service_check_right(s, store->id, caller, SERVICE_WRITE) : 0;
 
         if (error)
@@ -92,13 +92,14 @@ static void mark_version_4(uint8_t bytes[16])
     bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
 }
 
-static int raise_fence(struct service *s, const struct service_caller *caller,
-                       const struct core_store *weights, const struct core_store *kv)
+static int raise_fence(struct service *s, const struct service_caller *caller)
 {
     struct record record = {.type = RECORD_FENCE,
                             .flags = CORE_FENCE_ON,
-                            .store = weights->id,
-                            .serial = kv ? kv->id : 0,
+                            .name = domains[0],
+                            .name_bytes = strlen(domains[0]),
+                            .tag = domains[1],
+                            .tag_bytes = strlen(domains[1]),
                             .process = service_caller_process(caller),
                             .uid = caller->uid};
     int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
@@ -110,7 +111,7 @@ static int raise_fence(struct service *s, const struct service_caller *caller,
 int service_fence(struct service *s, const struct service_caller *caller,
                   struct service_fence *fence)
 {
-    const struct core_store *weights = find(s, "weights"), *kv = find(s, "kv_cache");
+    const struct core_store *weights = find(s, domains[0]), *kv = find(s, domains[1]);
     int error = weights ? service_may_fence(s, caller) : -ENOENT;
 
     *fence = (struct service_fence){0};
@@ -120,7 +121,7 @@ int service_fence(struct service *s, const struct service_caller *caller,
         fence->obstacle = find_obstacle(s, weights, kv);
         error = obstacle_error(fence->obstacle);
         if (!error)
-            error = raise_fence(s, caller, weights, kv);
+            error = raise_fence(s, caller);
     }
     if (!error)
         service_get_fence(s, fence);

@@ -463,12 +463,10 @@ static int step_fence(void)
 
     if (core->fence.is_up || one_in(8))
         record.flags = one_in(2) ? CORE_FENCE_ABORT : CORE_FENCE_COMPLETE;
-    if (record.flags == CORE_FENCE_ON) {
-        record.store = random_id(&core->stores);
-        record.serial = one_in(2) ? 0 : random_id(&core->stores);
-    }
+    record.tag = one_in(2) ? "" : random_name();
+    record.tag_bytes = strlen(record.tag);
     record.bytes16[0] = (uint8_t)below(2);
-    return apply(record);
+    return apply(with_name(record, random_name()));
 }
 
 /* Seldom on, and not for long. */

@@ -32,6 +32,7 @@ enum role {
     AWAY,   /* interrupted, its place kept */
     SLEEPS, /* waits for something that the lock cannot give */
     LOOKS,  /* its place kept, for it only looks around */
+    STANDS, /* as SLEEPS, but in turn: who came later waits behind it */
     ROLES,
 };
 
@@ -49,6 +50,7 @@ enum deed {
     RETURN, /* and the process asked again */
     DOZE,   /* came in want of something else, and sleeps at once */
     SLEEP,  /* what it needs besides the lock is gone */
+    STAND,  /* the same, or it came in want of it; it stays in turn */
     WAKE,   /* and there again */
     FORGET, /* killed or revoked while waiting or away */
     EXPIRE, /* its deadline, or its kept place, has passed */
@@ -62,7 +64,7 @@ static const char *const deed_names[] = {
     [WIPE] = "wipe",     [COMMIT] = "commit",   [STAY] = "stay",     [LEAVE] = "leave",
     [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
     [RANG] = "rang",     [SETTLE] = "settle",   [DOZE] = "doze",     [SLEEP] = "sleep",
-    [WAKE] = "wake",     [LOOK] = "look",       [SEAL] = "seal",
+    [WAKE] = "wake",     [LOOK] = "look",       [SEAL] = "seal",     [STAND] = "stand",
 };
 
 struct proc {
@@ -143,18 +145,30 @@ static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t
     return at - (p->asked > facts->released ? p->asked : facts->released) < PATIENCE;
 }
 
+/* Who asks and is not in the queue yet has come after all that are. */
+static bool came_before(const struct proc *p, const struct proc *one)
+{
+    return one->came == 0 || p->came < one->came;
+}
+
 /* All the reasons there are for which one may not come in. */
 static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
 {
     if (count_writers(facts))
         return true;
+    FOR_EACH(p, facts)
+    {
+        if (p->role == STANDS && would_write(facts, p) && is_patient(facts, p, at) &&
+            came_before(p, one))
+            return true;
+    }
     if (would_write(facts, one))
         return count(facts, READS) > 0;
     if (!facts->committed)
         return true;
     FOR_EACH(p, facts)
     {
-        if ((p->role == WAITS || p->role == LOOKS) && would_write(facts, p) &&
+        if ((p->role == WAITS || p->role == LOOKS || p->role == STANDS) && would_write(facts, p) &&
             is_patient(facts, p, at))
             return true;
     }
@@ -163,7 +177,7 @@ static bool has_to_wait(const struct facts *facts, const struct proc *one, uint6
 
 static bool is_overdue(const struct proc *p, uint64_t at)
 {
-    return ((p->role == WAITS || p->role == SLEEPS) && p->deadline <= at) ||
+    return ((p->role == WAITS || p->role == SLEEPS || p->role == STANDS) && p->deadline <= at) ||
            ((p->role == AWAY || p->role == LOOKS) && p->until <= at);
 }
 
@@ -215,7 +229,9 @@ static bool away_stays_out(const struct move *m)
 
 static bool sleepers_are_passed_over(const struct move *m)
 {
-    return m->deed != ENTER || m->before->procs[m->proc].role != SLEEPS;
+    enum role was = m->before->procs[m->proc].role;
+
+    return m->deed != ENTER || (was != SLEEPS && was != STANDS);
 }
 
 /* One whom time has let in, but whom nobody has told yet, would be overtaken by this writer. */
@@ -282,6 +298,7 @@ static bool only_the_doer_changes(const struct move *m)
         [RETURN] = 1u << WAITS,
         [DOZE] = 1u << SLEEPS,
         [SLEEP] = 1u << SLEEPS,
+        [STAND] = 1u << STANDS,
         [WAKE] = 1u << WAITS,
         [FORGET] = 1u << IDLE,
         [EXPIRE] = 1u << IDLE,
@@ -424,8 +441,8 @@ static bool waiting_writers_are_counted(const struct move *m)
     size_t writers = 0;
 
     FOR_EACH(p, m->after)
-    writers +=
-        (p->role == WAITS || p->role == SLEEPS || p->role == LOOKS) && would_write(m->after, p);
+    writers += (p->role == WAITS || p->role == SLEEPS || p->role == LOOKS || p->role == STANDS) &&
+               would_write(m->after, p);
     return m->deed != SETTLE || m->writers == writers;
 }
 

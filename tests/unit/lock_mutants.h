@@ -329,7 +329,7 @@ static bool next_may_sleep(const struct lock *lock, uint64_t now, uint64_t *id,
 
     imagine(&seen, lock);
     for (size_t i = 0; i < lock->waiter_count; i++)
-        seen.waiters[i].asleep = false;
+        seen.waiters[i].sleep = LOCK_AWAKE;
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
@@ -340,13 +340,78 @@ static enum lock_mode grant_as_if_nobody_slept(const struct lock *lock, enum loc
 
     imagine(&seen, lock);
     for (size_t i = 0; i < lock->waiter_count; i++)
-        seen.waiters[i].asleep = false;
+        seen.waiters[i].sleep = LOCK_AWAKE;
     return lock_would_grant(&seen.lock, wish, now);
 }
 
-static int never_wake(struct lock *lock, uint64_t id, bool asleep)
+static int never_wake(struct lock *lock, uint64_t id, enum lock_sleep sleep)
 {
-    return asleep ? lock_set_asleep(lock, id, true) : 0;
+    return sleep != LOCK_AWAKE ? lock_set_sleep(lock, id, sleep) : 0;
+}
+
+/* Only this posture is another one. */
+static void imagine_sleep(struct illusion *illusion, const struct lock *lock, enum lock_sleep was,
+                          enum lock_sleep is)
+{
+    imagine(illusion, lock);
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        if (lock->waiters[i].sleep == was)
+            illusion->waiters[i].sleep = is;
+    }
+}
+
+static enum lock_mode grant_past_turns(const struct lock *lock, enum lock_wish wish, uint64_t now)
+{
+    struct illusion seen;
+
+    imagine_sleep(&seen, lock, LOCK_ASLEEP_IN_TURN, LOCK_ASLEEP);
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
+static enum lock_mode grant_as_if_all_slept_in_turn(const struct lock *lock, enum lock_wish wish,
+                                                    uint64_t now)
+{
+    struct illusion seen;
+
+    imagine_sleep(&seen, lock, LOCK_ASLEEP, LOCK_ASLEEP_IN_TURN);
+    return lock_would_grant(&seen.lock, wish, now);
+}
+
+static bool next_past_turns(const struct lock *lock, uint64_t now, uint64_t *id,
+                            enum lock_mode *mode)
+{
+    struct illusion seen;
+
+    imagine_sleep(&seen, lock, LOCK_ASLEEP_IN_TURN, LOCK_ASLEEP);
+    return lock_next_grant(&seen.lock, now, id, mode);
+}
+
+static bool next_may_sleep_in_turn(const struct lock *lock, uint64_t now, uint64_t *id,
+                                   enum lock_mode *mode)
+{
+    struct illusion seen;
+
+    imagine_sleep(&seen, lock, LOCK_ASLEEP_IN_TURN, LOCK_AWAKE);
+    return lock_next_grant(&seen.lock, now, id, mode);
+}
+
+/* Nobody while somebody sleeps in turn, whoever came first. */
+static bool next_waits_for_all_turns(const struct lock *lock, uint64_t now, uint64_t *id,
+                                     enum lock_mode *mode)
+{
+    for (size_t i = 0; i < lock->waiter_count; i++) {
+        if (lock->waiters[i].sleep == LOCK_ASLEEP_IN_TURN)
+            return false;
+    }
+    return lock_next_grant(lock, now, id, mode);
+}
+
+static uint64_t moment_without_turns(const struct lock *lock, uint64_t now)
+{
+    struct illusion seen;
+
+    imagine_sleep(&seen, lock, LOCK_ASLEEP_IN_TURN, LOCK_ASLEEP);
+    return lock_next_moment(&seen.lock, now);
 }
 
 static bool expire_early(const struct lock *lock, uint64_t now, uint64_t *id, bool *was_kept)
@@ -442,7 +507,19 @@ static const struct mutant mutants[] = {
     {"who sleeps holds others off",
      nobody_waits_in_vain,
      {.would_grant = grant_as_if_nobody_slept}},
-    {"who sleeps is never woken", only_the_doer_changes, {.set_asleep = never_wake}},
+    {"who sleeps is never woken", only_the_doer_changes, {.set_sleep = never_wake}},
+    {"who sleeps in turn is granted",
+     sleepers_are_passed_over,
+     {.next_grant = next_may_sleep_in_turn}},
+    {"who asks passes who sleeps in turn", no_reason_against, {.would_grant = grant_past_turns}},
+    {"who waits passes who sleeps in turn", no_reason_against, {.next_grant = next_past_turns}},
+    {"all who sleep do so in turn",
+     nobody_waits_in_vain,
+     {.would_grant = grant_as_if_all_slept_in_turn}},
+    {"who sleeps in turn holds off who came before it",
+     nobody_waits_in_vain,
+     {.next_grant = next_waits_for_all_turns}},
+    {"the end of a turn is no moment", the_moment_is_exact, {.next_moment = moment_without_turns}},
     {"the queue is never drained", nobody_waits_in_vain, {.next_grant = next_is_nobody}},
     {"the first in the queue blocks the rest",
      nobody_waits_in_vain,
@@ -492,7 +569,7 @@ static struct rules rules_of(const struct mutant *mutant)
         OR_SOUND(would_grant),    OR_SOUND(next_grant),   OR_SOUND(add_session),
         OR_SOUND(remove_session), OR_SOUND(commit),       OR_SOUND(keep_place),
         OR_SOUND(resume_place),   OR_SOUND(next_expired), OR_SOUND(next_moment),
-        OR_SOUND(count_writers),  OR_SOUND(get_state),    OR_SOUND(set_asleep),
+        OR_SOUND(count_writers),  OR_SOUND(get_state),    OR_SOUND(set_sleep),
         OR_SOUND(seal),
     };
 }

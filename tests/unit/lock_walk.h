@@ -23,8 +23,8 @@
 #include "tap.h"
 
 #define START      100u
-#define MAX_STATES (1u << 19)
-#define MAX_SLOTS  (1u << 20) /* of the hash table: a power of two */
+#define MAX_STATES (1u << 20)
+#define MAX_SLOTS  (1u << 21) /* of the hash table: a power of two */
 #define MAX_ROUNDS 8          /* of a drain: more than waiters; a broken lock may go on for ever */
 
 /* ---- the lock under test, sound or broken -------------------------------------------------- */
@@ -38,7 +38,7 @@ struct rules {
     int (*seal)(struct lock *, uint64_t);
     int (*keep_place)(struct lock *, uint64_t, uint64_t, bool);
     int (*resume_place)(struct lock *, uint64_t, uint64_t);
-    int (*set_asleep)(struct lock *, uint64_t, bool);
+    int (*set_sleep)(struct lock *, uint64_t, enum lock_sleep);
     bool (*next_expired)(const struct lock *, uint64_t, uint64_t *, bool *);
     uint64_t (*next_moment)(const struct lock *, uint64_t);
     size_t (*count_writers)(const struct lock *);
@@ -54,7 +54,7 @@ static const struct rules sound = {
     .seal = lock_seal,
     .keep_place = lock_keep_place,
     .resume_place = lock_resume_place,
-    .set_asleep = lock_set_asleep,
+    .set_sleep = lock_set_sleep,
     .next_expired = lock_next_expired,
     .next_moment = lock_next_moment,
     .count_writers = lock_count_waiting_writers,
@@ -99,10 +99,11 @@ static void observe(struct walk *walk)
         if (session)
             p->role = role_of(session->mode);
         else if (waiter)
-            p->role = waiter->looking         ? LOOKS
-                      : waiter->kept_until_ms ? AWAY
-                      : waiter->asleep        ? SLEEPS
-                                              : WAITS;
+            p->role = waiter->looking                        ? LOOKS
+                      : waiter->kept_until_ms                ? AWAY
+                      : waiter->sleep == LOCK_ASLEEP         ? SLEEPS
+                      : waiter->sleep == LOCK_ASLEEP_IN_TURN ? STANDS
+                                                             : WAITS;
     }
     walk->facts.committed = walk->lock.committed;
     walk->facts.sealed = walk->lock.sealed;
@@ -194,7 +195,7 @@ static void request(struct walk *walk, int who, enum lock_wish wish, enum asking
 }
 
 /* A request that lacks more than the lock: it waits, also where the lock is free. */
-static void doze(struct walk *walk, int who, enum lock_wish wish, enum asking how)
+static void doze(struct walk *walk, int who, enum deed deed, enum lock_wish wish, enum asking how)
 {
     struct facts before = walk->facts;
     struct facts *facts = &walk->facts;
@@ -203,8 +204,8 @@ static void doze(struct walk *walk, int who, enum lock_wish wish, enum asking ho
     *p = (struct proc){.wish = wish, .asked = facts->now, .came = ++facts->serial};
     p->deadline = how == TIMED ? facts->now + TIMEOUT : LOCK_FOREVER;
     lock_add_waiter(&walk->lock, p->came, wish, facts->now, p->deadline);
-    walk->rules->set_asleep(&walk->lock, p->came, true);
-    judge(walk, (struct move){.deed = DOZE, .proc = who}, &before);
+    walk->rules->set_sleep(&walk->lock, p->came, deed == DOZE ? LOCK_ASLEEP : LOCK_ASLEEP_IN_TURN);
+    judge(walk, (struct move){.deed = deed, .proc = who}, &before);
 }
 
 /* A session seals, or ends in each of its ways. */
@@ -238,8 +239,11 @@ static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum aski
     } else if (deed == LEAVE || deed == LOOK) {
         p->until = walk->facts.now + KEPT;
         walk->rules->keep_place(&walk->lock, p->came, p->until, deed == LOOK);
-    } else if (deed == SLEEP || deed == WAKE) {
-        walk->rules->set_asleep(&walk->lock, p->came, deed == SLEEP);
+    } else if (deed == SLEEP || deed == STAND || deed == WAKE) {
+        walk->rules->set_sleep(&walk->lock, p->came,
+                               deed == SLEEP   ? LOCK_ASLEEP
+                               : deed == STAND ? LOCK_ASLEEP_IN_TURN
+                                               : LOCK_AWAKE);
     } else {
         p->deadline = how == TIMED ? walk->facts.now + TIMEOUT : LOCK_FOREVER;
         walk->rules->resume_place(&walk->lock, p->came, p->deadline);
@@ -270,7 +274,7 @@ static void ring_timer(struct walk *walk)
 struct happening {
     enum role role; /* in which a process can do it */
     enum deed deed; /* QUEUED: a request, however it ends */
-    enum lock_wish wish;
+    enum lock_wish wish; /* of a request, or of who waits and can do it; 0: any */
     enum asking how;
 };
 
@@ -292,6 +296,8 @@ static const struct happening happenings[] = {
     {IDLE, DOZE, LOCK_WISH_AUTO, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_DATA, PATIENTLY},
     {IDLE, DOZE, LOCK_WISH_RW, TIMED},
+    {IDLE, STAND, LOCK_WISH_DATA, PATIENTLY},
+    {IDLE, STAND, LOCK_WISH_DATA, TIMED},
     {READS, RELEASE, 0, 0},
     {WRITES, RELEASE, 0, 0},
     {WRITES, WIPE, 0, 0},
@@ -306,9 +312,13 @@ static const struct happening happenings[] = {
     {WAITS, LOOK, 0, 0},
     {WAITS, FORGET, 0, 0},
     {WAITS, SLEEP, 0, 0},
+    {WAITS, STAND, LOCK_WISH_DATA, 0},
     {SLEEPS, WAKE, 0, 0},
     {SLEEPS, LEAVE, 0, 0},
     {SLEEPS, FORGET, 0, 0},
+    {STANDS, WAKE, 0, 0},
+    {STANDS, LEAVE, 0, 0},
+    {STANDS, FORGET, 0, 0},
     {AWAY, RETURN, 0, TIMED},
     {AWAY, RETURN, 0, PATIENTLY},
     {AWAY, FORGET, 0, 0},
@@ -338,8 +348,10 @@ static bool happen(struct walk *walk, int event)
         ring_timer(walk);
     else if (walk->facts.procs[who].role != what->role)
         return false;
-    else if (what->deed == DOZE)
-        doze(walk, who, what->wish, what->how);
+    else if (what->role != IDLE && what->wish && walk->facts.procs[who].wish != what->wish)
+        return false;
+    else if (what->role == IDLE && what->deed != QUEUED)
+        doze(walk, who, what->deed, what->wish, what->how);
     else if (what->role == IDLE)
         request(walk, who, what->wish, what->how);
     else if (what->role == READS || is_writer(what->role))
@@ -372,7 +384,7 @@ static uint64_t pack(uint64_t packed, uint64_t value)
 
 static uint64_t pack_proc(const struct facts *facts, const struct proc *p)
 {
-    uint64_t packed = pack(0, p->role), rank = 0;
+    uint64_t packed = p->role, rank = 0; /* the first: it may take a bit more */
 
     if (p->role < WAITS)
         return packed;
@@ -407,12 +419,12 @@ static struct key key_of(const struct walk *walk)
         packed[at] = one;
     }
     for (int i = 0; i < PROCS; i++)
-        key.facts = key.facts << 15 | packed[i];
+        key.facts = key.facts << 16 | packed[i];
     for (size_t i = 0; i < walk->lock.waiter_count; i++) {
         const struct lock_waiter *w = &walk->lock.waiters[i];
 
-        key.lock = pack(pack(key.lock, (uint64_t)w->wish),
-                        (w->asleep ? 4 : 0) + age(w->hold_since_ms, walk->facts.now));
+        key.lock = pack(pack(key.lock, (uint64_t)w->wish), w->sleep);
+        key.lock = pack(key.lock, age(w->hold_since_ms, walk->facts.now));
         /* The deadline of one that is away is set anew when it returns. */
         key.lock = pack(key.lock, w->kept_until_ms ? 0 : until(w->deadline_ms, walk->facts.now));
         key.lock =

@@ -55,6 +55,8 @@ TAP_TEST(layouts_come_back_with_slots_serials_and_what_follows_from_them)
     check(layout_find_serial(is->working, rich.spool)->wire_id == NULL);
     check_int(core_count_given_up_bytes(back, is), core_count_given_up_bytes(core, was));
     check(core_count_given_up_bytes(back, is) > 0);
+    check_int(is->history.count, 3); /* a writer, its commit, and the next one */
+    check_int(core_history_get(&is->history, 1)->type, CORE_EVENT_COMMITTED);
     was = core_find_store(core, rich.weights);
     is = core_find_store(back, rich.weights);
     check_bytes(is->group, 16, was->group, 16);
@@ -149,15 +151,16 @@ TAP_TEST(what_came_back_can_be_brought_to_its_end)
 
 TAP_TEST(a_fence_comes_back_up_and_keeps_no_store_from_its_end)
 {
-    struct record raise = {.type = RECORD_FENCE, .flags = CORE_FENCE_ON};
+    struct record raise = {
+        .type = RECORD_FENCE, .flags = CORE_FENCE_ON, .tag = "kv_cache", .tag_bytes = 8};
 
     core_start();
-    raise.store = make_committed("weights", NULL);
-    raise.serial = make_store("kv_cache");
+    make_committed("weights", NULL);
     raise.bytes16[3] = 7;
-    require(apply(raise) == 0);
+    require(apply(named(raise, "weights")) == 0);
     bring_back();
-    check(core_is_fenced(back, raise.store) && core_is_fenced(back, raise.serial));
+    check(core_is_fenced(back, "weights") && core_is_fenced(back, "kv_cache"));
+    check(!core_is_fenced(back, "other"));
     check_int(back->fence.token[3], 7);
     check(wind_down(back));
 }
@@ -266,7 +269,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 2 only");
+              "the saved state is of version 77, and this gmsfs reads version 3 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -418,8 +421,13 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(waiters.taken), 0);
     LIE(STORE(lock.committed), false);
     LIE(STORE(lock.sealed), true);
+    LIE(STORE(history.count), CORE_HISTORY_EVENTS + 1);
+    LIE(STORE(history.first), CORE_HISTORY_EVENTS);
+    LIE(STORE(history.events[0].type), CORE_EVENT_RO_CONNECTED);
+    LIE(STORE(history.events[0].allocations), LAYOUT_MAX_ALLOCATIONS + 1);
     LIE(core->fence.is_up, true);
-    LIE(core->fence.stores[0], rich.fresh);
+    LIE(core->fence.names[0][0], 'n');
+    LIE(core->fence.names[1][0], 'n');
     LIE(core->fence.resolved_by, 3);
     LIE(STORE(lock.waiter_count), 1);
     LIE(STORE(lock.session_count), 1);

@@ -138,12 +138,51 @@ TAP_TEST(the_process_itself_may_take_up_its_bytes_again)
     check_int(mode_of(must_open(store, LOCK_WISH_DATA, P1)), LOCK_MODE_RW_DATA);
 }
 
-TAP_TEST(who_waits_for_an_exit_holds_off_nobody)
+TAP_TEST(who_waits_for_an_exit_holds_off_all_who_come_later)
 {
     core_start();
-    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2);
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
 
-    check_int(mode_of(must_open(store, LOCK_WISH_RW, P3)), LOCK_MODE_RW);
+    mirror_is_reborn = true; /* who sleeps is no state */
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    check_int(acquire(open_ctl(store, P3), LOCK_WISH_RW, P3, 0), -EAGAIN);
+    check_int(open_lock(store, LOCK_WISH_AUTO, P3), 0);
+    check_int(out.session, 0);
+    check_int(exits(P1), 0);
+    check(granted(waiter));
+    check_int(mode_of(answer_to(waiter)->session), LOCK_MODE_RW_DATA);
+    check(answer_to(rw) == NULL);
+    check_int(layout_count_allocations(core_find_store(core, store)->fixed), 1);
+    mirror_is_reborn = false;
+}
+
+TAP_TEST(who_waits_for_an_exit_is_passed_when_its_patience_is_over)
+{
+    core_start();
+    uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
+
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    check_int(core_next_moment(core, now), now + PATIENCE_MS);
+    check_int(pass(PATIENCE_MS - 1), 0);
+    check(answer_to(rw) == NULL);
+    check_int(pass(1), 0);
+    check(granted(rw));
+    check(answer_to(waiter) == NULL);
+    check(core_find_store(core, store)->fixed == NULL);
+}
+
+TAP_TEST(who_waits_for_an_exit_is_passed_by_who_came_before)
+{
+    core_start();
+    uint64_t store = make_store("kv_cache"), session = must_open(store, LOCK_WISH_RW, P1), rw;
+    uint64_t waiter, file = out.file;
+
+    require(lend(session, P1) == 0);
+    require(seal(session) == 0);
+    rw = must_wait(store, LOCK_WISH_RW, P3);
+    waiter = must_wait(store, LOCK_WISH_DATA, P2);
+    require(close_file(file) == 0);
+    check(granted(rw));
     check(answer_to(waiter) == NULL);
 }
 
@@ -240,12 +279,29 @@ TAP_TEST(an_acquire_may_begin_with_nothing)
 
 /* ---- the fence of a checkpoint -------------------------------------------------------------- */
 
-static int fence(uint32_t flags, uint64_t store, uint64_t other, uint8_t token)
+static int fence(uint32_t flags, const char *name, const char *other, uint8_t token)
 {
-    struct record record = {.type = RECORD_FENCE, .flags = flags, .store = store, .serial = other};
+    struct record record = {
+        .type = RECORD_FENCE, .flags = flags, .tag = other, .tag_bytes = strlen(other)};
 
     record.bytes16[5] = token;
-    return apply(record);
+    return apply(named(record, name));
+}
+
+static int resolve(uint32_t flags, uint8_t token)
+{
+    return fence(flags, "", "", token);
+}
+
+static int create(const char *name)
+{
+    return apply(named((struct record){.type = RECORD_STORE_CREATE, .mode = 0755}, name));
+}
+
+static int rename_store(uint64_t store, const char *name, uint32_t flags)
+{
+    return apply(
+        named((struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = flags}, name));
 }
 
 TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
@@ -254,31 +310,58 @@ TAP_TEST(nobody_gets_a_session_behind_a_fence_and_other_stores_go_on)
     uint64_t weights = make_committed("weights", NULL), kv = make_store("kv_cache");
     uint64_t other = make_committed("other", NULL);
 
-    check_int(fence(CORE_FENCE_ON, weights, kv, 1), 0);
+    check_int(fence(CORE_FENCE_ON, "weights", "kv_cache", 1), 0);
     check_int(open_lock(weights, LOCK_WISH_RO, P1), -ENODEV);
     check_int(acquire(open_ctl(kv, P1), LOCK_WISH_RW, P1, LOCK_FOREVER), -ENODEV);
     must_open(other, LOCK_WISH_RO, P1);
     check_int(of_session(RECORD_STORE_REMOVE, 0), -ENOENT);
     check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = kv}), -EBUSY);
-    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = weights}, "w")),
-              -EBUSY);
-    check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), 0);
+    check_int(rename_store(weights, "w", 0), -EBUSY);
+    check_int(resolve(CORE_FENCE_COMPLETE, 1), 0);
     must_open(weights, LOCK_WISH_RO, P1);
+}
+
+TAP_TEST(a_store_that_comes_later_gets_no_name_that_is_fenced)
+{
+    core_start();
+    make_committed("weights", NULL);
+    uint64_t other = make_committed("other", NULL);
+
+    check_int(fence(CORE_FENCE_ON, "weights", "kv_cache", 1), 0);
+    check_int(create("kv_cache"), -EBUSY);
+    check_int(create("weights"), -EEXIST);
+    check_int(rename_store(other, "kv_cache", 0), -EBUSY);
+    check_int(rename_store(other, "weights", RENAME_EXCHANGE), -EBUSY);
+    check_int(rename_store(other, "next", 0), 0);
+    check_int(create("third"), 0);
+    check_int(resolve(CORE_FENCE_ABORT, 1), 0);
+    check_int(create("kv_cache"), 0);
+}
+
+TAP_TEST(a_fence_is_around_two_names_that_stores_may_have)
+{
+    core_start();
+    make_committed("weights", NULL);
+    check_int(fence(CORE_FENCE_ON, "weights", "weights", 1), -EINVAL);
+    check_int(fence(CORE_FENCE_ON, "", "weights", 1), -EINVAL);
+    check_int(fence(CORE_FENCE_ON, "weights", "a/b", 1), -EINVAL);
+    check_int(fence(CORE_FENCE_ON, "weights", "events", 1), -EPERM);
+    check_int(fence(CORE_FENCE_ON, "kv_cache", "weights", 1), -ENOENT);
+    check_int(fence(CORE_FENCE_ON, "weights", "kv_cache", 1), 0);
 }
 
 TAP_TEST(a_fence_is_resolved_by_its_token_alone_and_again_in_the_same_way_only)
 {
     core_start();
-    uint64_t store = make_committed("weights", NULL);
-
-    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), -ESTALE);
-    check_int(fence(CORE_FENCE_ON, store, 0, 1), 0);
-    check_int(fence(CORE_FENCE_ON, store, 0, 2), -EBUSY);
-    check_int(fence(CORE_FENCE_ABORT, 0, 0, 2), -EINVAL);
-    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), 0);
-    check_int(fence(CORE_FENCE_ABORT, 0, 0, 1), 0);
-    check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), -ESTALE);
-    check_int(fence(CORE_FENCE_ABORT | CORE_FENCE_COMPLETE, 0, 0, 1), -EINVAL);
+    make_committed("weights", NULL);
+    check_int(resolve(CORE_FENCE_ABORT, 1), -ESTALE);
+    check_int(fence(CORE_FENCE_ON, "weights", "", 1), 0);
+    check_int(fence(CORE_FENCE_ON, "weights", "", 2), -EBUSY);
+    check_int(resolve(CORE_FENCE_ABORT, 2), -EINVAL);
+    check_int(resolve(CORE_FENCE_ABORT, 1), 0);
+    check_int(resolve(CORE_FENCE_ABORT, 1), 0);
+    check_int(resolve(CORE_FENCE_COMPLETE, 1), -ESTALE);
+    check_int(resolve(CORE_FENCE_ABORT | CORE_FENCE_COMPLETE, 1), -EINVAL);
 }
 
 TAP_TEST(who_waits_to_read_does_not_hold_a_fence_up_and_is_turned_away)
@@ -286,7 +369,7 @@ TAP_TEST(who_waits_to_read_does_not_hold_a_fence_up_and_is_turned_away)
     core_start();
     uint64_t kv = make_store("kv_cache"), waiter = must_wait(kv, LOCK_WISH_RO, P1);
 
-    check_int(fence(CORE_FENCE_ON, kv, 0, 1), 0);
+    check_int(fence(CORE_FENCE_ON, "kv_cache", "", 1), 0);
     check_int(refused(waiter), -ENODEV);
 }
 
@@ -316,9 +399,9 @@ TAP_TEST(a_store_in_use_is_not_fenced)
     uint64_t store = make_committed("weights", NULL), kv = make_store("kv_cache");
 
     must_open(store, LOCK_WISH_RO, P1);
-    check_int(fence(CORE_FENCE_ON, store, kv, 1), -EBUSY);
+    check_int(fence(CORE_FENCE_ON, "weights", "kv_cache", 1), -EBUSY);
     must_open(kv, LOCK_WISH_RW, P1);
     must_wait(kv, LOCK_WISH_RW, P2);
-    check_int(fence(CORE_FENCE_ON, kv, 0, 1), -EBUSY);
-    check_int(fence(CORE_FENCE_ON, 4711, 0, 1), -ENOENT);
+    check_int(fence(CORE_FENCE_ON, "kv_cache", "", 1), -EBUSY);
+    check_int(fence(CORE_FENCE_ON, "nobody", "", 1), -ENOENT);
 }

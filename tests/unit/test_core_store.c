@@ -387,6 +387,53 @@ TAP_TEST(too_many_files_are_enfile)
     check_int(state(store), LOCK_STATE_EMPTY);
 }
 
+static enum core_event_type past(uint64_t store, size_t index)
+{
+    const struct core_store *found = core_find_store(core, store);
+
+    require(found && index < found->history.count);
+    return core_history_get(&found->history, index)->type;
+}
+
+TAP_TEST(a_store_remembers_its_writers_whoever_else_comes_and_whatever_it_is_called)
+{
+    core_start(); /* of the mount, the newest 16 events are remembered */
+    uint64_t store = make_committed("weights", NULL), other = make_committed("other", NULL);
+
+    for (size_t i = 0; i < 20; i++)
+        require(of_session(RECORD_SESSION_END, must_open(store, LOCK_WISH_RO, P1)) == 0);
+    check(last_event() == CORE_EVENT_RO_DISCONNECTED);
+    require(
+        apply(named(
+            (struct record){.type = RECORD_STORE_RENAME, .store = store, .flags = RENAME_EXCHANGE},
+            "other")) == 0);
+    require(of_session(RECORD_OUT_OF_MEMORY, must_open(store, LOCK_WISH_RW, P1)) == 0);
+    check_int(core_find_store(core, store)->history.count, 4);
+    check_int(past(store, 0), CORE_EVENT_RW_CONNECTED);
+    check_int(past(store, 1), CORE_EVENT_COMMITTED);
+    check_int(past(store, 3), CORE_EVENT_OUT_OF_MEMORY);
+    check_int(core_find_store(core, other)->history.count, 2);
+}
+
+TAP_TEST(the_newest_of_a_history_are_kept)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+
+    for (size_t i = 0; i < CORE_HISTORY_EVENTS / 2 + 1; i++) {
+        uint64_t session = must_open(store, LOCK_WISH_RW, P1);
+
+        require(i % 2 || add_memory(session, "") == 0);
+        require(of_session(RECORD_SESSION_END, session) == 0);
+    }
+    check_int(core_find_store(core, store)->history.count, CORE_HISTORY_EVENTS);
+    check_int(past(store, 0), CORE_EVENT_RW_CONNECTED);
+    check_int(past(store, CORE_HISTORY_EVENTS - 1), CORE_EVENT_ABORTED);
+    check_int(core_history_get(&core_find_store(core, store)->history, CORE_HISTORY_EVENTS - 1)
+                  ->allocations,
+              1);
+}
+
 TAP_TEST(unknown_records_and_kinds_are_einval)
 {
     core_start();

@@ -284,3 +284,73 @@ TAP_TEST(data_that_waits_is_restored_and_finds_what_is_sealed)
     check_int(next(&lock, 0), 30 + LOCK_MODE_RW_DATA);
     lock_free(&lock);
 }
+
+/* ---- who sleeps in turn: until others have exited ------------------------------------------- */
+
+/* 1 came at 100, and sleeps in turn; nobody holds. */
+static struct lock lock_with_turn(void)
+{
+    struct lock lock = sealed_lock();
+
+    await(&lock, 1, LOCK_WISH_DATA, 100);
+    require(lock_set_sleep(&lock, 1, LOCK_ASLEEP_IN_TURN) == 0);
+    return lock;
+}
+
+TAP_TEST(who_sleeps_in_turn_is_passed_by_nobody_until_its_patience_is_over)
+{
+    struct lock lock = lock_with_turn();
+
+    for (enum lock_wish wish = LOCK_WISH_RO; wish <= LOCK_WISH_DATA; wish++)
+        check_int(lock_would_grant(&lock, wish, 100 + PATIENCE_MS - 1), LOCK_MODE_NONE);
+    check_int(lock_would_grant(&lock, LOCK_WISH_RW, 100 + PATIENCE_MS), LOCK_MODE_RW);
+    check_int(next(&lock, 100 + PATIENCE_MS), 0);
+    lock_free(&lock);
+}
+
+TAP_TEST(who_waits_behind_a_turn_is_granted_at_the_end_of_its_patience)
+{
+    struct lock lock = lock_with_turn();
+
+    await(&lock, 2, LOCK_WISH_RW, 200);
+    check_int(next(&lock, 200), 0);
+    check_int(lock_next_moment(&lock, 200), 100 + PATIENCE_MS);
+    check_int(next(&lock, 100 + PATIENCE_MS), 20 + LOCK_MODE_RW);
+    lock_free(&lock);
+}
+
+TAP_TEST(who_came_before_it_passes_who_sleeps_in_turn)
+{
+    struct lock lock = lock_with_rw_data();
+
+    await(&lock, 2, LOCK_WISH_RW, 0);
+    await(&lock, 3, LOCK_WISH_DATA, 0);
+    lock_set_sleep(&lock, 3, LOCK_ASLEEP_IN_TURN);
+    lock_remove_session(&lock, 1, 0);
+    check_int(next(&lock, 0), 20 + LOCK_MODE_RW);
+    lock_free(&lock);
+}
+
+TAP_TEST(a_turn_is_kept_while_it_looks_around_and_lost_while_it_is_away)
+{
+    struct lock lock = lock_with_turn();
+
+    check_int(lock_keep_place(&lock, 1, 900, true), 0);
+    check_int(lock_would_grant(&lock, LOCK_WISH_RW, 200), LOCK_MODE_NONE);
+    check_int(lock_keep_place(&lock, 1, 900, false), 0);
+    check_int(lock_would_grant(&lock, LOCK_WISH_RW, 200), LOCK_MODE_RW);
+    lock_free(&lock);
+}
+
+TAP_TEST(of_several_turns_each_is_waited_for)
+{
+    struct lock lock = lock_with_turn();
+
+    await(&lock, 2, LOCK_WISH_DATA, 300);
+    lock_set_sleep(&lock, 2, LOCK_ASLEEP_IN_TURN);
+    await(&lock, 3, LOCK_WISH_AUTO, 400);
+    check_int(lock_next_moment(&lock, 400), 300 + PATIENCE_MS);
+    check_int(next(&lock, 100 + PATIENCE_MS), 0);
+    check_int(next(&lock, 300 + PATIENCE_MS), 30 + LOCK_MODE_RW);
+    lock_free(&lock);
+}

@@ -14,7 +14,8 @@
 
 /* ---- configurations: what the rules allow, counted without the lock ------------------------ */
 
-/* What a process can be: what it holds, or with one of the wishes WAITS, AWAY, SLEEPS, LOOKS. */
+/* What a process can be: what it holds, or with one of the wishes WAITS, AWAY, SLEEPS, LOOKS,
+ * STANDS. */
 #define HOLDINGS       ((int)WAITS)
 #define WISHES         ((int)LOCK_WISH_DATA)
 #define POSTURES       (HOLDINGS + (ROLES - HOLDINGS) * WISHES)
@@ -92,6 +93,8 @@ static bool is_allowed(const struct facts *facts)
     FOR_EACH(p, facts)
     {
         if (p->role == WAITS && !has_to_wait(facts, p, 0))
+            return false;
+        if (p->role == STANDS && p->wish != LOCK_WISH_DATA) /* nobody else does in this walk */
             return false;
     }
     return true;

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds of what is told of a mount: events, the device's health, and the fence. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
+
+bool core_is_text(const char *text, size_t room)
+{
+    return memchr(text, '\0', room) != NULL;
+}
+
+static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
+{
+    const struct core_event *event = core_find_event(core, seq);
+    bool of_bound;
+
+    if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
+        return WRONG("event %" PRIu64 ": it is none", seq);
+    of_bound = event->type == CORE_EVENT_BOUND;
+    if (!core_is_text(event->store, sizeof event->store) ||
+        !core_is_text(event->comm, sizeof event->comm) ||
+        !core_is_text(event->bound, sizeof event->bound) ||
+        (event->store[0] != '\0' && core_check_store_name(event->store) < 0))
+        return WRONG("event %" PRIu64 ": a name in it is none", seq);
+    if (event->session >= core->next_session || event->waiter >= core->next_waiter)
+        return WRONG("event %" PRIu64 ": it is about somebody who was never there", seq);
+    if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
+        return WRONG("event %" PRIu64 ": it has a bound that is not its own", seq);
+    if (event->type != CORE_EVENT_REVOKED &&
+        (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
+        return WRONG("event %" PRIu64 ": nobody asked for it", seq);
+    return 0;
+}
+
+static int check_history(const struct core_store *store, struct failure *failure)
+{
+    if (store->history.count > CORE_HISTORY_EVENTS || store->history.first >= CORE_HISTORY_EVENTS)
+        return WRONG("store %" PRIu64 ": its history is longer than one can be", store->id);
+    for (size_t i = 0; i < store->history.count; i++) {
+        const struct core_past *past = core_history_get(&store->history, i);
+
+        if (!core_is_history(past->type) || past->allocations > LAYOUT_MAX_ALLOCATIONS)
+            return WRONG("store %" PRIu64 ": what its history has cannot have been", store->id);
+    }
+    return 0;
+}
+
+int core_check_events(const struct core *core, struct failure *failure)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < core->stores.count && error == 0; i++)
+        error = check_history(core->stores.items[i], failure);
+    for (uint64_t seq = core_first_event(core); seq < core->next_event && error == 0; seq++)
+        error = check_event(core, failure, seq);
+    return error;
+}
+
+static int check_health(const struct core *core, struct failure *failure)
+{
+    if (!core_is_text(core->health_reason, sizeof core->health_reason))
+        return WRONG("the reason of the device's health has no end");
+    if (!core->lost && core->suspect == 0 && core->health_reason[0] != '\0')
+        return WRONG("the device is well, and there is a reason why not");
+    return 0;
+}
+
+static int check_fence(const struct core *core, struct failure *failure)
+{
+    const struct core_fence *fence = &core->fence;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (!core_is_text(fence->names[i], sizeof fence->names[i]) ||
+            (fence->names[i][0] != '\0' && core_check_store_name(fence->names[i]) < 0))
+            return WRONG("the fence is around what is called as no store is");
+    }
+    if (fence->is_up ? fence->resolved_by != 0 || strcmp(fence->names[0], fence->names[1]) == 0
+                     : fence->names[0][0] != '\0' || fence->names[1][0] != '\0')
+        return WRONG("whether the fence is up is not clear");
+    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
+        fence->resolved_by != CORE_FENCE_COMPLETE)
+        return WRONG("the last fence was resolved in no way that there is");
+    if (fence->is_up && core->draining)
+        return WRONG("the mount is drained, and a fence is up");
+    if (fence->is_up && !core_find_store_name(core, fence->names[0]))
+        return WRONG("the fence is around no store");
+    for (size_t i = 0; i < 2 && fence->is_up; i++) {
+        const struct core_store *store = core_find_store_name(core, fence->names[i]);
+
+        if (store && (store->lock.session_count > 0 || store->lock.waiter_count > 0))
+            return WRONG("store %" PRIu64 ": it is fenced, and in use", store->id);
+    }
+    return 0;
+}
+
+int core_check_mount(const struct core *core, struct failure *failure)
+{
+    int error = check_health(core, failure);
+
+    return error < 0 ? error : check_fence(core, failure);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * event - what happens in a mount, by its kind, and what each store remembers of its writers
+ *
+ * Included by core.h, for all who include that. The mount's ring of events is for people, and
+ * whoever comes and goes pushes out what was before; a store's history is its own, and goes with
+ * it through every rename.
+ */
+#ifndef GMSFS_CORE_EVENT_H
+#define GMSFS_CORE_EVENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CORE_HISTORY_EVENTS 256u /* newer ones are put in the place of the oldest */
+
+enum core_event_type {
+    CORE_EVENT_STORE_CREATED,
+    CORE_EVENT_STORE_REMOVED,
+    CORE_EVENT_STORE_RENAMED,
+    CORE_EVENT_RW_CONNECTED,
+    CORE_EVENT_RO_CONNECTED,
+    CORE_EVENT_RO_DISCONNECTED,
+    CORE_EVENT_COMMITTED,
+    CORE_EVENT_ROLLED_BACK, /* an abort that kept the committed layout */
+    CORE_EVENT_ABORTED, /* an abort that led to EMPTY: allocations, bytes are what was dropped */
+    CORE_EVENT_REVOKED,
+    CORE_EVENT_OUT_OF_MEMORY,
+    CORE_EVENT_DRAINING, /* these two: of the mount, no store */
+    CORE_EVENT_SERVING,
+    CORE_EVENT_DROPPED, /* a drain, or the loss of the device, dropped what was committed */
+    CORE_EVENT_SUSPECT, /* what a store holds may be damaged */
+    CORE_EVENT_TRUSTED, /* somebody said that it is not */
+    CORE_EVENT_HEALTHY, /* these two: of the mount; no store is suspect any more */
+    CORE_EVENT_LOST,
+    CORE_EVENT_BOUND, /* a user met a bound, or its share of it */
+    CORE_EVENT_SEALED,
+    CORE_EVENT_RW_DATA_CONNECTED,
+    CORE_EVENT_RW_DATA_DISCONNECTED,
+    CORE_EVENT_CLEARED, /* a writer began with nothing: what was committed was dropped */
+    CORE_EVENT_FENCED,  /* these two: of each store of a fence */
+    CORE_EVENT_UNFENCED,
+    CORE_EVENT_TYPE_COUNT,
+};
+
+struct core_past {
+    enum core_event_type type;
+    uint32_t allocations;
+};
+
+struct core_history {
+    struct core_past events[CORE_HISTORY_EVENTS]; /* a ring */
+    size_t first, count;
+};
+
+/* Is it one that a history has: of writers, and of what they make of a store? */
+bool core_is_history(enum core_event_type type);
+void core_history_add(struct core_history *history, struct core_past past);
+/* The oldest is 0; `index` is below the count. */
+const struct core_past *core_history_get(const struct core_history *history, size_t index);
+
+#endif
