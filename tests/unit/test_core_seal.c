@@ -378,7 +378,7 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
     core_start();
     uint64_t store = make_committed("weights", NULL);
 
-    check_int(fence(CORE_FENCE_ON, store, 0, 1), 0);
+    check_int(fence(CORE_FENCE_ON, "weights", "", 1), 0);
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), -EBUSY);
     core->draining = true;
     check_int(core_check(core, &(struct failure){0}), -EINVAL);
@@ -388,9 +388,9 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
     check_int(state(store), LOCK_STATE_COMMITTED);
     check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), 0);
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), 0);
-    check_int(fence(CORE_FENCE_ON, store, 0, 2), -ENODEV);
+    check_int(fence(CORE_FENCE_ON, "weights", "", 2), -ENODEV);
     check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
-    check_int(fence(CORE_FENCE_ON, store, 0, 2), 0);
+    check_int(fence(CORE_FENCE_ON, "weights", "", 2), 0);
 }
 
 TAP_TEST(a_store_in_use_is_not_fenced)
