@@ -320,7 +320,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 @test "messages on .fds that are no requests are answered or dropped" {
     request=0100000001000000fd00000000000000
     id=$(printf '%032d' 0)
-    for bytes in 00 "$request" "${request}00" 02000000"${request:8}$id" "${request:0:8}09000000${request:16}$id" \
+    for bytes in 00 "$request" "${request}00" 02000000"${request:8}$id" "${request:0:8}90000000${request:16}$id" \
         "${request:0:16}00000000${request:24}$id" "${request:0:16}fe000000${request:24}$id" \
         "${request:0:24}01000000$id" "$request${id}01" "$request$id$request$id$request$id"; do
         run_logged -1 timeout 5 "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
