@@ -23,7 +23,7 @@ setup() {
         SIZE=1T                # all that it has
         SPARE=$((4 << 30))     # what the test that fills it leaves free
         LARGE=$((1 << 30))     # what stands out from what other programs hold
-        OTHERS=$((256 << 20))  # by how much that may change meanwhile
+        OTHERS=$((768 << 20))  # by how much that may change meanwhile: a context is 549 MiB of it on an H200
     else
         fake_gpus 'memory 256'
         SIZE=256M SPARE=$((32 << 20)) LARGE=$((64 << 20)) OTHERS=0

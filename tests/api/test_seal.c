@@ -28,6 +28,49 @@ static gmsfs_t *adopt(void)
     return open_locked(GMSFS_MODE_RW_DATA_OR_RW);
 }
 
+/* The first: a child of who has used a GPU cannot use it, and this one writes. */
+TAP_TEST(a_successor_waits_until_the_process_that_has_the_memory_has_exited)
+{
+    struct gmsfs_mapping *list = NULL;
+    int sealed[2], go[2], status = -1;
+    gmsfs_t *store;
+    size_t count = 0;
+    pid_t child;
+    char byte;
+
+    require(pipe(sealed) == 0 && pipe(go) == 0);
+    child = fork();
+    if (child == 0) { /* it closes its handle, and keeps a descriptor of the memory */
+        void *kv[2];
+        int fd;
+        gmsfs_t *writer = seal_two(kv);
+
+        if (gmsfs_export_handle(writer, 0, GMSFS_ACCESS_WRITE, &fd) != 0)
+            _exit(1);
+        gmsfs_close(writer);
+        if (write(sealed[1], "s", 1) != 1 || read(go[0], &byte, 1) != 1)
+            _exit(2);
+        _exit(pwrite(fd, "last", 4, 0) == 4 ? 0 : 3);
+    }
+    require(read(sealed[0], &byte, 1) == 1);
+    store = open_store();
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, 0), -EAGAIN);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, 100), -ETIMEDOUT);
+    require(write(go[1], "g", 1) == 1);
+    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, WAIT_MS), 0);
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW_DATA);
+    require(waitpid(child, &status, 0) == child);
+    check_int(status, 0);
+    require(gmsfs_attach_all(store, GMSFS_ACCESS_WRITE, &list, &count) == 0);
+    check(memcmp(list[0].ptr, "last", 4) == 0);
+    free(list);
+    gmsfs_close(store);
+    for (int i = 0; i < 2; i++) {
+        close(sealed[i]);
+        close(go[i]);
+    }
+}
+
 TAP_TEST(a_writer_that_seals_goes_on_with_its_bytes_alone)
 {
     struct gmsfs_info info = {0};
@@ -88,48 +131,6 @@ TAP_TEST(the_next_writer_adopts_the_layout_and_its_bytes)
     check_int(*(char *)list[1].ptr, 'z');
     free(list);
     gmsfs_close(store);
-}
-
-TAP_TEST(a_successor_waits_until_the_process_that_has_the_memory_has_exited)
-{
-    struct gmsfs_mapping *list = NULL;
-    int sealed[2], go[2], status = -1;
-    gmsfs_t *store;
-    size_t count = 0;
-    pid_t child;
-    char byte;
-
-    require(pipe(sealed) == 0 && pipe(go) == 0);
-    child = fork();
-    if (child == 0) { /* it closes its handle, and keeps a descriptor of the memory */
-        void *kv[2];
-        int fd;
-        gmsfs_t *writer = seal_two(kv);
-
-        if (gmsfs_export_handle(writer, 0, GMSFS_ACCESS_WRITE, &fd) != 0)
-            _exit(1);
-        gmsfs_close(writer);
-        if (write(sealed[1], "s", 1) != 1 || read(go[0], &byte, 1) != 1)
-            _exit(2);
-        _exit(pwrite(fd, "last", 4, 0) == 4 ? 0 : 3);
-    }
-    require(read(sealed[0], &byte, 1) == 1);
-    store = open_store();
-    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, 0), -EAGAIN);
-    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, 100), -ETIMEDOUT);
-    require(write(go[1], "g", 1) == 1);
-    check_int(gmsfs_connect(store, GMSFS_MODE_RW_DATA_OR_RW, WAIT_MS), 0);
-    check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW_DATA);
-    require(waitpid(child, &status, 0) == child);
-    check_int(status, 0);
-    require(gmsfs_attach_all(store, GMSFS_ACCESS_WRITE, &list, &count) == 0);
-    check(memcmp(list[0].ptr, "last", 4) == 0);
-    free(list);
-    gmsfs_close(store);
-    for (int i = 0; i < 2; i++) {
-        close(sealed[i]);
-        close(go[i]);
-    }
 }
 
 TAP_TEST(data_or_rw_is_a_whole_writer_where_nothing_is_sealed)

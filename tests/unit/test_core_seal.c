@@ -386,7 +386,7 @@ TAP_TEST(what_is_fenced_is_not_drained_and_what_is_drained_not_fenced)
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_DROP}), -EINVAL);
     check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
     check_int(state(store), LOCK_STATE_COMMITTED);
-    check_int(fence(CORE_FENCE_COMPLETE, 0, 0, 1), 0);
+    check_int(resolve(CORE_FENCE_COMPLETE, 1), 0);
     check_int(apply((struct record){.type = RECORD_DRAIN, .flags = CORE_DRAIN_ON}), 0);
     check_int(fence(CORE_FENCE_ON, "weights", "", 2), -ENODEV);
     check_int(apply((struct record){.type = RECORD_DRAIN}), 0);
