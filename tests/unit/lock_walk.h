@@ -272,8 +272,8 @@ static void ring_timer(struct walk *walk)
 /* ---- events: all that can happen next ------------------------------------------------------ */
 
 struct happening {
-    enum role role; /* in which a process can do it */
-    enum deed deed; /* QUEUED: a request, however it ends */
+    enum role role;      /* in which a process can do it */
+    enum deed deed;      /* QUEUED: a request, however it ends */
     enum lock_wish wish; /* of a request, or of who waits and can do it; 0: any */
     enum asking how;
 };
