@@ -143,7 +143,7 @@ graph_entry() {
     exec 5>&-
     assert_eq "$(jq .graph "$M/weights/info")" null
     run_logged -0 cat "$M/metrics"
-    [[ $output != *gmsfs_store_graph_spaces{* ]] || fail "a store without a pool has numbers of one"
+    [[ $output != *'gmsfs_store_graph_spaces{'* ]] || fail "a store without a pool has numbers of one"
 }
 
 @test "status names a holder of many sessions once, with their number, and no more than one can read" {
