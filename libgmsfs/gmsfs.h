@@ -730,7 +730,6 @@ typedef struct gmsfs_graph_space gmsfs_graph_space_t;
 
 #define GMSFS_GRAPH_CHUNK_BYTES (UINT64_C(32) << 20) /* by default */
 #define GMSFS_GRAPH_TAG         "gmsfs.graph"        /* of each chunk */
-#define GMSFS_GRAPH_KEY         "gmsfs.graph"        /* of the entry that an awake pool keeps */
 
 /* What a pool has, in bytes. Addresses cost nothing, mappings next to nothing; memory is
  * physical_bytes. */

@@ -152,25 +152,29 @@ void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool)
 /* ---- opening ------------------------------------------------------------------------------ */
 
 /* Only below a mount: elsewhere a directory would stay behind. */
-static int graph_is_mount(int root)
+static int graph_check_mount(int root)
 {
     struct statfs fs;
     struct stat socket;
 
-    return fstatfs(root, &fs) == 0 && (unsigned long)fs.f_type == GRAPH_FUSE_MAGIC &&
-           fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(socket.st_mode);
+    if (fstatfs(root, &fs) < 0)
+        return -errno;
+    if ((unsigned long)fs.f_type != GRAPH_FUSE_MAGIC)
+        return -ENOTTY;
+    if (fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? -ENOTTY : -errno;
+    return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
 }
 
 /* Inside the gate. `name`: what follows the last slash, of a path without trailing ones. */
 static int graph_make_store_in(const char *directory, const char *name)
 {
-    int root = gfs_fd_above(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)), error = 0;
+    int root = gfs_fd_above(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)), error;
 
     if (root < 0)
         return -errno;
-    if (!graph_is_mount(root))
-        error = -ENOTTY;
-    else if (mkdirat(root, name, GRAPH_STORE_MODE) < 0 && errno != EEXIST)
+    error = graph_check_mount(root);
+    if (!error && mkdirat(root, name, GRAPH_STORE_MODE) < 0 && errno != EEXIST)
         error = -errno;
     close(root);
     return error;

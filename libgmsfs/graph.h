@@ -15,8 +15,7 @@
  *
  * A public call holds the pool's `op`, and inside of it the handle's. What
  * gmsfs_graph_dealloc and the statistics look at is changed under `state` too, which is held for
- * moments only. Lock order: op, guard, the handle's op, fork gate; and registry, state, with none
- * of the others taken inside.
+ * moments only. Lock order: op, guard, the handle's op, fork gate, registry, state.
  */
 #ifndef GMSFS_LIB_GRAPH_H
 #define GMSFS_LIB_GRAPH_H
@@ -107,7 +106,7 @@ struct gmsfs_graph_pool *gfs_graph_registry_first(void);
 void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
 
-/* Around fork(), outside of everything that handle.c locks for it. */
+/* Around fork(), inside the gate. */
 void gfs_graph_fork_prepare(void);
 void gfs_graph_fork_parent(void);
 void gfs_graph_fork_child(void);

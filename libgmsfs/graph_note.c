@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry in which an awake pool says what it is: JSON, for the mount's `info` and for people. */
+/* The entry GMSFS_GRAPH_KEY, in which an awake pool says what it is. */
 #include "graph.h"
 
 #include <inttypes.h>

@@ -23,8 +23,8 @@ static int handle_fork_error;
 
 static void handle_fork_prepare(void)
 {
-    gfs_graph_fork_prepare();
     pthread_rwlock_wrlock(&handle_gate);
+    gfs_graph_fork_prepare();
     pthread_mutex_lock(&handle_registry_lock);
     for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
         pthread_mutex_lock(&handle->state);
@@ -35,8 +35,8 @@ static void handle_fork_parent(void)
     for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
         pthread_mutex_unlock(&handle->state);
     pthread_mutex_unlock(&handle_registry_lock);
-    pthread_rwlock_unlock(&handle_gate);
     gfs_graph_fork_parent();
+    pthread_rwlock_unlock(&handle_gate);
 }
 
 static void handle_close_fd(int *fd)

@@ -117,6 +117,35 @@ status_json() { # FILTER, of what gmsfs said
     assert_match "$output" "\\.dot +RW +held +pid $SPAWNED"
 }
 
+# graph_entry TEXT: as the entry of a graph pool that is awake.
+graph_entry() {
+    echo "$1" >"$M/weights/metadata/gmsfs.graph"
+}
+
+@test "info, metrics and status show the graph pool that holds a store, and nothing that is none" {
+    requires jq
+    start_mount
+    exec 5<>"$M/weights/lock"
+    assert_eq "$(jq .graph "$M/weights/info")" null
+    graph_entry '{"chunk_bytes":33554432,"spaces":24,"address_bytes":3221225472,"high_bytes":67108864}'
+    assert_eq "$(jq -c .graph "$M/weights/info")" \
+        '{"chunk_bytes":33554432,"spaces":24,"address_bytes":3221225472,"high_bytes":67108864}'
+    run_logged -0 cat "$M/metrics"
+    grep -qxF 'gmsfs_store_graph_spaces{store="weights"} 24' <<<"$output"
+    grep -qxF 'gmsfs_store_graph_address_bytes{store="weights"} 3221225472' <<<"$output"
+    grep -qxF 'gmsfs_store_graph_high_bytes{store="weights"} 67108864' <<<"$output"
+    run_logged -0 "$GMSFS" status "$M"
+    assert_match "$output" 'graph of 24 spaces, 3.0 GiB of addresses'
+    graph_entry '{"chunk_bytes":-1,"spaces":24,"address_bytes":1,"high_bytes":1}'
+    assert_eq "$(jq .graph "$M/weights/info")" null
+    graph_entry '{"chunk_bytes":1,"spaces":24,"address_bytes":1,"high_bytes":1}'
+    echo 1 >"$M/weights/commit"
+    exec 5>&-
+    assert_eq "$(jq .graph "$M/weights/info")" null
+    run_logged -0 cat "$M/metrics"
+    [[ $output != *'gmsfs_store_graph_spaces{'* ]] || fail "a store without a pool has numbers of one"
+}
+
 @test "status names a holder of many sessions once, with their number, and no more than one can read" {
     start_mount
     (

@@ -24,6 +24,12 @@ api() { # NAME
     api graph
 }
 
+@test "api: graph_cuda" {
+    fake_gpus "devices 2" "memory 1024"
+    start_mount device=1,alloc_timeout=0.5,size=512M
+    GMSFS_TEST_STORE=$M/weights api_test graph_cuda
+}
+
 @test "api: graph_pair" {
     api graph_pair
 }

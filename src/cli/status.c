@@ -113,11 +113,27 @@ static void status_add_unknown(const json_t *store, struct ui_table *table)
                                          "-", "-", "-", why});
 }
 
+/* Those who hold it, and what a graph pool says of itself. NULL: no memory. */
+static char *status_format_use(const json_t *store)
+{
+    const json_t *graph = json_object_get(store, "graph");
+    char *holders = status_format_holders(store), *text = NULL, addresses[SIZE_TEXT_BYTES];
+    int bytes;
+
+    if (!holders || !json_is_object(graph))
+        return holders;
+    size_format(store_json_number(graph, "address_bytes"), addresses);
+    bytes = asprintf(&text, "%s%sgraph of %" PRIu64 " spaces, %s of addresses", holders,
+                     *holders ? ", " : "", store_json_number(graph, "spaces"), addresses);
+    free(holders);
+    return bytes < 0 ? NULL : text;
+}
+
 static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
     char group[GROUP_TEXT_BYTES], state[STATE_TEXT_BYTES];
-    char *holders = status_format_holders(store);
+    char *holders = status_format_use(store);
 
     snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
     size_format(store_json_number(store, "bytes"), bytes);

@@ -12,6 +12,7 @@
 
 #include "fs/fs.h"
 #include "fs/gather.h"
+#include "fs/graph_entry.h"
 #include "fs/node.h"
 #include "fs/shown.h"
 #include "service/allocations.h"
@@ -276,6 +277,9 @@ struct fs_text {
 };
 int fs_text_device(const struct fs *fs, struct fs_text *text);
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text);
+/* What an awake graph pool says in its store. false: the store is none's. */
+bool fs_text_find_graph(const struct core *core, const struct core_store *store,
+                        struct fs_graph *graph);
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);

@@ -52,6 +52,9 @@ enum store_metric {
     METRIC_COMMITS,
     METRIC_ABORTS,
     METRIC_EXPORTS,
+    METRIC_GRAPH_SPACES,
+    METRIC_GRAPH_ADDRESS_BYTES,
+    METRIC_GRAPH_HIGH_BYTES,
     METRIC_COUNT,
 };
 
@@ -73,6 +76,12 @@ static const struct {
     [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
     [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter", "Writers that ended otherwise."},
     [METRIC_EXPORTS] = {"gmsfs_store_exports_total", "counter", "Tickets for descriptors."},
+    [METRIC_GRAPH_SPACES] = {"gmsfs_store_graph_spaces", "gauge",
+                             "Address spaces of the graph pool that holds the store."},
+    [METRIC_GRAPH_ADDRESS_BYTES] = {"gmsfs_store_graph_address_bytes", "gauge",
+                                    "Addresses that it has reserved."},
+    [METRIC_GRAPH_HIGH_BYTES] = {"gmsfs_store_graph_high_bytes", "gauge",
+                                 "The most memory that it ever had."},
 };
 
 static void write_states(FILE *out, const char *name, const struct core_store *store)
@@ -105,6 +114,20 @@ static uint64_t find_oldest_wait(const struct core *core, const struct lock *loc
             oldest_ms = now_ms - waiter->since_wall_ms;
     }
     return oldest_ms;
+}
+
+/* Only of stores that a graph pool holds. */
+static void write_graph(FILE *out, const struct core *core, const struct core_store *store,
+                        enum store_metric metric)
+{
+    const char *name = STORE_METRICS[metric].name;
+    struct fs_graph graph;
+    if (!fs_text_find_graph(core, store, &graph))
+        return;
+    sample(out, name, store, "",
+           metric == METRIC_GRAPH_SPACES          ? graph.spaces
+           : metric == METRIC_GRAPH_ADDRESS_BYTES ? graph.address_bytes
+                                                  : graph.high_bytes);
 }
 
 static void write_store(FILE *out, const struct core *core, const struct core_store *store,
@@ -152,6 +175,11 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
         break;
     case METRIC_EXPORTS:
         sample(out, name, store, "", store->exports);
+        break;
+    case METRIC_GRAPH_SPACES:
+    case METRIC_GRAPH_ADDRESS_BYTES:
+    case METRIC_GRAPH_HIGH_BYTES:
+        write_graph(out, core, store, metric);
         break;
     case METRIC_COUNT:
         break;

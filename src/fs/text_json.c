@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_json - `device` and `info` */
 #include "fs/fs_internal.h"
+#include "gmsfs_abi.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -119,6 +120,28 @@ static uint64_t count_reserved(const struct core *core, const struct core_store 
     return writer ? writer->reserved_bytes + writer->due_bytes : 0;
 }
 
+bool fs_text_find_graph(const struct core *core, const struct core_store *store,
+                        struct fs_graph *graph)
+{
+    static const char key[] = GMSFS_GRAPH_KEY;
+    if (lock_get_state(&store->lock) != LOCK_STATE_RW)
+        return false;
+    const struct layout_entry *entry =
+        layout_find_entry(core_get_layout(core, store), key, sizeof key - 1);
+    return entry && entry->slot == LAYOUT_UNBOUND &&
+           fs_graph_read(entry->value, entry->value_bytes, graph);
+}
+
+static json_t *make_graph(const struct core *core, const struct core_store *store)
+{
+    struct fs_graph graph;
+    if (!fs_text_find_graph(core, store, &graph))
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "chunk_bytes", make_number(graph.chunk_bytes),
+                     "spaces", make_number(graph.spaces), "address_bytes",
+                     make_number(graph.address_bytes), "high_bytes", make_number(graph.high_bytes));
+}
+
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     static const uint8_t none[16];
@@ -151,6 +174,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
         json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
     failed |= json_object_set_new(object, "reserved_bytes",
                                   make_number(count_reserved(fs->core, store))) != 0;
+    failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);

@@ -21,6 +21,8 @@ static const char *store, *second; /* `second` is for groups */
 
 struct scene {
     gmsfs_t *handle, *other;
+    gmsfs_graph_pool_t *pool;
+    gmsfs_graph_space_t *space;
     void *ptr;
     uint64_t slot; /* of an allocation */
     uint8_t token[GMSFS_TOKEN_BYTES];
@@ -357,40 +359,41 @@ static int do_group_commit(struct scene *scene)
     return result ? result : commit_pair(scene);
 }
 
+#include "library_graph.h"
+
 static const struct step {
     const char *name;
     void (*prepare)(struct scene *scene);
     int (*run)(struct scene *scene);
-} STEPS[] = {
-    {"open", nothing, do_open},
-    {"connect RO", opened, do_connect_ro},
-    {"connect RW", opened, do_connect_rw},
-    {"join", invited, do_join},
-    {"reopen", opened, do_reopen},
-    {"disconnect", reading, do_disconnect},
-    {"get_info", reading, do_info},
-    {"read_layout", reading, do_read_layout},
-    {"list_handles", reading, do_list},
-    {"metadata_get", reading, do_get},
-    {"metadata_list", reading, do_list_keys},
-    {"attach_all", reading, do_attach_all},
-    {"attach_mapping", reading, do_attach_one},
-    {"export_handle", reading, do_export},
-    {"allocate_handles", writing, do_allocate},
-    {"create_mapping", writing, do_create_mapping},
-    {"metadata_put", writing, do_put},
-    {"metadata_put_many", changing, do_put_many},
-    {"commit", writing, do_commit},
-    {"abort", writing, do_abort},
-    {"unmap_all_vas", attached, do_sleep},
-    {"remap_all_vas", asleep, do_wake},
-    {"reallocate_all_handles", bereft, do_reallocate},
-    {"connect_group RW", paired, do_group_write},
-    {"connect_group RO", paired_whole, do_group_read},
-    {"connect_group whole", paired_whole, do_group_either},
-    {"connect_group mix", paired, do_group_either},
-    {"commit_group", paired_writing, do_group_commit},
-};
+} STEPS[] = {{"open", nothing, do_open},
+             {"connect RO", opened, do_connect_ro},
+             {"connect RW", opened, do_connect_rw},
+             {"join", invited, do_join},
+             {"reopen", opened, do_reopen},
+             {"disconnect", reading, do_disconnect},
+             {"get_info", reading, do_info},
+             {"read_layout", reading, do_read_layout},
+             {"list_handles", reading, do_list},
+             {"metadata_get", reading, do_get},
+             {"metadata_list", reading, do_list_keys},
+             {"attach_all", reading, do_attach_all},
+             {"attach_mapping", reading, do_attach_one},
+             {"export_handle", reading, do_export},
+             {"allocate_handles", writing, do_allocate},
+             {"create_mapping", writing, do_create_mapping},
+             {"metadata_put", writing, do_put},
+             {"metadata_put_many", changing, do_put_many},
+             {"commit", writing, do_commit},
+             {"abort", writing, do_abort},
+             {"unmap_all_vas", attached, do_sleep},
+             {"remap_all_vas", asleep, do_wake},
+             {"reallocate_all_handles", bereft, do_reallocate},
+             {"connect_group RW", paired, do_group_write},
+             {"connect_group RO", paired_whole, do_group_read},
+             {"connect_group whole", paired_whole, do_group_either},
+             {"connect_group mix", paired, do_group_either},
+             {"commit_group", paired_writing, do_group_commit},
+             GRAPH_STEPS};
 
 /* ---- what the process has ---------------------------------------------------------------- */
 
@@ -424,6 +427,8 @@ static void close_all(struct scene *scene)
 {
     gmsfs_close(scene->handle);
     gmsfs_close(scene->other);
+    gmsfs_graph_close(scene->pool);
+    rmdir(graph_store()); /* empties it, where something was kept */
     *scene = (struct scene){0};
 }
 
