@@ -292,14 +292,15 @@ no_context_of() { # PID...
     assert_match "$output" ok
 }
 
-# torch_tests MODULE[.CLASS]: of tests/python, on the GPU
+# torch_tests MODULE[.CLASS] [OPTIONS]: of tests/python, on the GPU
 torch_tests() {
+    local python=${GMSFS_TEST_PYTHON:-python3}
     [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
-    python3 -c 'import torch' 2>/dev/null || skip "no PyTorch here"
-    start_gpu
+    "$python" -c 'import torch' 2>/dev/null || skip "no PyTorch here"
+    start_gpu "${2-}"
     export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 GMSFS
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS_TEST_MOUNT=$M GMSFS_TEST_DEVICE=cuda
-    run_logged -0 timeout $((80 * SLOW)) python3 -m unittest -v "$1"
+    run_logged -0 timeout $((80 * SLOW)) "$python" -m unittest -v "$1"
     assert_match "$output" OK
 }
 
@@ -378,4 +379,30 @@ others_hold_at_most() { # BYTES
     wait_until 20 no_copiers
     wait_until 20 others_hold_at_most "$others"
     cmp /etc/passwd "$M/weights/allocations/a"
+}
+
+@test "many shapes that torch captures in any order give what eager work gives, after sleep too" {
+    torch_tests test_graphs_torch.Shapes
+}
+
+@test "torch's graphs are dropped, leaks into their memory named, and a full device harms none of them" {
+    torch_tests test_graphs_torch.Freeing alloc_timeout=1
+}
+
+@test "graphs of one pool run one after the other, whoever launches them" {
+    torch_tests test_graphs_torch.Launching
+}
+
+@test "two processes take turns over one store of graph memory, and one may end at any time" {
+    torch_tests test_graphs_torch.Processes
+}
+
+@test "the example captures 24 shapes of a small transformer" {
+    local python=${GMSFS_TEST_PYTHON:-python3}
+    [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
+    "$python" -c 'import torch' 2>/dev/null || skip "no PyTorch here"
+    start_gpu
+    export PYTHONPATH=$ROOT/python PYTHONDONTWRITEBYTECODE=1 GMSFS_LIBRARY=$BUILD/libgmsfs.so.0
+    run_logged -0 timeout $((80 * SLOW)) "$python" "$ROOT/examples/graph_shapes.py" "$M/graphs"
+    assert_match "$output" 'awake: all shapes'
 }

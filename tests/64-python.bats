@@ -49,3 +49,18 @@ setup() {
     fake_gpus 'devices 2' 'memory 256'
     python_tests test_gpu numpy device=1
 }
+
+@test "Python asks torch for captures, events, workspaces and blocks in the order that they need" {
+    python_with ctypes
+    GMSFS_TEST_MOUNT='' python -m unittest -v test_graphs_calls
+}
+
+@test "Python captures many shapes into the memory of one, and drops, sleeps, wakes and takes turns" {
+    python_tests test_graphs numpy alloc_timeout=0.2
+}
+
+@test "Python's graph pools do the same in the memory of a fake GPU" {
+    fake_gpus 'devices 2' 'memory 256'
+    export GMSFS_TEST_ORDINAL=1
+    python_tests test_graphs numpy device=1,alloc_timeout=0.2
+}

@@ -31,6 +31,11 @@ TOKEN_BYTES = 16
 HASH_TEXT_BYTES = 33
 DEVICE_ERROR_BYTES = 256
 
+GRAPH_KEEP = 1 << 0
+GRAPH_EAGER = 1 << 0
+GRAPH_ORDER, GRAPH_REFUSE = 1, 2
+GRAPH_CHUNK_BYTES = 32 << 20
+
 
 class Info(ctypes.Structure):
     _fields_ = [
@@ -115,7 +120,38 @@ class Layout(ctypes.Structure):
     ]
 
 
+class GraphStats(ctypes.Structure):
+    _fields_ = [
+        ("awake", c_int),
+        ("chunk_bytes", c_uint64),
+        ("physical_bytes", c_uint64),
+        ("needed_bytes", c_uint64),
+        ("eager_bytes", c_uint64),
+        ("high_bytes", c_uint64),
+        ("mapped_bytes", c_uint64),
+        ("address_bytes", c_uint64),
+        ("spaces", c_uint64),
+        ("live", c_uint64),
+        ("live_bytes", c_uint64),
+        ("selected", c_uint64),
+        ("waiters", c_uint64),
+    ]
+
+
+class GraphSpaceStats(ctypes.Structure):
+    _fields_ = [
+        ("base", c_void_p),
+        ("eager", c_int),
+        ("address_bytes", c_uint64),
+        ("reached_bytes", c_uint64),
+        ("live", c_uint64),
+        ("live_bytes", c_uint64),
+    ]
+
+
 HANDLE = c_void_p
+POOL = c_void_p
+SPACE = c_void_p
 TOKEN = c_uint8 * TOKEN_BYTES
 
 # name: (result, parameters). All that this package calls.
@@ -167,4 +203,21 @@ PROTOTYPES = {
     "gmsfs_destroy_mapping": (c_int, (HANDLE, c_void_p)),
     "gmsfs_unmap_all_vas": (c_int, (HANDLE, c_uint)),
     "gmsfs_remap_all_vas": (c_int, (HANDLE, c_uint64, c_int)),
+    "gmsfs_graph_open": (c_int, (c_char_p, c_uint64, POINTER(POOL))),
+    "gmsfs_graph_close": (None, (POOL,)),
+    "gmsfs_graph_handle": (c_void_p, (POOL,)),
+    "gmsfs_graph_wake": (c_int, (POOL, c_uint64)),
+    "gmsfs_graph_sleep": (c_int, (POOL, c_uint)),
+    "gmsfs_graph_shrink": (c_int, (POOL, POINTER(c_uint64))),
+    "gmsfs_graph_get_stats": (c_int, (POOL, POINTER(GraphStats))),
+    "gmsfs_graph_space_new": (c_int, (POOL, c_uint64, c_uint, POINTER(SPACE))),
+    "gmsfs_graph_space_free": (c_int, (SPACE,)),
+    "gmsfs_graph_space_get_stats": (c_int, (SPACE, POINTER(GraphSpaceStats))),
+    "gmsfs_graph_space_alloc": (c_int, (SPACE, c_uint64, POINTER(c_void_p))),
+    "gmsfs_graph_space_dealloc": (c_int, (SPACE, c_void_p)),
+    "gmsfs_graph_select": (c_int, (SPACE, c_void_p)),
+    "gmsfs_graph_deselect": (c_int, (POOL, c_void_p)),
+    "gmsfs_graph_alloc_error": (c_int, ()),
+    "gmsfs_graph_enter": (c_int, (POOL, c_void_p, c_int)),
+    "gmsfs_graph_leave": (c_int, (POOL, c_void_p)),
 }

@@ -74,6 +74,33 @@ class BadMetadata(Error, ValueError):
         return f"{self.filename}: {self.call}: {self.why}"
 
 
+class Leak(Error):
+    """EINVAL: a capture left blocks allocated in its space that nobody called outputs.
+
+    shape: of the capture. blocks: what stayed, as gmsfs.graphs.Block.
+    """
+
+    def __init__(self, store, shape, blocks):
+        some = "; ".join(map(str, blocks[:8]))
+        if len(blocks) > 8:
+            some += f"; and {len(blocks) - 8} more"
+        super().__init__(
+            errno.EINVAL,
+            store,
+            f"capture of shape {shape!r}",
+            f"it left allocated: {some}. The replays of other shapes overwrite that: make before the "
+            "capture what is to stay, give outputs to keep(), and drop the rest before the capture ends",
+        )
+        self.shape = shape
+        self.blocks = list(blocks)
+
+    def __reduce__(self):
+        return type(self), (self.filename, self.shape, self.blocks)
+
+    def __str__(self):
+        return f"{self.filename}: {self.call}: {self.why}"
+
+
 class LibraryError(ImportError):
     """libgmsfs is not there, or is not the one that this package is made for."""
 
@@ -129,6 +156,32 @@ _WAYS_OUT = {
     ("gmsfs_metadata_put_many", errno.EINVAL): "a key or value that the store does not take",
     ("gmsfs_join", errno.ESTALE): "no session has this token; it is over, or of another store",
     ("gmsfs_read_layout", errno.ENODATA): "nothing is committed; load or publish something",
+    ("gmsfs_graph_open", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below one",
+    (
+        "gmsfs_graph_wake",
+        errno.EINVAL,
+    ): "the store holds what is no chunk of this pool's size; use a store of the pool's own, or open "
+    "it with the chunk_bytes of what is there",
+    ("gmsfs_graph_wake", errno.EBUSY): "it is awake",
+    ("gmsfs_graph_space_free", errno.EBUSY): "tensors live in it, or a capture is under way",
+    ("gmsfs_graph_select", errno.EBUSY): "the stream allocates from another space already",
+    ("gmsfs_graph_enter", errno.EBUSY): "another graph of the pool is launched or runs; wait for it",
+    ("gmsfs_graph_sleep", errno.EBUSY): "a capture is under way; sleep after it",
+    ("gmsfs_graph_shrink", errno.EBUSY): "a capture is under way; shrink after it",
+    ("gmsfs_graph_alloc", errno.ENOENT): "memory was wanted on a stream that has no space of the pool "
+    "selected; work of a capture belongs on the streams of its own thread",
+    ("gmsfs_graph_alloc", errno.ENOSPC): "the addresses of the space are used up; give it more "
+    "reserve_bytes, which cost no memory",
+    ("gmsfs_graph_space_alloc", errno.ENOSPC): "the addresses of the space are used up; give the pool "
+    "more reserve_bytes, which cost no memory",
+    **{
+        ("gmsfs_graph_" + call, errno.ENOLCK): "the pool sleeps; wake() it first"
+        for call in ("alloc", "enter", "shrink", "space_alloc")
+    },
+    **{
+        ("gmsfs_graph_" + call, errno.EDEADLK): "this thread is inside of launch(); leave it first"
+        for call in ("enter", "shrink", "sleep", "space_free")
+    },
     errno.EAGAIN: "somebody else has the lock, or can write what is sealed; give a timeout to wait, and "
     "see 'gmsfs status' for who",
     errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",

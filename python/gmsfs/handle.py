@@ -27,6 +27,15 @@ _ON_DEVICE = frozenset(
         "destroy_mapping",
         "remap_all_vas",
         "unmap_all_vas",
+        "graph_alloc",
+        "graph_enter",
+        "graph_leave",
+        "graph_shrink",
+        "graph_sleep",
+        "graph_space_alloc",
+        "graph_space_free",
+        "graph_space_new",
+        "graph_wake",
     )
 )
 _OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errno.EOPNOTSUPP))
@@ -58,6 +67,9 @@ class Handle:
     __slots__ = ("pointer", "path", "lib", "abandoned", "__weakref__")
 
     def __init__(self, path):
+        self._open(path, "gmsfs_open")
+
+    def _open(self, path, function, *arguments):
         self.pointer = None
         self.path = os.fsdecode(path)
         self.lib = library.get()
@@ -66,13 +78,26 @@ class Handle:
         if b"\0" in encoded:
             raise ValueError(f"{self.path!r}: a path holds no NUL")
         pointer = ctypes.c_void_p()
-        self.check("gmsfs_open", self.lib.gmsfs_open(encoded, ctypes.byref(pointer)))
+        self.check(
+            function, getattr(self.lib, function)(encoded, *arguments, ctypes.byref(pointer))
+        )
         self.pointer = pointer
+
+    def _close(self):
+        self.lib.gmsfs_close(self.pointer)
 
     def __del__(self):
         if _exiting is False and getattr(self, "pointer", None):
-            self.lib.gmsfs_close(self.pointer)
+            self._close()
             self.pointer = None
+
+    def is_exiting(self):
+        """Whether the process ends, and all is left to the kernel."""
+        return _exiting is not False
+
+    def device_pointer(self):
+        """The gmsfs_t that the driver's complaints are asked of."""
+        return self.pointer
 
     def call(self, name, *arguments):
         """Calls `name` on the handle. Raises gmsfs.Error; passes on what is not negative."""
@@ -88,33 +113,40 @@ class Handle:
 
     def _device_error(self, name, code):
         """What the driver said, where it was asked: the library keeps the last of its complaints."""
-        if name not in _ON_DEVICE or code not in _OF_DEVICE:
+        if name not in _ON_DEVICE or code not in _OF_DEVICE or self.pointer is None:
             return ""
         text = ctypes.create_string_buffer(abi.DEVICE_ERROR_BYTES)
-        self.lib.gmsfs_device_error(self.pointer, text)
+        self.lib.gmsfs_device_error(self.device_pointer(), text)
         return text.value.decode(errors="replace")
 
     # ---- waiting for locks --------------------------------------------------------------------
 
     def connect(self, mode, timeout, reserve_bytes=0):
-        """Takes the lock. A wait in the main thread can be ended by Ctrl-C."""
-        timeout_ms = _milliseconds(timeout)
+        """Takes the lock."""
 
         def attempt(ms):
             if reserve_bytes:
                 return self.lib.gmsfs_connect_reserve(self.pointer, mode, ms, reserve_bytes)
             return self.lib.gmsfs_connect(self.pointer, mode, ms)
 
+        self.check(
+            "gmsfs_connect",
+            self.wait(attempt, timeout, lambda: self.lib.gmsfs_disconnect(self.pointer)),
+        )
+
+    def wait(self, attempt, timeout, undo):
+        """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C, and undo()
+        then gives back what still comes of it."""
+        timeout_ms = _milliseconds(timeout)
         result = attempt(0)
         # With memory to be set aside, ENOMEM may also mean: not now.
         if timeout_ms and result in (-errno.EAGAIN, -errno.ENOMEM):
             if threading.current_thread() is threading.main_thread():
-                result = self._wait(attempt, timeout_ms)
-            else:
-                result = attempt(timeout_ms)
-        self.check("gmsfs_connect", result)
+                return self._wait(attempt, timeout_ms, undo)
+            return attempt(timeout_ms)
+        return result
 
-    def _wait(self, attempt, timeout_ms):
+    def _wait(self, attempt, timeout_ms, undo):
         """The library waits on through signals, and Python acts on them between two calls only. So a
         thread waits, and if the main one is interrupted, the grant that may come goes back. Until then
         the handle is abandoned: its calls would wait for that one."""
@@ -124,7 +156,7 @@ class Handle:
 
         def give_back():
             if results[0] == 0:
-                self.lib.gmsfs_disconnect(self.pointer)
+                undo()
             self.abandoned = False
 
         def wait():

@@ -196,7 +196,7 @@ static int child_is_refused(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space
         gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER) != -ECHILD ||
         gmsfs_graph_leave(pool, NULL) != -ECHILD || gmsfs_graph_get_stats(pool, &stats) != -ECHILD)
         return 2;
-    if (rights_at(ptr)[0])
+    if (rights_at(ptr)[0] || count_memory())
         return 3;
     gmsfs_graph_close(pool);
     return 0;

@@ -20,6 +20,8 @@ STRUCTURES = {
     "struct gmsfs_layout_allocation": abi.LayoutAllocation,
     "struct gmsfs_layout_entry": abi.LayoutEntry,
     "struct gmsfs_layout": abi.Layout,
+    "struct gmsfs_graph_stats": abi.GraphStats,
+    "struct gmsfs_graph_space_stats": abi.GraphSpaceStats,
 }
 CONSTANTS = {
     "GMSFS_MODE_RO": abi.MODE_RO,
@@ -38,6 +40,11 @@ CONSTANTS = {
     "GMSFS_TOKEN_BYTES": abi.TOKEN_BYTES,
     "GMSFS_HASH_TEXT_BYTES": abi.HASH_TEXT_BYTES,
     "GMSFS_DEVICE_ERROR_BYTES": abi.DEVICE_ERROR_BYTES,
+    "GMSFS_GRAPH_KEEP": abi.GRAPH_KEEP,
+    "GMSFS_GRAPH_EAGER": abi.GRAPH_EAGER,
+    "GMSFS_GRAPH_ORDER": abi.GRAPH_ORDER,
+    "GMSFS_GRAPH_REFUSE": abi.GRAPH_REFUSE,
+    "GMSFS_GRAPH_CHUNK_BYTES": abi.GRAPH_CHUNK_BYTES,
     **{f"GMSFS_MEMORY_{kind.name.upper()}": number for number, kind in enumerate(memory.KINDS)},
 }
 

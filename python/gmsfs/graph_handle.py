@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One gmsfs_graph_pool_t, its spaces, and segments of them; what graphs.py is made of. No torch."""
+
+import ctypes
+import errno
+from typing import NamedTuple
+
+from . import abi, buffers, library, memory
+from .handle import Handle
+
+
+class Stats(NamedTuple):
+    """What a pool has, in bytes where the name says so. Memory is physical_bytes alone."""
+
+    awake: bool
+    chunk_bytes: int
+    physical_bytes: int
+    needed_bytes: int
+    eager_bytes: int
+    high_bytes: int
+    mapped_bytes: int
+    address_bytes: int
+    spaces: int
+    live: int
+    live_bytes: int
+    selected: int
+    waiters: int
+
+
+class SpaceStats(NamedTuple):
+    """What a space has."""
+
+    base: int
+    eager: bool
+    address_bytes: int
+    reached_bytes: int
+    live: int
+    live_bytes: int
+
+
+class PoolHandle(Handle):
+    """As Handle keeps a gmsfs_t: the last reference to go closes the pool."""
+
+    __slots__ = ("kind", "device")
+
+    def __init__(self, path, chunk_bytes):
+        self._open(path, "gmsfs_graph_open", chunk_bytes)
+        raw = abi.Info()
+        self.check("gmsfs_get_info", self.lib.gmsfs_get_info(self.device_pointer(), ctypes.byref(raw)))
+        self.kind = memory.find(self.path, memory.name_of(raw.memory))
+        self.device = None
+        if self.kind.find_ordinal:
+            self.device = self.kind.find_ordinal(self.path, bytes(raw.device_uuid))
+
+    def _close(self):
+        self.lib.gmsfs_graph_close(self.pointer)
+
+    def device_pointer(self):
+        return self.lib.gmsfs_graph_handle(self.pointer)
+
+    def wake(self, timeout):
+        result = self.wait(
+            lambda ms: self.lib.gmsfs_graph_wake(self.pointer, ms), timeout, self.fall_asleep
+        )
+        self.check("gmsfs_graph_wake", result)
+
+    def fall_asleep(self):
+        """For whom no error is of use: the pool's end follows."""
+        self.lib.gmsfs_graph_sleep(self.pointer, 0)
+
+    def stats(self):
+        raw = abi.GraphStats()
+        self.call("gmsfs_graph_get_stats", ctypes.byref(raw))
+        return Stats(bool(raw.awake), *(getattr(raw, name) for name in Stats._fields[1:]))
+
+    def alloc_error(self):
+        """Why this thread's last gmsfs_graph_alloc gave nothing, as an exception; None: it is the device
+        that is full, or it was not asked."""
+        code = -self.lib.gmsfs_graph_alloc_error()
+        if code in (0, errno.ENOMEM):
+            return None
+        return self.error("gmsfs_graph_alloc", code)
+
+
+class SpaceHandle:
+    """A gmsfs_graph_space_t. It is the pool's: whoever has one keeps the PoolHandle."""
+
+    __slots__ = ("pool", "pointer")
+
+    def __init__(self, pool, reserve_bytes, eager=False):
+        pointer = ctypes.c_void_p()
+        flags = abi.GRAPH_EAGER if eager else 0
+        pool.call("gmsfs_graph_space_new", reserve_bytes, flags, ctypes.byref(pointer))
+        self.pool, self.pointer = pool, pointer
+
+    def _call(self, name, *arguments):
+        return self.pool.check(name, getattr(self.pool.lib, name)(self.pointer, *arguments))
+
+    def free(self):
+        self._call("gmsfs_graph_space_free")
+        self.pointer = None
+
+    def stats(self):
+        raw = abi.GraphSpaceStats()
+        self._call("gmsfs_graph_space_get_stats", ctypes.byref(raw))
+        return SpaceStats(
+            raw.base or 0,
+            bool(raw.eager),
+            raw.address_bytes,
+            raw.reached_bytes,
+            raw.live,
+            raw.live_bytes,
+        )
+
+    def select(self, stream):
+        self._call("gmsfs_graph_select", stream)
+
+    def deselect(self, stream):
+        self.pool.call("gmsfs_graph_deselect", stream)
+
+    def alloc(self, nbytes):
+        address = ctypes.c_void_p()
+        self._call("gmsfs_graph_space_alloc", nbytes, ctypes.byref(address))
+        return Segment(self, address.value, nbytes)
+
+
+class Segment(buffers.Buffer):
+    """A segment of a space, as other libraries ask for memory; given back when the last of them lets it
+    go."""
+
+    __slots__ = ("_space",)
+
+    def __init__(self, space, address, nbytes):
+        pool = space.pool
+        super().__init__(
+            pool, address, nbytes, 0, abi.SLOT_NONE, False, pool.kind, pool.device
+        )
+        self._space = space
+
+    @property
+    def path(self):
+        return self._handle.path
+
+    def raw(self):
+        array = super().raw()
+        array.owner = self
+        return array
+
+    def __del__(self):
+        # Of what goes in one cycle the pool may be the first.
+        handle = self._handle
+        if not handle.is_exiting() and handle.pointer and self._space.pointer:
+            handle.lib.gmsfs_graph_space_dealloc(self._space.pointer, self.address)
+
+
+def library_name():
+    """What the library is opened by; opened by it again, it is the same."""
+    return library.get()._name

@@ -1,0 +1,623 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graph memory: many captured shapes over one set of pages, which a store owns.
+
+    import gmsfs.graphs
+
+    with gmsfs.graphs.GraphPool("/mnt/gms/gpu0/graphs") as pool:
+        x = pool.rows(8192, (4096,), torch.bfloat16)
+        y = pool.rows(8192, (4096,), torch.bfloat16)
+        for n in shapes:
+            graph = torch.cuda.CUDAGraph()
+            with pool.capture(graph, n):
+                y.first(n).copy_(model(x.first(n)))
+        x.put(batch, 128)
+        pool.replay(128)
+        pool.sleep()   # all memory is back on the device; the graphs stay
+        pool.wake()
+
+Every shape has addresses of its own; the memory behind them is the same for all, for one graph of a pool
+runs at a time. gmsfs-graphs(7) tells all.
+"""
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import threading
+from typing import NamedTuple
+
+from . import abi, errors, graph_handle
+from .errors import Leak
+from .graph_rows import Rows
+
+__all__ = ["Arena", "Block", "Capture", "GraphPool", "Leak", "Rows", "Space", "Stats"]
+
+# Addresses of a space, where nobody says; they cost nothing.
+RESERVE_BYTES = 128 << 30
+GUARDS = ("order", "refuse")
+
+
+class Stats(NamedTuple):
+    """What a pool has. Memory is physical_bytes; what torch calls reserved is addresses."""
+
+    awake: bool
+    shapes: int
+    pending: int  # spaces that are freed when the tensors in them are gone
+    chunk_bytes: int
+    physical_bytes: int  # chunks that the pool holds; 0 asleep
+    needed_bytes: int  # of them mapped somewhere; asleep: as many as it wakes up to
+    eager_bytes: int  # of those needed, what arenas and rows have for themselves
+    high_bytes: int  # the most physical_bytes that there were
+    mapped_bytes: int  # by all spaces together; 0 asleep
+    address_bytes: int  # reserved by all spaces together
+    spaces: int
+    live: int  # segments that torch, or rows, have
+    live_bytes: int
+    selected: int  # streams that allocate from a space now
+    waiters: int  # others that want the store: their turn, if this pool sleeps
+
+
+class Block(NamedTuple):
+    """A block that a capture left allocated."""
+
+    address: int
+    nbytes: int
+    holder: str  # what of Python's holds it; "": nothing does
+    place: str  # where it was allocated, if torch recorded that
+
+    def __str__(self):
+        holder = self.holder or "which nothing in Python holds (a library's workspace, say cuBLAS's)"
+        place = f", allocated at {self.place}" if self.place else ""
+        return f"{self.nbytes} bytes at {self.address:#x}, {holder}{place}"
+
+
+def _load_torch(path, device):
+    try:
+        from . import with_torch_graphs
+    except ImportError as error:
+        raise ImportError(
+            f"torch cannot be imported ({error}); gmsfs.graphs captures torch's graphs", name="torch"
+        ) from error
+    return with_torch_graphs.Torch(path, device, graph_handle.library_name())
+
+
+class _Turn:
+    """A lock that knows its thread: to want it twice is an error and no standstill."""
+
+    def __init__(self, code, call, why):
+        self._lock = threading.Lock()
+        self._owner = None
+        self._refusal = (code, call, why)
+
+    def check(self, path):
+        """Refuses the thread that has the turn."""
+        if self._owner == threading.get_ident():
+            code, call, why = self._refusal
+            raise errors.make(code, path, call, why)
+
+    def take(self, path):
+        self.check(path)
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def give_back(self):
+        self._owner = None
+        self._lock.release()
+
+    @contextlib.contextmanager
+    def taken(self, path):
+        """The turn, for a `with`."""
+        self.take(path)
+        try:
+            yield
+        finally:
+            self.give_back()
+
+
+def _new_captures():
+    """torch lets one capture be under way in a process, and what frees or synchronises spoils it."""
+    return _Turn(
+        errno.EBUSY, "capture", "this thread is inside of capture(); do it when the capture has ended"
+    )
+
+
+_captures = _new_captures()
+
+
+def _after_fork():
+    global _captures
+    _captures = _new_captures()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Ordered:
+    """Launches of a pool, one thread at a time; the graphs order themselves on the device."""
+
+    def __init__(self, pool):
+        self._pool = pool
+        self._turn = _Turn(
+            errno.EDEADLK, "launch", "this thread is inside of launch(); leave it first"
+        )
+        self.asleep = True
+
+    def __enter__(self):
+        self._turn.take(self._pool._path)
+        if self.asleep:
+            self._turn.give_back()
+            raise errors.make(
+                errno.ENOLCK, self._pool._path, "launch", "the pool sleeps; wake() it first"
+            )
+
+    def __exit__(self, *_):
+        self._turn.give_back()
+
+    def check(self):
+        """Refuses a thread that launches."""
+        self._turn.check(self._pool._path)
+
+    def held_off(self):
+        """No launch, for a `with`."""
+        return self._turn.taken(self._pool._path)
+
+
+class _Refused:
+    """Launches of a pool, refused (Busy) while another graph of it is launched or runs: the library's
+    guard."""
+
+    def __init__(self, pool):
+        self._pool = pool
+        self._inside = None  # (thread, stream)
+        self._threads = threading.local()
+        self.asleep = True
+
+    def __enter__(self):
+        torch = self._pool._load()
+        if not getattr(self._threads, "ready", False):
+            torch.ready_thread()
+            self._threads.ready = True
+        stream = torch.pointer(torch.current_stream())
+        self._pool._live().call("gmsfs_graph_enter", stream, abi.GRAPH_REFUSE)
+        self._inside = threading.get_ident(), stream
+
+    def __exit__(self, *_):
+        (_, stream), self._inside = self._inside, None
+        self._pool._live().call("gmsfs_graph_leave", stream)
+
+    def check(self):
+        inside = self._inside
+        if inside and inside[0] == threading.get_ident():
+            raise self._pool._live().error("gmsfs_graph_enter", errno.EDEADLK)
+
+    def held_off(self):
+        self.check()
+        return contextlib.nullcontext()  # the library waits for those inside
+
+
+class _Selecting:
+    """A space of the library, torch's memory pool over it, and the streams that allocate from it."""
+
+    def __init__(self, pool, reserve_bytes, eager=False):
+        self._pool = pool
+        self._space = graph_handle.SpaceHandle(pool._live(), reserve_bytes, eager)
+        self._mempool = None
+        self._lock = threading.Lock()
+        self._streams = {}  # pointer: how many `with`s
+
+    @property
+    def stats(self):
+        """SpaceStats: base, eager, address_bytes, reached_bytes, live, live_bytes."""
+        return self._checked().stats()
+
+    def _checked(self):
+        if self._space is None:
+            raise ValueError(f"{self._pool._path}: this space is freed")
+        return self._space
+
+    def _torch_pool(self):
+        if self._mempool is None:
+            self._mempool = self._pool._load().new_mempool()
+        return self._mempool
+
+    @contextlib.contextmanager
+    def _selected(self, stream):
+        space = self._checked()
+        with self._lock:
+            if not self._streams.get(stream):
+                space.select(stream)
+            self._streams[stream] = self._streams.get(stream, 0) + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams[stream] -= 1
+                if not self._streams[stream]:
+                    del self._streams[stream]
+                    space.deselect(stream)
+
+
+class Space(_Selecting):
+    """Addresses of one shape, or of several that are captured into it: GraphPool.space makes one, to be
+    joined, and GraphPool.capture."""
+
+    def __init__(self, pool, reserve_bytes, passing=False):
+        super().__init__(pool, reserve_bytes)
+        self._captures = []
+        self._passing = passing  # goes with the last of its shapes
+
+    @property
+    def shapes(self):
+        return [capture.shape for capture in self._captures]
+
+    def free(self):
+        """Gives the addresses back, of a space that has no shapes (any more)."""
+        self._pool._free_space(self)
+
+
+class Arena(_Selecting):
+    """Memory that nothing else shares, for what torch allocates inside of use() and the program keeps.
+    Sleep loses its contents."""
+
+    @contextlib.contextmanager
+    def use(self):
+        """What this thread allocates by torch inside of the `with` comes from the arena."""
+        torch = self._pool._load()
+        with torch.device(), self._selected(torch.pointer(torch.current_stream())):
+            try:
+                with torch.use(self._torch_pool()):
+                    yield self
+            except Exception as error:
+                self._pool._explain(error)
+                raise
+
+    def free(self):
+        """Gives it back; Busy while tensors live in it."""
+        self._pool._free_arena(self)
+
+
+class Capture:
+    """A captured shape: shape, graph, space, outputs."""
+
+    def __init__(self, shape, graph, space):
+        self.shape = shape
+        self.graph = graph
+        self.space = space
+        self.outputs = []
+
+    def __repr__(self):
+        return f"<gmsfs.graphs.Capture of shape {self.shape!r}>"
+
+    def keep(self, *tensors):
+        """These are outputs: they stay, until the shape is dropped, and hold what the last replay of their
+        graph wrote, until another graph of the pool is replayed. Gives back the first."""
+        self.outputs.extend(tensors)
+        return tensors[0] if tensors else None
+
+
+class GraphPool:
+    """Graph memory in the store at `path`, a directory directly below a mount, made where it is missing.
+
+    chunk_bytes: 0: 32 MiB. reserve_bytes: addresses of each space, unless it says otherwise.
+    guard: what becomes of a launch while another graph of the pool runs: "order": it runs behind; "refuse":
+    Busy. timeout: seconds for the store's lock, as in gmsfs.open. asleep: does not take it.
+    Calls may come from any thread. In a child of fork() the pool is dead (ECHILD).
+    """
+
+    def __init__(
+        self,
+        path,
+        chunk_bytes=0,
+        *,
+        reserve_bytes=RESERVE_BYTES,
+        guard="order",
+        timeout=None,
+        asleep=False,
+    ):
+        if guard not in GUARDS:
+            raise ValueError(f'guard is "order" or "refuse", not {guard!r}')
+        self._handle = graph_handle.PoolHandle(path, chunk_bytes)
+        self._path = self._handle.path
+        self._reserve_bytes = reserve_bytes
+        self._torch = None
+        self._lock = threading.RLock()  # of what follows
+        self._shapes = {}
+        self._pending = []  # spaces that are not free yet
+        self._rows = None  # the eager space of all rows
+        self._launching = _Ordered(self) if guard == "order" else _Refused(self)
+        if guard == "refuse" and self._handle.device is not None:
+            self._load()
+        if not asleep:
+            self.wake(timeout)
+
+    def __repr__(self):
+        if self._handle is None:
+            what = "closed"
+        elif self._handle.abandoned:
+            what = "interrupted"
+        else:
+            what = "asleep" if self.asleep else "awake"
+        return f"<gmsfs.graphs.GraphPool {self._path}: {what}>"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self._path}: a GraphPool is neither copied nor sent to another process; open the store there, "
+            "to take turns"
+        )
+
+    def __enter__(self):
+        self._live()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _live(self):
+        if self._handle is None:
+            raise ValueError(f"{self._path} is closed")
+        if self._handle.abandoned:
+            raise errors.make(
+                errno.EBUSY,
+                self._path,
+                "gmsfs_graph_wake",
+                "its wait for the store was interrupted, and gives back what it gets when its turn comes; "
+                "try again after that",
+            )
+        return self._handle
+
+    def _load(self):
+        with self._lock:
+            if self._torch is None:
+                self._torch = _load_torch(self._path, self._live().device)
+            return self._torch
+
+    def close(self):
+        """Ends the pool: its graphs are reset, its memory and the lock go back. Rows and tensors of it are
+        not to be touched any more."""
+        if self._handle is None:
+            return
+        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+            handle, self._handle = self._handle, None
+            self._launching.asleep = True
+            for capture in self._shapes.values():
+                self._forget(capture)
+            self._shapes.clear()
+            self._pending.clear()
+            if not handle.abandoned:
+                handle.fall_asleep()
+
+    # ---- looking ------------------------------------------------------------------------------
+
+    @property
+    def path(self):
+        return self._path
+
+    @property
+    def asleep(self):
+        return not self._live().stats().awake
+
+    @property
+    def stats(self):
+        raw = self._live().stats()
+        return Stats(raw.awake, len(self._shapes), len(self._pending), *raw[1:])
+
+    @property
+    def shapes(self):
+        """All that are captured, as they were."""
+        return list(self._shapes)
+
+    def __contains__(self, shape):
+        return shape in self._shapes
+
+    def __getitem__(self, shape):
+        """The Capture."""
+        return self._shapes[shape]
+
+    # ---- capturing ----------------------------------------------------------------------------
+
+    def space(self, reserve_bytes=None):
+        """A Space that several shapes may be captured into, one after the other: those known beforehand,
+        the largest first, or the pieces of one shape. It stays until its free()."""
+        return Space(self, reserve_bytes or self._reserve_bytes)
+
+    @contextlib.contextmanager
+    def capture(self, graph, shape, *, space=None, stream=None, capture_error_mode="global"):
+        """Captures what the `with` launches into `graph`, a torch.cuda.CUDAGraph, as `shape` (any key).
+
+        Gives a Capture, whose keep() takes outputs; other tensors made inside must be gone at the end, or
+        the capture is undone and Leak raised. space: a Space to join; without, one of its own.
+        stream: to capture on, or one of the pool's choice. Captures of a process come one at a time.
+        """
+        self._launching.check()
+        with _captures.taken(self._path):
+            handle = self._live()
+            if self.asleep:
+                raise handle.error("gmsfs_graph_alloc", errno.ENOLCK)
+            if shape in self._shapes:
+                raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
+            torch = self._load()
+            self._reap()
+            joined = space or Space(self, self._reserve_bytes, passing=True)
+            capture = Capture(shape, graph, joined)
+            try:
+                with torch.device():
+                    stream = stream or torch.capture_stream()
+                    torch.clear_workspaces()
+                    with joined._selected(torch.pointer(stream)), torch.capturing(
+                        graph, joined._torch_pool(), stream, capture_error_mode
+                    ):
+                        yield capture
+                    torch.clear_workspaces()
+                self._audit(capture)
+            except BaseException as error:
+                self._undo(capture)
+                self._explain(error)
+                raise
+            with self._lock:
+                self._live()
+                joined._captures.append(capture)
+                self._shapes[shape] = capture
+
+    def _audit(self, capture):
+        """What stays allocated is overwritten by other shapes: only who asked for it may have that."""
+        left = self._find_left(capture)
+        if left:
+            gc.collect()  # tensors in cycles
+            left = self._find_left(capture)
+        if left:
+            holder = self._torch.holder
+            raise Leak(
+                self._path,
+                capture.shape,
+                [Block(address, nbytes, holder(address), place) for address, nbytes, place in left],
+            )
+
+    def _find_left(self, capture):
+        captures = [*capture.space._captures, capture]
+        kept = {self._torch.base_of(tensor) for one in captures for tensor in one.outputs}
+        blocks = self._torch.allocated(capture.space._mempool)
+        return [block for block in blocks if block[0] not in kept]
+
+    def _undo(self, capture):
+        with self._lock:
+            self._forget(capture)
+            self._reap()
+
+    def _explain(self, error):
+        """torch knows one reason for having no memory: that there is none."""
+        if self._torch is None or not self._torch.is_out_of_memory(error):
+            return
+        reason = self._handle.alloc_error() if self._handle else None
+        if reason is not None:
+            raise reason from error
+
+    # ---- freeing ------------------------------------------------------------------------------
+
+    def drop(self, shape, shrink=True):
+        """Resets the shape's graph and frees its space, if it is alone in it. The bytes that came back.
+
+        Other shapes keep their addresses and stay valid. The space of outputs that somebody still holds
+        goes with them."""
+        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+            self._live()
+            self._forget(self._shapes.pop(shape))
+            self._reap()
+            return self._shrink() if shrink else 0
+
+    def shrink(self):
+        """Gives back the memory that no shape needs. The bytes that came back."""
+        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+            self._live()
+            self._reap()
+            return self._shrink()
+
+    def _shrink(self):
+        handle = self._live()
+        if self.asleep:
+            return 0
+        freed = ctypes.c_uint64()
+        handle.call("gmsfs_graph_shrink", ctypes.byref(freed))
+        return freed.value
+
+    def _forget(self, capture):
+        """The graph first: its end lets go of torch's memory pool."""
+        space = capture.space
+        if self._torch is not None:
+            with contextlib.suppress(RuntimeError):  # one whose capture has failed may have no end
+                self._torch.reset(capture.graph)
+        capture.outputs.clear()
+        if capture in space._captures:
+            space._captures.remove(capture)
+        if space._passing and not space._captures:
+            self._condemn(space)
+
+    def _condemn(self, space):
+        space._mempool = None
+        if space._space is not None:
+            self._pending.append(space._space)
+            space._space = None
+
+    def _reap(self):
+        """Frees the spaces that tensors were still in when they were to go."""
+        with self._lock:
+            if self._handle is None or not self._pending:
+                return
+            if any(space.stats().live for space in self._pending) and self._torch is not None:
+                self._torch.clear_workspaces()
+                self._torch.empty_cache()
+            for space in list(self._pending):
+                try:
+                    space.free()
+                except errors.Busy:
+                    continue
+                self._pending.remove(space)
+
+    def _free_space(self, space):
+        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+            self._live()
+            if space._captures:
+                raise errors.make(
+                    errno.EBUSY, self._path, "free", f"shapes {space.shapes} are in it; drop() them first"
+                )
+            self._condemn(space)
+            self._reap()
+
+    def _free_arena(self, arena):
+        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+            self._live()
+            if arena._space is None:
+                return
+            arena._mempool = None
+            if self._torch is not None:
+                self._torch.empty_cache()
+            arena._space.free()
+            arena._space = None
+
+    # ---- replaying ----------------------------------------------------------------------------
+
+    def launch(self):
+        """For a `with` in which the thread launches graphs of the pool by itself. Threads take turns; on
+        the device too, but with guard="refuse" the `with` is Busy while another graph runs."""
+        return self._launching
+
+    def replay(self, shape):
+        """Launches the shape's graph on the current stream."""
+        graph = self._shapes[shape].graph
+        with self._launching:
+            graph.replay()
+
+    # ---- sleeping -----------------------------------------------------------------------------
+
+    def sleep(self, keep=False):
+        """Waits for the device's work, gives all memory back, and the lock. Graphs and addresses stay; what
+        memory contains is lost, also that of arenas and rows. keep: leaves the memory in the store,
+        for whose turn is next (of those who may read it)."""
+        with self._launching.held_off():
+            handle = self._live()
+            before, self._launching.asleep = self._launching.asleep, True
+            try:
+                handle.call("gmsfs_graph_sleep", abi.GRAPH_KEEP if keep else 0)
+            except errors.Busy:
+                self._launching.asleep = before  # nothing has changed
+                raise
+
+    def wake(self, timeout=None):
+        """Takes the store's lock and maps every space at its addresses: graphs may be launched again."""
+        handle = self._live()
+        handle.wake(timeout)
+        self._launching.asleep = False
+
+    # ---- what stays ---------------------------------------------------------------------------
+
+    def arena(self, reserve_bytes=None):
+        """An Arena: memory for what torch allocates and the program keeps."""
+        return Arena(self, reserve_bytes or self._reserve_bytes, eager=True)
+
+    def rows(self, count, shape=(), dtype="float32", framework=None):
+        """Rows: a buffer of `count` rows of this shape, cleared, of which captures use the first ones."""
+        with self._lock:
+            handle = self._live()
+            if self._rows is None:
+                self._rows = graph_handle.SpaceHandle(handle, self._reserve_bytes, eager=True)
+            return Rows.make(self._rows, count, shape, dtype, framework)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gmsfs.graphs asks of torch: streams, memory pools, captures, and who holds a block. Imported only
+where something is captured, or allocated by torch."""
+
+import contextlib
+import errno
+import gc
+
+import torch
+
+from . import errors
+
+
+class Torch:
+    """torch on one GPU. Tests of graphs.py that need no GPU have another class with these methods."""
+
+    def __init__(self, path, device, library_name):
+        if device is None:
+            raise errors.make(
+                errno.EOPNOTSUPP, path, "torch.cuda", "it is host memory, which CUDA graphs cannot use"
+            )
+        self._device = torch.device("cuda", device)
+        self._stream = None
+        torch.cuda.init()
+        try:
+            with self.device():
+                self._event = torch.cuda.Event(external=True)
+                self._event.record()
+            # By its symbols: nothing is compiled, and torch opens what ctypes has opened.
+            self._allocator = torch.cuda.memory.CUDAPluggableAllocator(
+                library_name, "gmsfs_graph_alloc", "gmsfs_graph_dealloc"
+            )
+            torch.cuda.MemPool, torch._C._cuda_clearCublasWorkspaces
+        except (AttributeError, TypeError) as error:
+            raise ImportError(
+                f"torch {torch.__version__} is too old for gmsfs.graphs ({error}); it needs memory pools and "
+                "external events",
+                name="torch",
+            ) from error
+
+    def device(self):
+        """The device as the current one, for a `with`."""
+        return torch.cuda.device(self._device)
+
+    def ready_thread(self):
+        """Makes the device's context this thread's, which torch does at a thread's first work."""
+        self.current_stream().query()
+
+    def capture_stream(self):
+        """Where nobody says which."""
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)
+        return self._stream
+
+    def current_stream(self):
+        return torch.cuda.current_stream(self._device)
+
+    def pointer(self, stream):
+        return stream.cuda_stream
+
+    def new_mempool(self):
+        return torch.cuda.MemPool(self._allocator.allocator())
+
+    def use(self, mempool):
+        """This thread's allocations come from it, for a `with`."""
+        return torch.cuda.use_mem_pool(mempool, self._device)
+
+    @contextlib.contextmanager
+    def capturing(self, graph, mempool, stream, capture_error_mode):
+        """What is launched inside becomes the graph, which runs behind every earlier graph of the pool:
+        all wait for one event, and record it."""
+        # torch leaves the capture's stream as the current one where the end of a capture fails.
+        with torch.cuda.stream(stream):
+            scope = torch.cuda.graph(
+                graph, pool=mempool.id, stream=stream, capture_error_mode=capture_error_mode
+            )
+            scope.__enter__()
+            try:
+                self._event.wait()
+                yield
+                self._event.record()
+            except BaseException as error:
+                # That the capture cannot be ended then either says less than what went wrong in it.
+                with contextlib.suppress(RuntimeError):
+                    scope.__exit__(type(error), error, error.__traceback__)
+                raise
+            scope.__exit__(None, None, None)
+
+    def reset(self, graph):
+        graph.reset()
+
+    def clear_workspaces(self):
+        """cuBLAS keeps for each stream the workspace that its first product there took: of a capture, from
+        the space. Cleared, every capture takes one of its own."""
+        torch._C._cuda_clearCublasWorkspaces()
+
+    def empty_cache(self):
+        """What torch holds of pools that are gone goes back."""
+        torch.cuda.empty_cache()
+
+    def is_out_of_memory(self, error):
+        return isinstance(error, torch.cuda.OutOfMemoryError)
+
+    def base_of(self, tensor):
+        """Where the block begins in which it lies."""
+        return tensor.untyped_storage().data_ptr()
+
+    def allocated(self, mempool):
+        """(address, bytes, where it was allocated or "") of every block in use."""
+        for segment in mempool.snapshot():
+            address = segment["address"]
+            for block in segment["blocks"]:
+                if block["state"] == "active_allocated":
+                    yield address, block.get("requested_size", block["size"]), _place(block)
+                address += block["size"]
+
+    def holder(self, address):
+        """What of Python's holds the block that begins there, in words; "" for none."""
+        for tensor in gc.get_objects():
+            try:
+                if issubclass(type(tensor), torch.Tensor) and self.base_of(tensor) == address:
+                    return _describe(tensor)
+            except (RuntimeError, NotImplementedError, ReferenceError):
+                continue  # tensors without storage, proxies
+        return ""
+
+
+def _place(block):
+    """torch knows it where its memory history is recorded."""
+    for frame in block.get("frames") or ():
+        if frame["filename"].endswith(".py") and "/torch/" not in frame["filename"]:
+            return f"{frame['filename']}:{frame['line']}"
+    return ""
+
+
+def _describe(tensor):
+    text = f"{tensor.dtype} tensor of shape {tuple(tensor.shape)}"
+    for holder in gc.get_referrers(tensor):
+        if isinstance(holder, dict):
+            for key, value in list(holder.items()):
+                if value is tensor and isinstance(key, str):
+                    return f"{text}, called {key!r}"
+    return text
