@@ -29,10 +29,17 @@ static void answer_checkpoint(struct rpc_connection *connection, const struct se
     rpc_answer(connection, &answer);
 }
 
-static void prepare_checkpoint(struct rpc_connection *connection)
+static void finish_prepare(struct rpc_connection *connection, int error,
+                           const struct service_answer *answer)
 {
     struct service_fence fence;
-    int error = service_fence(connection->rpc->service, &connection->caller, &fence);
+
+    (void)answer;
+    if (error) {
+        rpc_refuse_errno(connection, "prepare a checkpoint", error);
+        return;
+    }
+    error = service_fence(connection->rpc->service, &connection->caller, &fence);
 
     if (error && fence.obstacle)
         rpc_refuse(connection, "%s", service_obstacle_text(fence.obstacle));
@@ -72,7 +79,8 @@ bool rpc_probe_v1(struct rpc_connection *connection)
 
     switch (connection->asked.type) {
     case MESSAGE_PREPARE_CHECKPOINT_REQUEST:
-        prepare_checkpoint(connection);
+        /* What writers have given back may still be under way: no grant waits for that. */
+        service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_prepare));
         return true;
     case MESSAGE_ABORT_CHECKPOINT_REQUEST:
         resolve_checkpoint(connection, false);

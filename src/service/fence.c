@@ -33,10 +33,11 @@ int service_may_fence(const struct service *s, const struct service_caller *call
     return 0;
 }
 
-/* A session whose transfers still run is one. */
+/* A session whose transfers still run is one; and what is being given back is still the device's,
+ * whose state is saved. */
 static bool is_in_use(const struct service *s, const struct core_store *store)
 {
-    return store && !core_is_idle(s->core, store);
+    return store && (!core_is_idle(s->core, store) || piece_is_freed_of(s, store->id));
 }
 
 static enum service_obstacle find_obstacle(const struct service *s,

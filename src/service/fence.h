@@ -34,9 +34,9 @@ struct service_fence {
 void service_get_fence(const struct service *s, struct service_fence *fence);
 /* May this caller put it up and take it away? -EACCES */
 int service_may_fence(const struct service *s, const struct service_caller *caller);
-/* It is up already: the same again. -EBUSY, -EINVAL: the stores are not fit for it, and the
- * obstacle says why; -EACCES, -ENOENT: there are no weights; -ENODEV: the mount is drained; -ENOMEM
- */
+/* It is up already: the same again. -EBUSY, -EINVAL: the stores are not fit for it (what is still
+ * being given back is in use), and the obstacle says why; -EACCES, -ENOENT: there are no weights;
+ * -ENODEV: the mount is drained; -ENOMEM */
 int service_fence(struct service *s, const struct service_caller *caller,
                   struct service_fence *fence);
 /* As GMS says it; "" of none. */

@@ -90,6 +90,9 @@ static void finish_free(struct service *s, struct free_job *freeing)
         struct piece *piece = freeing->pieces[i];
         s->numbers.freeing_bytes -= piece->reserved_bytes;
         service_unreserve(s, piece->store, piece->reserved_bytes);
+        *piece->link_freeing = piece->next_freeing;
+        if (piece->next_freeing)
+            piece->next_freeing->link_freeing = piece->link_freeing;
         free(piece);
     }
     service_on_memory(s);
@@ -107,9 +110,24 @@ static void done_free(struct job *job)
 /* From when it is certain that it goes: who waits for memory may count on it. */
 static void count_freeing(struct service *s, struct piece *piece)
 {
-    if (!piece->counted)
-        s->numbers.freeing_bytes += piece->reserved_bytes;
+    if (piece->counted)
+        return;
     piece->counted = true;
+    s->numbers.freeing_bytes += piece->reserved_bytes;
+    piece->next_freeing = s->freeing;
+    piece->link_freeing = &s->freeing;
+    if (s->freeing)
+        s->freeing->link_freeing = &piece->next_freeing;
+    s->freeing = piece;
+}
+
+bool piece_is_freed_of(const struct service *s, uint64_t store)
+{
+    const struct piece *piece = s->freeing;
+
+    while (piece && piece->store != store)
+        piece = piece->next_freeing;
+    return piece != NULL;
 }
 
 void piece_free_gathered(struct service *s)

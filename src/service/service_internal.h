@@ -40,10 +40,11 @@ struct piece {
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
-    bool counted;        /* in numbers.freeing_bytes */
+    bool counted;        /* in numbers.freeing_bytes, and so one of s->freeing */
     bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
     struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
     struct piece *next_doomed; /* piece_free_doomed's */
+    struct piece *next_freeing, **link_freeing;
 };
 
 struct in_flight {
@@ -110,6 +111,7 @@ struct service {
     struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
     struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
+    struct piece *freeing;          /* pieces that are being given back */
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
@@ -262,6 +264,8 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
  * follow before control goes back to the loop; piece_free_doomed calls it. */
 void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
+/* Is memory still being given back that was this store's? */
+bool piece_is_freed_of(const struct service *s, uint64_t store);
 /* After the effects of a record: all that they let go at once, for a removal moves what is behind.
  */
 void service_on_free_memory(struct service *s, uint64_t memory);

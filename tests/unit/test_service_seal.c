@@ -2,6 +2,7 @@
 /* Who is handed writable descriptors is recorded and watched, and what is sealed waits for them. */
 #include "service_fixture.h"
 
+#include "service/fence.h"
 #include "service/tickets.h"
 #include "service/views.h"
 
@@ -378,5 +379,25 @@ TAP_TEST(data_is_opened_for_writing_alone)
     check_int(open_as(&client, CORE_KIND_DATA, true, false), -EACCES);
     check_int(open_as(&client, CORE_KIND_DATA, false, true), 0);
     check_int(client.answer.mode, LOCK_MODE_RW);
+    service_end();
+}
+
+TAP_TEST(no_fence_is_put_up_while_a_stores_memory_is_still_given_back)
+{
+    struct service_fence fence;
+
+    start_writing();
+    check_int(commit(&writer, 0), 0);
+    require(ask(&writer, LOCK_WISH_RW, 0, false) == 0);
+    allocate(&writer);
+    defers = true;
+    service_close(service, writer.ctl); /* an abort: what was committed is there, and free */
+    check_int(lock_get_state(&store()->lock), LOCK_STATE_COMMITTED);
+    check_int(service_fence(service, &other.caller, &fence), -EBUSY);
+    check_int(fence.obstacle, SERVICE_OBSTACLE_WEIGHTS_IN_USE);
+    run_deferred();
+    check_int(service_fence(service, &other.caller, &fence), 0);
+    check_int(fence.obstacle, SERVICE_OBSTACLE_NONE);
+    service_close(service, other.ctl);
     service_end();
 }
