@@ -441,7 +441,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(working), NEXT(working));
     LIE(NEXT(fixed), NEXT(working));
     LIE(NEXT(working), NULL);
-    LIE(*(uint64_t *)&core_find_store(core, rich.fresh)->group, 1);
+    LIE(((struct core_store *)core_find_store(core, rich.fresh))->group[0], 1);
     memcpy(NEXT(name), STORE(name), sizeof NEXT(name));
     check_int(core_check(core, &(struct failure){0}), -EINVAL);
 }
