@@ -481,7 +481,7 @@ class GraphPool:
 
     def _undo(self, capture):
         with self._lock:
-            self._forget(capture)
+            self._forget(capture, failed=True)
             self._reap()
 
     def _explain(self, error):
@@ -520,12 +520,14 @@ class GraphPool:
         handle.call("gmsfs_graph_shrink", ctypes.byref(freed))
         return freed.value
 
-    def _forget(self, capture):
+    def _forget(self, capture, failed=False):
         """The graph first: its end lets go of torch's memory pool."""
         space = capture.space
         if self._torch is not None:
             with contextlib.suppress(RuntimeError):  # one whose capture has failed may have no end
                 self._torch.reset(capture.graph)
+            if failed and space._mempool is not None:
+                self._torch.abandon(space._mempool)
         capture.outputs.clear()
         if capture in space._captures:
             space._captures.remove(capture)

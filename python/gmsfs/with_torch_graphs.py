@@ -3,6 +3,7 @@
 where something is captured, or allocated by torch."""
 
 import contextlib
+import ctypes
 import errno
 import gc
 
@@ -89,6 +90,13 @@ class Torch:
     def reset(self, graph):
         graph.reset()
 
+    def abandon(self, mempool):
+        """Undoes what torch (before 2.12) leaves of a capture that CUDA has ended: it goes on counting the
+        capture as under way, and aborts where the pool goes. Where nothing was left, torch says so."""
+        with contextlib.suppress(RuntimeError, AttributeError):
+            torch._C._cuda_endAllocateToPool(self._device.index, mempool.id)
+            torch._C._cuda_releasePool(self._device.index, mempool.id)
+
     def clear_workspaces(self):
         """cuBLAS keeps for each stream the workspace that its first product there took: of a capture, from
         the space. Cleared, every capture takes one of its own."""
@@ -107,7 +115,7 @@ class Torch:
 
     def allocated(self, mempool):
         """(address, bytes, where it was allocated or "") of every block in use."""
-        for segment in mempool.snapshot():
+        for segment in _snapshot(mempool.id):
             address = segment["address"]
             for block in segment["blocks"]:
                 if block["state"] == "active_allocated":
@@ -123,6 +131,14 @@ class Torch:
             except (RuntimeError, NotImplementedError, ReferenceError):
                 continue  # tensors without storage, proxies
         return ""
+
+
+def _snapshot(pool_id):
+    """torch lets go of a reference to each number of the id that it was never given (pytorch#196366): beyond
+    256 pools, these are freed while in use. So each call gives it one."""
+    for number in pool_id:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(number))
+    return torch.cuda.memory_snapshot(pool_id)
 
 
 def _place(block):

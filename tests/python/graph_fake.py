@@ -121,6 +121,7 @@ class Fake:
         self.workspaces = {}  # stream: a tensor
         self.state = threading.local()
         self.leave_workspaces = False
+        self.abandoned = 0  # captures
         self.under_way = 0  # captures
         self.most_under_way = 0
 
@@ -173,6 +174,9 @@ class Fake:
 
     def reset(self, graph):
         graph.reset()
+
+    def abandon(self, mempool):
+        self.abandoned += 1
 
     def clear_workspaces(self):
         if not self.leave_workspaces:

@@ -143,12 +143,15 @@ class Shapes(TorchCase):
 
     def test_threads_capture_each_on_a_stream_of_its_own(self):
         with self.open() as pool:
-            problems = []
+            problems, ready = [], threading.Barrier(3, timeout=TIMEOUT)
 
             def capture(mine):
                 try:
                     with torch.inference_mode():
                         stream = torch.cuda.Stream()
+                        MODEL(batch(LARGEST))  # this thread's handles of cuBLAS and cuDNN
+                        torch.cuda.synchronize()
+                        ready.wait()
                         for tokens in example.shapes(24)[mine::3]:
                             self.capture(pool, tokens, stream=stream)
                 except BaseException as error:
@@ -219,6 +222,29 @@ class Freeing(TorchCase):
             self.assertGreaterEqual(max(block.nbytes for block in caught.exception.blocks), 4 * MIB)
             self.capture(pool, 256)
             self.check(pool)
+
+    def test_hundreds_of_shapes_come_and_go(self):
+        with self.open() as pool:
+            for number in range(600):
+                graph = torch.cuda.CUDAGraph()
+                with pool.capture(graph, number):
+                    self.y.first(1).copy_(self.x.first(1))
+                if number >= 8:
+                    pool.drop(number - 8, shrink=False)
+            self.capture(pool, 1024)
+            self.x.put(batch(1))
+            pool.replay(599)
+            self.assertTrue(torch.equal(self.y.first(1), self.x.first(1)))
+
+    def test_what_cuda_forbids_in_a_capture_ends_it_and_harms_no_graph(self):
+        with self.open() as pool:
+            self.capture(pool, 128)
+            for _ in range(2):
+                with self.assertRaises(RuntimeError):
+                    with pool.capture(torch.cuda.CUDAGraph(), 256):
+                        MODEL(self.x.first(256)).cpu()
+            self.capture(pool, 256)
+            self.check(pool, 2)
 
     def test_no_memory_in_a_capture_is_an_exception_and_harms_no_graph(self):
         with self.open() as pool:
