@@ -476,6 +476,8 @@ class GraphPool:
     def _find_left(self, capture):
         captures = [*capture.space._captures, capture]
         kept = {self._torch.base_of(tensor) for one in captures for tensor in one.outputs}
+        if self._torch.has_nothing_but(capture.space._mempool, kept):
+            return []
         blocks = self._torch.allocated(capture.space._mempool)
         return [block for block in blocks if block[0] not in kept]
 

@@ -32,6 +32,7 @@ class Torch:
                 library_name, "gmsfs_graph_alloc", "gmsfs_graph_dealloc"
             )
             torch.cuda.MemPool, torch._C._cuda_clearCublasWorkspaces
+            torch._C._cuda_checkPoolLiveAllocations
         except (AttributeError, TypeError) as error:
             raise ImportError(
                 f"torch {torch.__version__} is too old for gmsfs.graphs ({error}); it needs memory pools and "
@@ -112,6 +113,10 @@ class Torch:
     def base_of(self, tensor):
         """Where the block begins in which it lies."""
         return tensor.untyped_storage().data_ptr()
+
+    def has_nothing_but(self, mempool, addresses):
+        """Are these all blocks in use? Costs nothing beside a snapshot; False: ask allocated()."""
+        return torch._C._cuda_checkPoolLiveAllocations(self._device.index, mempool.id, addresses)
 
     def allocated(self, mempool):
         """(address, bytes, where it was allocated or "") of every block in use."""

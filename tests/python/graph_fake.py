@@ -192,6 +192,9 @@ class Fake:
     def base_of(self, tensor):
         return tensor.address
 
+    def has_nothing_but(self, mempool, addresses):
+        return {one[0] for one in self.allocated(mempool)} == addresses
+
     def allocated(self, mempool):
         return [(address, nbytes, "") for address, nbytes in mempool.cache.live.items()]
 
