@@ -240,9 +240,9 @@ EOF
     mkdir "$T/disk"
     local threads
     for threads in 1 4; do
-        run_logged -1 unshare --mount --propagation private bash -c '
+        run_logged -1 in_mountns '
         mount -t tmpfs -o size=3M tmpfs "$1" && "$2" save --shard-size 1M --threads "$4" "$3" "$1/x.safetensors"
-        status=$?; find "$1" -mindepth 1; exit "$status"' _ "$T/disk" "$GMSFS" "$M/weights" "$threads"
+        status=$?; find "$1" -mindepth 1; exit "$status"' "$T/disk" "$GMSFS" "$M/weights" "$threads"
         assert_match "$output" \
             'the disk is full, .*: [45].[0-9] MiB needed for all files, 3.0 MiB free, [12].[0-9] MiB missing'
         [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
@@ -349,11 +349,11 @@ EOF
     cli load -q "$M/weights" "$MODEL"
     cli save --threads 1 "$M/weights" "$T/x.safetensors"
     mkdir "$T/disk"
-    run_logged -0 unshare --mount --propagation private bash -euc '
+    run_logged -0 in_mountns 'set -eu
         mount -t tmpfs -o size=40M tmpfs "$1"
         "$2" save --threads 7 "$3" "$1/x.safetensors"; cmp "$1/x.safetensors" "$4"; rm "$1"/*
         "$2" save --threads 2 "$3" "$1/x.safetensors"; cmp "$1/x.safetensors" "$4"' \
-        _ "$T/disk" "$GMSFS" "$M/weights" "$T/x.safetensors"
+        "$T/disk" "$GMSFS" "$M/weights" "$T/x.safetensors"
 }
 
 @test "save shows a bar on a terminal" {

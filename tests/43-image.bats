@@ -496,9 +496,9 @@ PY
     start_mount
     fill_store weights
     mkdir "$T/disk"
-    run_logged -1 unshare --mount --propagation private bash -c '
+    run_logged -1 in_mountns '
         mount -t tmpfs -o size=6M tmpfs "$1" && "$2" image save --file-size 1M "$3" "$1/image"
-        status=$?; find "$1" -mindepth 1; exit "$status"' _ "$T/disk" "$GMSFS" "$M/weights"
+        status=$?; find "$1" -mindepth 1; exit "$status"' "$T/disk" "$GMSFS" "$M/weights"
     assert_match "$output" 'the disk is full, .*the image has [78]\.[0-9] MiB, and '
     [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
     run_logged -1 bash -c 'ulimit -f 100; exec "$@"' _ "$GMSFS" image save "$M/weights" "$T/image"
@@ -511,7 +511,7 @@ PY
     start_mount
     fill_store weights
     mkdir "$T/disk" # the image is larger than its disk, which is then filled up
-    run_logged -0 unshare --mount --propagation private bash -c '
+    run_logged -0 in_mountns '
         mount -t tmpfs -o size=16M tmpfs "$1" || exit
         "$2" image save -q "$3" "$1/image" && mv "$1/image/manifest" "$1/image/unfinished" || exit
         sed -i -e /^piece\ /d -e /^end\ /d "$1/image/unfinished"
@@ -520,7 +520,7 @@ PY
         if "$2" image save --force "$3" "$1/image"; then exit 1; fi
         "$2" image ls "$1/image" | head -n 1
         rm "$1/rest"
-        "$2" image save --resume "$3" "$1/image"' _ "$T/disk" "$GMSFS" "$M/weights"
+        "$2" image save --resume "$3" "$1/image"' "$T/disk" "$GMSFS" "$M/weights"
     assert_match "$output" 'unfinished: .*the disk is full, .*unfinished: .*saved '
 }
 
@@ -530,9 +530,9 @@ PY
     fill_store weights
     mkdir "$M/small" "$T/disk"
     ctl open "$M/small/ctl" w acquire rw 0 alloc 4096 1 - - commit
-    run_logged -1 unshare --mount --propagation private bash -c '
+    run_logged -1 in_mountns '
         mount -t tmpfs -o size=6M tmpfs "$1" && "$2" image save -q "$3/small" "$1/image" || exit 9
-        "$2" image save --force "$3/weights" "$1/image"' _ "$T/disk" "$GMSFS" "$M"
+        "$2" image save --force "$3/weights" "$1/image"' "$T/disk" "$GMSFS" "$M"
     assert_match "$output" "the disk is full, .*the image that was in $T/disk/image is gone"
 }
 
@@ -585,11 +585,11 @@ PY
     start_mount
     fill_store weights
     mkdir "$T/disk" "$T/copy"
-    run_logged -0 unshare --mount --propagation private bash -euc '
+    run_logged -0 in_mountns 'set -eu
         mount -t tmpfs -o size=40M tmpfs "$1"
         "$2" image save --threads 7 --file-size 3M "$3" "$1/image"
         "$2" image ls --check "$1/image"; cp "$1"/image/* "$4"' \
-        _ "$T/disk" "$GMSFS" "$M/weights" "$T/copy"
+        "$T/disk" "$GMSFS" "$M/weights" "$T/copy"
     mkdir "$M/other"
     cli image load "$M/other" "$T/copy"
     same weights other

@@ -7,12 +7,6 @@
 
 load helpers
 
-# A new mount namespace has copies of the mounts of other tests, which could not end before it does.
-LEAVE_OTHERS='
-    while read -r _ _ _ _ at _; do
-        [[ $at == "$1" ]] || umount -l "$at"
-    done < <(grep " - fuse.gmsfs " /proc/self/mountinfo)'
-
 @test "when umount has answered, the daemon has ended and its memory is back" {
     start_mount size=600M
     "$GMSFS" run -w "$M/weights" -- fallocate -l 500M "$M/weights/allocations/a"
@@ -51,8 +45,7 @@ LEAVE_OTHERS='
     requires root mountns nsenter
     start_mount
     "$GMSFS" run -w "$M/weights" -- fallocate -l 1M "$M/weights/allocations/a"
-    spawn unshare --mount bash -c "$LEAVE_OTHERS"'
-        echo there && exec sleep 60' _ "$M"
+    spawn env MINE="$M" unshare --mount bash -c "$LEAVE_OTHERS"'echo there && exec sleep 60'
     wait_until 5 grep -q there "$T/spawn-$SPAWNED"
     cli -1 umount "$M"
     assert_match "$output" 'unmounted here, but copies of the mount keep its daemon'

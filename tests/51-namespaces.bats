@@ -11,17 +11,11 @@ load gmsctl
 
 SHARER=$BUILD/tests/tools/sharer
 
-# A new mount namespace has copies of the mounts of other tests, which could not end before it does.
-LEAVE_OTHERS='
-    while read -r _ _ _ _ at _; do
-        [[ $at == "$1" ]] || umount -l "$at"
-    done < <(grep " - fuse.gmsfs " /proc/self/mountinfo)'
-
 # contained COMMAND...: without privilege, in a mount, pid and network namespace of its own, where
 # the mount is to be seen at $T/inside.
 contained() {
     mkdir -p "$T/inside"
-    unshare --mount --pid --net --fork --mount-proc bash -c "$LEAVE_OTHERS"'
+    MINE=$M unshare --mount --pid --net --fork --mount-proc bash -c "$LEAVE_OTHERS"'
         mount --bind "$1" "$2" && shift 2 && exec "$@"' _ "$M" "$T/inside" "${AS_USER[@]}" "$@"
 }
 
@@ -91,7 +85,7 @@ hidden_mount() {
     mount --make-private "$T/shared"
     mount --make-shared "$T/shared"
     MOUNT_VIA=(unshare --mount --pid --fork --kill-child --propagation unchanged bash -c
-        'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
+        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
     mkdir "$T/shared/m"
     start_mount_via granularity=64K "$T/shared/m"
 }
@@ -171,8 +165,8 @@ teardown() {
 
 # without_proc COMMAND...: as in a chroot where nobody mounted it
 without_proc() {
-    unshare --mount bash -c "$LEAVE_OTHERS"'
-        mount -t tmpfs none /proc && shift && exec "$@"' _ "$M" timeout $((30 * SLOW)) "$@"
+    MINE=$M unshare --mount bash -c "$LEAVE_OTHERS"'
+        mount -t tmpfs none /proc && exec "$@"' _ timeout $((30 * SLOW)) "$@"
 }
 
 proc_is_not_there() {

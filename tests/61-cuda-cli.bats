@@ -339,7 +339,7 @@ has_allocations() {
     mkdir "$T/disk"
     machine 'slow cuMemHostRegister_v2 3000'
     # The save has counted what is free, and waits for its first buffer, when another takes the room.
-    run_logged -1 unshare --mount --propagation private bash -c '
+    run_logged -1 in_mountns '
         mount -t tmpfs -o size=32M tmpfs "$1"
         "$2" save --threads 4 "$3" "$1/x.safetensors" & save=$!
         while kill -0 "$save" 2>/dev/null; do
@@ -349,7 +349,7 @@ has_allocations() {
         done
         head -c 30M /dev/zero >"$1/other"
         wait "$save"; status=$?; find "$1" -mindepth 1 ! -name other; exit "$status"' \
-        _ "$T/disk" "$GMSFS" "$M/weights"
+        "$T/disk" "$GMSFS" "$M/weights"
     assert_match "$output" "x.safetensors: the disk is full, .*MiB needed for all files, .* free, 2[0-9].[0-9] MiB missing"
     [[ $output != *$'\n'"$T/disk/"* ]] || fail 'something was left'
     assert_state weights COMMITTED

@@ -38,8 +38,10 @@ struct model {
     pid_t writer;
     uint64_t before, wished;
     bool maybe_touched, touched, maybe_committed, committed;
-    pid_t drainer;   /* since its D */
-    bool was_killed; /* one before it has told neither: what it did is not known in this log */
+    pid_t drainer;      /* since its D */
+    bool seen;          /* contents, since the first D of those that are not told to be over */
+    bool maybe_dropped; /* since the last content that was seen */
+    bool was_killed;    /* one before it has told neither: what it did is not known in this log */
     uint64_t commits, reads, aborts, lines;
 };
 
@@ -84,8 +86,10 @@ static inline void model_see(struct model *model, uint64_t cid, uint64_t generat
     bool fits = false;
 
     model_end_writer(model);
-    if (model->drainer)
+    if (model->drainer || model->maybe_dropped)
         model_allow(model, 0);
+    model->seen = true;
+    model->maybe_dropped = false;
     for (int i = 0; i < model->possible_count; i++)
         fits |= model->possible[i] == cid;
     if (!fits) {
@@ -169,13 +173,20 @@ static inline void model_apply(struct model *model, const char *line)
         model->pending_pid[model->pending_count++] = pid;
         break;
     case 'D':
+        model->seen &= model->drainer != 0;
         model->was_killed |= model->drainer != 0;
         model->drainer = pid;
         break;
     case 'd':
-        model_end_writer(model);
-        model->possible[0] = 0;
-        model->possible_count = 1;
+        /* Another's drain may have ended meanwhile, and the mount serve: who was seen since may
+         * have come before what is told here, or after it. */
+        if (model->seen) {
+            model->maybe_dropped = true;
+        } else {
+            model_end_writer(model);
+            model->possible[0] = 0;
+            model->possible_count = 1;
+        }
         model->was_killed = false;
         model->drainer = 0;
         break;
