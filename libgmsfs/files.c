@@ -18,6 +18,76 @@
  */
 #define FILES_READ_BYTES ((size_t)32 << 10)
 
+/* ---- descriptors of a handle --------------------------------------------------------------- */
+
+int gfs_fd_above(int fd)
+{
+    int above, error;
+
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    error = errno;
+    close(fd);
+    errno = error;
+    return above;
+}
+
+void gfs_fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int files_open_ctl(int dir_fd, int flags)
+{
+    int fd;
+
+    do
+        fd = gfs_fd_above(openat(dir_fd, "ctl", flags | O_CLOEXEC));
+    while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : fd;
+}
+
+int gfs_ctl_open_best(int dir_fd, int *writable)
+{
+    int fd = files_open_ctl(dir_fd, O_RDWR);
+
+    *writable = fd >= 0;
+    if (fd == -EACCES || fd == -EROFS)
+        fd = files_open_ctl(dir_fd, O_RDONLY);
+    return fd;
+}
+
+int gfs_ctl_open(struct gmsfs *handle, int need_write)
+{
+    int fd, writable;
+
+    gfs_gate_enter();
+    fd = gfs_ctl_open_best(handle->dir_fd, &writable);
+    if (fd >= 0 && need_write && !writable) {
+        close(fd);
+        fd = -EACCES;
+    }
+    if (fd >= 0) {
+        gfs_fd_close(&handle->ctl_fd);
+        handle->ctl_fd = fd;
+        handle->writable = writable;
+    }
+    gfs_gate_leave();
+    if (fd == -ENOENT)
+        return -ESTALE;
+    return fd < 0 ? fd : 0;
+}
+
+void gfs_fds_close(struct gmsfs *handle)
+{
+    gfs_gate_enter();
+    gfs_fd_close(&handle->fds_fd);
+    gfs_gate_leave();
+}
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 /* Room for more behind `size` bytes, and for a NUL. */
@@ -75,19 +145,6 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     *bytes = data;
     *size_bytes = size;
     return 0;
-}
-
-int gfs_fd_above(int fd)
-{
-    int above, error;
-
-    if (fd < 0 || fd > STDERR_FILENO)
-        return fd;
-    above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    error = errno;
-    close(fd);
-    errno = error;
-    return above;
 }
 
 int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph pools: their life, the list of them all, and what they are now. */
+/* Graph pools: their life, and what they are now. */
 #include "graph.h"
 
 #include <errno.h>
@@ -12,142 +12,6 @@
 
 #define GRAPH_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC */
 #define GRAPH_STORE_MODE 0700
-
-static pthread_mutex_t graph_registry_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t graph_registry_unused = PTHREAD_COND_INITIALIZER;
-static struct gmsfs_graph_pool *graph_registry;
-
-/* ---- the registry ------------------------------------------------------------------------- */
-
-void gfs_graph_registry_lock(void)
-{
-    pthread_mutex_lock(&graph_registry_mutex);
-}
-
-void gfs_graph_registry_unlock(void)
-{
-    pthread_mutex_unlock(&graph_registry_mutex);
-}
-
-struct gmsfs_graph_pool *gfs_graph_registry_first(void)
-{
-    return graph_registry;
-}
-
-void gfs_graph_registry_use(struct gmsfs_graph_pool *pool)
-{
-    pool->users++;
-}
-
-void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool)
-{
-    gfs_graph_registry_lock();
-    if (--pool->users == 0)
-        pthread_cond_broadcast(&graph_registry_unused);
-    gfs_graph_registry_unlock();
-}
-
-static void graph_register(struct gmsfs_graph_pool *pool)
-{
-    gfs_graph_registry_lock();
-    pool->next = graph_registry;
-    graph_registry = pool;
-    gfs_graph_registry_unlock();
-}
-
-/* When it returns, the pair knows the pool no more, and no call of it is under way. */
-static void graph_unregister(struct gmsfs_graph_pool *pool)
-{
-    struct gmsfs_graph_pool **at;
-
-    gfs_graph_registry_lock();
-    for (at = &graph_registry; *at && *at != pool; at = &(*at)->next)
-        ;
-    if (*at)
-        *at = pool->next;
-    gfs_graph_forget_selected(pool);
-    while (pool->users)
-        pthread_cond_wait(&graph_registry_unused, &graph_registry_mutex);
-    gfs_graph_registry_unlock();
-}
-
-/* ---- fork --------------------------------------------------------------------------------- */
-
-void gfs_graph_fork_prepare(void)
-{
-    gfs_graph_registry_lock();
-    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next)
-        gfs_graph_state_lock(pool);
-}
-
-void gfs_graph_fork_parent(void)
-{
-    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next)
-        gfs_graph_state_unlock(pool);
-    gfs_graph_registry_unlock();
-}
-
-/* The pair knows nothing of the parent's pools here. */
-void gfs_graph_fork_child(void)
-{
-    for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next) {
-        pool->users = 0;
-        pthread_mutex_init(&pool->op, NULL);
-        pthread_mutex_init(&pool->state, NULL);
-    }
-    gfs_graph_forget_selected(NULL);
-    graph_registry = NULL;
-    pthread_mutex_init(&graph_registry_mutex, NULL);
-    pthread_cond_init(&graph_registry_unused, NULL);
-}
-
-/* ---- entering ----------------------------------------------------------------------------- */
-
-int gfs_graph_begin(struct gmsfs_graph_pool *pool)
-{
-    if (!pool)
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
-    pthread_mutex_lock(&pool->op);
-    return 0;
-}
-
-void gfs_graph_end(struct gmsfs_graph_pool *pool)
-{
-    pthread_mutex_unlock(&pool->op);
-}
-
-int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope)
-{
-    int error = gfs_enter(pool->handle);
-
-    if (error)
-        return error;
-    error = gfs_memory_enter(&pool->handle->memory, must, &scope->memory);
-    if (error)
-        gfs_leave(pool->handle);
-    else
-        scope->handle = pool->handle;
-    return error;
-}
-
-int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool)
-{
-    if (pool->phase != GFS_GRAPH_AWAKE)
-        return -ENOLCK;
-    return pool->handle->mode == GMSFS_MODE_RW ? 0 : -ESTALE;
-}
-
-void gfs_graph_state_lock(struct gmsfs_graph_pool *pool)
-{
-    pthread_mutex_lock(&pool->state);
-}
-
-void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool)
-{
-    pthread_mutex_unlock(&pool->state);
-}
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -261,7 +125,7 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
         graph_free(pool);
         return error;
     }
-    graph_register(pool);
+    gfs_graph_register(pool);
     *out = pool;
     return 0;
 }
@@ -290,7 +154,7 @@ void gmsfs_graph_close(gmsfs_graph_pool_t *pool)
     if (!pool)
         return;
     if (!atomic_load(&pool->handle->dead)) {
-        graph_unregister(pool);
+        gfs_graph_unregister(pool);
         pthread_mutex_lock(&pool->op);
         if (pool->spaces || pool->shared.count || pool->guard.turn.event)
             graph_drop_memory(pool);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph - what the files of graph pools share; nobody else includes it but handle.c, for fork
+ * graph - what the files of graph pools share; nobody else includes it but fork.c
  *
- *   graph.c         life of a pool; the list of all pools, for the allocator pair and for fork
- *   graph_space.c   spaces, and the segments in them
- *   graph_chunks.c  chunks: made, held, mapped, given back
- *   graph_sleep.c   waking, sleeping, shrinking
- *   graph_pair.c    what is selected on which stream, and the two functions that torch is given
- *   graph_guard.c   one launch at a time
- *   graph_note.c    the entry in which an awake pool says what it is
+ *   graph_enter.c     what a call holds
+ *   graph_registry.c  all pools, for the allocator pair and for fork; what is selected on a stream
+ *   graph_note.c      the entry in which an awake pool says what it is
+ *   graph_guard.c     one launch at a time
+ *   graph_chunks.c    chunks: made, held, mapped, given back
+ *   graph_space.c     spaces, and the segments in them
+ *   graph_sleep.c     waking, sleeping, shrinking
+ *   graph_pair.c      the two functions that torch is given
+ *   graph.c           life of a pool
  *
  * Chunk k of every space that is not eager is the pool's shared chunk k; an eager space has chunks
  * of its own. A space is mapped from its beginning, as far as it was ever reached.
@@ -86,7 +88,7 @@ struct gmsfs_graph_pool {
     uint64_t waiters;
 };
 
-/* ---- graph.c ------------------------------------------------------------------------------ */
+/* ---- graph_enter.c ------------------------------------------------------------------------ */
 
 /* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
 int gfs_graph_begin(struct gmsfs_graph_pool *pool);
@@ -99,10 +101,17 @@ int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool);
 void gfs_graph_state_lock(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool);
 
-/* The registry. The first is held for moments; a pool that was found in it is kept by `use`. */
+/* ---- graph_registry.c ----------------------------------------------------------------------- */
+
+void gfs_graph_register(struct gmsfs_graph_pool *pool);
+/* When it returns, the pair knows the pool no more, and no call of it is under way. */
+void gfs_graph_unregister(struct gmsfs_graph_pool *pool);
+/* The lock is held for moments; a pool that was found in it is kept by `use`. */
 void gfs_graph_registry_lock(void);
 void gfs_graph_registry_unlock(void);
 struct gmsfs_graph_pool *gfs_graph_registry_first(void);
+/* What is selected on the stream; else what this thread selected last. */
+struct gmsfs_graph_space *gfs_graph_registry_find(int device, void *stream);
 void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
 
@@ -113,9 +122,6 @@ void gfs_graph_fork_child(void);
 
 /* ---- graph_space.c, inside op and scope ---------------------------------------------------- */
 
-/* Chunks that the spaces reach, of the shared ones alone and all together. */
-size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool);
-size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool);
 /* Is a space selected that is not eager? */
 int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool);
 /* Chunks up to the end of the last live segment. */
@@ -147,13 +153,11 @@ int gfs_graph_unmap(struct gmsfs_graph_space *space, size_t reach);
 int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach);
 /* Chunks of an eager space from `keep` on become the pool's surplus. */
 void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep);
+/* Chunks that the spaces reach, of the shared ones alone and all together; and all there are. */
+size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool);
+size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool);
 size_t gfs_graph_physical(const struct gmsfs_graph_pool *pool);
 void gfs_graph_note_high(struct gmsfs_graph_pool *pool);
-
-/* ---- graph_pair.c ---------------------------------------------------------------------------- */
-
-/* For the end of a pool, and in a child for all (NULL); in the registry's lock. */
-void gfs_graph_forget_selected(const struct gmsfs_graph_pool *pool);
 
 /* ---- graph_guard.c --------------------------------------------------------------------------- */
 

@@ -23,6 +23,28 @@ int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count)
     return 0;
 }
 
+/* ---- counting ------------------------------------------------------------------------------ */
+
+size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool)
+{
+    size_t reach = 0;
+
+    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
+        if (!space->eager && space->reached > reach)
+            reach = space->reached;
+    return reach;
+}
+
+size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool)
+{
+    size_t needed = gfs_graph_shared_reach(pool);
+
+    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
+        if (space->eager)
+            needed += space->reached;
+    return needed;
+}
+
 size_t gfs_graph_physical(const struct gmsfs_graph_pool *pool)
 {
     size_t count = pool->shared.count;

@@ -5,28 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- what they need ----------------------------------------------------------------------- */
-
-size_t gfs_graph_shared_reach(const struct gmsfs_graph_pool *pool)
-{
-    size_t reach = 0;
-
-    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
-        if (!space->eager && space->reached > reach)
-            reach = space->reached;
-    return reach;
-}
-
-size_t gfs_graph_needed(const struct gmsfs_graph_pool *pool)
-{
-    size_t needed = gfs_graph_shared_reach(pool);
-
-    for (const struct gmsfs_graph_space *space = pool->spaces; space; space = space->next)
-        if (space->eager)
-            needed += space->reached;
-    return needed;
-}
-
 int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool)
 {
     int capturing = 0;

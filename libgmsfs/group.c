@@ -12,193 +12,25 @@
  * A circle of waiters would have a highest store, whose waiter held a lock above it.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "group.h"
 
-/* ---- members ------------------------------------------------------------------------------ */
-
-static int member_compare_handles(const void *left, const void *right)
-{
-    uintptr_t a = (uintptr_t)((const struct member *)left)->handle;
-    uintptr_t b = (uintptr_t)((const struct member *)right)->handle;
-
-    return (a > b) - (a < b);
-}
-
-static int member_compare_stores(const void *left, const void *right)
-{
-    const struct member *a = left, *b = right;
-
-    return memcmp(a->info.store_id, b->info.store_id, sizeof a->info.store_id);
-}
-
-/* By address, so that two calls on the same handles do not wait for each other. */
-static int group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t *reserve_bytes,
-                       size_t count)
-{
-    int error = 0;
-
-    if (!handles || count == 0 || count > GMSFS_GROUP_MAX)
-        return -EINVAL;
-    group->members = calloc(count, sizeof *group->members);
-    if (!group->members)
-        return -ENOMEM;
-    group->count = count;
-    for (size_t i = 0; i < count; i++)
-        group->members[i] = (struct member){.handle = handles[i],
-                                            .reserve_bytes = reserve_bytes ? reserve_bytes[i] : 0};
-    qsort(group->members, count, sizeof *group->members, member_compare_handles);
-    for (size_t i = 1; i < count; i++)
-        if (group->members[i].handle == group->members[i - 1].handle)
-            return -EINVAL;
-    for (size_t i = 0; i < count && !error; i++) {
-        error = gfs_enter(group->members[i].handle);
-        group->members[i].entered = !error;
-    }
-    return error;
-}
-
-static void group_leave(struct group *group)
-{
-    free(group->by_device);
-    for (size_t i = 0; i < group->count; i++)
-        if (group->members[i].entered)
-            gfs_leave(group->members[i].handle);
-    free(group->members);
-}
-
-/* What the stores say. -ESTALE also when a lock that was taken is no longer there: an administrator
- * ended its session while the others were waited for. */
-static int group_look(struct group *group)
-{
-    for (size_t i = 0; i < group->count; i++) {
-        struct member *member = group->members + i;
-        int error;
-
-        memset(&member->info, 0, sizeof member->info);
-        error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
-        if (!error && member->taken && member->info.session != member->acquire.session)
-            error = -ESTALE;
-        if (error)
-            return error;
-    }
-    return 0;
-}
-
-static int group_sort(struct group *group)
-{
-    int error = group_look(group);
-
-    if (error)
-        return error;
-    qsort(group->members, group->count, sizeof *group->members, member_compare_stores);
-    for (size_t i = 1; i < group->count; i++)
-        if (member_compare_stores(group->members + i - 1, group->members + i) == 0)
-            return -EINVAL;
-    return 0;
-}
-
-/* At the last look: is everything committed, and by one commit of a group? One store alone is
- * whole whatever its commit says. */
-static int group_is_whole(const struct group *group)
-{
-    const uint8_t *id = group->members[0].info.group;
-
-    for (size_t i = 0; i < group->count; i++)
-        if (!group->members[i].info.committed ||
-            memcmp(group->members[i].info.group, id, sizeof group->members[i].info.group) != 0)
-            return 0;
-    return group->count == 1 || !gfs_is_zero(id);
-}
-
 /* ---- taking ------------------------------------------------------------------------------- */
-
-uint64_t gfs_group_left_ms(const struct group *group)
-{
-    uint64_t spent_ms = gfs_clock_ms() - group->start_ms;
-
-    if (group->timeout_ms == GMSFS_TIMEOUT_FOREVER)
-        return GMSFS_TIMEOUT_FOREVER;
-    return spent_ms < group->timeout_ms ? group->timeout_ms - spent_ms : 0;
-}
-
-uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes)
-{
-    uint64_t left_ms = gfs_group_left_ms(group);
-
-    return left_ms == 0 && reserve_bytes ? 1 : left_ms;
-}
-
-static int member_acquire(struct member *member, struct gmsfs_ioc_acquire acquire)
-{
-    int error;
-
-    member->acquire = acquire;
-    error = gfs_session_take(member->handle, &member->acquire);
-    member->taken = !error;
-    return error;
-}
-
-int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
-                    uint64_t reserve_bytes)
-{
-    return member_acquire(member, (struct gmsfs_ioc_acquire){.mode = mode,
-                                                             .timeout_ms = timeout_ms,
-                                                             .reserve_bytes = reserve_bytes});
-}
-
-/* Readers that keep coming would keep it out for ever, were they let in whenever it looks. */
-int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t reserve_bytes)
-{
-    for (;;) {
-        uint64_t left_ms = gfs_group_wait_ms(group, reserve_bytes);
-        int last = left_ms <= GROUP_LOOK_MS;
-        int error = member_acquire(
-            member, (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_RW,
-                                               .flags = last ? 0 : GMSFS_ACQUIRE_AGAIN,
-                                               .timeout_ms = last ? left_ms : GROUP_LOOK_MS,
-                                               .reserve_bytes = reserve_bytes});
-
-        if (error != -ETIMEDOUT || last)
-            return error;
-        error = group_look(group);
-        if (error)
-            return error;
-        if (group_is_whole(group))
-            return GROUP_WHOLE;
-    }
-}
-
-static int member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms)
-{
-    return gfs_member_take(member, mode, timeout_ms, 0);
-}
-
-/* Nothing was written, so a writer's lock leaves what is committed as it is. */
-void gfs_group_release(struct group *group)
-{
-    for (size_t i = 0; i < group->count; i++) {
-        if (group->members[i].taken)
-            gfs_session_drop(group->members[i].handle);
-        group->members[i].taken = 0;
-    }
-}
 
 /* Those from `first` on, one after the other; GROUP_MIXED as soon as two grants differ. */
 static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mode)
 {
     for (size_t i = first; i < group->count; i++) {
-        int error = member_take(group->members + i, mode, gfs_group_left_ms(group));
+        int error = gfs_member_take(group->members + i, mode, gfs_group_left_ms(group), 0);
 
         if (error)
             return error;
         if (group->members[i].acquire.mode != group->members[0].acquire.mode)
             return GROUP_MIXED;
     }
-    return group_look(group);
+    return gfs_group_look(group);
 }
 
 static int group_take_writers(struct group *group)
@@ -220,7 +52,7 @@ static int group_take_to_heal(struct group *group)
 
     if (!error)
         error = group_take_from(group, 1, GMSFS_MODE_RW);
-    if (!error && group_is_whole(group))
+    if (!error && gfs_group_is_whole(group))
         error = GROUP_WHOLE;
     return error;
 }
@@ -233,7 +65,7 @@ static int group_take_either(struct group *group)
     for (;;) {
         int error = group_take_from(group, 0, GMSFS_MODE_RW_OR_RO);
 
-        if (!error && group->members[0].acquire.mode == GMSFS_MODE_RO && !group_is_whole(group))
+        if (!error && group->members[0].acquire.mode == GMSFS_MODE_RO && !gfs_group_is_whole(group))
             error = GROUP_MIXED;
         if (error != GROUP_MIXED)
             return error;
@@ -251,14 +83,14 @@ static int group_take_either(struct group *group)
 static int group_try_readers(struct group *group, size_t has, size_t *busy)
 {
     for (size_t i = 0; i < group->count; i++) {
-        int error = i == has ? 0 : member_take(group->members + i, GMSFS_MODE_RO, 0);
+        int error = i == has ? 0 : gfs_member_take(group->members + i, GMSFS_MODE_RO, 0, 0);
 
         if (error == -EAGAIN)
             *busy = i;
         if (error)
             return error;
     }
-    return group_look(group);
+    return gfs_group_look(group);
 }
 
 /* The store that was busy is waited for with nothing else in hand; then the others are tried. */
@@ -270,11 +102,11 @@ static int group_take_readers(struct group *group)
     while (error == -EAGAIN && gfs_group_left_ms(group) > 0) {
         gfs_group_release(group);
         has = busy;
-        error = member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group));
+        error = gfs_member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
         if (!error)
             error = group_try_readers(group, has, &busy);
     }
-    if (!error && !group_is_whole(group))
+    if (!error && !gfs_group_is_whole(group))
         error = -ESTALE;
     return error;
 }
@@ -367,11 +199,11 @@ int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsf
 
     if (error)
         return error;
-    error = group_enter(&group, handles, reserve_bytes, count);
+    error = gfs_group_enter(&group, handles, reserve_bytes, count);
     if (!error)
         error = group_check_free(&group);
     if (!error)
-        error = group_sort(&group);
+        error = gfs_group_sort(&group);
     if (!error)
         error = group_open_for(&group, &mode);
     if (!error && mode != GMSFS_MODE_RO)
@@ -381,7 +213,7 @@ int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsf
     if (!error)
         group_note(&group);
     gfs_group_release(&group);
-    group_leave(&group);
+    gfs_group_leave(&group);
     return error == -EAGAIN && timeout_ms != 0 ? -ETIMEDOUT : error;
 }
 
@@ -393,7 +225,7 @@ static int group_check_writers(struct group *group)
     for (size_t i = 0; i < group->count; i++)
         if (group->members[i].handle->mode != GMSFS_MODE_RW)
             return -ENOLCK;
-    error = group_sort(group);
+    error = gfs_group_sort(group);
     for (size_t i = 0; i < group->count && !error; i++) {
         struct member *member = group->members + i;
 
@@ -446,7 +278,7 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
 
     if (flags & ~GMSFS_COMMIT_STAY)
         return -EINVAL;
-    error = group_enter(&group, handles, NULL, count);
+    error = gfs_group_enter(&group, handles, NULL, count);
     if (!error)
         error = group_check_writers(&group);
     if (!error)
@@ -458,6 +290,6 @@ int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags, ui
         if (id)
             memcpy(id, bytes, sizeof bytes);
     }
-    group_leave(&group);
+    gfs_group_leave(&group);
     return error;
 }

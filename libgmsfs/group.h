@@ -2,8 +2,9 @@
 /*
  * group - what the parts of gmsfs_connect_group share
  *
- * For group.c, which takes locks and commits, and group_reserve.c, which sees to the memory that
- * goes with them. One thread has a group, and all its handles entered, from beginning to end.
+ * For group.c, which takes the locks of all and commits, group_reserve.c, which sees to the memory
+ * that goes with them, and group_members.c, which both call. One thread has a group, and all its
+ * handles entered, from beginning to end.
  */
 #ifndef GMSFS_GROUP_H
 #define GMSFS_GROUP_H
@@ -38,8 +39,20 @@ struct group {
     uint64_t timeout_ms;
 };
 
-/* ---- group.c ------------------------------------------------------------------------------ */
+/* ---- group_members.c ---------------------------------------------------------------------- */
 
+/* By address, so that two calls on the same handles do not wait for each other. */
+int gfs_group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t *reserve_bytes,
+                    size_t count);
+void gfs_group_leave(struct group *group);
+/* What the stores say. -ESTALE also when a lock that was taken is no longer there: an administrator
+ * ended its session while the others were waited for. */
+int gfs_group_look(struct group *group);
+/* Looks, and puts them in the order of their ids. -EINVAL: one store twice. */
+int gfs_group_sort(struct group *group);
+/* At the last look: is everything committed, and by one commit of a group? One store alone is
+ * whole whatever its commit says. */
+int gfs_group_is_whole(const struct group *group);
 uint64_t gfs_group_left_ms(const struct group *group);
 /* The same to wait for memory, which is never tried once only: that might say -ENOMEM for now. */
 uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes);

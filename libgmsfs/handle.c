@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a handle, and what fork() does to it. */
+/* Opening and closing a handle. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,174 +8,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "graph.h"
 #include "internal.h"
 
 #define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
-static pthread_rwlock_t handle_gate = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_mutex_t handle_registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gmsfs *handle_registry;
-static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
-static int handle_fork_error;
-
-/* ---- fork --------------------------------------------------------------------------------- */
-
-static void handle_fork_prepare(void)
-{
-    pthread_rwlock_wrlock(&handle_gate);
-    gfs_graph_fork_prepare();
-    pthread_mutex_lock(&handle_registry_lock);
-    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
-        pthread_mutex_lock(&handle->state);
-}
-
-static void handle_fork_parent(void)
-{
-    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next)
-        pthread_mutex_unlock(&handle->state);
-    pthread_mutex_unlock(&handle_registry_lock);
-    gfs_graph_fork_parent();
-    pthread_rwlock_unlock(&handle_gate);
-}
-
-static void handle_close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* Threads that held a handle's mutexes do not exist here, so these start anew. */
-static void handle_fork_child(void)
-{
-    for (struct gmsfs *handle = handle_registry; handle; handle = handle->next) {
-        handle_close_fd(&handle->fds_fd);
-        handle_close_fd(&handle->ctl_fd);
-        handle_close_fd(&handle->dir_fd);
-        gfs_memory_after_fork(&handle->memory, &handle->range, &handle->map, handle->waking);
-        atomic_store(&handle->dead, 1);
-        pthread_mutex_init(&handle->op, NULL);
-        pthread_mutex_init(&handle->state, NULL);
-    }
-    gfs_graph_fork_child();
-    handle_registry = NULL;
-    pthread_mutex_init(&handle_registry_lock, NULL);
-    pthread_rwlock_init(&handle_gate, NULL);
-}
-
-static void handle_fork_register(void)
-{
-    handle_fork_error = pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
-}
-
-void gfs_gate_enter(void)
-{
-    pthread_rwlock_rdlock(&handle_gate);
-}
-
-void gfs_gate_leave(void)
-{
-    pthread_rwlock_unlock(&handle_gate);
-}
-
-static void handle_register(struct gmsfs *handle)
-{
-    pthread_mutex_lock(&handle_registry_lock);
-    handle->next = handle_registry;
-    handle_registry = handle;
-    pthread_mutex_unlock(&handle_registry_lock);
-}
-
-static void handle_unregister(struct gmsfs *handle)
-{
-    struct gmsfs **at;
-
-    pthread_mutex_lock(&handle_registry_lock);
-    for (at = &handle_registry; *at && *at != handle; at = &(*at)->next)
-        ;
-    if (*at)
-        *at = handle->next;
-    pthread_mutex_unlock(&handle_registry_lock);
-}
-
-/* ---- entering ----------------------------------------------------------------------------- */
-
-int gfs_enter(struct gmsfs *handle)
-{
-    if (!handle)
-        return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -ECHILD;
-    pthread_mutex_lock(&handle->op);
-    return 0;
-}
-
-void gfs_leave(struct gmsfs *handle)
-{
-    pthread_mutex_unlock(&handle->op);
-}
-
-void gfs_state_lock(struct gmsfs *handle)
-{
-    pthread_mutex_lock(&handle->state);
-}
-
-void gfs_state_unlock(struct gmsfs *handle)
-{
-    pthread_mutex_unlock(&handle->state);
-}
-
 /* ---- files -------------------------------------------------------------------------------- */
-
-static int handle_open_ctl(int dir_fd, int flags)
-{
-    int fd;
-
-    do
-        fd = gfs_fd_above(openat(dir_fd, "ctl", flags | O_CLOEXEC));
-    while (fd < 0 && errno == EINTR);
-    return fd < 0 ? -errno : fd;
-}
-
-/* For writing if that may be, else for reading. */
-static int handle_open_ctl_best(int dir_fd, int *writable)
-{
-    int fd = handle_open_ctl(dir_fd, O_RDWR);
-
-    *writable = fd >= 0;
-    if (fd == -EACCES || fd == -EROFS)
-        fd = handle_open_ctl(dir_fd, O_RDONLY);
-    return fd;
-}
-
-int gfs_ctl_open(struct gmsfs *handle, int need_write)
-{
-    int fd, writable;
-
-    gfs_gate_enter();
-    fd = handle_open_ctl_best(handle->dir_fd, &writable);
-    if (fd >= 0 && need_write && !writable) {
-        close(fd);
-        fd = -EACCES;
-    }
-    if (fd >= 0) {
-        handle_close_fd(&handle->ctl_fd);
-        handle->ctl_fd = fd;
-        handle->writable = writable;
-    }
-    gfs_gate_leave();
-    if (fd == -ENOENT)
-        return -ESTALE;
-    return fd < 0 ? fd : 0;
-}
-
-void gfs_fds_close(struct gmsfs *handle)
-{
-    gfs_gate_enter();
-    handle_close_fd(&handle->fds_fd);
-    gfs_gate_leave();
-}
 
 struct handle_files {
     int dir_fd;
@@ -201,7 +38,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
     error = -ENOTTY;
     if ((unsigned long)fs.f_type != HANDLE_FUSE_MAGIC)
         goto out;
-    files->ctl_fd = handle_open_ctl_best(files->dir_fd, &files->writable);
+    files->ctl_fd = gfs_ctl_open_best(files->dir_fd, &files->writable);
     if (files->ctl_fd < 0) {
         error = files->ctl_fd == -ENOENT ? -ENOTTY : files->ctl_fd;
         goto out;
@@ -218,8 +55,8 @@ static int handle_open_files(const char *path, struct handle_files *files)
         error = -EPROTO;
 out:
     if (error) {
-        handle_close_fd(&files->ctl_fd);
-        handle_close_fd(&files->dir_fd);
+        gfs_fd_close(&files->ctl_fd);
+        gfs_fd_close(&files->dir_fd);
     }
     return error;
 }
@@ -295,9 +132,9 @@ int gmsfs_open(const char *path, gmsfs_t **out)
 
     if (!path || !out)
         return -EINVAL;
-    pthread_once(&handle_fork_once, handle_fork_register);
-    if (handle_fork_error)
-        return -handle_fork_error;
+    error = gfs_fork_watch();
+    if (error)
+        return error;
     handle = calloc(1, sizeof *handle);
     if (!handle)
         return -ENOMEM;
@@ -312,7 +149,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
         if (!error) {
             handle->memory = files.memory;
             handle_set_files(handle, &files);
-            handle_register(handle);
+            gfs_fork_register(handle);
         }
         gfs_gate_leave();
     }
@@ -349,10 +186,10 @@ void gmsfs_close(gmsfs_t *handle)
     gfs_memory_close(&handle->memory);
     gfs_session_release(handle);
     gfs_gate_enter();
-    handle_unregister(handle);
-    handle_close_fd(&handle->fds_fd);
-    handle_close_fd(&handle->ctl_fd);
-    handle_close_fd(&handle->dir_fd);
+    gfs_fork_unregister(handle);
+    gfs_fd_close(&handle->fds_fd);
+    gfs_fd_close(&handle->ctl_fd);
+    gfs_fd_close(&handle->dir_fd);
     gfs_gate_leave();
     pthread_mutex_unlock(&handle->op);
     handle_free(handle);
@@ -377,14 +214,14 @@ int gmsfs_reopen(gmsfs_t *handle)
     if (!error) {
         error = handle_set_memory(handle, &files.memory);
         if (error) {
-            handle_close_fd(&files.ctl_fd);
-            handle_close_fd(&files.dir_fd);
+            gfs_fd_close(&files.ctl_fd);
+            gfs_fd_close(&files.dir_fd);
         }
     }
     if (!error) {
-        handle_close_fd(&handle->fds_fd);
-        handle_close_fd(&handle->ctl_fd);
-        handle_close_fd(&handle->dir_fd);
+        gfs_fd_close(&handle->fds_fd);
+        gfs_fd_close(&handle->ctl_fd);
+        gfs_fd_close(&handle->dir_fd);
         handle_set_files(handle, &files);
     }
     gfs_gate_leave();

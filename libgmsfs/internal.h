@@ -64,7 +64,7 @@ struct gmsfs {
     struct gfs_vmap map;
 };
 
-/* ---- handle.c: life of a handle, fork ---------------------------------------------------- */
+/* ---- gate.c: what a call holds -------------------------------------------------------------- */
 
 int gfs_enter(struct gmsfs *handle);
 void gfs_leave(struct gmsfs *handle);
@@ -72,9 +72,17 @@ void gfs_state_lock(struct gmsfs *handle);
 void gfs_state_unlock(struct gmsfs *handle);
 void gfs_gate_enter(void);
 void gfs_gate_leave(void);
-/* Opens `ctl` anew; `need_write`: -EACCES rather than a reader's. -ESTALE: the store is gone. */
-int gfs_ctl_open(struct gmsfs *handle, int need_write);
-void gfs_fds_close(struct gmsfs *handle);
+/* Around fork(): all others are kept out. */
+void gfs_gate_fork_prepare(void);
+void gfs_gate_fork_parent(void);
+void gfs_gate_fork_child(void);
+
+/* ---- fork.c ------------------------------------------------------------------------------- */
+
+/* Before the first handle; once is enough. */
+int gfs_fork_watch(void);
+void gfs_fork_register(struct gmsfs *handle);
+void gfs_fork_unregister(struct gmsfs *handle);
 
 /* ---- ioctl.c ------------------------------------------------------------------------------ */
 
@@ -83,6 +91,26 @@ int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument);
 /* ACQUIRE with what is left of the timeout after EINTR or the kernel's own request timeout. */
 int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
 uint64_t gfs_clock_ms(void);
+
+/* ---- session_state.c: nobody is asked -------------------------------------------------------- */
+
+struct gfs_grant {
+    enum gmsfs_mode mode;
+    uint64_t session;
+    uint64_t generation;
+    const uint8_t *token;
+    const uint8_t *store_id;
+    const uint8_t *layout_hash; /* of what is committed or sealed */
+    int committed;
+};
+
+void gfs_session_begin(struct gmsfs *handle, const struct gfs_grant *grant);
+void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit);
+/* The mappings stay as they are: the session goes on, and writes. */
+void gfs_session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit);
+void gfs_session_forget(struct gmsfs *handle);
+/* Bytes, whether it may change the layout or not: RW, RW_DATA. */
+int gfs_session_writes(const struct gmsfs *handle);
 
 /* ---- session.c ---------------------------------------------------------------------------- */
 
@@ -98,9 +126,6 @@ int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *grou
 int gfs_session_release(struct gmsfs *handle);
 /* The same for a session that the handle has not noted. */
 int gfs_session_drop(struct gmsfs *handle);
-void gfs_session_forget(struct gmsfs *handle);
-/* Bytes, whether it may change the layout or not: RW, RW_DATA. */
-int gfs_session_writes(const struct gmsfs *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 void gfs_hex_format(const uint8_t bytes[16], char text[33]);
 
@@ -142,6 +167,12 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from);
 /* An open of any kind, or its error: what landed in the place of a standard stream that is closed
  * goes above it, or the program would write its messages there. Keeps errno, or sets it. */
 int gfs_fd_above(int fd);
+void gfs_fd_close(int *fd);
+/* `ctl` for writing if that may be, else for reading. */
+int gfs_ctl_open_best(int dir_fd, int *writable);
+/* Opens `ctl` anew; `need_write`: -EACCES rather than a reader's. -ESTALE: the store is gone. */
+int gfs_ctl_open(struct gmsfs *handle, int need_write);
+void gfs_fds_close(struct gmsfs *handle);
 /* `expected_bytes`: what is probably there, read in one go then; 0: nobody knows. */
 int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock: taking, joining, leaving, publishing; and what is known about it. */
+/* The lock: taking, joining, leaving, publishing; and what the daemon says of the store. */
 #include <errno.h>
 #include <string.h>
 
@@ -58,57 +58,7 @@ int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
     return 0;
 }
 
-/* ---- state -------------------------------------------------------------------------------- */
-
-struct session_grant {
-    enum gmsfs_mode mode;
-    uint64_t session;
-    uint64_t generation;
-    const uint8_t *token;
-    const uint8_t *store_id;
-    const uint8_t *layout_hash; /* of what is committed or sealed */
-    int committed;
-};
-
-/* Slots go on meaning the same where this handle sees the very layout that it last saw: no commit
- * since, no writer's work of its own dropped, and not a layout begun on an empty store. */
-static void session_begin(struct gmsfs *handle, const struct session_grant *grant)
-{
-    struct gfs_ident *ident = &handle->ident;
-    int same = memcmp(ident->store_id, grant->store_id, 16) == 0 &&
-               ident->generation == grant->generation && !handle->ident_broken &&
-               (grant->mode != GMSFS_MODE_RW || grant->committed);
-
-    gfs_state_lock(handle);
-    handle->mode = grant->mode;
-    handle->session = grant->session;
-    memcpy(handle->token, grant->token, sizeof handle->token);
-    memcpy(ident->store_id, grant->store_id, 16);
-    memset(ident->layout_hash, 0, 16);
-    if (grant->mode != GMSFS_MODE_RW)
-        memcpy(ident->layout_hash, grant->layout_hash, 16);
-    ident->generation = grant->generation;
-    ident->epoch += !same;
-    handle->ident_broken = 0;
-    gfs_state_unlock(handle);
-    handle->announced_bytes = 0;
-}
-
-void gfs_session_forget(struct gmsfs *handle)
-{
-    gfs_state_lock(handle);
-    if (handle->mode == GMSFS_MODE_RW)
-        handle->ident_broken = 1;
-    handle->mode = GMSFS_MODE_NONE;
-    handle->session = 0;
-    memset(handle->token, 0, sizeof handle->token);
-    gfs_state_unlock(handle);
-}
-
-int gfs_session_writes(const struct gmsfs *handle)
-{
-    return handle->mode == GMSFS_MODE_RW || handle->mode == GMSFS_MODE_RW_DATA;
-}
+/* ---- taking and leaving ------------------------------------------------------------------ */
 
 /* A file that cannot be asked is closed, which ends its session too: one that stayed behind unknown
  * would be in the way of the next. */
@@ -167,7 +117,7 @@ int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 
 void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire, int committed)
 {
-    session_begin(handle, &(struct session_grant){.mode = acquire->mode,
+    gfs_session_begin(handle, &(struct gfs_grant){.mode = acquire->mode,
                                                   .session = acquire->session,
                                                   .generation = acquire->generation,
                                                   .token = acquire->token,
@@ -253,7 +203,7 @@ int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
         gfs_session_drop(handle);
         goto out;
     }
-    session_begin(handle, &(struct session_grant){.mode = join.mode,
+    gfs_session_begin(handle, &(struct gfs_grant){.mode = join.mode,
                                                   .session = join.session,
                                                   .generation = info.generation,
                                                   .token = token,
@@ -302,34 +252,12 @@ static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
     return error;
 }
 
-static void session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
-{
-    struct gfs_ident *ident = &handle->ident;
-
-    gfs_state_lock(handle);
-    ident->generation = commit->generation;
-    memcpy(ident->layout_hash, commit->layout_hash, 16);
-    for (size_t i = 0; i < handle->map.mapping_count; i++) {
-        struct gfs_mapping *mapping = handle->map.mappings + i;
-        if (mapping->ident.epoch != ident->epoch)
-            continue;
-        mapping->ident = *ident;
-        mapping->access = GMSFS_ACCESS_READ;
-    }
-    handle->mode = commit->mode == GMSFS_MODE_RO ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
-    if (handle->mode == GMSFS_MODE_NONE) {
-        handle->session = 0;
-        memset(handle->token, 0, sizeof handle->token);
-    }
-    gfs_state_unlock(handle);
-}
-
 static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
 {
     int error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
 
     if (!error)
-        session_publish(handle, commit);
+        gfs_session_publish(handle, commit);
     return error;
 }
 
@@ -384,25 +312,6 @@ int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group)
     return error;
 }
 
-/* The mappings stay as they are: the session goes on, and writes. */
-static void session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
-{
-    struct gfs_ident *ident = &handle->ident;
-
-    gfs_state_lock(handle);
-    ident->generation = commit->generation;
-    memcpy(ident->layout_hash, commit->layout_hash, 16);
-    for (size_t i = 0; i < handle->map.mapping_count; i++) {
-        struct gfs_mapping *mapping = handle->map.mappings + i;
-
-        if (mapping->ident.epoch == ident->epoch)
-            mapping->ident = *ident;
-    }
-    handle->mode = GMSFS_MODE_RW_DATA;
-    gfs_state_unlock(handle);
-    handle->announced_bytes = 0;
-}
-
 int gmsfs_commit_layout(gmsfs_t *handle)
 {
     struct gmsfs_ioc_commit commit = {.flags = GMSFS_COMMIT_SEAL};
@@ -414,7 +323,7 @@ int gmsfs_commit_layout(gmsfs_t *handle)
     if (!error)
         error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
     if (!error)
-        session_seal(handle, &commit);
+        gfs_session_seal(handle, &commit);
     gfs_leave(handle);
     return error;
 }
@@ -435,84 +344,6 @@ int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
             *rolled_back = answer.rolled_back != 0;
     }
     gfs_leave(handle);
-    return error;
-}
-
-/* ---- properties --------------------------------------------------------------------------- */
-
-static int state_enter(struct gmsfs *handle)
-{
-    if (!handle)
-        return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -ECHILD;
-    gfs_state_lock(handle);
-    return 0;
-}
-
-enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle)
-{
-    enum gmsfs_mode mode;
-
-    if (state_enter(handle))
-        return GMSFS_MODE_NONE;
-    mode = handle->mode;
-    gfs_state_unlock(handle);
-    return mode;
-}
-
-int gmsfs_is_connected(gmsfs_t *handle)
-{
-    return gmsfs_granted_lock(handle) != GMSFS_MODE_NONE;
-}
-
-int gmsfs_is_unmapped(gmsfs_t *handle)
-{
-    int unmapped;
-
-    if (state_enter(handle))
-        return 0;
-    unmapped = handle->unmapped;
-    gfs_state_unlock(handle);
-    return unmapped;
-}
-
-uint64_t gmsfs_total_bytes(gmsfs_t *handle)
-{
-    uint64_t total = 0;
-
-    if (state_enter(handle))
-        return 0;
-    for (size_t i = 0; i < handle->map.mapping_count; i++)
-        total += handle->map.mappings[i].aligned_bytes;
-    gfs_state_unlock(handle);
-    return total;
-}
-
-uint64_t gmsfs_generation(gmsfs_t *handle)
-{
-    uint64_t generation;
-
-    if (state_enter(handle))
-        return 0;
-    generation = handle->ident.generation;
-    gfs_state_unlock(handle);
-    return generation;
-}
-
-int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES])
-{
-    int error = state_enter(handle);
-
-    if (error)
-        return error;
-    if (handle->mode == GMSFS_MODE_NONE)
-        error = -ENOLCK;
-    else if (!token)
-        error = -EINVAL;
-    else
-        memcpy(token, handle->token, sizeof handle->token);
-    gfs_state_unlock(handle);
     return error;
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/check-includes, and what scripts/lint looks for itself, find what they are there to find.
+# scripts/check-includes and check-circles, and what scripts/lint looks for itself, find what they are
+# there to find.
 
 load helpers
 
@@ -126,6 +127,48 @@ refused() { # REASON PATH INCLUDE...
     refused 'climbs out' src/fsm/lock.c '"../meta/layout.h"'
     refused 'is not found' src/fsm/lock.c '"fsm/gone.h"'
     refused 'not a plain name' src/fsm/lock.c 'HEADER'
+}
+
+defining() { # PATH NAME CALLED...: a function that calls the others
+    local path=$T/$1 name=$2 called
+    shift 2
+    mkdir -p "${path%/*}"
+    {
+        for called in "$@"; do echo "void $called(void);"; done
+        echo "void $name(void); void $name(void) {"
+        for called in "$@"; do echo "    $called();"; done
+        echo '}'
+    } >"$path"
+}
+
+check_circles() { # STATUS
+    local file
+    cd "$T" || return
+    for file in src/*/*.c; do
+        mkdir -p "obj/${file%/*}"
+        "${CC:-cc}" -c -o "obj/${file%.c}.o" "$file"
+    done
+    run_logged "-$1" "$ROOT/scripts/check-circles" obj .
+}
+
+@test "the files of this tree call each other in no circle" {
+    run_logged -0 "$ROOT/scripts/check-circles" "$BUILD/obj"
+}
+
+@test "a circle of files that call each other is found, however long, and one through a hub is none" {
+    defining src/fs/low.c low
+    defining src/fs/middle.c middle low
+    defining src/core/high.c high middle low
+    check_circles 0
+    defining src/fs/low.c low high
+    check_circles 1
+    assert_match "$output" '^a circle of files'
+    assert_match "$output" ' src/core/high'
+    assert_match "$output" ' src/fs/middle|src/fs/low'
+    defining src/fs/low.c low
+    defining src/service/records.c records high
+    defining src/fs/middle.c middle records
+    check_circles 0
 }
 
 @test "a file that does not belong at the top of the tree is found" {

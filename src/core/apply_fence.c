@@ -7,12 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-bool core_is_fenced(const struct core *core, const char *name)
-{
-    return core->fence.is_up &&
-           (strcmp(core->fence.names[0], name) == 0 || strcmp(core->fence.names[1], name) == 0);
-}
-
 bool core_is_idle(const struct core *core, const struct core_store *store)
 {
     for (size_t i = 0; i < store->lock.waiter_count; i++) {

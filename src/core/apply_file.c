@@ -12,22 +12,6 @@ int apply_check_file(struct apply *apply, const struct asking *asking)
                              asking->uid, 1);
 }
 
-void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file)
-{
-    struct core *core = apply->core;
-
-    *file = (struct core_file){
-        .id = core->next_id++,
-        .kind = asking->kind,
-        .store = asking->store,
-        .serial = asking->serial,
-        .flags = asking->flags,
-        .uid = asking->uid,
-        .opener = asking->owner,
-    };
-    idvec_append(&core->files, file);
-}
-
 void apply_drop_file(struct apply *apply, struct core_file *file)
 {
     struct core *core = apply->core;
@@ -111,7 +95,7 @@ int apply_file_open(struct apply *apply)
         free(file);
         return error;
     }
-    apply_enter_file(apply, &asking, file);
+    core_enter_file(core, &asking, file);
     if (record->session != 0) {
         struct core_session *session = core_session(core, record->session);
 

@@ -119,23 +119,6 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     return error;
 }
 
-/* It would adopt what another process may still write. */
-static bool waits_for_exits(const struct core_store *store, const struct core_waiter *waiter)
-{
-    return lock_get_wish_mode(&store->lock, waiter->wish) == LOCK_MODE_RW_DATA &&
-           !core_is_left_to(store, waiter->owner);
-}
-
-enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
-                                const struct core_waiter *waiter)
-{
-    enum share_rank rank = core_get_rank(core, store, waiter->uid);
-
-    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
-        return LOCK_ASLEEP;
-    return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
-}
-
 /* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory. So
  * does who has to outlive others, but in turn: whoever came later would drop what it waits for. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
@@ -331,7 +314,7 @@ static int grant_now(struct apply *apply, const struct asking *asking, enum lock
         error = apply_make_grant(asking, &grant);
     if (error == 0)
         error = apply_grant(apply, asking, mode, &grant, &apply->out->session, &apply->out->file);
-    apply_free_grant(&grant);
+    core_free_grant(&grant);
     return error;
 }
 

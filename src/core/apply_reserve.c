@@ -19,6 +19,23 @@ static uint64_t needed_bytes(const struct core_store *store, const struct core_w
                                                                           : 0;
 }
 
+/* It would adopt what another process may still write. */
+static bool waits_for_exits(const struct core_store *store, const struct core_waiter *waiter)
+{
+    return lock_get_wish_mode(&store->lock, waiter->wish) == LOCK_MODE_RW_DATA &&
+           !core_is_left_to(store, waiter->owner);
+}
+
+enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
+                                const struct core_waiter *waiter)
+{
+    enum share_rank rank = core_get_rank(core, store, waiter->uid);
+
+    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
+        return LOCK_ASLEEP;
+    return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
+}
+
 bool apply_rouse(struct apply *apply)
 {
     const struct core *core = apply->core;

@@ -12,15 +12,8 @@ int apply_make_grant(const struct asking *asking, struct core_grant *grant)
     grant->file = asking->file ? NULL : malloc(sizeof *grant->file);
     if (grant->session && (grant->file || asking->file))
         return 0;
-    apply_free_grant(grant);
+    core_free_grant(grant);
     return -ENOMEM;
-}
-
-void apply_free_grant(struct core_grant *grant)
-{
-    free(grant->session);
-    free(grant->file);
-    *grant = (struct core_grant){0};
 }
 
 static void fill_session(const struct apply *apply, const struct asking *asking,
@@ -99,7 +92,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     if (!file) {
         file = grant->file;
         grant->file = NULL;
-        apply_enter_file(apply, asking, file);
+        core_enter_file(core, asking, file);
     }
     if (session->exclusive || session->implicit)
         session->opener = file->id;

@@ -44,20 +44,6 @@ bool core_is_writer(const struct core *core, struct core_process process)
     return false;
 }
 
-bool core_is_left_to(const struct core_store *store, struct core_process process)
-{
-    return store->writer_count == 0 ||
-           (store->writer_count == 1 && core_same_process(store->writers[0], process));
-}
-
-void core_forget_writers(struct core_store *store)
-{
-    free(store->writers);
-    store->writers = NULL;
-    store->writer_count = 0;
-    store->unseen_writer = false;
-}
-
 static int add_writer(struct core_store *store, struct core_process process)
 {
     size_t at = find_place(store, process);

@@ -62,6 +62,20 @@ void core_store_free(struct core_store *store)
     free(store);
 }
 
+void core_enter_file(struct core *core, const struct asking *asking, struct core_file *file)
+{
+    *file = (struct core_file){
+        .id = core->next_id++,
+        .kind = asking->kind,
+        .store = asking->store,
+        .serial = asking->serial,
+        .flags = asking->flags,
+        .uid = asking->uid,
+        .opener = asking->owner,
+    };
+    idvec_append(&core->files, file);
+}
+
 void core_enter_session(struct core_session *session, struct core_file *file)
 {
     file->session = session->id;
@@ -130,11 +144,18 @@ uint64_t core_ticket_moment(struct core *core)
     return core->ticket_moment_ms;
 }
 
+void core_free_grant(struct core_grant *grant)
+{
+    free(grant->session);
+    free(grant->file);
+    *grant = (struct core_grant){0};
+}
+
 void core_waiter_free(struct core_waiter *waiter)
 {
     if (!waiter)
         return;
-    apply_free_grant(&waiter->grant);
+    core_free_grant(&waiter->grant);
     free(waiter);
 }
 

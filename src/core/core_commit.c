@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below that it takes less to do it at once than to hand it to a helper and back. */
-#define SMALL_COUNT 1024u
-#define SMALL_BYTES (1ull << 18)
-
 static struct layout *find_layout(const struct core *core, uint64_t session_id)
 {
     const struct core_session *session = core_session(core, session_id);
@@ -18,12 +14,6 @@ static struct layout *find_layout(const struct core *core, uint64_t session_id)
     if (!store)
         return NULL;
     return store->working ? store->working : store->fixed;
-}
-
-bool core_is_large(const struct layout *layout)
-{
-    return layout_count_allocations(layout) + layout_count_entries(layout) > SMALL_COUNT ||
-           layout_entry_bytes(layout) > SMALL_BYTES;
 }
 
 bool core_commit_is_slow(const struct core *core, uint64_t session)

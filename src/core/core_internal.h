@@ -66,11 +66,14 @@ uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
+/* Enters `file` as the asker's, with the next id. Room was made, and its share taken, before. */
+void core_enter_file(struct core *core, const struct asking *asking, struct core_file *file);
 /* A file is in at most one session at a time; when a session is over its files still know its id.
  */
 void core_enter_session(struct core_session *session, struct core_file *file);
 void core_leave_session(struct core_session *session, struct core_file *file);
 void core_let_files_go(struct core_session *session);
+void core_free_grant(struct core_grant *grant);
 void core_waiter_free(struct core_waiter *waiter);
 
 /* A ticket has come into core->tickets, or goes from there. */
@@ -93,17 +96,21 @@ void core_add_waiter_event(struct apply *apply, enum core_event_type type,
                            const struct core_waiter *waiter);
 
 /* core_commit.c */
-/* To go through it, or to free it, would be felt by others. */
-bool core_is_large(const struct layout *layout);
 /* What a commit makes of a layout. -ENOMEM */
 int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16]);
 
-/* garbage.c: frees, or leaves it to whoever takes the garbage; NULL is fine */
+/* garbage.c */
+/* To go through it, or to free it, would be felt by others. */
+bool core_is_large(const struct layout *layout);
+/* These free it, or leave it to whoever takes the garbage; NULL is fine. */
 void core_throw_layout(struct core *core, struct layout *layout);
 void core_throw_blob(struct core *core, struct blob *blob);
 
-/* core_view.c: the oldest event that is remembered; next_event: there is none. */
+/* core_view.c */
+/* The oldest event that is remembered; next_event: there is none. */
 uint64_t core_first_event(const struct core *core);
+/* Would RW_DATA of the store be this process's alone? */
+bool core_is_left_to(const struct core_store *store, struct core_process process);
 
 /* core_uses.c: what the layouts hold. */
 struct core_memory_use {
@@ -137,6 +144,8 @@ void core_memory_suspect(struct core *core, struct core_store *store, const stru
 void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
+/* Whoever could write the store's memory: there is none of it any more. */
+void core_forget_writers(struct core_store *store);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);
@@ -158,8 +167,6 @@ int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
 /* Is there a place for one more open file of this asker? -ENFILE, -EDQUOT */
 int apply_check_file(struct apply *apply, const struct asking *asking);
-/* Enters `file` as the asker's, with the next id. Room was made, and its share taken, before. */
-void apply_enter_file(struct apply *apply, const struct asking *asking, struct core_file *file);
 /* Takes it out of the table and frees it. */
 void apply_drop_file(struct apply *apply, struct core_file *file);
 /* A ctl without a live session that nobody waits through; its kept place may remain. */
@@ -178,11 +185,10 @@ void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
+/* apply_reserve.c */
 /* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter);
-
-/* apply_reserve.c */
 /* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
  * it, so nobody who comes later may reserve. */
 bool apply_rouse(struct apply *apply);
@@ -204,7 +210,6 @@ int apply_bound(struct apply *apply);
 /* apply_session.c */
 /* What a grant to this asker needs. -ENOMEM */
 int apply_make_grant(const struct asking *asking, struct core_grant *grant);
-void apply_free_grant(struct core_grant *grant);
 /* Grants: enters the session, and the file of an open, which are taken out of `grant`. 0, -EIO,
  * -ENFILE, -ENOSPC; -ENOMEM only where nobody has waited. */
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
@@ -220,9 +225,6 @@ int apply_out_of_memory(struct apply *apply);
 /* apply_writers.c: who may still write the memory of a store */
 int apply_lend(struct apply *apply);
 int apply_exit(struct apply *apply);
-/* Would RW_DATA of the store be this process's alone? */
-bool core_is_left_to(const struct core_store *store, struct core_process process);
-void core_forget_writers(struct core_store *store);
 
 /* apply_fence.c */
 int apply_fence(struct apply *apply);

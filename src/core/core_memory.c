@@ -166,6 +166,14 @@ void core_drop_working(struct core *core, struct core_store *store)
     store->working = NULL;
 }
 
+void core_forget_writers(struct core_store *store)
+{
+    free(store->writers);
+    store->writers = NULL;
+    store->writer_count = 0;
+    store->unseen_writer = false;
+}
+
 void core_drop_fixed(struct core *core, struct core_store *store)
 {
     if (!store->fixed)

@@ -258,3 +258,15 @@ uint64_t core_next_moment(struct core *core, uint64_t now_ms)
     }
     return core_ticket_moment(core) < moment_ms ? core_ticket_moment(core) : moment_ms;
 }
+
+bool core_is_left_to(const struct core_store *store, struct core_process process)
+{
+    return store->writer_count == 0 ||
+           (store->writer_count == 1 && core_same_process(store->writers[0], process));
+}
+
+bool core_is_fenced(const struct core *core, const char *name)
+{
+    return core->fence.is_up &&
+           (strcmp(core->fence.names[0], name) == 0 || strcmp(core->fence.names[1], name) == 0);
+}

@@ -4,6 +4,16 @@
 
 #define SMALL_BYTES (1u << 20)
 
+/* Below that it takes less to do it at once than to hand it to a helper and back. */
+#define SMALL_LAYOUT_COUNT 1024u
+#define SMALL_LAYOUT_BYTES (1ull << 18)
+
+bool core_is_large(const struct layout *layout)
+{
+    return layout_count_allocations(layout) + layout_count_entries(layout) > SMALL_LAYOUT_COUNT ||
+           layout_entry_bytes(layout) > SMALL_LAYOUT_BYTES;
+}
+
 void core_throw_layout(struct core *core, struct layout *layout)
 {
     struct core_garbage *garbage = &core->garbage;

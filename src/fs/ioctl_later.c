@@ -10,6 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- answers ----------------------------------------------------------------------------- */
+
+uint32_t ioctl_get_mode(enum lock_mode mode)
+{
+    static const enum gmsfs_mode modes[LOCK_MODES] = {
+        [LOCK_MODE_NONE] = GMSFS_MODE_NONE,
+        [LOCK_MODE_RO] = GMSFS_MODE_RO,
+        [LOCK_MODE_RW] = GMSFS_MODE_RW,
+        [LOCK_MODE_RW_DATA] = GMSFS_MODE_RW_DATA,
+    };
+
+    return (uint32_t)modes[mode];
+}
+
+int ioctl_answer(struct fs_request *request, size_t size)
+{
+    size_t room = request->bytes;
+    return fuse_reply_ioctl(request->req, 0, size ? request->payload : NULL,
+                            size < room ? size : room);
+}
+
 /* ---- ACQUIRE ----------------------------------------------------------------------------- */
 
 /* The grant could not be delivered: the client was interrupted and will ask again. */

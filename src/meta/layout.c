@@ -110,21 +110,6 @@ static int reserve_allocation(struct layout *layout)
     return 0;
 }
 
-/* Index of the first allocation whose name is not below this one. */
-static size_t name_lower_bound(const struct layout *layout, const char *name)
-{
-    size_t low = 0, high = layout->allocation_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(layout->by_name[middle]->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static int clone_allocations(struct layout *copy, const struct layout *layout)
 {
     size_t count = layout->allocation_count;
@@ -191,78 +176,6 @@ uint64_t layout_count_changes(const struct layout *layout)
     return layout->changes;
 }
 
-const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank)
-{
-    return rank < layout->allocation_count ? layout->by_slot[rank] : NULL;
-}
-
-size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
-{
-    size_t low = 0, high = layout->allocation_count;
-    uint64_t first = high ? layout->by_slot[0]->slot : 0;
-
-    /* Slots from the first to this one number at most their distance; exactly that where no gap
-     * lies between. */
-    if (slot <= first)
-        return 0;
-    if (slot - first < high) {
-        size_t guess = (size_t)(slot - first);
-        if (layout->by_slot[guess]->slot == slot)
-            return guess;
-        high = guess;
-    }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (layout->by_slot[middle]->slot < slot)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
-{
-    size_t at = layout_slot_lower_bound(layout, slot);
-
-    if (at == layout->allocation_count || layout->by_slot[at]->slot != slot)
-        return NULL;
-    if (rank)
-        *rank = at;
-    return layout->by_slot[at];
-}
-
-const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
-                                                 size_t *rank)
-{
-    return layout_slot(layout, slot, rank);
-}
-
-const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial)
-{
-    size_t low = 0, high = layout->allocation_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (layout->by_slot[middle]->serial < serial)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == layout->allocation_count || layout->by_slot[low]->serial != serial)
-        return NULL;
-    return layout->by_slot[low];
-}
-
-const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name)
-{
-    size_t at = name_lower_bound(layout, name);
-
-    if (at == layout->allocation_count || strcmp(layout->by_name[at]->name, name) != 0)
-        return NULL;
-    return layout->by_name[at];
-}
-
 int layout_check_name(const char *name)
 {
     char key[NAME_MAX_BYTES + 1];
@@ -314,7 +227,7 @@ static uint64_t choose_name(const struct layout *layout, char name[AUTOMATIC_NAM
 /* Puts it where its name belongs among the first `count` of by_name. */
 static void insert_name(struct layout *layout, struct layout_allocation *allocation, size_t count)
 {
-    size_t at = name_lower_bound(layout, allocation->name);
+    size_t at = layout_name_lower_bound(layout, allocation->name);
 
     memmove(layout->by_name + at + 1, layout->by_name + at,
             (count - at) * sizeof layout->by_name[0]);
@@ -373,7 +286,7 @@ int layout_add(struct layout *layout, uint64_t serial, const char *name, const c
 
 static void forget_name(struct layout *layout, const char *name)
 {
-    size_t at = name_lower_bound(layout, name);
+    size_t at = layout_name_lower_bound(layout, name);
 
     memmove(layout->by_name + at, layout->by_name + at + 1,
             (layout->allocation_count - at - 1) * sizeof layout->by_name[0]);
@@ -456,7 +369,7 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     tagged = allocation_copy(old, old->name, tag, old->wire_id);
     if (!tagged)
         return -ENOMEM;
-    layout->by_name[name_lower_bound(layout, old->name)] = tagged;
+    layout->by_name[layout_name_lower_bound(layout, old->name)] = tagged;
     layout->by_slot[rank] = tagged;
     layout_replace_wire_id(layout, tagged);
     layout->changes++;

@@ -37,6 +37,8 @@ struct layout {
 
 /* As layout_find_slot, for changing it; rank may be NULL. */
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank);
+/* Index of the first allocation whose name is not below this one. */
+size_t layout_name_lower_bound(const struct layout *layout, const char *name);
 /* Puts it behind all others, whose slots and serials are lower and whose names and wire ids are
  * others; wire_id may be NULL. -ENOMEM */
 int layout_append_allocation(struct layout *layout, const struct layout_allocation *from,

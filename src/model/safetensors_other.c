@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file is that is no safetensors file, and what a name is that JSON allows and gmsfs does
- * not: so that whoever named it learns more than that. */
-#include <errno.h>
-#include <stdbool.h>
+/* What a file is that is no safetensors file: so that whoever named it learns more than that. */
 #include <string.h>
 
 #include "safetensors_parts.h"
 
 #define OTHER_FORMAT "; gmsfs loads safetensors: fetch the model in that format, or convert it"
 #define TORCH_FORMAT OTHER_FORMAT " (torch.load, then safetensors.torch.save_file)"
-#define NUL_ESCAPED  "\\u0000"
 #define LENGTH_BYTES 8u
 
 const char *safetensors_other(const char *bytes, size_t size_bytes)
@@ -43,74 +39,4 @@ const char *safetensors_other(const char *bytes, size_t size_bytes)
     if (size_bytes >= LENGTH_BYTES && bytes[0] == '{' && !memchr(bytes, '\0', LENGTH_BYTES))
         return "is JSON and no safetensors file; an index has to be named *.json";
     return NULL;
-}
-
-/* ---- NUL bytes ----------------------------------------------------------------------------- */
-
-/* A string of the text, between its quotes. */
-struct json_text {
-    const char *bytes;
-    size_t size_bytes;
-    unsigned depth; /* of objects and arrays around it */
-    bool is_name;   /* a colon follows */
-};
-
-/* The next string, from *at on; false: there is none. Text that is no JSON gives anything, within
- * its bounds. */
-static bool next_string(const char *bytes, size_t size_bytes, size_t *at, struct json_text *found)
-{
-    size_t end;
-
-    for (; *at < size_bytes && bytes[*at] != '"'; ++*at) {
-        found->depth += bytes[*at] == '{' || bytes[*at] == '[';
-        found->depth -= bytes[*at] == '}' || bytes[*at] == ']';
-    }
-    for (end = *at + 1; end < size_bytes && bytes[end] != '"'; end++)
-        end += bytes[end] == '\\';
-    if (end >= size_bytes)
-        return false;
-    found->bytes = bytes + *at + 1;
-    found->size_bytes = end - *at - 1;
-    *at = end + 1;
-    end++;
-    while (end < size_bytes && strchr(" \t\r\n", bytes[end]))
-        end++;
-    found->is_name = end < size_bytes && bytes[end] == ':';
-    return true;
-}
-
-static bool has_nul(const struct json_text *text)
-{
-    for (size_t i = 0; i + strlen(NUL_ESCAPED) <= text->size_bytes; i++) {
-        if (text->bytes[i] != '\\')
-            continue;
-        if (memcmp(text->bytes + i, NUL_ESCAPED, strlen(NUL_ESCAPED)) == 0)
-            return true;
-        i++; /* what is escaped begins nothing */
-    }
-    return false;
-}
-
-int safetensors_fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
-                         struct failure *failure)
-{
-    struct json_text text = {0};
-    size_t at = 0;
-    int length;
-
-    while (next_string(bytes, size_bytes, &at, &text)) {
-        if (!has_nul(&text))
-            continue;
-        length = text.size_bytes < 200 ? (int)text.size_bytes : 200;
-        return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "%s '%.*s' has a NUL byte (" NUL_ESCAPED
-                                "), which no name or text that is loaded "
-                                "can have; write the file again without it",
-                                !text.is_name     ? "the text"
-                                : text.depth == 1 ? "the name of tensor"
-                                                  : "the name",
-                                length, text.bytes);
-    }
-    return safetensors_fail(failure, -EINVAL, path, NULL,
-                            "%s has a NUL byte; write the file again without it", what);
 }

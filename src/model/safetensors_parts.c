@@ -91,30 +91,6 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
     return 0;
 }
 
-int safetensors_parse_object(const char *path, const char *what, const char *bytes,
-                             size_t size_bytes, json_t **object, struct failure *failure)
-{
-    json_error_t parse;
-    json_t *value = json_loadb(bytes, size_bytes, JSON_REJECT_DUPLICATES, &parse);
-
-    if (value == NULL && json_error_code(&parse) == json_error_out_of_memory)
-        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    if (value == NULL && (json_error_code(&parse) == json_error_null_character ||
-                          json_error_code(&parse) == json_error_null_byte_in_key))
-        return safetensors_fail_nul(path, what, bytes, size_bytes, failure);
-    if (value == NULL)
-        return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "%s is not valid JSON: %s (byte %d of it); fetch the file again",
-                                what, parse.text, parse.position);
-    if (!json_is_object(value)) {
-        json_decref(value);
-        return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "%s is not a JSON object; fetch the file again", what);
-    }
-    *object = value;
-    return 0;
-}
-
 static int tensor_compare(const void *left, const void *right)
 {
     const struct model_tensor *l = left;

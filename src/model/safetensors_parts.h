@@ -37,10 +37,6 @@ int safetensors_parse_object(const char *path, const char *what, const char *byt
  */
 const char *safetensors_other(const char *bytes, size_t size_bytes);
 
-/* The text has an escaped NUL, which jansson refuses: says where. Returns -EINVAL. */
-int safetensors_fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
-                         struct failure *failure);
-
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 

@@ -3,25 +3,9 @@
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
-#include "service/rights.h"
 
 #include <errno.h>
 #include <string.h>
-
-const struct core_store *rpc_find_store(const struct rpc_connection *connection)
-{
-    return core_find_store_name(connection->rpc->core, rpc_domain_name(connection->domain));
-}
-
-int rpc_check_store(const struct rpc_connection *connection, bool write)
-{
-    const struct core_store *store = rpc_find_store(connection);
-
-    if (!store)
-        return -ENOENT;
-    return service_check_right(connection->rpc->service, store->id, &connection->caller,
-                               write ? SERVICE_READ | SERVICE_WRITE : SERVICE_READ);
-}
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 

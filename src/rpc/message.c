@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is neither decoding nor encoding: lengths of frames, names, texts and integers. */
+/* What is neither decoding nor encoding: lengths of frames, texts and integers. */
 #include "rpc/message.h"
-
-#include "rpc/message_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,13 +20,6 @@ int message_payload_bytes(enum message_protocol protocol,
         return -EMSGSIZE;
     *payload_bytes = bytes;
     return 0;
-}
-
-const char *message_get_name(enum message_protocol protocol, const struct message *message)
-{
-    const struct message_row *row = message_find_type(protocol, message->type, message->is_older);
-
-    return row ? row->name : NULL;
 }
 
 struct message_text message_text(const char *text)

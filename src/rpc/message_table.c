@@ -212,6 +212,13 @@ const struct message_row *message_find_type(enum message_protocol protocol, enum
     return found;
 }
 
+const char *message_get_name(enum message_protocol protocol, const struct message *message)
+{
+    const struct message_row *row = message_find_type(protocol, message->type, message->is_older);
+
+    return row ? row->name : NULL;
+}
+
 bool message_is_nil_good(const struct message_field *field)
 {
     return field->absent == FIELD_OR_NIL || field->absent == FIELD_REQUIRED_OR_NIL;

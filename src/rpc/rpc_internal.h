@@ -170,10 +170,6 @@ int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
 
 /* handshake.c: the first message of a connection */
 void rpc_hello(struct rpc_connection *connection);
-/* The store of its domain; NULL: it has been removed or renamed. */
-const struct core_store *rpc_find_store(const struct rpc_connection *connection);
-/* May its peer read (write) it? -EACCES, -ENOENT */
-int rpc_check_store(const struct rpc_connection *connection, bool write);
 
 /* v0.c, v1.c: a message in a session */
 void rpc_serve_v0(struct rpc_connection *connection);
@@ -195,6 +191,10 @@ void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int e
 void rpc_refuse_commit(struct rpc_connection *connection, int error);
 /* Nothing is read from it any more; it ends when it has been told. */
 void rpc_close_after(struct rpc_connection *connection);
+/* The store of its domain; NULL: it has been removed or renamed. */
+const struct core_store *rpc_find_store(const struct rpc_connection *connection);
+/* May its peer read (write) it? -EACCES, -ENOENT */
+int rpc_check_store(const struct rpc_connection *connection, bool write);
 /* The store and layout of its session. False: the session is over, which was answered. */
 struct rpc_view {
     const struct core_session *session;

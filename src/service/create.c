@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * create - files that come with what they name, and the second half of opens that were granted
+ * create - files that come with what they name
  */
 #include "service/metadata.h"
 #include "service/rights.h"
@@ -11,58 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-int service_truncate_opened(struct service *s, const struct core_file *file)
-{
-    const struct layout_allocation *allocation = core_find_allocation(s->core, file->serial, NULL);
-    const struct core_session *session = core_find_session(s->core, file->session);
-    if (!allocation || allocation->memory == LAYOUT_NO_MEMORY)
-        return 0;
-    if (session && session->mode == LOCK_MODE_RW_DATA)
-        return -ENOLCK;
-    struct record record = {
-        .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
-    service_apply_record(s, &record, NULL);
-    return 0;
-}
-
-void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
-                          struct service_answer *answer)
-{
-    const struct core_session *held = core_find_session(s->core, session);
-    answer->file = file;
-    answer->session = session;
-    answer->mode = held ? held->mode : LOCK_MODE_NONE;
-}
-
-static int add_allocation(struct service *s, uint64_t session, const char *name,
-                          struct outcome *outcome)
-{
-    struct record record = {.type = RECORD_ALLOC_ADD,
-                            .session = session,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .count = 1};
-    return service_apply_record(s, &record, outcome);
-}
-
-/* The second half of a creation outside a session: the lock is granted and answer->file is open
- * without a serial. On failure the grant is undone. */
-int service_create_granted(struct service *s, const char *name, struct service_answer *answer)
-{
-    struct outcome added;
-    int error = add_allocation(s, answer->session, name, &added);
-    if (!error) {
-        struct record record = {
-            .type = RECORD_FILE_BIND, .file = answer->file, .serial = added.serial};
-        answer->slot = added.slot;
-        answer->rank = added.rank;
-        error = service_apply_record(s, &record, NULL);
-    }
-    if (error)
-        service_undo_open(s, answer->file);
-    return error;
-}
-
 /* ---- allocations ------------------------------------------------------------------------- */
 
 static int create_in_session(struct service *s, const char *name, const struct service_open *open,
@@ -72,7 +20,7 @@ static int create_in_session(struct service *s, const char *name, const struct s
     struct record remove = {.type = RECORD_ALLOC_REMOVE, .session = session};
     struct service_open opened = *open;
     struct outcome added;
-    int error = add_allocation(s, session, name, &added);
+    int error = service_add_named(s, session, name, &added);
     if (error)
         return error;
     opened.serial = remove.serial = added.serial;

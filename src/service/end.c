@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * end - flush, close, commit, abort, release, revoke: how sessions end
+ * end - flush, close, commit, abort, release: how sessions end
  *
  * An ending waits for the byte transfers of its session that run already (they are bounded),
  * refuses new ones meanwhile, and then is one record.
  */
 #include "service/sessions.h"
 
-#include "service/rights.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -99,14 +98,6 @@ static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
     return in_flight->running > 0;
 }
 
-void service_on_seal_failed(struct service *s, uint64_t session, int error)
-{
-    struct in_flight *in_flight = idvec_find(&s->in_flights, session);
-    if (in_flight && in_flight->endings && in_flight->endings->sealing &&
-        !in_flight->endings->error)
-        in_flight->endings->error = error;
-}
-
 void service_run_endings(struct service *s, struct in_flight *in_flight)
 {
     uint64_t session = in_flight->id;
@@ -148,11 +139,8 @@ int service_end_session(struct service *s, const struct ending *ending)
     return 0;
 }
 
-void service_on_session_over(struct service *s, const struct effect *effect)
+void service_on_session_over(struct service *s, uint64_t session)
 {
-    uint64_t session = effect->session;
-    service_cancel_session_allocs(s, session);
-    service_unwatch(s, effect->owner);
     struct in_flight *in_flight = idvec_find(&s->in_flights, session);
     if (!in_flight)
         return;
@@ -338,54 +326,6 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
         }
         error = session ? service_end_session(s, &ending) : -ESTALE;
     }
-    if (error)
-        service_answer(request, error, NULL);
-    return 0;
-}
-
-static int revoke_waiter(struct service *s, const struct core_file *by, uint64_t number)
-{
-    const struct core_waiter *found = core_find_waiter(s->core, number);
-    struct record record = {.waiter = number,
-                            .count = ECANCELED,
-                            .flags = CORE_WAIT_REVOKED,
-                            .process = by->opener,
-                            .uid = by->uid};
-    if (!found || found->store != by->store)
-        return -ENOENT;
-    service_end_wait(s, &record);
-    return 0;
-}
-
-static int revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
-                  struct service_request *request)
-{
-    const struct core_file *by = core_find_file(s->core, file);
-    const struct core_session *found = core_find_session(s->core, number);
-    if (!by || !(by->flags & CORE_OPEN_WRITE))
-        return -EBADF;
-    if (!service_is_owner(s, by->store, by->uid))
-        return -EPERM;
-    if (waiter) {
-        int error = revoke_waiter(s, by, number);
-        if (!error)
-            service_answer(request, 0, NULL);
-        return error;
-    }
-    if (!found || found->store != by->store)
-        return -ENOENT;
-    struct ending ending = {.type = ENDING_REVOKE,
-                            .session = number,
-                            .by = by->opener,
-                            .by_uid = by->uid,
-                            .request = request};
-    return service_end_session(s, &ending);
-}
-
-int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
-                   struct service_request *request)
-{
-    int error = revoke(s, file, number, waiter, request);
     if (error)
         service_answer(request, error, NULL);
     return 0;

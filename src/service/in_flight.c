@@ -72,3 +72,11 @@ void service_end_use(struct service *s, uint64_t session)
     if (in_flight->running == 0)
         service_run_endings(s, in_flight);
 }
+
+void service_on_seal_failed(struct service *s, uint64_t session, int error)
+{
+    struct in_flight *in_flight = idvec_find(&s->in_flights, session);
+    if (in_flight && in_flight->endings && in_flight->endings->sealing &&
+        !in_flight->endings->error)
+        in_flight->endings->error = error;
+}

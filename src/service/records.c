@@ -39,7 +39,9 @@ static void handle_effect(struct service *s, const struct effect *effect)
         tell_event(s);
         break;
     case EFFECT_SESSION_OVER:
-        service_on_session_over(s, effect);
+        service_cancel_session_allocs(s, effect->session);
+        service_unwatch(s, effect->owner);
+        service_on_session_over(s, effect->session);
         break;
     }
 }

@@ -162,7 +162,10 @@ bool service_is_leaving(const struct service *s, uint64_t session);
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
 int service_begin_use(struct service *s, uint64_t session);
 int service_begin_use_while_closing(struct service *s, uint64_t session);
+/* The last one lets the session's endings run. */
 void service_end_use(struct service *s, uint64_t session);
+/* A spool could not end: a commit that waits for it says why. */
+void service_on_seal_failed(struct service *s, uint64_t session, int error);
 
 /* bounds.c */
 void service_free_bounds(struct service *s);
@@ -208,11 +211,16 @@ void service_end_wait(struct service *s, struct record *record);
 void service_expire_parked(struct service *s, uint64_t now_ms);
 uint64_t service_parked_moment(const struct service *s);
 
-/* create.c: the second half of opens */
+/* granted.c: the second half of opens */
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
                           struct service_answer *answer);
 /* What it was opened with is given back; what is sealed is not: -ENOLCK. */
 int service_truncate_opened(struct service *s, const struct core_file *file);
+/* An allocation of that name, without memory. */
+int service_add_named(struct service *s, uint64_t session, const char *name,
+                      struct outcome *outcome);
+/* Of a creation outside a session: the lock is granted, and answer->file is open without a serial.
+ * On failure the grant is undone. */
 int service_create_granted(struct service *s, const char *name, struct service_answer *answer);
 
 /* watch.c: processes whose exit ends their sessions, and what they can write */
@@ -231,10 +239,8 @@ void service_check_owner(struct service *s, uint64_t session);
 void service_free_watches(struct service *s);
 
 /* end.c */
-/* A spool could not end: a commit that waits for it says why. */
-void service_on_seal_failed(struct service *s, uint64_t session, int error);
 void service_run_endings(struct service *s, struct in_flight *in_flight);
-void service_on_session_over(struct service *s, const struct effect *effect);
+void service_on_session_over(struct service *s, uint64_t session);
 int service_end_session(struct service *s, const struct ending *ending);
 void service_end_owned(struct service *s, uint64_t session);
 

@@ -105,22 +105,23 @@ struct copier_client {
     } quarantine[QUARANTINE_PIECES];
 };
 
-/* All but copier_client_now_ms, copier_client_hang_ms and ring_block with the mutex held; those
- * marked * give it up meanwhile. */
+/* All but ring_block and what has no client with the mutex held; those marked * give it up
+ * meanwhile. Calls go one way: process, readahead, windows, ring, retire. */
 
+/* copier_retire.c */
 uint64_t copier_client_now_ms(void);
-
+unsigned copier_client_hang_ms(void);
+struct timespec copier_client_moment(unsigned ms); /* so much later than now */
 /* *For so long, or until something changes. */
 void copier_client_wait_ms(struct copier_client *client, unsigned ms);
-
-/* copier_process.c */
-/* *0: there is one. What it says stays true until the mutex is given up. */
-int copier_process_need(struct copier_client *client);
 /* It is of no use any more: killed, and replaced when it is needed. */
 void copier_process_retire(struct copier_client *client);
 /* *Until the one of this attempt is no more, for a bounded time. */
 void copier_process_await_end(struct copier_client *client, unsigned attempt);
-unsigned copier_client_hang_ms(void);
+
+/* copier_process.c */
+/* *0: there is one. What it says stays true until the mutex is given up. */
+int copier_process_need(struct copier_client *client);
 
 /* copier_ring.c */
 void *ring_block(const struct copier_client *client, unsigned entry);
@@ -153,7 +154,6 @@ void quarantine_leave(struct copier_client *client, bool alone);
 int window_take(struct copier_client *client, const struct copier_piece *piece, unsigned *window,
                 char *why);
 int window_find(const struct copier_client *client, uint64_t serial); /* -1: it is not mapped */
-void window_release(struct copier_client *client, unsigned window);
 /* *Unmaps it; when it returns nobody has it mapped. */
 void window_forget(struct copier_client *client, uint64_t serial);
 void windows_clear(struct copier_client *client);

@@ -39,32 +39,12 @@ static const char *get_executable(void)
 
     return path ? path : SELF_EXECUTABLE;
 }
-
-unsigned copier_client_hang_ms(void)
-{
-    const char *text = getenv("GMSFS_COPIER_HANG_MS");
-
-    return text ? (unsigned)atoi(text) : COPIER_HANG_MS;
-}
 #else
 static const char *get_executable(void)
 {
     return SELF_EXECUTABLE;
 }
-
-unsigned copier_client_hang_ms(void)
-{
-    return COPIER_HANG_MS;
-}
 #endif
-
-uint64_t copier_client_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- start --------------------------------------------------------------------------------- */
 
@@ -251,38 +231,6 @@ static void end_process(struct copier_client *client, int pid, bool at_once)
     }
 }
 
-void copier_process_retire(struct copier_client *client)
-{
-    if (client->state != COPIER_UP || client->killed)
-        return;
-    client->killed = true;
-    kill(client->pid, SIGKILL);
-    shutdown(client->socket, SHUT_RDWR); /* wakes its watcher */
-}
-
-static struct timespec moment_in(unsigned ms)
-{
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += ms % 1000 * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_nsec -= 1000000000L;
-        at.tv_sec++;
-    }
-    return at;
-}
-
-void copier_process_await_end(struct copier_client *client, unsigned attempt)
-{
-    struct timespec until = moment_in(2 * COPIER_END_MS);
-    int error = 0;
-
-    while (client->attempts == attempt && client->state != COPIER_DOWN && error == 0)
-        error = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
-}
-
 /* ---- watching ------------------------------------------------------------------------------ */
 
 /* How long it may still stay; 0: nothing was moved for so long. */
@@ -409,7 +357,7 @@ static int start_watched(struct copier_client *client)
 
 int copier_process_need(struct copier_client *client)
 {
-    struct timespec until = moment_in(COPIER_START_MS + 2 * COPIER_END_MS);
+    struct timespec until = copier_client_moment(COPIER_START_MS + 2 * COPIER_END_MS);
     unsigned asked = 0;
     int error = 0;
 

@@ -40,19 +40,6 @@ int ring_try_take(struct copier_client *client, unsigned first, unsigned count, 
     return -EAGAIN;
 }
 
-void copier_client_wait_ms(struct copier_client *client, unsigned ms)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ms * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&client->changed, &client->mutex, &until);
-}
-
 int ring_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry)
 {
     uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
@@ -65,12 +52,18 @@ int ring_take(struct copier_client *client, unsigned first, unsigned count, unsi
     return 0;
 }
 
+static void release_window(struct copier_client *client, struct window *window)
+{
+    if (window->users > 0 && --window->users == 0)
+        pthread_cond_broadcast(&client->changed);
+}
+
 static void finish(struct copier_client *client, struct ring_entry *p, int error)
 {
     p->pending = false;
     p->error = error;
     if (p->window >= 0)
-        window_release(client, (unsigned)p->window);
+        release_window(client, &client->windows[p->window]);
     p->window = -1;
     pthread_cond_broadcast(&client->changed);
 }

@@ -126,12 +126,6 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
     return 0;
 }
 
-void window_release(struct copier_client *client, unsigned window)
-{
-    if (client->windows[window].users > 0 && --client->windows[window].users == 0)
-        pthread_cond_broadcast(&client->changed);
-}
-
 /* Requests of the piece that nobody waits for: they were to be read ahead. */
 static int await_users(struct copier_client *client, unsigned index)
 {

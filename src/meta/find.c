@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The allocations of a layout by rank, slot, serial and name; by wire id: wire_id.c. */
+#include "layout_internal.h"
+
+#include <string.h>
+
+const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank)
+{
+    return rank < layout->allocation_count ? layout->by_slot[rank] : NULL;
+}
+
+size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
+{
+    size_t low = 0, high = layout->allocation_count;
+    uint64_t first = high ? layout->by_slot[0]->slot : 0;
+
+    /* Slots from the first to this one number at most their distance; exactly that where no gap
+     * lies between. */
+    if (slot <= first)
+        return 0;
+    if (slot - first < high) {
+        size_t guess = (size_t)(slot - first);
+        if (layout->by_slot[guess]->slot == slot)
+            return guess;
+        high = guess;
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (layout->by_slot[middle]->slot < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
+{
+    size_t at = layout_slot_lower_bound(layout, slot);
+
+    if (at == layout->allocation_count || layout->by_slot[at]->slot != slot)
+        return NULL;
+    if (rank)
+        *rank = at;
+    return layout->by_slot[at];
+}
+
+const struct layout_allocation *layout_find_slot(const struct layout *layout, uint64_t slot,
+                                                 size_t *rank)
+{
+    return layout_slot(layout, slot, rank);
+}
+
+const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial)
+{
+    size_t low = 0, high = layout->allocation_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (layout->by_slot[middle]->serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == layout->allocation_count || layout->by_slot[low]->serial != serial)
+        return NULL;
+    return layout->by_slot[low];
+}
+
+size_t layout_name_lower_bound(const struct layout *layout, const char *name)
+{
+    size_t low = 0, high = layout->allocation_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(layout->by_name[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name)
+{
+    size_t at = layout_name_lower_bound(layout, name);
+
+    if (at == layout->allocation_count || strcmp(layout->by_name[at]->name, name) != 0)
+        return NULL;
+    return layout->by_name[at];
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* granted - the second half of opens and creations, when the lock is granted */
+#include "service/sessions.h"
+
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+int service_truncate_opened(struct service *s, const struct core_file *file)
+{
+    const struct layout_allocation *allocation = core_find_allocation(s->core, file->serial, NULL);
+    const struct core_session *session = core_find_session(s->core, file->session);
+    if (!allocation || allocation->memory == LAYOUT_NO_MEMORY)
+        return 0;
+    if (session && session->mode == LOCK_MODE_RW_DATA)
+        return -ENOLCK;
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
+    service_apply_record(s, &record, NULL);
+    return 0;
+}
+
+void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
+                          struct service_answer *answer)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    answer->file = file;
+    answer->session = session;
+    answer->mode = held ? held->mode : LOCK_MODE_NONE;
+}
+
+int service_add_named(struct service *s, uint64_t session, const char *name,
+                      struct outcome *outcome)
+{
+    struct record record = {.type = RECORD_ALLOC_ADD,
+                            .session = session,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .count = 1};
+    return service_apply_record(s, &record, outcome);
+}
+
+int service_create_granted(struct service *s, const char *name, struct service_answer *answer)
+{
+    struct outcome added;
+    int error = service_add_named(s, answer->session, name, &added);
+    if (!error) {
+        struct record record = {
+            .type = RECORD_FILE_BIND, .file = answer->file, .serial = added.serial};
+        answer->slot = added.slot;
+        answer->rank = added.rank;
+        error = service_apply_record(s, &record, NULL);
+    }
+    if (error)
+        service_undo_open(s, answer->file);
+    return error;
+}

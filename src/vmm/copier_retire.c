@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copier_retire - how long the copier is waited for, and being rid of it */
+#include "vmm/copier_client_internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+unsigned copier_client_hang_ms(void)
+{
+#ifdef GMSFS_TEST_HOOKS
+    const char *text = getenv("GMSFS_COPIER_HANG_MS");
+
+    if (text)
+        return (unsigned)atoi(text);
+#endif
+    return COPIER_HANG_MS;
+}
+
+uint64_t copier_client_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+struct timespec copier_client_moment(unsigned ms)
+{
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += ms % 1000 * 1000000L;
+    if (at.tv_nsec >= 1000000000L) {
+        at.tv_nsec -= 1000000000L;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+void copier_client_wait_ms(struct copier_client *client, unsigned ms)
+{
+    struct timespec until = copier_client_moment(ms);
+
+    pthread_cond_timedwait(&client->changed, &client->mutex, &until);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+void copier_process_retire(struct copier_client *client)
+{
+    if (client->state != COPIER_UP || client->killed)
+        return;
+    client->killed = true;
+    kill(client->pid, SIGKILL);
+    shutdown(client->socket, SHUT_RDWR); /* wakes its watcher */
+}
+
+void copier_process_await_end(struct copier_client *client, unsigned attempt)
+{
+    struct timespec until = copier_client_moment(2 * COPIER_END_MS);
+    int error = 0;
+
+    while (client->attempts == attempt && client->state != COPIER_DOWN && error == 0)
+        error = pthread_cond_timedwait(&client->changed, &client->mutex, &until);
+}
