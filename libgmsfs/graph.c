@@ -87,11 +87,13 @@ void gfs_graph_fork_parent(void)
     gfs_graph_registry_unlock();
 }
 
-/* The pair knows nothing of the parent's pools here. */
+/* The pair knows nothing of the parent's pools here, and nobody launches: threads that waited for
+ * their turn would be waited for where the guard is destroyed. */
 void gfs_graph_fork_child(void)
 {
     for (struct gmsfs_graph_pool *pool = graph_registry; pool; pool = pool->next) {
         pool->users = 0;
+        gfs_graph_guard_init(&pool->guard);
         pthread_mutex_init(&pool->op, NULL);
         pthread_mutex_init(&pool->state, NULL);
     }
@@ -116,6 +118,26 @@ int gfs_graph_begin(struct gmsfs_graph_pool *pool)
 void gfs_graph_end(struct gmsfs_graph_pool *pool)
 {
     pthread_mutex_unlock(&pool->op);
+}
+
+int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool)
+{
+    int error;
+
+    if (!pool)
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    error = gfs_graph_guard_take(&pool->guard);
+    if (!error)
+        pthread_mutex_lock(&pool->op);
+    return error;
+}
+
+void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_unlock(&pool->op);
+    gfs_graph_guard_give_back(&pool->guard);
 }
 
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope)

@@ -13,9 +13,10 @@
  * Chunk k of every space that is not eager is the pool's shared chunk k; an eager space has chunks
  * of its own. A space is mapped from its beginning, as far as it was ever reached.
  *
- * A public call holds the pool's `op`, and inside of it the handle's. What
- * gmsfs_graph_dealloc and the statistics look at is changed under `state` too, which is held for
- * moments only. Lock order: op, guard, the handle's op, fork gate, registry, state.
+ * A public call holds the pool's `op`, and inside of it the handle's. One that unmaps takes the
+ * guard of launches first: a thread that launches may allocate. What gmsfs_graph_dealloc and the
+ * statistics look at is changed under `state` too, which is held for moments only. Lock order:
+ * guard, op, the handle's op, fork gate, registry, state.
  */
 #ifndef GMSFS_LIB_GRAPH_H
 #define GMSFS_LIB_GRAPH_H
@@ -91,6 +92,9 @@ struct gmsfs_graph_pool {
 /* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
 int gfs_graph_begin(struct gmsfs_graph_pool *pool);
 void gfs_graph_end(struct gmsfs_graph_pool *pool);
+/* The same for calls that unmap: nobody launches meanwhile. -EDEADLK: this thread does. */
+int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool);
+void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool);
 /* Inside op: the handle's op and the memory's scope, until the block is left in which GFS_VA_SCOPE
  * declares it, or gfs_va_leave. `must` as in gfs_memory_enter. */
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope);

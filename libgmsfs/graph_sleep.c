@@ -234,17 +234,12 @@ int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags)
 
     if (flags & ~GMSFS_GRAPH_KEEP)
         return -EINVAL;
-    error = gfs_graph_begin(pool);
+    error = gfs_graph_begin_unmap(pool);
     if (error)
         return error;
-    if (pool->phase != GFS_GRAPH_ASLEEP) {
-        error = gfs_graph_is_capturing(pool) ? -EBUSY : gfs_graph_guard_take(&pool->guard);
-        if (!error) {
-            error = sleep_all(pool, flags);
-            gfs_graph_guard_give_back(&pool->guard);
-        }
-    }
-    gfs_graph_end(pool);
+    if (pool->phase != GFS_GRAPH_ASLEEP)
+        error = gfs_graph_is_capturing(pool) ? -EBUSY : sleep_all(pool, flags);
+    gfs_graph_end_unmap(pool);
     return error;
 }
 
@@ -296,16 +291,12 @@ static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
 int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes)
 {
     uint64_t freed = 0;
-    int error = gfs_graph_begin(pool);
+    int error = gfs_graph_begin_unmap(pool);
 
     if (error)
         return error;
-    error = gfs_graph_is_capturing(pool) ? -EBUSY : gfs_graph_guard_take(&pool->guard);
-    if (!error) {
-        error = shrink(pool, &freed);
-        gfs_graph_guard_give_back(&pool->guard);
-    }
-    gfs_graph_end(pool);
+    error = gfs_graph_is_capturing(pool) ? -EBUSY : shrink(pool, &freed);
+    gfs_graph_end_unmap(pool);
     if (freed_bytes)
         *freed_bytes = freed;
     return error;

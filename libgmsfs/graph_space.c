@@ -287,15 +287,11 @@ int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
     if (!space)
         return 0;
     pool = space->pool;
-    error = gfs_graph_begin(pool);
+    error = gfs_graph_begin_unmap(pool);
     if (error)
         return error;
-    error = gfs_graph_guard_take(&pool->guard);
-    if (!error) {
-        error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
-        gfs_graph_guard_give_back(&pool->guard);
-    }
-    gfs_graph_end(pool);
+    error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
+    gfs_graph_end_unmap(pool);
     if (!error)
         gfs_graph_space_drop(space);
     return error;

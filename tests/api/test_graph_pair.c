@@ -372,3 +372,63 @@ TAP_TEST(sleep_waits_for_a_thread_that_launches)
 out:
     end_pool(pool);
 }
+
+TAP_TEST(thread_that_launches_may_allocate_while_a_sleep_waits_for_it)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    struct launcher launcher = {.pool = pool, .result = 1};
+    pthread_t thread;
+
+    if (!is_host(gmsfs_graph_handle(pool)))
+        goto out;
+    check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER), 0);
+    require(pthread_create(&thread, NULL, sleep_in_a_thread, &launcher) == 0);
+    usleep(50000);
+    alarm(WAIT_MS / 1000); /* it would wait for the sleep, and that for this thread */
+    take(space, CHUNK);
+    alarm(0);
+    check_int(gmsfs_graph_leave(pool, NULL), 0);
+    pthread_join(thread, NULL);
+    check_int(launcher.result, 0);
+out:
+    end_pool(pool);
+}
+
+static void *enter_and_leave(void *context)
+{
+    struct launcher *launcher = context;
+
+    launcher->result = gmsfs_graph_enter(launcher->pool, NULL, GMSFS_GRAPH_ORDER);
+    if (!launcher->result)
+        launcher->result = gmsfs_graph_leave(launcher->pool, NULL);
+    return NULL;
+}
+
+TAP_TEST(child_of_fork_does_not_wait_for_threads_that_waited_to_launch)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    struct launcher launcher = {.pool = pool, .result = 1};
+    int status = -1;
+    pthread_t thread;
+    pid_t pid;
+
+    if (!is_host(gmsfs_graph_handle(pool)))
+        goto out;
+    check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER), 0);
+    require(pthread_create(&thread, NULL, enter_and_leave, &launcher) == 0);
+    usleep(50000);
+    pid = fork();
+    if (pid == 0) {
+        alarm(WAIT_MS / 1000);
+        gmsfs_graph_close(pool);
+        _exit(0);
+    }
+    check_int(waitpid(pid, &status, 0), pid);
+    check_int(status, 0);
+    check_int(gmsfs_graph_leave(pool, NULL), 0);
+    pthread_join(thread, NULL);
+    check_int(launcher.result, 0);
+out:
+    end_pool(pool);
+}
