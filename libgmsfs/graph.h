@@ -98,7 +98,7 @@ void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool);
 /* Inside op: the handle's op and the memory's scope, until the block is left in which GFS_VA_SCOPE
  * declares it, or gfs_va_leave. `must` as in gfs_memory_enter. */
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope);
-/* 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
+/* Inside the handle's op. 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
 int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool);
 void gfs_graph_state_lock(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool);
@@ -126,9 +126,10 @@ int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool);
 size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_t chunk_bytes);
 /* Under `state`. -ENOENT. */
 int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va);
-/* gmsfs_graph_space_alloc, outside of op, where the space may be gone by now: -ENOENT. */
+/* gmsfs_graph_space_alloc, outside of op, where the space may be gone by now: -ENOENT. alloc_flags:
+ * of the chunks that have to be made, GMSFS_ALLOC_*. */
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                          uint64_t size_bytes, void **ptr);
+                          uint64_t size_bytes, unsigned alloc_flags, void **ptr);
 /* Only heap memory. */
 void gfs_graph_space_drop(struct gmsfs_graph_space *space);
 
@@ -136,7 +137,8 @@ void gfs_graph_space_drop(struct gmsfs_graph_space *space);
 
 int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count);
 /* Allocates `count` more in the store and holds them, behind those in `chunks`; all or nothing. */
-int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count);
+int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count,
+                          unsigned alloc_flags);
 /* Frees the last one in the store, and lets it go. */
 int gfs_graph_free_last_chunk(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks);
 /* Holds what the store has from rank `first` on, behind those in `chunks`, where there is room. */
@@ -148,7 +150,7 @@ int gfs_graph_map(struct gmsfs_graph_space *space, size_t reach);
 /* Down to `reach` chunks mapped. Nobody uses what is behind. */
 int gfs_graph_unmap(struct gmsfs_graph_space *space, size_t reach);
 /* Makes the space as large as that, with memory. All or nothing. */
-int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach);
+int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach, unsigned alloc_flags);
 /* Chunks of an eager space from `keep` on become the pool's surplus. */
 void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep);
 size_t gfs_graph_physical(const struct gmsfs_graph_pool *pool);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One for each gmsfs_graph_select that was not undone yet. */
 struct pair_selected {
     struct gmsfs_graph_space *space;
     void *stream;
@@ -47,21 +48,64 @@ static void pair_remove(size_t at)
     memmove(pair_list + at, pair_list + at + 1, (pair_count - at) * sizeof *pair_list);
 }
 
+/* What the stream has selected, or NULL: all its selections are of one space. */
+static struct gmsfs_graph_space *pair_selected_on(const struct gmsfs_graph_space *like,
+                                                  void *stream)
+{
+    for (size_t i = 0; i < pair_count; i++)
+        if (pair_list[i].stream == stream && pair_same_device(pair_list[i].space, like))
+            return pair_list[i].space;
+    return NULL;
+}
+
+/* Counts streams. */
+static void pair_note(struct gmsfs_graph_space *space, int more, int fewer)
+{
+    gfs_graph_state_lock(space->pool);
+    space->selected += (size_t)more;
+    space->selected -= (size_t)fewer;
+    gfs_graph_state_unlock(space->pool);
+}
+
 static int pair_select(struct gmsfs_graph_space *space, void *stream)
 {
-    int error;
+    const struct gmsfs_graph_space *before = pair_selected_on(space, stream);
+    int error = before && before != space ? -EBUSY : pair_make_room();
 
-    for (size_t i = 0; i < pair_count; i++)
-        if (pair_list[i].stream == stream && pair_same_device(pair_list[i].space, space))
-            return pair_list[i].space == space ? 0 : -EBUSY;
-    error = pair_make_room();
     if (error)
         return error;
     pair_list[pair_count++] =
         (struct pair_selected){.space = space, .stream = stream, .thread = pthread_self()};
-    gfs_graph_state_lock(space->pool);
-    space->selected++;
-    gfs_graph_state_unlock(space->pool);
+    pair_note(space, !before, 0);
+    return 0;
+}
+
+/* The youngest one: of this thread, if it has any. `pair_count`: there is none. */
+static size_t pair_find_selection(const struct gmsfs_graph_pool *pool, void *stream)
+{
+    size_t found = pair_count;
+
+    for (size_t i = pair_count; i-- > 0;) {
+        if (pair_list[i].stream != stream || pair_list[i].space->pool != pool)
+            continue;
+        if (pthread_equal(pair_list[i].thread, pthread_self()))
+            return i;
+        if (found == pair_count)
+            found = i;
+    }
+    return found;
+}
+
+static int pair_deselect(const struct gmsfs_graph_pool *pool, void *stream)
+{
+    size_t at = pair_find_selection(pool, stream);
+    struct gmsfs_graph_space *space;
+
+    if (at == pair_count)
+        return -ENOENT;
+    space = pair_list[at].space;
+    pair_remove(at);
+    pair_note(space, 0, !pair_selected_on(space, stream));
     return 0;
 }
 
@@ -81,24 +125,14 @@ int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 
 int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream)
 {
-    int error = -ENOENT;
+    int error;
 
     if (!pool)
         return -EINVAL;
     if (atomic_load(&pool->handle->dead))
         return -ECHILD;
     gfs_graph_registry_lock();
-    for (size_t i = 0; i < pair_count && error; i++) {
-        struct gmsfs_graph_space *space = pair_list[i].space;
-
-        if (pair_list[i].stream != stream || space->pool != pool)
-            continue;
-        pair_remove(i);
-        gfs_graph_state_lock(pool);
-        space->selected--;
-        gfs_graph_state_unlock(pool);
-        error = 0;
-    }
+    error = pair_deselect(pool, stream);
     gfs_graph_registry_unlock();
     return error;
 }
@@ -148,8 +182,9 @@ void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream)
     pair_error = -ENOENT;
     if (!space)
         return NULL;
-    pair_error =
-        size_bytes > 0 ? gfs_graph_space_alloc(pool, space, (uint64_t)size_bytes, &ptr) : -EINVAL;
+    pair_error = size_bytes > 0 ? gfs_graph_space_alloc(pool, space, (uint64_t)size_bytes,
+                                                        GMSFS_ALLOC_NOWAIT, &ptr)
+                                : -EINVAL;
     gfs_graph_registry_unuse(pool);
     return ptr;
 }

@@ -17,6 +17,7 @@ static void sleep_set_phase(struct gmsfs_graph_pool *pool, enum gfs_graph_phase 
 
 struct wake {
     struct gmsfs_graph_pool *pool;
+    unsigned alloc_flags;
     size_t had;    /* chunks that were in the store */
     size_t needed; /* that the spaces reach */
     int touched;   /* memory that was in the store was handed out */
@@ -73,7 +74,7 @@ static int wake_deal(struct wake *wake)
 static int wake_take_chunks(struct wake *wake)
 {
     struct gmsfs_graph_pool *pool = wake->pool;
-    struct gmsfs_ioc_alloc alloc = {.size_bytes = pool->chunk_bytes};
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = pool->chunk_bytes, .flags = wake->alloc_flags};
     size_t total = wake->needed > wake->had ? wake->needed : wake->had;
     int error = gfs_chunks_make_room(&pool->shared, total);
 
@@ -124,10 +125,10 @@ static void wake_undo(struct wake *wake)
         gfs_session_commit(pool->handle, 0, NULL);
 }
 
-static int wake_all(struct gmsfs_graph_pool *pool)
+static int wake_all(struct gmsfs_graph_pool *pool, unsigned alloc_flags)
 {
     GFS_SCOPE(scope);
-    struct wake wake = {.pool = pool, .needed = gfs_graph_needed(pool)};
+    struct wake wake = {.pool = pool, .alloc_flags = alloc_flags, .needed = gfs_graph_needed(pool)};
     int error = wake_look(&wake);
 
     if (!error)
@@ -149,7 +150,7 @@ static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
         return error;
     error = gfs_session_acquire(pool->handle, &acquire);
     if (!error) {
-        error = wake_all(pool);
+        error = wake_all(pool, timeout_ms ? 0 : GMSFS_ALLOC_NOWAIT);
         if (error)
             gfs_session_release(pool->handle);
     }
@@ -271,10 +272,10 @@ static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
 {
     GFS_VA_SCOPE(scope);
     size_t keep;
-    int error = gfs_graph_check_awake(pool);
+    int error = pool->phase == GFS_GRAPH_AWAKE ? gfs_graph_enter(pool, 0, &scope) : -ENOLCK;
 
     if (!error)
-        error = gfs_graph_enter(pool, 0, &scope);
+        error = gfs_graph_check_awake(pool);
     if (!error)
         error = shrink_unmap(pool);
     keep = gfs_graph_shared_reach(pool);

@@ -56,9 +56,11 @@ size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_
     return space_chunks(last->offset + last->size_bytes, chunk_bytes);
 }
 
-static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, uintptr_t *va)
+static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, unsigned alloc_flags,
+                      uintptr_t *va)
 {
     struct gmsfs_graph_pool *pool = space->pool;
+    size_t reach;
     int error;
 
     gfs_graph_state_lock(pool);
@@ -68,7 +70,8 @@ static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, uint
     gfs_graph_state_unlock(pool);
     if (error)
         return error == -ENOENT ? -ENOSPC : error;
-    error = gfs_graph_grow(space, space_chunks(*va + size_bytes - space->base, pool->chunk_bytes));
+    reach = space_chunks(*va + size_bytes - space->base, pool->chunk_bytes);
+    error = gfs_graph_grow(space, reach, alloc_flags);
     if (error) {
         gfs_graph_state_lock(pool);
         gfs_graph_space_give_back(space, *va);
@@ -113,23 +116,24 @@ static int space_check_phase(struct gmsfs_graph_pool *pool)
 }
 
 static int space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                       uint64_t size_bytes, uintptr_t *va)
+                       uint64_t size_bytes, unsigned alloc_flags, uintptr_t *va)
 {
     GFS_VA_SCOPE(scope);
     const struct gmsfs_graph_space *at = pool->spaces;
-    int error = gfs_graph_check_awake(pool);
+    int error;
 
     while (at && at != space)
         at = at->next;
-    if (!error && !at)
-        error = -ENOENT;
+    if (!at)
+        return -ENOENT;
+    error = gfs_graph_enter(pool, 1, &scope);
     if (!error)
-        error = gfs_graph_enter(pool, 1, &scope);
-    return error ? error : space_take(space, size_bytes, va);
+        error = gfs_graph_check_awake(pool);
+    return error ? error : space_take(space, size_bytes, alloc_flags, va);
 }
 
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                          uint64_t size_bytes, void **ptr)
+                          uint64_t size_bytes, unsigned alloc_flags, void **ptr)
 {
     uintptr_t va = 0;
     int error = space_check_phase(pool);
@@ -138,7 +142,7 @@ int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_spac
         error = gfs_graph_begin(pool);
     if (error)
         return error;
-    error = space_alloc(pool, space, size_bytes, &va);
+    error = space_alloc(pool, space, size_bytes, alloc_flags, &va);
     gfs_graph_end(pool);
     if (!error)
         *ptr = (void *)va;
@@ -149,7 +153,7 @@ int gmsfs_graph_space_alloc(gmsfs_graph_space_t *space, uint64_t size_bytes, voi
 {
     if (!space || !ptr || size_bytes == 0)
         return -EINVAL;
-    return gfs_graph_space_alloc(space->pool, space, size_bytes, ptr);
+    return gfs_graph_space_alloc(space->pool, space, size_bytes, 0, ptr);
 }
 
 int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
@@ -252,6 +256,16 @@ static int space_unlink(struct gmsfs_graph_space *space)
     return error;
 }
 
+static int space_is_used(struct gmsfs_graph_space *space)
+{
+    int used;
+
+    gfs_graph_state_lock(space->pool);
+    used = space->selected || space->segments.slabs[0].piece_count;
+    gfs_graph_state_unlock(space->pool);
+    return used;
+}
+
 /* Nobody can select it or take from it meanwhile but by `space` itself, which the caller gives up.
  */
 static int space_free(struct gmsfs_graph_space *space)
@@ -261,8 +275,7 @@ static int space_free(struct gmsfs_graph_space *space)
     struct gfs_memory *memory = &pool->handle->memory;
     int error = 0;
 
-    if (space->selected || space->segments.slabs[0].piece_count ||
-        (space->mapped && gfs_graph_is_capturing(pool)))
+    if (space_is_used(space) || (space->mapped && gfs_graph_is_capturing(pool)))
         return -EBUSY;
     error = gfs_graph_enter(pool, !space->mapped, &scope);
     if (!error && space->mapped)

@@ -35,8 +35,59 @@ TAP_TEST(stream_decides_which_space_is_allocated_from)
     gmsfs_graph_dealloc(a, 100, 0, STREAM(64));
     gmsfs_graph_dealloc(NULL, 100, 0, STREAM(64));
     check_int(space_stats_of(one).live, 0);
+    end_pool(pool);
+}
+
+TAP_TEST(space_stays_selected_until_every_selection_is_undone)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+
+    check_int(gmsfs_graph_select(space, STREAM(64)), 0);
+    check_int(gmsfs_graph_select(space, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 1);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 1);
+    check(gmsfs_graph_alloc(1, 0, STREAM(64)) != NULL);
+    check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 0);
+    check(gmsfs_graph_alloc(1, 0, STREAM(64)) == NULL);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), -ENOENT);
+    end_pool(pool);
+}
+
+struct selector {
+    gmsfs_graph_pool_t *pool;
+    gmsfs_graph_space_t *space;
+    int wrong;
+};
+
+/* On a stream that another thread has selected the same space on. */
+static void *select_too(void *context)
+{
+    struct selector *selector = context;
+
+    selector->wrong |= gmsfs_graph_select(selector->space, STREAM(64)) != 0;
+    selector->wrong |= gmsfs_graph_alloc(1, 0, STREAM(192)) == NULL;
+    selector->wrong |= gmsfs_graph_deselect(selector->pool, STREAM(64)) != 0;
+    selector->wrong |= gmsfs_graph_alloc(1, 0, STREAM(192)) != NULL;
+    return NULL;
+}
+
+TAP_TEST(threads_select_the_same_stream_each_for_itself)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    struct selector selector = {pool, new_space(pool, 0), 0};
+    pthread_t thread;
+
+    check_int(gmsfs_graph_select(selector.space, STREAM(64)), 0);
+    require(pthread_create(&thread, NULL, select_too, &selector) == 0);
+    pthread_join(thread, NULL);
+    check_int(selector.wrong, 0);
+    check_int(stats_of(pool).selected, 1);
+    check(gmsfs_graph_alloc(1, 0, STREAM(192)) != NULL);
+    check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 0);
     end_pool(pool);
 }
 
@@ -70,6 +121,43 @@ TAP_TEST(failure_is_null_and_says_why)
     check_int(gmsfs_graph_select(space, NULL), 0);
     check(gmsfs_graph_alloc(1, 0, NULL) == NULL);
     check_int(gmsfs_graph_alloc_error(), -ENOLCK);
+    end_pool(pool);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    require(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* The mount's alloc_timeout is twice WAIT_MS here (57-api). */
+TAP_TEST(full_device_is_told_at_once_to_the_pair_and_to_a_wake_that_may_not_wait)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    gmsfs_t *other = open_fresh_writer();
+    uint64_t start_ms;
+
+    take(space, 2 * CHUNK);
+    check_int(
+        gmsfs_allocate_handle(other, device_free_bytes() - CHUNK, "rest of the device", NULL, NULL),
+        0);
+    check_int(gmsfs_graph_select(space, NULL), 0);
+    start_ms = now_ms();
+    check(gmsfs_graph_alloc((intptr_t)(2 * CHUNK), 0, NULL) == NULL);
+    check_int(gmsfs_graph_alloc_error(), -ENOMEM);
+    check(now_ms() - start_ms < WAIT_MS);
+    check_int(gmsfs_graph_deselect(pool, NULL), 0);
+    check_int(gmsfs_graph_sleep(pool, 0), 0);
+    wait_for_free(3 * CHUNK);
+    check_int(gmsfs_allocate_handle(other, 2 * CHUNK, "rest of the device", NULL, NULL), 0);
+    start_ms = now_ms();
+    check_int(gmsfs_graph_wake(pool, 0), -ENOMEM);
+    check(now_ms() - start_ms < WAIT_MS);
+    check_str(read_line("state"), "EMPTY");
+    gmsfs_close(other);
     end_pool(pool);
 }
 
