@@ -798,7 +798,8 @@ GMSFS_API int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_gra
  * gmsfs_graph_close - end the pool with all its spaces, as gmsfs_close does a handle
  *
  * Memory that was not kept goes back. What is still given to gmsfs_graph_dealloc of it later is
- * ignored. Graphs captured in it must not be launched any more. NULL is allowed.
+ * ignored: addresses of spaces with live segments stay reserved for good, so that no pool made later
+ * has them. Graphs captured in it must not be launched any more. NULL is allowed.
  */
 GMSFS_API void gmsfs_graph_close(gmsfs_graph_pool_t *pool);
 

@@ -176,6 +176,25 @@ TAP_TEST(pair_outlives_the_pool)
     check_int(gmsfs_graph_alloc_error(), -ENOENT);
 }
 
+TAP_TEST(what_is_given_back_after_the_end_of_its_pool_is_no_other_pools)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    void *late, *ptr;
+
+    check_int(gmsfs_graph_select(space, NULL), 0);
+    late = gmsfs_graph_alloc(100, 0, NULL);
+    require(late != NULL);
+    end_pool(pool);
+    pool = fresh_awake_pool();
+    space = new_space(pool, 0); /* where the other one was, if that is free */
+    ptr = take(space, 100);
+    gmsfs_graph_dealloc(late, 100, 0, NULL);
+    check_int(space_stats_of(space).live, 1);
+    check(ptr != late);
+    end_pool(pool);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------
  */
 
