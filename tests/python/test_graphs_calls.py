@@ -4,9 +4,11 @@ That torch does it is test_graphs_torch."""
 
 import contextlib
 import errno
+import gc
 import importlib
 import sys
 import types
+import weakref
 import unittest
 from unittest import mock
 
@@ -26,11 +28,16 @@ class Lazy(Tensor):
         raise NotImplementedError("no storage")
 
 
+class Allocator:
+    pass
+
+
 class Stand:
     """A module `torch`."""
 
     def __init__(self):
         self.said = []
+        self.allocators = []
         self.end_fails = False
         self.Tensor = Tensor
         self.__version__ = "0"
@@ -73,7 +80,9 @@ class Stand:
 
     def allocator(self, path, alloc, free):
         self.allocator_of = (path, alloc, free)
-        return types.SimpleNamespace(allocator=lambda: "allocator")
+        made = Allocator()
+        self.allocators.append(weakref.ref(made))
+        return types.SimpleNamespace(allocator=lambda: made)
 
 
 class Calls(unittest.TestCase):
@@ -95,7 +104,17 @@ class Calls(unittest.TestCase):
         self.assertEqual(
             self.stand.allocator_of, ("libgmsfs.so.0", "gmsfs_graph_alloc", "gmsfs_graph_dealloc")
         )
-        self.assertEqual(self.torch.new_mempool(), ("mempool", "allocator"))
+        self.assertEqual(self.torch.new_mempool(), ("mempool", self.stand.allocators[0]()))
+
+    def test_the_allocator_is_one_and_stays_when_nothing_of_gmsfs_does(self):
+        """torch may have but its address, and frees what it has of it as late as at Python's end."""
+        other = self.module.Torch("/m/other", 1, "libgmsfs.so.0")
+        self.assertEqual(len(self.stand.allocators), 1)
+        vars(self.module).clear()
+        del self.torch, self.module, other
+        sys.modules.pop("gmsfs.with_torch_graphs")
+        gc.collect()
+        self.assertIsNotNone(self.stand.allocators[0]())
 
     def test_a_capture_waits_first_and_records_last_in_the_pool_that_it_is_told(self):
         with self.capturing():
