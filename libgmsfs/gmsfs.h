@@ -817,6 +817,7 @@ GMSFS_API gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool);
  * Chunks that the store holds (GMSFS_GRAPH_KEEP) are taken by rank, whatever the layout's hash and
  * generation. What the spaces need beyond is allocated first; what is more than they need stays
  * with the pool, for growth, until gmsfs_graph_shrink.
+ * A store that was removed meanwhile, or whose mount was made anew for the same device, is made anew.
  * All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
  * Errors: as gmsfs_connect and gmsfs_allocate_handle; -EBUSY: it is awake; -EINVAL: the store holds
  *   chunks of another size, or what is no chunk.

@@ -237,6 +237,16 @@ static int graph_open_store(const char *path, struct gmsfs **handle)
     return error ? error : gmsfs_open(path, handle);
 }
 
+int gfs_graph_reopen_store(struct gmsfs_graph_pool *pool)
+{
+    int error = gfs_reopen(pool->handle);
+
+    if (error != -ENOENT)
+        return error;
+    error = graph_make_store(pool->handle->path);
+    return error ? error : gfs_reopen(pool->handle);
+}
+
 static int graph_choose_chunk(struct gmsfs_graph_pool *pool, uint64_t chunk_bytes)
 {
     uint64_t mask = pool->handle->granularity_bytes - 1;
@@ -290,8 +300,8 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
 
 /* ---- closing ------------------------------------------------------------------------------ */
 
-/* Where something is still allocated the addresses stay reserved: it may be given back yet, and must
- * be nobody else's then. */
+/* Where something is still allocated the addresses stay reserved: it may be given back yet, and
+ * must be nobody else's then. */
 static void graph_release_addresses(struct gmsfs_graph_space *space)
 {
     if (space->segments.slabs[0].piece_count == 0)

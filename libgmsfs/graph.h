@@ -100,6 +100,8 @@ void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool);
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope);
 /* Inside the handle's op. 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
 int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool);
+/* Inside the handle's op, asleep: the store that has the pool's name now, made if there is none. */
+int gfs_graph_reopen_store(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_lock(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool);
 

@@ -141,14 +141,31 @@ static int wake_all(struct gmsfs_graph_pool *pool, unsigned alloc_flags)
     return error;
 }
 
-static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+static int wake_acquire(struct gmsfs *handle, uint64_t timeout_ms)
 {
     struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RW, .timeout_ms = timeout_ms};
+
+    return gfs_session_acquire(handle, &acquire);
+}
+
+/* Asleep it needs nothing of the store that it had, which may have been removed, or its mount may
+ * have been: graphs are not to be lost for that. */
+static int wake_take_lock(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+{
+    int error = wake_acquire(pool->handle, timeout_ms);
+
+    if ((error != -ESTALE && error != -ENOTCONN) || gfs_graph_reopen_store(pool))
+        return error;
+    return wake_acquire(pool->handle, timeout_ms);
+}
+
+static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+{
     int error = gfs_enter(pool->handle);
 
     if (error)
         return error;
-    error = gfs_session_acquire(pool->handle, &acquire);
+    error = wake_take_lock(pool, timeout_ms);
     if (!error) {
         error = wake_all(pool, timeout_ms ? 0 : GMSFS_ALLOC_NOWAIT);
         if (error)

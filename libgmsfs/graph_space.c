@@ -228,6 +228,7 @@ int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_bytes, unsi
     space->next = pool->spaces;
     pool->spaces = space;
     gfs_graph_state_unlock(pool);
+    pool->handle->space_count++;
     gfs_graph_note(pool);
     *out = space;
 out:
@@ -288,6 +289,7 @@ static int space_free(struct gmsfs_graph_space *space)
         return error;
     gfs_graph_return_own(space, 0);
     gfs_memory_release(memory, space->base, space->reserved_bytes);
+    pool->handle->space_count--;
     gfs_graph_note(pool);
     return 0;
 }

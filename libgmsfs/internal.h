@@ -45,6 +45,7 @@ struct gmsfs {
 
     struct gfs_range range; /* under construction; in the gate, for a child of fork() */
     int waking;             /* mappings in reservations of `map` are not settled yet */
+    size_t space_count;     /* reservations of a graph pool, which `map` knows nothing of */
 
     /* Under op. */
     struct gfs_copy *copies; /* private memory */
@@ -72,6 +73,8 @@ void gfs_state_lock(struct gmsfs *handle);
 void gfs_state_unlock(struct gmsfs *handle);
 void gfs_gate_enter(void);
 void gfs_gate_leave(void);
+/* Inside op, without a session: the store that has the name now. */
+int gfs_reopen(struct gmsfs *handle);
 /* Opens `ctl` anew; `need_write`: -EACCES rather than a reader's. -ESTALE: the store is gone. */
 int gfs_ctl_open(struct gmsfs *handle, int need_write);
 void gfs_fds_close(struct gmsfs *handle);
