@@ -72,12 +72,11 @@ class Ordered:
 
     def __enter__(self):
         self._turn.take(self._pool.path)
-        if self.asleep:
+        try:
+            self._pool._check_awake("launch")
+        except BaseException:
             self._turn.give_back()
-            self._pool._live().stats()  # of a pool that is closed, or of fork()'s parent, that is said
-            raise errors.make(
-                errno.ENOLCK, self._pool.path, "launch", "the pool sleeps; wake() it first"
-            )
+            raise
 
     def __exit__(self, *_):
         self._turn.give_back()

@@ -26,7 +26,7 @@ import gc
 import threading
 from typing import NamedTuple
 
-from . import abi, errors, graph_handle, graph_turns
+from . import abi, errors, graph_handle, graph_rows, graph_turns
 from .errors import Leak
 from .graph_rows import Rows
 from .graph_turns import captures
@@ -169,6 +169,13 @@ class Capture:
     def keep(self, *tensors):
         """These are outputs: they stay, until the shape is dropped, and hold what the last replay of their
         graph wrote, until another graph of the pool is replayed. Gives back the first."""
+        for tensor in tensors:
+            try:
+                self.space._pool._load().base_of(tensor)
+            except AttributeError:
+                raise TypeError(
+                    f"keep() takes tensors, each by itself, and not a {type(tensor).__name__}"
+                ) from None
         self.outputs.extend(tensors)
         return tensors[0] if tensors else None
 
@@ -251,6 +258,13 @@ class GraphPool:
             )
         return self._handle
 
+    def _check_awake(self, call):
+        """Asks no mount: for what is done for every batch. To touch memory of a pool that sleeps would end
+        the process, or its CUDA context."""
+        if self._launching.asleep:
+            self._live().stats()  # of a pool that is closed, or of fork()'s parent, that is said
+            raise errors.make(errno.ENOLCK, self._path, call, "the pool sleeps; wake() it first")
+
     def _load(self):
         with self._lock:
             if self._torch is None:
@@ -323,12 +337,12 @@ class GraphPool:
             handle = self._live()
             if self.asleep:
                 raise handle.error("gmsfs_graph_alloc", errno.ENOLCK)
-            if shape in self._shapes:
-                raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
+            self._check_new(graph, shape, space)
             torch = self._load()
             self._reap()
             joined = space or Space(self, self._reserve_bytes, passing=True)
             capture = Capture(shape, graph, joined)
+            begun = False
             try:
                 with torch.device():
                     stream = stream or torch.capture_stream()
@@ -336,17 +350,30 @@ class GraphPool:
                     with joined._selected(torch.pointer(stream)), torch.capturing(
                         graph, joined._torch_pool(), stream, capture_error_mode
                     ):
+                        begun = True
                         yield capture
                     torch.clear_workspaces()
                 self._audit(capture)
             except BaseException as error:
-                self._undo(capture)
+                self._undo(capture, begun)
                 self._explain(error)
                 raise
             with self._lock:
                 self._live()
                 joined._captures.append(capture)
                 self._shapes[shape] = capture
+
+    def _check_new(self, graph, shape, space):
+        if shape in self._shapes:
+            raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
+        for other in self._shapes.values():
+            if other.graph is graph:
+                raise ValueError(
+                    f"{self._path}: this graph is that of shape {other.shape!r}; each shape needs a "
+                    "CUDAGraph of its own"
+                )
+        if space is not None and (not isinstance(space, Space) or space._pool is not self):
+            raise ValueError(f"{self._path}: space is no Space of this pool; make one by its space()")
 
     def _audit(self, capture):
         """What stays allocated is overwritten by other shapes: only who asked for it may have that."""
@@ -368,9 +395,9 @@ class GraphPool:
         blocks = self._torch.allocated(capture.space._mempool)
         return [block for block in blocks if block[0] not in kept]
 
-    def _undo(self, capture):
+    def _undo(self, capture, begun):
         with self._lock:
-            self._forget(capture)
+            self._forget(capture, begun)
             self._reap()
 
     def _explain(self, error):
@@ -409,10 +436,11 @@ class GraphPool:
         handle.call("gmsfs_graph_shrink", ctypes.byref(freed))
         return freed.value
 
-    def _forget(self, capture):
-        """The graph first: its end lets go of torch's memory pool."""
+    def _forget(self, capture, begun=True):
+        """The graph first: its end lets go of torch's memory pool. One whose capture has not begun may have
+        been captured elsewhere."""
         space = capture.space
-        if self._torch is not None:
+        if begun and self._torch is not None:
             with contextlib.suppress(RuntimeError):  # one whose capture has failed may have no end
                 self._torch.reset(capture.graph)
         capture.outputs.clear()
@@ -513,4 +541,5 @@ class GraphPool:
             handle = self._live()
             if self._rows is None:
                 self._rows = graph_handle.SpaceHandle(handle, self._reserve_bytes, eager=True)
-            return Rows.make(self._rows, count, shape, dtype, framework)
+            made = graph_rows.make(self._rows, count, shape, dtype, framework)
+            return Rows(made, self)

@@ -180,6 +180,37 @@ class Capturing(GraphCase):
                 self.capture(pool, 4096)
             self.check(pool, [4096])
 
+    def test_a_graph_is_of_one_shape_and_one_that_was_captured_elsewhere_is_not_harmed(self):
+        other = os.path.join(MOUNT, self._testMethodName + "-other")
+        with self.open() as pool, graphs.GraphPool(other, CHUNK, reserve_bytes=ROOM) as second:
+            self.buffers(pool)
+            capture = self.capture(pool, 4096)
+            with self.assertRaisesRegex(ValueError, "that of shape 4096"):
+                self.capture(pool, 8192, graph=capture.graph)
+            with self.assertRaisesRegex(RuntimeError, "captured already"):
+                self.capture(second, 8192, graph=capture.graph)
+            self.assertEqual((second.shapes, second.stats.spaces), ([], 0))
+            self.check(pool, [4096])
+        os.rmdir(other)
+
+    def test_a_capture_joins_spaces_of_its_own_pool_alone(self):
+        other = os.path.join(MOUNT, self._testMethodName + "-other")
+        with self.open() as pool, graphs.GraphPool(other, CHUNK, reserve_bytes=ROOM) as second:
+            self.buffers(pool)
+            for space in (second.space(), pool.arena()):
+                with self.assertRaisesRegex(ValueError, "no Space of this pool"):
+                    self.capture(pool, 4096, space=space)
+        del second, space
+        os.rmdir(other)
+
+    def test_what_is_kept_are_tensors(self):
+        with self.open() as pool:
+            self.buffers(pool)
+            with self.assertRaisesRegex(TypeError, "not a tuple"):
+                with pool.capture(Graph(), 4096) as capture:
+                    capture.keep((self.fake.model(self.at(self.x, 4096)), None))
+            self.assertEqual(pool.shapes, [])
+
     def test_streams_have_spaces_of_their_own(self):
         with self.open() as pool:
             self.buffers(pool)
@@ -504,6 +535,7 @@ class Sleeping(GraphCase):
             pool.sleep()
             for call in (
                 lambda: pool.replay(4096),
+                lambda: self.x.put(bytes(4096)),
                 lambda: self.capture(pool, 8192),
                 lambda: pool.rows(10),
                 lambda: pool.launch().__enter__(),
@@ -844,6 +876,8 @@ class Staying(GraphCase):
         pool = self.open()
         rows = pool.rows(10, framework="numpy")
         pool.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            rows.put([1])
         self.assertEqual(self.state(), "EMPTY")
         del rows
 
