@@ -79,6 +79,16 @@ static int graph_open_store(const char *path, struct gmsfs **handle)
     return error ? error : gmsfs_open(path, handle);
 }
 
+int gfs_graph_reopen_store(struct gmsfs_graph_pool *pool)
+{
+    int error = gfs_reopen(pool->handle);
+
+    if (error != -ENOENT)
+        return error;
+    error = graph_make_store(pool->handle->path);
+    return error ? error : gfs_reopen(pool->handle);
+}
+
 static int graph_choose_chunk(struct gmsfs_graph_pool *pool, uint64_t chunk_bytes)
 {
     uint64_t mask = pool->handle->granularity_bytes - 1;
@@ -132,6 +142,14 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
 
 /* ---- closing ------------------------------------------------------------------------------ */
 
+/* Where something is still allocated the addresses stay reserved: it may be given back yet, and
+ * must be nobody else's then. */
+static void graph_release_addresses(struct gmsfs_graph_space *space)
+{
+    if (space->segments.slabs[0].piece_count == 0)
+        gfs_memory_release(&space->pool->handle->memory, space->base, space->reserved_bytes);
+}
+
 /* What can be given back is. */
 static void graph_drop_memory(struct gmsfs_graph_pool *pool)
 {
@@ -142,7 +160,7 @@ static void graph_drop_memory(struct gmsfs_graph_pool *pool)
     gfs_memory_synchronise(&pool->handle->memory);
     for (struct gmsfs_graph_space *space = pool->spaces; space; space = space->next) {
         gfs_graph_unmap(space, 0);
-        gfs_memory_release(&pool->handle->memory, space->base, space->reserved_bytes);
+        graph_release_addresses(space);
         gfs_graph_let_go(pool, &space->own);
     }
     gfs_graph_let_go(pool, &pool->shared);

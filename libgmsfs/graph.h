@@ -15,9 +15,10 @@
  * Chunk k of every space that is not eager is the pool's shared chunk k; an eager space has chunks
  * of its own. A space is mapped from its beginning, as far as it was ever reached.
  *
- * A public call holds the pool's `op`, and inside of it the handle's. What
- * gmsfs_graph_dealloc and the statistics look at is changed under `state` too, which is held for
- * moments only. Lock order: op, guard, the handle's op, fork gate, registry, state.
+ * A public call holds the pool's `op`, and inside of it the handle's. One that unmaps takes the
+ * guard of launches first: a thread that launches may allocate. What gmsfs_graph_dealloc and the
+ * statistics look at is changed under `state` too, which is held for moments only. Lock order:
+ * guard, op, the handle's op, fork gate, registry, state.
  */
 #ifndef GMSFS_LIB_GRAPH_H
 #define GMSFS_LIB_GRAPH_H
@@ -93,11 +94,16 @@ struct gmsfs_graph_pool {
 /* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
 int gfs_graph_begin(struct gmsfs_graph_pool *pool);
 void gfs_graph_end(struct gmsfs_graph_pool *pool);
+/* The same for calls that unmap: nobody launches meanwhile. -EDEADLK: this thread does. */
+int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool);
+void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool);
 /* Inside op: the handle's op and the memory's scope, until the block is left in which GFS_VA_SCOPE
  * declares it, or gfs_va_leave. `must` as in gfs_memory_enter. */
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope);
-/* 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
+/* Inside the handle's op. 0, -ENOLCK: asleep, or -ESTALE: its session is gone. */
 int gfs_graph_check_awake(const struct gmsfs_graph_pool *pool);
+/* Inside the handle's op, asleep: the store that has the pool's name now, made if there is none. */
+int gfs_graph_reopen_store(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_lock(struct gmsfs_graph_pool *pool);
 void gfs_graph_state_unlock(struct gmsfs_graph_pool *pool);
 
@@ -128,9 +134,10 @@ int gfs_graph_is_capturing(struct gmsfs_graph_pool *pool);
 size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_t chunk_bytes);
 /* Under `state`. -ENOENT. */
 int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va);
-/* gmsfs_graph_space_alloc, outside of op, where the space may be gone by now: -ENOENT. */
+/* gmsfs_graph_space_alloc, outside of op, where the space may be gone by now: -ENOENT. alloc_flags:
+ * of the chunks that have to be made, GMSFS_ALLOC_*. */
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                          uint64_t size_bytes, void **ptr);
+                          uint64_t size_bytes, unsigned alloc_flags, void **ptr);
 /* Only heap memory. */
 void gfs_graph_space_drop(struct gmsfs_graph_space *space);
 
@@ -138,7 +145,8 @@ void gfs_graph_space_drop(struct gmsfs_graph_space *space);
 
 int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count);
 /* Allocates `count` more in the store and holds them, behind those in `chunks`; all or nothing. */
-int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count);
+int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count,
+                          unsigned alloc_flags);
 /* Frees the last one in the store, and lets it go. */
 int gfs_graph_free_last_chunk(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks);
 /* Holds what the store has from rank `first` on, behind those in `chunks`, where there is room. */
@@ -150,7 +158,7 @@ int gfs_graph_map(struct gmsfs_graph_space *space, size_t reach);
 /* Down to `reach` chunks mapped. Nobody uses what is behind. */
 int gfs_graph_unmap(struct gmsfs_graph_space *space, size_t reach);
 /* Makes the space as large as that, with memory. All or nothing. */
-int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach);
+int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach, unsigned alloc_flags);
 /* Chunks of an eager space from `keep` on become the pool's surplus. */
 void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep);
 /* Chunks that the spaces reach, of the shared ones alone and all together; and all there are. */

@@ -130,9 +130,11 @@ int gfs_graph_hold_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chun
 
 /* ---- making and freeing ------------------------------------------------------------------- */
 
-int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count)
+int gfs_graph_make_chunks(struct gmsfs_graph_pool *pool, struct gfs_chunks *chunks, size_t count,
+                          unsigned alloc_flags)
 {
-    struct gmsfs_ioc_alloc alloc = {.size_bytes = pool->chunk_bytes, .count = (uint32_t)count};
+    struct gmsfs_ioc_alloc alloc = {
+        .size_bytes = pool->chunk_bytes, .count = (uint32_t)count, .flags = alloc_flags};
     int error;
 
     if (count == 0)
@@ -229,7 +231,8 @@ void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep)
 
 /* What no space reaches is taken before anything is made. `made`: how many were. The list of the
  * shared ones has room for all chunks that there are, so that taking back cannot fail. */
-static int chunks_provide(struct gmsfs_graph_space *space, size_t reach, size_t *made)
+static int chunks_provide(struct gmsfs_graph_space *space, size_t reach, unsigned alloc_flags,
+                          size_t *made)
 {
     struct gmsfs_graph_pool *pool = space->pool;
     struct gfs_chunks *chunks = space->eager ? &space->own : &pool->shared;
@@ -245,12 +248,12 @@ static int chunks_provide(struct gmsfs_graph_space *space, size_t reach, size_t 
         missing -= surplus;
     }
     if (!error)
-        error = gfs_graph_make_chunks(pool, chunks, missing);
+        error = gfs_graph_make_chunks(pool, chunks, missing, alloc_flags);
     *made = error ? 0 : missing;
     return error;
 }
 
-int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach)
+int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach, unsigned alloc_flags)
 {
     struct gmsfs_graph_pool *pool = space->pool;
     struct gfs_chunks *chunks = space->eager ? &space->own : &pool->shared;
@@ -259,7 +262,7 @@ int gfs_graph_grow(struct gmsfs_graph_space *space, size_t reach)
 
     if (reach <= space->mapped)
         return 0;
-    error = chunks_provide(space, reach, &made);
+    error = chunks_provide(space, reach, alloc_flags, &made);
     if (!error)
         error = gfs_graph_map(space, reach);
     if (!error) {

@@ -8,6 +8,7 @@ void gfs_graph_guard_init(struct gfs_graph_guard *guard)
 {
     pthread_mutex_init(&guard->mutex, NULL);
     pthread_cond_init(&guard->left, NULL);
+    guard->inside = 0;
 }
 
 void gfs_graph_guard_destroy(struct gfs_graph_guard *guard)
@@ -58,24 +59,33 @@ static int guard_is_mine(struct gfs_graph_guard *guard)
     return mine;
 }
 
+static int guard_check_awake(struct gmsfs_graph_pool *pool)
+{
+    int awake;
+
+    gfs_graph_state_lock(pool);
+    awake = pool->phase == GFS_GRAPH_AWAKE;
+    gfs_graph_state_unlock(pool);
+    return awake ? 0 : -ENOLCK;
+}
+
+/* Asked twice: a pool that waits to wake holds nobody up, and one that has gone to sleep while this
+ * thread waited launches nothing. */
 int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_guard how)
 {
-    int error, awake;
+    int error;
 
     if (!pool || (how != GMSFS_GRAPH_ORDER && how != GMSFS_GRAPH_REFUSE))
         return -EINVAL;
     if (atomic_load(&pool->handle->dead))
         return -ECHILD;
-    error = guard_take(&pool->guard, how == GMSFS_GRAPH_REFUSE);
+    error = guard_check_awake(pool);
+    if (!error)
+        error = guard_take(&pool->guard, how == GMSFS_GRAPH_REFUSE);
     if (error)
         return error;
-    gfs_graph_state_lock(pool);
-    awake = pool->phase == GFS_GRAPH_AWAKE;
-    gfs_graph_state_unlock(pool);
-    /* An awake pool that has the device open has something that can be launched. */
-    if (!awake)
-        error = -ENOLCK;
-    else
+    error = guard_check_awake(pool);
+    if (!error) /* waking has opened the device */
         error = gfs_memory_wait_turn(&pool->handle->memory, &pool->guard.turn, stream,
                                      how == GMSFS_GRAPH_REFUSE);
     if (error)
@@ -96,4 +106,26 @@ int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
     error = gfs_memory_end_turn(&pool->handle->memory, &pool->guard.turn, stream);
     gfs_graph_guard_give_back(&pool->guard);
     return error;
+}
+
+/* ---- calls that unmap ---------------------------------------------------------------------- */
+
+int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool)
+{
+    int error;
+
+    if (!pool)
+        return -EINVAL;
+    if (atomic_load(&pool->handle->dead))
+        return -ECHILD;
+    error = gfs_graph_guard_take(&pool->guard);
+    if (!error)
+        pthread_mutex_lock(&pool->op);
+    return error;
+}
+
+void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_unlock(&pool->op);
+    gfs_graph_guard_give_back(&pool->guard);
 }

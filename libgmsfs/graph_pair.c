@@ -21,8 +21,9 @@ void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream)
     pair_error = -ENOENT;
     if (!space)
         return NULL;
-    pair_error =
-        size_bytes > 0 ? gfs_graph_space_alloc(pool, space, (uint64_t)size_bytes, &ptr) : -EINVAL;
+    pair_error = size_bytes > 0 ? gfs_graph_space_alloc(pool, space, (uint64_t)size_bytes,
+                                                        GMSFS_ALLOC_NOWAIT, &ptr)
+                                : -EINVAL;
     gfs_graph_registry_unuse(pool);
     return ptr;
 }

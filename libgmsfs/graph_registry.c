@@ -10,6 +10,7 @@ static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t registry_unused = PTHREAD_COND_INITIALIZER;
 static struct gmsfs_graph_pool *registry_first;
 
+/* One for each gmsfs_graph_select that was not undone yet. */
 struct selected {
     struct gmsfs_graph_space *space;
     void *stream;
@@ -112,22 +113,63 @@ static int selected_same_device(const struct gmsfs_graph_space *a,
     return memcmp(a->pool->handle->memory.uuid, b->pool->handle->memory.uuid, 16) == 0;
 }
 
+/* What the stream has selected, or NULL: all its selections are of one space. */
+static struct gmsfs_graph_space *selected_on(const struct gmsfs_graph_space *like, void *stream)
+{
+    for (size_t i = 0; i < selected_count; i++)
+        if (selected_list[i].stream == stream && selected_same_device(selected_list[i].space, like))
+            return selected_list[i].space;
+    return NULL;
+}
+
+/* Counts streams. */
+static void selected_note(struct gmsfs_graph_space *space, int more, int fewer)
+{
+    gfs_graph_state_lock(space->pool);
+    space->selected += (size_t)more;
+    space->selected -= (size_t)fewer;
+    gfs_graph_state_unlock(space->pool);
+}
+
 static int selected_add(struct gmsfs_graph_space *space, void *stream)
 {
-    int error;
+    const struct gmsfs_graph_space *before = selected_on(space, stream);
+    int error = before && before != space ? -EBUSY : selected_make_room();
 
-    for (size_t i = 0; i < selected_count; i++)
-        if (selected_list[i].stream == stream &&
-            selected_same_device(selected_list[i].space, space))
-            return selected_list[i].space == space ? 0 : -EBUSY;
-    error = selected_make_room();
     if (error)
         return error;
     selected_list[selected_count++] =
         (struct selected){.space = space, .stream = stream, .thread = pthread_self()};
-    gfs_graph_state_lock(space->pool);
-    space->selected++;
-    gfs_graph_state_unlock(space->pool);
+    selected_note(space, !before, 0);
+    return 0;
+}
+
+/* The youngest one: of this thread, if it has any. `selected_count`: there is none. */
+static size_t selected_find(const struct gmsfs_graph_pool *pool, void *stream)
+{
+    size_t found = selected_count;
+
+    for (size_t i = selected_count; i-- > 0;) {
+        if (selected_list[i].stream != stream || selected_list[i].space->pool != pool)
+            continue;
+        if (pthread_equal(selected_list[i].thread, pthread_self()))
+            return i;
+        if (found == selected_count)
+            found = i;
+    }
+    return found;
+}
+
+static int selected_drop(const struct gmsfs_graph_pool *pool, void *stream)
+{
+    size_t at = selected_find(pool, stream);
+    struct gmsfs_graph_space *space;
+
+    if (at == selected_count)
+        return -ENOENT;
+    space = selected_list[at].space;
+    selected_remove(at);
+    selected_note(space, 0, !selected_on(space, stream));
     return 0;
 }
 
@@ -147,24 +189,14 @@ int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 
 int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream)
 {
-    int error = -ENOENT;
+    int error;
 
     if (!pool)
         return -EINVAL;
     if (atomic_load(&pool->handle->dead))
         return -ECHILD;
     gfs_graph_registry_lock();
-    for (size_t i = 0; i < selected_count && error; i++) {
-        struct gmsfs_graph_space *space = selected_list[i].space;
-
-        if (selected_list[i].stream != stream || space->pool != pool)
-            continue;
-        selected_remove(i);
-        gfs_graph_state_lock(pool);
-        space->selected--;
-        gfs_graph_state_unlock(pool);
-        error = 0;
-    }
+    error = selected_drop(pool, stream);
     gfs_graph_registry_unlock();
     return error;
 }
@@ -205,11 +237,13 @@ void gfs_graph_fork_parent(void)
     gfs_graph_registry_unlock();
 }
 
-/* The pair knows nothing of the parent's pools here. */
+/* The pair knows nothing of the parent's pools here, and nobody launches: threads that waited for
+ * their turn would be waited for where the guard is destroyed. */
 void gfs_graph_fork_child(void)
 {
     for (struct gmsfs_graph_pool *pool = registry_first; pool; pool = pool->next) {
         pool->users = 0;
+        gfs_graph_guard_init(&pool->guard);
         pthread_mutex_init(&pool->op, NULL);
         pthread_mutex_init(&pool->state, NULL);
     }

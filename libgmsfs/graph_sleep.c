@@ -17,6 +17,7 @@ static void sleep_set_phase(struct gmsfs_graph_pool *pool, enum gfs_graph_phase 
 
 struct wake {
     struct gmsfs_graph_pool *pool;
+    unsigned alloc_flags;
     size_t had;    /* chunks that were in the store */
     size_t needed; /* that the spaces reach */
     int touched;   /* memory that was in the store was handed out */
@@ -73,7 +74,7 @@ static int wake_deal(struct wake *wake)
 static int wake_take_chunks(struct wake *wake)
 {
     struct gmsfs_graph_pool *pool = wake->pool;
-    struct gmsfs_ioc_alloc alloc = {.size_bytes = pool->chunk_bytes};
+    struct gmsfs_ioc_alloc alloc = {.size_bytes = pool->chunk_bytes, .flags = wake->alloc_flags};
     size_t total = wake->needed > wake->had ? wake->needed : wake->had;
     int error = gfs_chunks_make_room(&pool->shared, total);
 
@@ -124,10 +125,10 @@ static void wake_undo(struct wake *wake)
         gfs_session_commit(pool->handle, 0, NULL);
 }
 
-static int wake_all(struct gmsfs_graph_pool *pool)
+static int wake_all(struct gmsfs_graph_pool *pool, unsigned alloc_flags)
 {
     GFS_SCOPE(scope);
-    struct wake wake = {.pool = pool, .needed = gfs_graph_needed(pool)};
+    struct wake wake = {.pool = pool, .alloc_flags = alloc_flags, .needed = gfs_graph_needed(pool)};
     int error = wake_look(&wake);
 
     if (!error)
@@ -140,16 +141,33 @@ static int wake_all(struct gmsfs_graph_pool *pool)
     return error;
 }
 
-static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+static int wake_acquire(struct gmsfs *handle, uint64_t timeout_ms)
 {
     struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RW, .timeout_ms = timeout_ms};
+
+    return gfs_session_acquire(handle, &acquire);
+}
+
+/* Asleep it needs nothing of the store that it had, which may have been removed, or its mount may
+ * have been: graphs are not to be lost for that. */
+static int wake_take_lock(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+{
+    int error = wake_acquire(pool->handle, timeout_ms);
+
+    if ((error != -ESTALE && error != -ENOTCONN) || gfs_graph_reopen_store(pool))
+        return error;
+    return wake_acquire(pool->handle, timeout_ms);
+}
+
+static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
+{
     int error = gfs_enter(pool->handle);
 
     if (error)
         return error;
-    error = gfs_session_acquire(pool->handle, &acquire);
+    error = wake_take_lock(pool, timeout_ms);
     if (!error) {
-        error = wake_all(pool);
+        error = wake_all(pool, timeout_ms ? 0 : GMSFS_ALLOC_NOWAIT);
         if (error)
             gfs_session_release(pool->handle);
     }
@@ -234,17 +252,12 @@ int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags)
 
     if (flags & ~GMSFS_GRAPH_KEEP)
         return -EINVAL;
-    error = gfs_graph_begin(pool);
+    error = gfs_graph_begin_unmap(pool);
     if (error)
         return error;
-    if (pool->phase != GFS_GRAPH_ASLEEP) {
-        error = gfs_graph_is_capturing(pool) ? -EBUSY : gfs_graph_guard_take(&pool->guard);
-        if (!error) {
-            error = sleep_all(pool, flags);
-            gfs_graph_guard_give_back(&pool->guard);
-        }
-    }
-    gfs_graph_end(pool);
+    if (pool->phase != GFS_GRAPH_ASLEEP)
+        error = gfs_graph_is_capturing(pool) ? -EBUSY : sleep_all(pool, flags);
+    gfs_graph_end_unmap(pool);
     return error;
 }
 
@@ -276,10 +289,10 @@ static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
 {
     GFS_VA_SCOPE(scope);
     size_t keep;
-    int error = gfs_graph_check_awake(pool);
+    int error = pool->phase == GFS_GRAPH_AWAKE ? gfs_graph_enter(pool, 0, &scope) : -ENOLCK;
 
     if (!error)
-        error = gfs_graph_enter(pool, 0, &scope);
+        error = gfs_graph_check_awake(pool);
     if (!error)
         error = shrink_unmap(pool);
     keep = gfs_graph_shared_reach(pool);
@@ -296,16 +309,12 @@ static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
 int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes)
 {
     uint64_t freed = 0;
-    int error = gfs_graph_begin(pool);
+    int error = gfs_graph_begin_unmap(pool);
 
     if (error)
         return error;
-    error = gfs_graph_is_capturing(pool) ? -EBUSY : gfs_graph_guard_take(&pool->guard);
-    if (!error) {
-        error = shrink(pool, &freed);
-        gfs_graph_guard_give_back(&pool->guard);
-    }
-    gfs_graph_end(pool);
+    error = gfs_graph_is_capturing(pool) ? -EBUSY : shrink(pool, &freed);
+    gfs_graph_end_unmap(pool);
     if (freed_bytes)
         *freed_bytes = freed;
     return error;

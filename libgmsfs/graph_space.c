@@ -34,9 +34,11 @@ size_t gfs_graph_space_live_reach(const struct gmsfs_graph_space *space, uint64_
     return space_chunks(last->offset + last->size_bytes, chunk_bytes);
 }
 
-static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, uintptr_t *va)
+static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, unsigned alloc_flags,
+                      uintptr_t *va)
 {
     struct gmsfs_graph_pool *pool = space->pool;
+    size_t reach;
     int error;
 
     gfs_graph_state_lock(pool);
@@ -46,7 +48,8 @@ static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, uint
     gfs_graph_state_unlock(pool);
     if (error)
         return error == -ENOENT ? -ENOSPC : error;
-    error = gfs_graph_grow(space, space_chunks(*va + size_bytes - space->base, pool->chunk_bytes));
+    reach = space_chunks(*va + size_bytes - space->base, pool->chunk_bytes);
+    error = gfs_graph_grow(space, reach, alloc_flags);
     if (error) {
         gfs_graph_state_lock(pool);
         gfs_graph_space_give_back(space, *va);
@@ -91,23 +94,24 @@ static int space_check_phase(struct gmsfs_graph_pool *pool)
 }
 
 static int space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                       uint64_t size_bytes, uintptr_t *va)
+                       uint64_t size_bytes, unsigned alloc_flags, uintptr_t *va)
 {
     GFS_VA_SCOPE(scope);
     const struct gmsfs_graph_space *at = pool->spaces;
-    int error = gfs_graph_check_awake(pool);
+    int error;
 
     while (at && at != space)
         at = at->next;
-    if (!error && !at)
-        error = -ENOENT;
+    if (!at)
+        return -ENOENT;
+    error = gfs_graph_enter(pool, 1, &scope);
     if (!error)
-        error = gfs_graph_enter(pool, 1, &scope);
-    return error ? error : space_take(space, size_bytes, va);
+        error = gfs_graph_check_awake(pool);
+    return error ? error : space_take(space, size_bytes, alloc_flags, va);
 }
 
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
-                          uint64_t size_bytes, void **ptr)
+                          uint64_t size_bytes, unsigned alloc_flags, void **ptr)
 {
     uintptr_t va = 0;
     int error = space_check_phase(pool);
@@ -116,7 +120,7 @@ int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_spac
         error = gfs_graph_begin(pool);
     if (error)
         return error;
-    error = space_alloc(pool, space, size_bytes, &va);
+    error = space_alloc(pool, space, size_bytes, alloc_flags, &va);
     gfs_graph_end(pool);
     if (!error)
         *ptr = (void *)va;
@@ -127,7 +131,7 @@ int gmsfs_graph_space_alloc(gmsfs_graph_space_t *space, uint64_t size_bytes, voi
 {
     if (!space || !ptr || size_bytes == 0)
         return -EINVAL;
-    return gfs_graph_space_alloc(space->pool, space, size_bytes, ptr);
+    return gfs_graph_space_alloc(space->pool, space, size_bytes, 0, ptr);
 }
 
 int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
@@ -202,6 +206,7 @@ int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_bytes, unsi
     space->next = pool->spaces;
     pool->spaces = space;
     gfs_graph_state_unlock(pool);
+    pool->handle->space_count++;
     gfs_graph_note(pool);
     *out = space;
 out:
@@ -230,6 +235,16 @@ static int space_unlink(struct gmsfs_graph_space *space)
     return error;
 }
 
+static int space_is_used(struct gmsfs_graph_space *space)
+{
+    int used;
+
+    gfs_graph_state_lock(space->pool);
+    used = space->selected || space->segments.slabs[0].piece_count;
+    gfs_graph_state_unlock(space->pool);
+    return used;
+}
+
 /* Nobody can select it or take from it meanwhile but by `space` itself, which the caller gives up.
  */
 static int space_free(struct gmsfs_graph_space *space)
@@ -239,8 +254,7 @@ static int space_free(struct gmsfs_graph_space *space)
     struct gfs_memory *memory = &pool->handle->memory;
     int error = 0;
 
-    if (space->selected || space->segments.slabs[0].piece_count ||
-        (space->mapped && gfs_graph_is_capturing(pool)))
+    if (space_is_used(space) || (space->mapped && gfs_graph_is_capturing(pool)))
         return -EBUSY;
     error = gfs_graph_enter(pool, !space->mapped, &scope);
     if (!error && space->mapped)
@@ -253,6 +267,7 @@ static int space_free(struct gmsfs_graph_space *space)
         return error;
     gfs_graph_return_own(space, 0);
     gfs_memory_release(memory, space->base, space->reserved_bytes);
+    pool->handle->space_count--;
     gfs_graph_note(pool);
     return 0;
 }
@@ -265,15 +280,11 @@ int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
     if (!space)
         return 0;
     pool = space->pool;
-    error = gfs_graph_begin(pool);
+    error = gfs_graph_begin_unmap(pool);
     if (error)
         return error;
-    error = gfs_graph_guard_take(&pool->guard);
-    if (!error) {
-        error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
-        gfs_graph_guard_give_back(&pool->guard);
-    }
-    gfs_graph_end(pool);
+    error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
+    gfs_graph_end_unmap(pool);
     if (!error)
         gfs_graph_space_drop(space);
     return error;

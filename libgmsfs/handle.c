@@ -70,7 +70,7 @@ static int handle_set_memory(struct gmsfs *handle, const struct gfs_memory *memo
     if (old->kind == memory->kind && old->granularity_bytes == memory->granularity_bytes &&
         memcmp(old->uuid, memory->uuid, sizeof old->uuid) == 0)
         return 0;
-    if (handle->map.reservation_count || handle->copy_count)
+    if (handle->map.reservation_count || handle->copy_count || handle->space_count)
         return -EXDEV;
     gfs_memory_close(&handle->memory);
     wishes = old->wishes;
@@ -195,20 +195,11 @@ void gmsfs_close(gmsfs_t *handle)
     handle_free(handle);
 }
 
-int gmsfs_reopen(gmsfs_t *handle)
+int gfs_reopen(struct gmsfs *handle)
 {
     struct handle_files files;
-    int error = gfs_enter(handle);
+    int error;
 
-    if (error)
-        return error;
-    if (handle->mode != GMSFS_MODE_NONE)
-        error = -EBUSY;
-    for (size_t i = 0; i < handle->map.mapping_count && !error; i++)
-        if (handle->map.mappings[i].live)
-            error = -EBUSY;
-    if (error)
-        goto out;
     gfs_gate_enter();
     error = handle_open_files(handle->path, &files);
     if (!error) {
@@ -225,7 +216,22 @@ int gmsfs_reopen(gmsfs_t *handle)
         handle_set_files(handle, &files);
     }
     gfs_gate_leave();
-out:
+    return error;
+}
+
+int gmsfs_reopen(gmsfs_t *handle)
+{
+    int error = gfs_enter(handle);
+
+    if (error)
+        return error;
+    if (handle->mode != GMSFS_MODE_NONE)
+        error = -EBUSY;
+    for (size_t i = 0; i < handle->map.mapping_count && !error; i++)
+        if (handle->map.mappings[i].live)
+            error = -EBUSY;
+    if (!error)
+        error = gfs_reopen(handle);
     gfs_leave(handle);
     return error;
 }

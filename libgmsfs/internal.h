@@ -45,6 +45,7 @@ struct gmsfs {
 
     struct gfs_range range; /* under construction; in the gate, for a child of fork() */
     int waking;             /* mappings in reservations of `map` are not settled yet */
+    size_t space_count;     /* reservations of a graph pool, which `map` knows nothing of */
 
     /* Under op. */
     struct gfs_copy *copies; /* private memory */
@@ -187,6 +188,11 @@ int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES]);
 int gfs_key_check(const char *key); /* whether it can be encoded */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
+
+/* ---- handle.c ----------------------------------------------------------------------------- */
+
+/* Inside op, without a session: the store that has the name now. */
+int gfs_reopen(struct gmsfs *handle);
 
 /* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
 

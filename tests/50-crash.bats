@@ -96,6 +96,30 @@ answers_enotconn() { # FILE
     assert_eq "$(device_get .used_bytes)" 0 'memory of the new mount'
 }
 
+has_said() { # BYTES
+    [[ $(stat -c %s "$T/said") -eq $1 ]]
+}
+
+# bats test_tags=host
+@test "a graph pool wakes at its addresses on a mount that was made anew" {
+    start_mount
+    spawn env GMSFS_TEST_STORE="$M/weights" GMSFS_GRAPH_DEED=survive \
+        "$BUILD/tests/api/test_graph_turns" deed_of_another_process 9>"$T/said"
+    pool=$SPAWNED
+    for deaths in 1 2; do # asleep, and awake
+        wait_until 10 has_said "$deaths"
+        worker=$(worker_of "$KEEPER")
+        expect_death
+        kill -KILL "$worker"
+        keeper_ends '!'
+        not_mounted "$M"
+        start_mount '' "$M"
+        kill -USR1 "$pool"
+    done
+    wait_exit "$pool"
+    assert_eq "$status" 0 "$(output_of "$pool")"
+}
+
 # bats test_tags=host
 @test "kill -9 of the worker in the middle of a transfer" {
     export GMSFS_GATE=$T/gate

@@ -6,8 +6,8 @@
 load helpers
 
 # Some fill the device, and want to hear of it soon.
-api() { # NAME
-    start_mount alloc_timeout=0.5
+api() { # NAME [SECONDS]
+    start_mount "alloc_timeout=${2-0.5}"
     export GMSFS_TEST_STORE=$M/weights
     api_test "$1"
 }
@@ -31,7 +31,7 @@ api() { # NAME
 }
 
 @test "api: graph_pair" {
-    api graph_pair
+    api graph_pair 10
 }
 
 @test "api: graph_random" {

@@ -12,28 +12,9 @@ class Rows:
     """all: the whole buffer, a torch tensor (NumPy array of host memory). It lies in memory that nothing else
     shares, until nobody has it; sleep loses what is in it."""
 
-    def __init__(self, whole):
+    def __init__(self, whole, pool):
         self.all = whole
-
-    @classmethod
-    def make(cls, space, count, shape, dtype, framework):
-        name = dtypes.strip(getattr(dtype, "name", None) or str(dtype))
-        item_bytes = dtypes.item_bytes(name)
-        if item_bytes is None:
-            raise ValueError(f"no type of torch's is called {name!r}")
-        whole = (count, *shape)
-        nbytes = math.prod(whole) * item_bytes
-        if nbytes <= 0:
-            raise ValueError(f"rows of shape {whole} are no memory")
-        framework = framework or space.pool.kind.framework
-        if framework == "torch":
-            made = _by_torch(space.alloc(nbytes), name, whole)
-        elif framework == "numpy":
-            made = _by_numpy(space.alloc(nbytes), name, whole)
-        else:
-            raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
-        made[...] = 0
-        return cls(made)
+        self._pool = pool
 
     def __len__(self):
         return len(self.all)
@@ -55,9 +36,31 @@ class Rows:
         if rows > count:
             raise ValueError(f"{rows} rows do not go into {count}")
         self._check(count)
+        self._pool._check_awake("put")
         self.all[:rows] = source
         self.all[rows:count] = 0
         return self.all[:count]
+
+
+def make(space, count, shape, dtype, framework):
+    """The buffer, cleared."""
+    name = dtypes.strip(getattr(dtype, "name", None) or str(dtype))
+    item_bytes = dtypes.item_bytes(name)
+    if item_bytes is None:
+        raise ValueError(f"no type of torch's is called {name!r}")
+    whole = (count, *shape)
+    nbytes = math.prod(whole) * item_bytes
+    if nbytes <= 0:
+        raise ValueError(f"rows of shape {whole} are no memory")
+    framework = framework or space.pool.kind.framework
+    if framework == "torch":
+        made = _by_torch(space.alloc(nbytes), name, whole)
+    elif framework == "numpy":
+        made = _by_numpy(space.alloc(nbytes), name, whole)
+    else:
+        raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
+    made[...] = 0
+    return made
 
 
 def _by_torch(segment, name, shape):

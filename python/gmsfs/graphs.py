@@ -23,19 +23,19 @@ import contextlib
 import ctypes
 import errno
 import gc
-import os
 import threading
 from typing import NamedTuple
 
-from . import abi, errors, graph_handle
+from . import abi, errors, graph_handle, graph_rows, graph_turns
 from .errors import Leak
 from .graph_rows import Rows
+from .graph_turns import captures
 
 __all__ = ["Arena", "Block", "Capture", "GraphPool", "Leak", "Rows", "Space", "Stats"]
 
 # Addresses of a space, where nobody says; they cost nothing.
 RESERVE_BYTES = 128 << 30
-GUARDS = ("order", "refuse")
+GUARDS = tuple(graph_turns.LAUNCHING)
 
 
 class Stats(NamedTuple):
@@ -82,129 +82,13 @@ def _load_torch(path, device):
     return with_torch_graphs.Torch(path, device, graph_handle.library_name())
 
 
-class _Turn:
-    """A lock that knows its thread: to want it twice is an error and no standstill."""
-
-    def __init__(self, code, call, why):
-        self._lock = threading.Lock()
-        self._owner = None
-        self._refusal = (code, call, why)
-
-    def check(self, path):
-        """Refuses the thread that has the turn."""
-        if self._owner == threading.get_ident():
-            code, call, why = self._refusal
-            raise errors.make(code, path, call, why)
-
-    def take(self, path):
-        self.check(path)
-        self._lock.acquire()
-        self._owner = threading.get_ident()
-
-    def give_back(self):
-        self._owner = None
-        self._lock.release()
-
-    @contextlib.contextmanager
-    def taken(self, path):
-        """The turn, for a `with`."""
-        self.take(path)
-        try:
-            yield
-        finally:
-            self.give_back()
-
-
-def _new_captures():
-    """torch lets one capture be under way in a process, and what frees or synchronises spoils it."""
-    return _Turn(
-        errno.EBUSY, "capture", "this thread is inside of capture(); do it when the capture has ended"
-    )
-
-
-_captures = _new_captures()
-
-
-def _after_fork():
-    global _captures
-    _captures = _new_captures()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-class _Ordered:
-    """Launches of a pool, one thread at a time; the graphs order themselves on the device."""
-
-    def __init__(self, pool):
-        self._pool = pool
-        self._turn = _Turn(
-            errno.EDEADLK, "launch", "this thread is inside of launch(); leave it first"
-        )
-        self.asleep = True
-
-    def __enter__(self):
-        self._turn.take(self._pool._path)
-        if self.asleep:
-            self._turn.give_back()
-            raise errors.make(
-                errno.ENOLCK, self._pool._path, "launch", "the pool sleeps; wake() it first"
-            )
-
-    def __exit__(self, *_):
-        self._turn.give_back()
-
-    def check(self):
-        """Refuses a thread that launches."""
-        self._turn.check(self._pool._path)
-
-    def held_off(self):
-        """No launch, for a `with`."""
-        return self._turn.taken(self._pool._path)
-
-
-class _Refused:
-    """Launches of a pool, refused (Busy) while another graph of it is launched or runs: the library's
-    guard."""
-
-    def __init__(self, pool):
-        self._pool = pool
-        self._inside = None  # (thread, stream)
-        self._threads = threading.local()
-        self.asleep = True
-
-    def __enter__(self):
-        torch = self._pool._load()
-        if not getattr(self._threads, "ready", False):
-            torch.ready_thread()
-            self._threads.ready = True
-        stream = torch.pointer(torch.current_stream())
-        self._pool._live().call("gmsfs_graph_enter", stream, abi.GRAPH_REFUSE)
-        self._inside = threading.get_ident(), stream
-
-    def __exit__(self, *_):
-        (_, stream), self._inside = self._inside, None
-        self._pool._live().call("gmsfs_graph_leave", stream)
-
-    def check(self):
-        inside = self._inside
-        if inside and inside[0] == threading.get_ident():
-            raise self._pool._live().error("gmsfs_graph_enter", errno.EDEADLK)
-
-    def held_off(self):
-        self.check()
-        return contextlib.nullcontext()  # the library waits for those inside
-
-
 class _Selecting:
-    """A space of the library, torch's memory pool over it, and the streams that allocate from it."""
+    """A space of the library, and torch's memory pool over it."""
 
     def __init__(self, pool, reserve_bytes, eager=False):
         self._pool = pool
         self._space = graph_handle.SpaceHandle(pool._live(), reserve_bytes, eager)
         self._mempool = None
-        self._lock = threading.Lock()
-        self._streams = {}  # pointer: how many `with`s
 
     @property
     def stats(self):
@@ -224,18 +108,11 @@ class _Selecting:
     @contextlib.contextmanager
     def _selected(self, stream):
         space = self._checked()
-        with self._lock:
-            if not self._streams.get(stream):
-                space.select(stream)
-            self._streams[stream] = self._streams.get(stream, 0) + 1
+        space.select(stream)
         try:
             yield
         finally:
-            with self._lock:
-                self._streams[stream] -= 1
-                if not self._streams[stream]:
-                    del self._streams[stream]
-                    space.deselect(stream)
+            space.deselect(stream)
 
 
 class Space(_Selecting):
@@ -292,6 +169,13 @@ class Capture:
     def keep(self, *tensors):
         """These are outputs: they stay, until the shape is dropped, and hold what the last replay of their
         graph wrote, until another graph of the pool is replayed. Gives back the first."""
+        for tensor in tensors:
+            try:
+                self.space._pool._load().base_of(tensor)
+            except AttributeError:
+                raise TypeError(
+                    f"keep() takes tensors, each by itself, and not a {type(tensor).__name__}"
+                ) from None
         self.outputs.extend(tensors)
         return tensors[0] if tensors else None
 
@@ -325,7 +209,9 @@ class GraphPool:
         self._shapes = {}
         self._pending = []  # spaces that are not free yet
         self._rows = None  # the eager space of all rows
-        self._launching = _Ordered(self) if guard == "order" else _Refused(self)
+        self._launching = graph_turns.LAUNCHING[guard](self)
+        self._forked = False
+        graph_turns.pools.add(self)
         if guard == "refuse" and self._handle.device is not None:
             self._load()
         if not asleep:
@@ -353,6 +239,12 @@ class GraphPool:
     def __exit__(self, *_):
         self.close()
 
+    def _renew(self):
+        """In a child of fork(): every call is to say ECHILD, and none to wait for a thread of the parent."""
+        self._forked = True
+        self._lock = threading.RLock()
+        self._launching.renew()
+
     def _live(self):
         if self._handle is None:
             raise ValueError(f"{self._path} is closed")
@@ -366,6 +258,13 @@ class GraphPool:
             )
         return self._handle
 
+    def _check_awake(self, call):
+        """Asks no mount: for what is done for every batch. To touch memory of a pool that sleeps would end
+        the process, or its CUDA context."""
+        if self._launching.asleep:
+            self._live().stats()  # of a pool that is closed, or of fork()'s parent, that is said
+            raise errors.make(errno.ENOLCK, self._path, call, "the pool sleeps; wake() it first")
+
     def _load(self):
         with self._lock:
             if self._torch is None:
@@ -375,9 +274,13 @@ class GraphPool:
     def close(self):
         """Ends the pool: its graphs are reset, its memory and the lock go back. Rows and tensors of it are
         not to be touched any more."""
+        if self._forked:
+            self._handle = None  # graphs and device are the parent's
         if self._handle is None:
             return
-        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+        with captures.taken(self._path), self._launching.held_off(), self._lock:
+            if self._handle is None:
+                return
             handle, self._handle = self._handle, None
             self._launching.asleep = True
             for capture in self._shapes.values():
@@ -430,16 +333,16 @@ class GraphPool:
         stream: to capture on, or one of the pool's choice. Captures of a process come one at a time.
         """
         self._launching.check()
-        with _captures.taken(self._path):
+        with captures.taken(self._path):
             handle = self._live()
             if self.asleep:
                 raise handle.error("gmsfs_graph_alloc", errno.ENOLCK)
-            if shape in self._shapes:
-                raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
+            self._check_new(graph, shape, space)
             torch = self._load()
             self._reap()
             joined = space or Space(self, self._reserve_bytes, passing=True)
             capture = Capture(shape, graph, joined)
+            begun = False
             try:
                 with torch.device():
                     stream = stream or torch.capture_stream()
@@ -447,17 +350,30 @@ class GraphPool:
                     with joined._selected(torch.pointer(stream)), torch.capturing(
                         graph, joined._torch_pool(), stream, capture_error_mode
                     ):
+                        begun = True
                         yield capture
                     torch.clear_workspaces()
                 self._audit(capture)
             except BaseException as error:
-                self._undo(capture)
+                self._undo(capture, begun)
                 self._explain(error)
                 raise
             with self._lock:
                 self._live()
                 joined._captures.append(capture)
                 self._shapes[shape] = capture
+
+    def _check_new(self, graph, shape, space):
+        if shape in self._shapes:
+            raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
+        for other in self._shapes.values():
+            if other.graph is graph:
+                raise ValueError(
+                    f"{self._path}: this graph is that of shape {other.shape!r}; each shape needs a "
+                    "CUDAGraph of its own"
+                )
+        if space is not None and (not isinstance(space, Space) or space._pool is not self):
+            raise ValueError(f"{self._path}: space is no Space of this pool; make one by its space()")
 
     def _audit(self, capture):
         """What stays allocated is overwritten by other shapes: only who asked for it may have that."""
@@ -474,16 +390,16 @@ class GraphPool:
             )
 
     def _find_left(self, capture):
-        captures = [*capture.space._captures, capture]
-        kept = {self._torch.base_of(tensor) for one in captures for tensor in one.outputs}
+        beside = [*capture.space._captures, capture]
+        kept = {self._torch.base_of(tensor) for one in beside for tensor in one.outputs}
         if self._torch.has_nothing_but(capture.space._mempool, kept):
             return []
         blocks = self._torch.allocated(capture.space._mempool)
         return [block for block in blocks if block[0] not in kept]
 
-    def _undo(self, capture):
+    def _undo(self, capture, begun):
         with self._lock:
-            self._forget(capture, failed=True)
+            self._forget(capture, begun, failed=True)
             self._reap()
 
     def _explain(self, error):
@@ -501,7 +417,7 @@ class GraphPool:
 
         Other shapes keep their addresses and stay valid. The space of outputs that somebody still holds
         goes with them."""
-        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+        with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             self._forget(self._shapes.pop(shape))
             self._reap()
@@ -509,7 +425,7 @@ class GraphPool:
 
     def shrink(self):
         """Gives back the memory that no shape needs. The bytes that came back."""
-        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+        with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             self._reap()
             return self._shrink()
@@ -522,10 +438,11 @@ class GraphPool:
         handle.call("gmsfs_graph_shrink", ctypes.byref(freed))
         return freed.value
 
-    def _forget(self, capture, failed=False):
-        """The graph first: its end lets go of torch's memory pool."""
+    def _forget(self, capture, begun=True, failed=False):
+        """The graph first: its end lets go of torch's memory pool. One whose capture has not begun may have
+        been captured elsewhere."""
         space = capture.space
-        if self._torch is not None:
+        if begun and self._torch is not None:
             with contextlib.suppress(RuntimeError):  # one whose capture has failed may have no end
                 self._torch.reset(capture.graph)
             if failed and space._mempool is not None:
@@ -558,7 +475,7 @@ class GraphPool:
                 self._pending.remove(space)
 
     def _free_space(self, space):
-        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+        with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             if space._captures:
                 raise errors.make(
@@ -568,12 +485,13 @@ class GraphPool:
             self._reap()
 
     def _free_arena(self, arena):
-        with _captures.taken(self._path), self._launching.held_off(), self._lock:
+        with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             if arena._space is None:
                 return
             arena._mempool = None
             if self._torch is not None:
+                self._torch.clear_workspaces()
                 self._torch.empty_cache()
             arena._space.free()
             arena._space = None
@@ -610,7 +528,8 @@ class GraphPool:
         """Takes the store's lock and maps every space at its addresses: graphs may be launched again."""
         handle = self._live()
         handle.wake(timeout)
-        self._launching.asleep = False
+        with self._launching.held_off():  # another thread may have put it to sleep again
+            self._launching.asleep = not handle.stats().awake
 
     # ---- what stays ---------------------------------------------------------------------------
 
@@ -619,9 +538,12 @@ class GraphPool:
         return Arena(self, reserve_bytes or self._reserve_bytes, eager=True)
 
     def rows(self, count, shape=(), dtype="float32", framework=None):
-        """Rows: a buffer of `count` rows of this shape, cleared, of which captures use the first ones."""
+        """Rows: a buffer of `count` rows of this shape, cleared, of which captures use the first ones. Not
+        inside of a capture, which would clear it at every replay."""
+        captures.check(self._path)
         with self._lock:
             handle = self._live()
             if self._rows is None:
                 self._rows = graph_handle.SpaceHandle(handle, self._reserve_bytes, eager=True)
-            return Rows.make(self._rows, count, shape, dtype, framework)
+            made = graph_rows.make(self._rows, count, shape, dtype, framework)
+            return Rows(made, self)

@@ -12,6 +12,23 @@ import torch
 from . import errors
 
 
+_allocators = {}
+
+
+def _make_allocator(library_name):
+    """The library's two functions, by their symbols: nothing is compiled, and torch opens what ctypes has
+    opened. Made once and never freed: some versions of torch keep a bare pointer to it for as long as a
+    tensor lives in memory that came from it, at Python's end too."""
+    made = _allocators.get(library_name)
+    if made is None:
+        made = torch.cuda.memory.CUDAPluggableAllocator(
+            library_name, "gmsfs_graph_alloc", "gmsfs_graph_dealloc"
+        ).allocator()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+        _allocators[library_name] = made
+    return made
+
+
 class Torch:
     """torch on one GPU. Tests of graphs.py that need no GPU have another class with these methods."""
 
@@ -27,10 +44,7 @@ class Torch:
             with self.device():
                 self._event = torch.cuda.Event(external=True)
                 self._event.record()
-            # By its symbols: nothing is compiled, and torch opens what ctypes has opened.
-            self._allocator = torch.cuda.memory.CUDAPluggableAllocator(
-                library_name, "gmsfs_graph_alloc", "gmsfs_graph_dealloc"
-            )
+            self._allocator = _make_allocator(library_name)
             torch.cuda.MemPool, torch._C._cuda_clearCublasWorkspaces
             torch._C._cuda_checkPoolLiveAllocations
         except (AttributeError, TypeError) as error:
@@ -61,7 +75,7 @@ class Torch:
         return stream.cuda_stream
 
     def new_mempool(self):
-        return torch.cuda.MemPool(self._allocator.allocator())
+        return torch.cuda.MemPool(self._allocator)
 
     def use(self, mempool):
         """This thread's allocations come from it, for a `with`."""

@@ -328,6 +328,28 @@ TAP_TEST(sleep_without_keep_frees_what_was_kept_before)
     end_pool(pool);
 }
 
+TAP_TEST(pool_whose_store_was_removed_wakes_on_a_new_one)
+{
+    gmsfs_graph_pool_t *pool = fresh_pool();
+    uint64_t before = device_free_bytes();
+    struct stat status;
+    unsigned char *a;
+
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    a = take(new_space(pool, 0), 2 * CHUNK);
+    for (unsigned flags = 0; flags <= GMSFS_GRAPH_KEEP; flags++) {
+        check_int(gmsfs_graph_sleep(pool, flags), 0);
+        remove_store(); /* with what was kept in it */
+        wait_for_free(before);
+        check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+        require(stat(graph_path(), &status) == 0);
+        check_int(status.st_mode & 07777, 0700);
+        check_int(stats_of(pool).physical_bytes, 2 * CHUNK);
+        a[2 * CHUNK - 1] = 1;
+    }
+    end_pool(pool);
+}
+
 TAP_TEST(wake_over_chunks_of_another_size_is_refused_and_leaves_them)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool(), *other = open_pool(2 * CHUNK);

@@ -35,8 +35,59 @@ TAP_TEST(stream_decides_which_space_is_allocated_from)
     gmsfs_graph_dealloc(a, 100, 0, STREAM(64));
     gmsfs_graph_dealloc(NULL, 100, 0, STREAM(64));
     check_int(space_stats_of(one).live, 0);
+    end_pool(pool);
+}
+
+TAP_TEST(space_stays_selected_until_every_selection_is_undone)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+
+    check_int(gmsfs_graph_select(space, STREAM(64)), 0);
+    check_int(gmsfs_graph_select(space, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 1);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 1);
+    check(gmsfs_graph_alloc(1, 0, STREAM(64)) != NULL);
+    check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 0);
+    check(gmsfs_graph_alloc(1, 0, STREAM(64)) == NULL);
     check_int(gmsfs_graph_deselect(pool, STREAM(64)), -ENOENT);
+    end_pool(pool);
+}
+
+struct selector {
+    gmsfs_graph_pool_t *pool;
+    gmsfs_graph_space_t *space;
+    int wrong;
+};
+
+/* On a stream that another thread has selected the same space on. */
+static void *select_too(void *context)
+{
+    struct selector *selector = context;
+
+    selector->wrong |= gmsfs_graph_select(selector->space, STREAM(64)) != 0;
+    selector->wrong |= gmsfs_graph_alloc(1, 0, STREAM(192)) == NULL;
+    selector->wrong |= gmsfs_graph_deselect(selector->pool, STREAM(64)) != 0;
+    selector->wrong |= gmsfs_graph_alloc(1, 0, STREAM(192)) != NULL;
+    return NULL;
+}
+
+TAP_TEST(threads_select_the_same_stream_each_for_itself)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    struct selector selector = {pool, new_space(pool, 0), 0};
+    pthread_t thread;
+
+    check_int(gmsfs_graph_select(selector.space, STREAM(64)), 0);
+    require(pthread_create(&thread, NULL, select_too, &selector) == 0);
+    pthread_join(thread, NULL);
+    check_int(selector.wrong, 0);
+    check_int(stats_of(pool).selected, 1);
+    check(gmsfs_graph_alloc(1, 0, STREAM(192)) != NULL);
+    check_int(gmsfs_graph_deselect(pool, STREAM(64)), 0);
+    check_int(stats_of(pool).selected, 0);
     end_pool(pool);
 }
 
@@ -73,6 +124,43 @@ TAP_TEST(failure_is_null_and_says_why)
     end_pool(pool);
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    require(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* The mount's alloc_timeout is twice WAIT_MS here (57-api). */
+TAP_TEST(full_device_is_told_at_once_to_the_pair_and_to_a_wake_that_may_not_wait)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    gmsfs_t *other = open_fresh_writer();
+    uint64_t start_ms;
+
+    take(space, 2 * CHUNK);
+    check_int(
+        gmsfs_allocate_handle(other, device_free_bytes() - CHUNK, "rest of the device", NULL, NULL),
+        0);
+    check_int(gmsfs_graph_select(space, NULL), 0);
+    start_ms = now_ms();
+    check(gmsfs_graph_alloc((intptr_t)(2 * CHUNK), 0, NULL) == NULL);
+    check_int(gmsfs_graph_alloc_error(), -ENOMEM);
+    check(now_ms() - start_ms < WAIT_MS);
+    check_int(gmsfs_graph_deselect(pool, NULL), 0);
+    check_int(gmsfs_graph_sleep(pool, 0), 0);
+    wait_for_free(3 * CHUNK);
+    check_int(gmsfs_allocate_handle(other, 2 * CHUNK, "rest of the device", NULL, NULL), 0);
+    start_ms = now_ms();
+    check_int(gmsfs_graph_wake(pool, 0), -ENOMEM);
+    check(now_ms() - start_ms < WAIT_MS);
+    check_str(read_line("state"), "EMPTY");
+    gmsfs_close(other);
+    end_pool(pool);
+}
+
 TAP_TEST(pair_outlives_the_pool)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();
@@ -86,6 +174,25 @@ TAP_TEST(pair_outlives_the_pool)
     gmsfs_graph_dealloc(ptr, 100, 0, NULL);
     check(gmsfs_graph_alloc(100, 0, NULL) == NULL);
     check_int(gmsfs_graph_alloc_error(), -ENOENT);
+}
+
+TAP_TEST(what_is_given_back_after_the_end_of_its_pool_is_no_other_pools)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    void *late, *ptr;
+
+    check_int(gmsfs_graph_select(space, NULL), 0);
+    late = gmsfs_graph_alloc(100, 0, NULL);
+    require(late != NULL);
+    end_pool(pool);
+    pool = fresh_awake_pool();
+    space = new_space(pool, 0); /* where the other one was, if that is free */
+    ptr = take(space, 100);
+    gmsfs_graph_dealloc(late, 100, 0, NULL);
+    check_int(space_stats_of(space).live, 1);
+    check(ptr != late);
+    end_pool(pool);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------
@@ -369,6 +476,66 @@ TAP_TEST(sleep_waits_for_a_thread_that_launches)
     pthread_join(thread, NULL);
     check_int(launcher.result, 0);
     check_str(read_line("state"), "EMPTY");
+out:
+    end_pool(pool);
+}
+
+TAP_TEST(thread_that_launches_may_allocate_while_a_sleep_waits_for_it)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    struct launcher launcher = {.pool = pool, .result = 1};
+    pthread_t thread;
+
+    if (!is_host(gmsfs_graph_handle(pool)))
+        goto out;
+    check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER), 0);
+    require(pthread_create(&thread, NULL, sleep_in_a_thread, &launcher) == 0);
+    usleep(50000);
+    alarm(WAIT_MS / 1000); /* it would wait for the sleep, and that for this thread */
+    take(space, CHUNK);
+    alarm(0);
+    check_int(gmsfs_graph_leave(pool, NULL), 0);
+    pthread_join(thread, NULL);
+    check_int(launcher.result, 0);
+out:
+    end_pool(pool);
+}
+
+static void *enter_and_leave(void *context)
+{
+    struct launcher *launcher = context;
+
+    launcher->result = gmsfs_graph_enter(launcher->pool, NULL, GMSFS_GRAPH_ORDER);
+    if (!launcher->result)
+        launcher->result = gmsfs_graph_leave(launcher->pool, NULL);
+    return NULL;
+}
+
+TAP_TEST(child_of_fork_does_not_wait_for_threads_that_waited_to_launch)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    struct launcher launcher = {.pool = pool, .result = 1};
+    int status = -1;
+    pthread_t thread;
+    pid_t pid;
+
+    if (!is_host(gmsfs_graph_handle(pool)))
+        goto out;
+    check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER), 0);
+    require(pthread_create(&thread, NULL, enter_and_leave, &launcher) == 0);
+    usleep(50000);
+    pid = fork();
+    if (pid == 0) {
+        alarm(WAIT_MS / 1000);
+        gmsfs_graph_close(pool);
+        _exit(0);
+    }
+    check_int(waitpid(pid, &status, 0), pid);
+    check_int(status, 0);
+    check_int(gmsfs_graph_leave(pool, NULL), 0);
+    pthread_join(thread, NULL);
+    check_int(launcher.result, 0);
 out:
     end_pool(pool);
 }

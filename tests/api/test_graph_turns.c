@@ -116,6 +116,42 @@ static void deed_say(void)
     pause();
 }
 
+static void deed_say_and_wait_for(const sigset_t *signals)
+{
+    int number;
+
+    check_int(write(ANSWER_FD, "!", 1), 1);
+    check_int(sigwait(signals, &number), 0);
+}
+
+/* Its mount dies and comes again twice: while it sleeps, and while it is awake (50-crash). */
+static void deed_survive(gmsfs_graph_pool_t *pool)
+{
+    gmsfs_graph_space_t *space = new_space(pool, 0);
+    unsigned char *a;
+    sigset_t signals;
+    void *ptr = NULL;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    check_int(sigprocmask(SIG_BLOCK, &signals, NULL), 0);
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    a = take(space, CHUNK);
+    check_int(gmsfs_graph_sleep(pool, 0), 0);
+    deed_say_and_wait_for(&signals);
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    check_str(read_line("state"), "RW");
+    a[CHUNK - 1] = 1;
+    deed_say_and_wait_for(&signals);
+    a[CHUNK - 1] = 2;
+    check_int(gmsfs_graph_space_alloc(space, 2 * CHUNK, &ptr), -ENOTCONN);
+    check_int(gmsfs_graph_sleep(pool, GMSFS_GRAPH_KEEP), -ENOTCONN);
+    check_int(stats_of(pool).awake, 0);
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    check_str(read_line("state"), "RW");
+    a[CHUNK - 1] = 3;
+}
+
 static void deed_turns(gmsfs_graph_pool_t *pool)
 {
     unsigned char *a;
@@ -143,6 +179,8 @@ TAP_TEST(deed_of_another_process)
     pool = open_pool(CHUNK);
     if (strcmp(deed, "turns") == 0) {
         deed_turns(pool);
+    } else if (strcmp(deed, "survive") == 0) {
+        deed_survive(pool);
     } else {
         check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
         a = take(new_space(pool, 0), 4 * CHUNK);

@@ -159,6 +159,8 @@ class Fake:
 
     @contextlib.contextmanager
     def capturing(self, graph, mempool, stream, capture_error_mode):
+        if graph.launched:
+            raise RuntimeError("this graph is captured already")
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         before = self.current_stream()

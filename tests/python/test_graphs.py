@@ -18,7 +18,7 @@ from unittest import mock
 import numpy
 
 import gmsfs
-from gmsfs import graph_rows, graphs
+from gmsfs import graph_handle, graph_rows, graphs
 from graph_fake import WORKSPACE, Fake, Graph, Tensor, expected
 from support import MOUNT, TIMEOUT, StoreCase, python
 
@@ -179,6 +179,37 @@ class Capturing(GraphCase):
             with self.assertRaisesRegex(ValueError, "4096 is captured; drop"):
                 self.capture(pool, 4096)
             self.check(pool, [4096])
+
+    def test_a_graph_is_of_one_shape_and_one_that_was_captured_elsewhere_is_not_harmed(self):
+        other = os.path.join(MOUNT, self._testMethodName + "-other")
+        with self.open() as pool, graphs.GraphPool(other, CHUNK, reserve_bytes=ROOM) as second:
+            self.buffers(pool)
+            capture = self.capture(pool, 4096)
+            with self.assertRaisesRegex(ValueError, "that of shape 4096"):
+                self.capture(pool, 8192, graph=capture.graph)
+            with self.assertRaisesRegex(RuntimeError, "captured already"):
+                self.capture(second, 8192, graph=capture.graph)
+            self.assertEqual((second.shapes, second.stats.spaces), ([], 0))
+            self.check(pool, [4096])
+        os.rmdir(other)
+
+    def test_a_capture_joins_spaces_of_its_own_pool_alone(self):
+        other = os.path.join(MOUNT, self._testMethodName + "-other")
+        with self.open() as pool, graphs.GraphPool(other, CHUNK, reserve_bytes=ROOM) as second:
+            self.buffers(pool)
+            for space in (second.space(), pool.arena()):
+                with self.assertRaisesRegex(ValueError, "no Space of this pool"):
+                    self.capture(pool, 4096, space=space)
+        del second, space
+        os.rmdir(other)
+
+    def test_what_is_kept_are_tensors(self):
+        with self.open() as pool:
+            self.buffers(pool)
+            with self.assertRaisesRegex(TypeError, "not a tuple"):
+                with pool.capture(Graph(), 4096) as capture:
+                    capture.keep((self.fake.model(self.at(self.x, 4096)), None))
+            self.assertEqual(pool.shapes, [])
 
     def test_streams_have_spaces_of_their_own(self):
         with self.open() as pool:
@@ -426,7 +457,8 @@ class Freeing(GraphCase):
             self.buffers(pool)
             for nbytes in (4096, LARGEST // 2, LARGEST // 4):
                 self.capture(pool, nbytes)
-            physical, used = pool.stats.physical_bytes, self.used()
+            physical = used = pool.stats.physical_bytes
+            self.wait_until(lambda: self.used() == used, "other memory is in use")
             freed = pool.drop(LARGEST // 2)
             self.assertGreater(freed, 0)
             self.assertEqual(pool.stats.physical_bytes, physical - freed)
@@ -503,6 +535,7 @@ class Sleeping(GraphCase):
             pool.sleep()
             for call in (
                 lambda: pool.replay(4096),
+                lambda: self.x.put(bytes(4096)),
                 lambda: self.capture(pool, 8192),
                 lambda: pool.rows(10),
                 lambda: pool.launch().__enter__(),
@@ -689,6 +722,109 @@ class Launching(GraphCase):
             self.assertIn("another graph of the pool", refused[0])
             self.check(pool, [4096])
 
+    def test_what_frees_waits_for_a_thread_that_launches_by_itself(self):
+        for guard in graphs.GUARDS:
+            pool = self.open(guard=guard)
+            self.buffers(pool)
+            graph = Graph()
+            for free in (lambda: pool.drop(4096), pool.close):
+                if 4096 not in pool:
+                    self.capture(pool, 4096, graph=graph)
+                with self.subTest(guard=guard), Inside(pool) as inside:
+                    freeing = threading.Thread(target=free, daemon=True)
+                    freeing.start()
+                    freeing.join(0.2)
+                    self.assertTrue(graph.launched)  # it is not reset yet
+                    inside.leave()
+                    freeing.join(TIMEOUT / 6)
+                    self.assertFalse(freeing.is_alive())
+                    self.assertFalse(graph.launched)
+
+    def test_a_pool_that_was_put_to_sleep_while_it_woke_launches_nothing(self):
+        """Two threads: the one that wakes it is told so when the other has put it to sleep again."""
+        wake = graph_handle.PoolHandle.wake
+
+        def wake_and_lose(handle, timeout):
+            wake(handle, timeout)
+            other = threading.Thread(target=pool.sleep)
+            other.start()
+            other.join()
+
+        with self.open() as pool:
+            self.buffers(pool)
+            self.capture(pool, 4096)
+            pool.sleep()
+            with mock.patch.object(graph_handle.PoolHandle, "wake", wake_and_lose):
+                pool.wake(TIMEOUT)
+            self.assertTrue(pool.asleep)
+            with self.assertRaises(gmsfs.NoLock):
+                pool.replay(4096)
+
+    def test_a_child_of_fork_waits_for_no_thread_of_its_parent(self):
+        for guard in graphs.GUARDS:
+            with self.subTest(guard=guard), self.open(guard=guard) as pool:
+                self.buffers(pool)
+                self.capture(pool, 4096)
+                with Inside(pool):
+                    said = in_child(
+                        lambda: pool.replay(4096),
+                        pool.sleep,
+                        lambda: pool.drop(4096),
+                        lambda: pool.rows(1, framework="numpy"),
+                        pool.close,
+                    )
+                self.assertEqual(said, "ECHILD ECHILD ECHILD ECHILD None")
+                self.check(pool, [4096])
+
+
+class Inside:
+    """A thread that is inside of launch() of a pool, until it is told to leave."""
+
+    def __init__(self, pool):
+        self.pool = pool
+        self.entered, self.left = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.launch, daemon=True)
+
+    def launch(self):
+        with self.pool.launch():
+            self.entered.set()
+            self.left.wait()
+
+    def leave(self):
+        self.left.set()
+        self.thread.join(TIMEOUT)
+
+    def __enter__(self):
+        self.thread.start()
+        self.entered.wait()
+        return self
+
+    def __exit__(self, *_):
+        self.leave()
+
+
+def in_child(*calls):
+    """What a child of fork() is told, in words; it ends by SIGALRM if it waits."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        for call in calls:
+            said = "None"
+            try:
+                call()
+            except gmsfs.Error as error:
+                said = errno.errorcode[error.errno]
+            except BaseException as error:
+                said = type(error).__name__
+            os.write(write, f"{said} ".encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, encoding="ascii") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said.strip()
+
 
 class Staying(GraphCase):
     def test_padding_is_cleared_and_slices_lie_where_the_whole_does(self):
@@ -740,6 +876,8 @@ class Staying(GraphCase):
         pool = self.open()
         rows = pool.rows(10, framework="numpy")
         pool.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            rows.put([1])
         self.assertEqual(self.state(), "EMPTY")
         del rows
 
@@ -782,6 +920,24 @@ class Staying(GraphCase):
             self.assertEqual(pool.stats.eager_bytes, eager - LARGEST)
             pool.shrink()
             self.assertEqual(pool.stats.physical_bytes, physical - LARGEST)
+
+    def test_a_workspace_that_lies_in_an_arena_does_not_keep_it(self):
+        with self.open() as pool:
+            self.buffers(pool)
+            arena = pool.arena()
+            with arena.use():
+                out = self.fake.product(self.at(self.x, 4096))
+            del out
+            arena.free()
+            self.assertEqual(pool.stats.live, 2)  # x and y
+
+    def test_rows_are_not_made_inside_of_a_capture(self):
+        with self.open() as pool:
+            self.buffers(pool)
+            with pool.capture(Graph(), 4096):
+                with self.assertRaisesRegex(gmsfs.Busy, "inside of capture"):
+                    pool.rows(10, framework="numpy")
+            self.assertEqual(pool.stats.live, 2)
 
     def test_an_arena_is_used_by_several_threads_at_once(self):
         with self.open() as pool:

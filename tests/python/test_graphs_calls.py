@@ -3,10 +3,13 @@
 That torch does it is test_graphs_torch."""
 
 import contextlib
+import ctypes
 import errno
+import gc
 import importlib
 import sys
 import types
+import weakref
 import unittest
 from unittest import mock
 
@@ -26,16 +29,28 @@ class Lazy(Tensor):
         raise NotImplementedError("no storage")
 
 
+class Allocator:
+    pass
+
+
 class Stand:
     """A module `torch`."""
 
     def __init__(self):
         self.said = []
+        self.allocators = []
         self.end_fails = False
         self.Tensor = Tensor
         self.__version__ = "0"
-        self.device = lambda kind, number: f"{kind}:{number}"
-        self._C = types.SimpleNamespace(_cuda_clearCublasWorkspaces=self.note("clear"))
+        self.device = lambda kind, number: types.SimpleNamespace(type=kind, index=number)
+        self.live = set()  # blocks of the pool
+        self.still_captures = False
+        self._C = types.SimpleNamespace(
+            _cuda_clearCublasWorkspaces=self.note("clear"),
+            _cuda_checkPoolLiveAllocations=lambda device, pool, blocks: blocks == self.live,
+            _cuda_endAllocateToPool=self.end_allocating,
+            _cuda_releasePool=self.note("release"),
+        )
         self.cuda = types.SimpleNamespace(
             init=self.note("init"),
             device=self.scope("device"),
@@ -49,6 +64,11 @@ class Stand:
             OutOfMemoryError=MemoryError,
             memory=types.SimpleNamespace(CUDAPluggableAllocator=self.allocator),
         )
+
+    def end_allocating(self, device, pool):
+        if not self.still_captures:
+            raise RuntimeError("not allocating to that pool")
+        self.said.append(f"end of {pool} on {device}")
 
     def note(self, what):
         return lambda *_, **__: self.said.append(what)
@@ -73,7 +93,9 @@ class Stand:
 
     def allocator(self, path, alloc, free):
         self.allocator_of = (path, alloc, free)
-        return types.SimpleNamespace(allocator=lambda: "allocator")
+        made = Allocator()
+        self.allocators.append(weakref.ref(made))
+        return types.SimpleNamespace(allocator=lambda: made)
 
 
 class Calls(unittest.TestCase):
@@ -95,7 +117,17 @@ class Calls(unittest.TestCase):
         self.assertEqual(
             self.stand.allocator_of, ("libgmsfs.so.0", "gmsfs_graph_alloc", "gmsfs_graph_dealloc")
         )
-        self.assertEqual(self.torch.new_mempool(), ("mempool", "allocator"))
+        self.assertEqual(self.torch.new_mempool(), ("mempool", self.stand.allocators[0]()))
+
+    def test_the_allocator_is_one_and_stays_when_nothing_of_gmsfs_does(self):
+        """torch may have but its address, and frees what it has of it as late as at Python's end."""
+        other = self.module.Torch("/m/other", 1, "libgmsfs.so.0")
+        self.assertEqual(len(self.stand.allocators), 1)
+        vars(self.module).clear()
+        del self.torch, self.module, other
+        sys.modules.pop("gmsfs.with_torch_graphs")
+        gc.collect()
+        self.assertIsNotNone(self.stand.allocators[0]())
 
     def test_a_capture_waits_first_and_records_last_in_the_pool_that_it_is_told(self):
         with self.capturing():
@@ -133,11 +165,38 @@ class Calls(unittest.TestCase):
             {"size": 512, "state": "active_allocated", "frames": []},
             {"size": 512, "state": "active_awaiting_free"},
         ]
-        self.mempool.snapshot = lambda: [{"address": 4096, "blocks": blocks}]
+        self.stand.cuda.memory_snapshot = lambda pool: [{"address": 4096, "blocks": blocks}]
         self.assertEqual(
             list(self.torch.allocated(self.mempool)),
             [(4608, 1000, "/me/model.py:9"), (5632, 512, "")],
         )
+
+    def test_a_snapshot_takes_no_reference_from_the_numbers_of_a_pool(self):
+        """torch gives each of them back once too often."""
+        number, given_back = 123456789, ctypes.pythonapi.Py_DecRef
+        self.mempool.id = (0, number)
+
+        def snapshot(pool):
+            for one in pool:
+                given_back(ctypes.py_object(one))
+            return []
+
+        self.stand.cuda.memory_snapshot = snapshot
+        before = sys.getrefcount(number)
+        self.assertEqual(list(self.torch.allocated(self.mempool)), [])
+        self.assertEqual(sys.getrefcount(number), before)
+
+    def test_blocks_are_looked_for_only_where_some_are_in_use_that_should_not_be(self):
+        self.stand.live = {4096}
+        self.assertTrue(self.torch.has_nothing_but(self.mempool, {4096}))
+        self.assertFalse(self.torch.has_nothing_but(self.mempool, set()))
+
+    def test_what_a_failed_capture_leaves_is_undone_once(self):
+        self.torch.abandon(self.mempool)
+        self.assertEqual(self.stand.said, [])
+        self.stand.still_captures = True
+        self.torch.abandon(self.mempool)
+        self.assertEqual(self.stand.said, ["end of (0, 5) on 1", "release"])
 
     def test_who_holds_a_block_is_told_by_name(self):
         lazy, cache, bare = Lazy(3), {"mask": Tensor(4096)}, [Tensor(8192)]

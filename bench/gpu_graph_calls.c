@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_graph - put a graph pool to sleep and wake it, with its memory given back or kept
+ * gpu_graph_calls - put a graph pool to sleep and wake it, with its memory given back or kept
  *
- *   gpu_graph STORE SPACES CHUNKS CHUNK_BYTES
+ *   gpu_graph_calls STORE SPACES CHUNKS CHUNK_BYTES
  *
  * Spaces reach from a few chunks to all CHUNKS of them, each as many more than the one before. The
  * floor is the driver's calls for as many chunks and spaces, in one process: sleeping unmaps each
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     struct gpu gpu;
 
     if (argc != 5) {
-        fputs("usage: gpu_graph STORE SPACES CHUNKS CHUNK_BYTES\n", stderr);
+        fputs("usage: gpu_graph_calls STORE SPACES CHUNKS CHUNK_BYTES\n", stderr);
         return 2;
     }
     floor = (struct floor){.gpu = &gpu,

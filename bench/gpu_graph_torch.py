@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory, capture and replay of many captured shapes: gmsfs.graphs against torch's own pools.
 
-    gpu_graphs.py STORE
+    gpu_graph_torch.py STORE
 
 STORE is a directory below a mount on device 0. First the rows of bench/run's table, then the table that
 is in gmsfs-graphs(7): MiB of graph memory by each way, as its allocator counts them, for 24 and 64 shapes
@@ -280,7 +280,7 @@ def print_sizes(plain, expandable, titles):
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit("usage: gpu_graphs.py STORE")
+        sys.exit("usage: gpu_graph_torch.py STORE")
     elif len(sys.argv) > 2:
         child(sys.argv[1], sys.argv[2:])
     else:
