@@ -34,6 +34,10 @@ setup() {
     gms_tests test_gms_frames
 }
 
+@test "V0 and V1: random frames, connects and exports, very many, leave the daemon as it was" {
+    gms_tests test_gms_many
+}
+
 @test "V0 and V1: whoever sends a request on a connection is known, and descriptors are not taken" {
     gms_tests test_gms_senders
 }
