@@ -128,6 +128,29 @@ expected_sockets() { # ORDINAL MODE
     not_mounted "$T/second"
 }
 
+@test "who connects when there are no more connections is closed, and nobody else for it" {
+    # shellcheck disable=SC2016,SC2034 # for the inner shell; start_mount reads it
+    MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
+    start_gms_mount
+    gms v0 weights lock rw - allocate 100 - commit
+    python -c 'if True:
+        import sys, gms_client
+        held = []
+        while True:
+            client = gms_client.V0(sys.argv[1])
+            try:
+                client.lock("ro", 0)
+            except gms_client.Closed:
+                break
+            held.append(client)
+        for client in held:
+            client.lock_state()
+        print("held", len(held))' "$(v0_socket weights)"
+    assert_match "$output" '^held [1-9][0-9]'
+    assert_match "$(<"$LOG")" 'GMS socket of weights: connection refused: '
+    assert_match "$(jq -r 'select(.event == "bound") | .bound' "$M/events")" connections
+}
+
 # ---- from a shell ----------------------------------------------------------------------------
 
 @test "what a client at the socket wrote is read as files" {
