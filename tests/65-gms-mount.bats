@@ -126,6 +126,12 @@ holds_sockets() { # PID COUNT
     refused 1 'uuid=: a GPU has its own' "gms,gms_dir=$GMS,uuid=$UUID"
 }
 
+@test "the ordinal is the index of the device, where none is given" {
+    fake_gpus 'devices 2'
+    start_mount "size=16M,device=1,gms,gms_dir=$GMS"
+    assert_files "$(sockets_of "GPU-$(device_get .uuid)" 1)"
+}
+
 @test "without gms there are no sockets and no kv_cache, whatever the environment says" {
     GMS_SOCKET_DIR=$GMS start_mount size=16M
     assert_files ''
