@@ -147,8 +147,22 @@ expected_sockets() { # ORDINAL MODE
             client.lock_state()
         print("held", len(held))' "$(v0_socket weights)"
     assert_match "$output" '^held [1-9][0-9]'
-    assert_match "$(<"$LOG")" 'GMS socket of weights: connection refused: '
+    assert_match "$(<"$LOG")" 'GMS socket of weights: connection refused: .*connection.*LIMITS.*end some'
     assert_match "$(jq -r 'select(.event == "bound") | .bound' "$M/events")" connections
+}
+
+@test "the log says what helps where the daemon has no descriptor left, and clients wait for one" {
+    local worker limits
+    start_gms_mount
+    worker=$(worker_of "$KEEPER")
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    prlimit --pid "$worker" --nofile=3:
+    gms_command v0 weights state
+    spawn "${COMMAND[@]}"
+    wait_until 10 grep -q 'cannot accept: the daemon has no descriptor left: raise its limit of open files' "$LOG"
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'state=EMPTY'
 }
 
 # ---- from a shell ----------------------------------------------------------------------------
