@@ -146,30 +146,27 @@ static const char *explain_refusal(int error)
     }
 }
 
+/* One: who connects and closes in a loop makes others wait for one connection a turn. */
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
     struct rpc_listener *listener =
         (struct rpc_listener *)((char *)watch - offsetof(struct rpc_listener, watch));
     struct rpc *rpc = listener->rpc;
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int error = fd < 0 ? errno : 0;
 
     (void)events;
-    for (unsigned i = 0; i < RPC_ACCEPTS_PER_TURN; i++) {
-        int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        int error = fd < 0 ? errno : 0;
-
-        if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
-            rest(listener);
-        if (error && error != EAGAIN && error != EINTR && error != ECONNABORTED &&
-            rpc_may_warn(rpc))
-            log_warning("%s: GMS socket of %s: cannot accept: %s", rpc->options.mountpoint,
-                        rpc_domain_name(listener->domain), explain_accept(error));
-        if (error)
-            return;
-        error = rpc_connection_new(listener, fd);
-        if (error && rpc_may_warn(rpc))
-            log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
-                        rpc_domain_name(listener->domain), explain_refusal(error));
-    }
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+        rest(listener);
+    if (error && error != EAGAIN && error != EINTR && error != ECONNABORTED && rpc_may_warn(rpc))
+        log_warning("%s: GMS socket of %s: cannot accept: %s", rpc->options.mountpoint,
+                    rpc_domain_name(listener->domain), explain_accept(error));
+    if (error)
+        return;
+    error = rpc_connection_new(listener, fd);
+    if (error && rpc_may_warn(rpc))
+        log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
+                    rpc_domain_name(listener->domain), explain_refusal(error));
 }
 
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,

@@ -16,8 +16,7 @@
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
 
-#define RPC_ACCEPTS_PER_TURN 16u
-#define RPC_FRAMES_PER_TURN  32u
+#define RPC_FRAMES_PER_TURN 32u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
