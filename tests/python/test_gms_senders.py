@@ -141,11 +141,17 @@ class Senders(GmsCase):
         writer.commit_layout()
         writer.close()
 
-    def test_who_has_the_memory_and_passes_its_connection_on_is_waited_for(self):
+    def take_over(self, begun):
+        """Of a process that has the memory, which has connected and sent the beginning of a handshake:
+        nobody is granted the memory before that process has exited."""
+
         def seal_and_connect():
             self.seal()
-            socket.send_fds(there, [b"x"], [self.v0().fileno()])
+            client = self.v0()
+            client.send_raw(data[:begun])
+            socket.send_fds(there, [b"x"], [client.fileno()])
 
+        data = encode({"type": "handshake_request", "lock_type": "rw_data_or_rw", "timeout_ms": None})
         here, there = socket.socketpair()
         with here, there:
             predecessor = self.process(seal_and_connect)
@@ -153,26 +159,19 @@ class Senders(GmsCase):
             numbers = socket.recv_fds(here, 1, 1)[1]
         self.assertEqual(self.may_write(), [predecessor.pid])
         successor = self.keep(gms_client.V0(socket.socket(fileno=numbers[0])))
-        successor.ask("rw_data_or_rw")
+        successor.send_raw(data[begun:])
         successor.expect_silence(0.2)
-        self.assertIn(f" {os.getpid()} ", store_file("weights", "sessions"))
+        waiting = store_file("weights", "sessions")
         predecessor.end()
         self.assertEqual(successor.granted()["granted_lock_type"], "rw_data")
         self.assertEqual(self.may_write(), [])
+        return waiting
 
-    def test_a_handshake_of_several_is_waited_for_until_none_of_them_has_the_memory(self):
-        def seal_and_begin():
-            self.seal()
-            client.send_raw(data[:5])
+    def test_who_has_the_memory_and_passes_its_connection_on_is_waited_for(self):
+        self.assertIn(f" {os.getpid()} ", self.take_over(begun=0))
 
-        client = self.v0()
-        data = encode({"type": "handshake_request", "lock_type": "rw_data_or_rw", "timeout_ms": None})
-        predecessor = self.process(seal_and_begin)
-        predecessor.result()
-        client.send_raw(data[5:])
-        client.expect_silence(0.2)
-        predecessor.end()
-        self.assertEqual(client.granted()["granted_lock_type"], "rw_data")
+    def test_a_handshake_of_several_waits_for_all_that_have_the_memory(self):
+        self.take_over(begun=5)
 
     def test_a_child_with_the_memory_adopts_it_again_on_its_parents_connection(self):
         def seal_and_adopt():
