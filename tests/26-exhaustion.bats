@@ -5,6 +5,8 @@
 
 load helpers
 load gmsctl
+load python
+load gms
 
 HOG=$BUILD/tests/tools/hog
 OTHER_UID=$((TEST_UID - 1))
@@ -23,7 +25,12 @@ setup() {
     if [[ $BATS_TEST_DESCRIPTION == *'held up'* ]]; then
         export GMSFS_GATE=$T/gate # transfers wait while it is there
     fi
-    start_mount size=256M,spool_max=4M
+    if [[ $BATS_TEST_DESCRIPTION == *frames* ]]; then
+        gms_setup
+        start_gms_mount size=256M,spool_max=4M,gms_mode=0666
+    else
+        start_mount size=256M,spool_max=4M
+    fi
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=()
     mkdir "$M/hogged" "$M/mine"
@@ -51,9 +58,9 @@ is_full() {
     grep -q '^full ' "$T/spawn-$SPAWNED" || ! kill -0 "$SPAWNED"
 }
 
-# hog WHAT ERRNO: until it is refused with it.
+# hog WHAT ERRNO [MOUNT]: until it is refused with it.
 hog() {
-    spawn "${AS_USER[@]}" "$HOG" "$M" hogged "$1"
+    spawn "${AS_USER[@]}" "$HOG" "${3-$M}" hogged "$1"
     wait_until $((60 * SLOW)) is_full
     assert_match "$(output_of "$SPAWNED")" "^full [0-9]+ $2\$"
 }
@@ -184,6 +191,27 @@ others_go_on() {
 @test "one user's spools leave the others theirs" {
     hog spools EDQUOT
     bound_is_told spools
+    others_go_on
+}
+
+# Each answer that it does not read is held for it: half of what there is, and no more.
+@test "one user's frames leave the others theirs" {
+    WORKER_MAX_KB=$(((64 + 128 + 64) << 10))
+    gms v0 weights lock rw 0 allocate 1 - put long last 0 "$(printf 'v%060000d' 0)" put large last 0 '' commit
+    (
+        exec 3<>"$M/weights/lock"
+        dd if=/dev/zero of="$M/weights/metadata/large" bs=1M count=1 status=none
+        echo 1 >"$M/weights/commit"
+    )
+    hog frames EDQUOT "$(v0_socket weights)"
+    bound_is_told frames
+    gms v0 weights lock ro 0 entry long
+    assert_match "$output" v0000
+    gms v0 kv_cache lock rw 0 allocate 1 - put long last 0 "$(printf '%060000d' 0)" commit
+    cp "$ROOT"/tests/python/gms*.py "$T"
+    run_logged -0 as_other timeout $((20 * SLOW)) "$PYTHON" "$T/gms.py" v0 "$(v0_socket weights)" \
+        lock ro 0 entry long
+    assert_match "$output" v0000
     others_go_on
 }
 

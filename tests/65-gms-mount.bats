@@ -126,6 +126,12 @@ holds_sockets() { # PID COUNT
     refused 1 'uuid=: a GPU has its own' "gms,gms_dir=$GMS,uuid=$UUID"
 }
 
+@test "the ordinal is the index of the device, where none is given" {
+    fake_gpus 'devices 2'
+    start_mount "size=16M,device=1,gms,gms_dir=$GMS"
+    assert_files "$(sockets_of "GPU-$(device_get .uuid)" 1)"
+}
+
 @test "without gms there are no sockets and no kv_cache, whatever the environment says" {
     GMS_SOCKET_DIR=$GMS start_mount size=16M
     assert_files ''
@@ -233,13 +239,16 @@ holds_sockets() { # PID COUNT
 
 @test "what is no socket is left alone, also what a link points to" {
     echo mine >"$GMS/gms_0_weights.sock"
-    refused 1 "$GMS/gms_0_weights.sock is something else and no socket, so it is left alone: remove it, or" \
+    refused 1 "$GMS/gms_0_weights.sock is a file and not a GMS socket, so it is left alone: remove it, or" \
         "gms,uuid=$UUID,gms_dir=$GMS"
     assert_eq "$(cat "$GMS/gms_0_weights.sock")" mine
     leave_dead "$T/dead"
     ln -sf "$T/dead" "$GMS/gms_0_weights.sock"
-    refused 1 "$GMS/gms_0_weights.sock is a symbolic link and no socket" "gms,uuid=$UUID,gms_dir=$GMS"
+    refused 1 "$GMS/gms_0_weights.sock is a symbolic link and not a GMS socket" "gms,uuid=$UUID,gms_dir=$GMS"
     [[ -L $GMS/gms_0_weights.sock && -S $T/dead ]]
+    rm "$GMS/gms_0_weights.sock"
+    mkdir "$GMS/gms_0_weights.sock"
+    refused 1 "$GMS/gms_0_weights.sock is a directory and not a GMS socket" "gms,uuid=$UUID,gms_dir=$GMS"
     assert_files gms_0_weights.sock
 }
 

@@ -34,6 +34,10 @@ setup() {
     gms_tests test_gms_frames
 }
 
+@test "V0 and V1: random frames, connects and exports, very many, leave the daemon as it was" {
+    gms_tests test_gms_many
+}
+
 @test "V0 and V1: whoever sends a request on a connection is known, and descriptors are not taken" {
     gms_tests test_gms_senders
 }
@@ -122,6 +126,43 @@ expected_sockets() { # ORDINAL MODE
         -o "backend=host,size=64M,gms,gms_dir=$T/nowhere,gms_ordinal=0,uuid=$GMS_UUID" "$T/second"
     assert_match "$output" "$T/nowhere"
     not_mounted "$T/second"
+}
+
+@test "who connects when there are no more connections is closed, and nobody else for it" {
+    # shellcheck disable=SC2016,SC2034 # for the inner shell; start_mount reads it
+    MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
+    start_gms_mount
+    gms v0 weights lock rw - allocate 100 - commit
+    python -c 'if True:
+        import sys, gms_client
+        held = []
+        while True:
+            client = gms_client.V0(sys.argv[1])
+            try:
+                client.lock("ro", 0)
+            except gms_client.Closed:
+                break
+            held.append(client)
+        for client in held:
+            client.lock_state()
+        print("held", len(held))' "$(v0_socket weights)"
+    assert_match "$output" '^held [1-9][0-9]'
+    assert_match "$(<"$LOG")" 'GMS socket of weights: connection refused: .*connection.*LIMITS.*end some'
+    assert_match "$(jq -r 'select(.event == "bound") | .bound' "$M/events")" connections
+}
+
+@test "the log says what helps where the daemon has no descriptor left, and clients wait for one" {
+    local worker limits
+    start_gms_mount
+    worker=$(worker_of "$KEEPER")
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    prlimit --pid "$worker" --nofile=3:
+    gms_command v0 weights state
+    spawn "${COMMAND[@]}"
+    wait_until 10 grep -q 'cannot accept: the daemon has no descriptor left: raise its limit of open files' "$LOG"
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'state=EMPTY'
 }
 
 # ---- from a shell ----------------------------------------------------------------------------

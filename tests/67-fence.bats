@@ -207,7 +207,7 @@ refused_by_fence() {
     let_go "$SPAWNED"
 }
 
-@test "events and audit tell who fenced, and who ended it" {
+@test "events and audit tell who fenced, who ended it and how" {
     stop_mount
     start_mount audit="$T/audit"
     mkdir "$M/kv_cache"
@@ -220,7 +220,11 @@ refused_by_fence() {
     assert_eq "$(jq -c 'select(.event | test("fenced")) | [.event, .store, .pid, .uid]' <"$M/events")" \
         "$(printf '["%s","%s",%s,%s]\n' fenced weights "$first" "$(id -u)" fenced kv_cache "$first" "$(id -u)" \
             unfenced weights "$SPAWNED" "$(id -u)" unfenced kv_cache "$SPAWNED" "$(id -u)")"
-    wait_until 5 grep -q '"unfenced"' "$T/audit"
+    wait_until 5 grep -q '"unfenced".*"resolved_by":"abort"' "$T/audit"
+    cli fence -q "$M"
+    cli fence --complete "$output" "$M"
+    assert_eq "$(jq -r 'select(.event | test("fenced")) | .resolved_by' <"$M/events" | xargs)" \
+        'null null abort abort null null complete complete'
 }
 
 # ---- whose it is -----------------------------------------------------------------------------

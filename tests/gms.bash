@@ -64,6 +64,6 @@ hold_gms() {
 gms_tests() {
     start_gms_mount "size=256M,writer_patience=$((2 * SLOW)),alloc_timeout=2"
     GMSFS_TEST_MOUNT=$M GMSFS_TEST_GMS_DIR=$SOCKETS GMSFS_TEST_WORKER=$(worker_of "$KEEPER") \
-        GMSFS_TEST_SLOW=$SLOW python -m unittest -v "$1"
+        GMSFS_TEST_KEEPER=$KEEPER GMSFS_TEST_SLOW=$SLOW python -m unittest -v "$1"
     assert_match "$output" 'OK'
 }

@@ -209,6 +209,7 @@ struct core_event {
     uint32_t by_uid;
     char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
     bool is_share;                /* it was the user's share, not the whole */
+    uint32_t resolved_by;         /* UNFENCED: CORE_FENCE_ABORT or _COMPLETE */
 };
 
 /*

@@ -8,6 +8,11 @@
 
 #define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
 
+static bool is_resolution(uint32_t flags)
+{
+    return flags == CORE_FENCE_ABORT || flags == CORE_FENCE_COMPLETE;
+}
+
 bool core_is_text(const char *text, size_t room)
 {
     return memchr(text, '\0', room) != NULL;
@@ -33,6 +38,9 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
+    if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
+                                           : event->resolved_by != 0)
+        return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);
     return 0;
 }
 
@@ -81,8 +89,7 @@ static int check_fence(const struct core *core, struct failure *failure)
     if (fence->is_up ? fence->resolved_by != 0 || strcmp(fence->names[0], fence->names[1]) == 0
                      : fence->names[0][0] != '\0' || fence->names[1][0] != '\0')
         return WRONG("whether the fence is up is not clear");
-    if (fence->resolved_by != 0 && fence->resolved_by != CORE_FENCE_ABORT &&
-        fence->resolved_by != CORE_FENCE_COMPLETE)
+    if (fence->resolved_by != 0 && !is_resolution(fence->resolved_by))
         return WRONG("the last fence was resolved in no way that there is");
     if (fence->is_up && core->draining)
         return WRONG("the mount is drained, and a fence is up");

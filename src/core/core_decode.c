@@ -247,6 +247,7 @@ static void read_event(struct input *input, uint64_t seq)
     event->by_uid = input_u32(input);
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
+    event->resolved_by = input_u32(input);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

@@ -283,6 +283,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->by_uid);
     put_text(output, event->bound);
     put_u8(output, event->is_share);
+    put_u32(output, event->resolved_by);
 }
 
 /* All that are remembered: which those are follows from the counter. */

@@ -141,6 +141,22 @@ static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
     return error == -ECONNREFUSED || error == -ENOENT ? 0 : error;
 }
 
+static const char *name_type(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "a file";
+    case S_IFDIR:
+        return "a directory";
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFIFO:
+        return "a named pipe";
+    default:
+        return "a device";
+    }
+}
+
 /* 0: what stands at the place is a socket that nobody listens at, or (*is_there) nothing. */
 static int judge_place(const struct gms_sockets_options *options, const struct gms_socket *socket,
                        struct stat *found, bool *is_there)
@@ -150,9 +166,8 @@ static int judge_place(const struct gms_sockets_options *options, const struct g
         return errno == ENOENT ? 0 : refuse_call(options, socket, -errno);
     if (!S_ISSOCK(found->st_mode))
         return refuse(options, -EEXIST,
-                      "%s is %s and no socket, so it is left alone: remove it, %s", socket->path,
-                      S_ISLNK(found->st_mode) ? "a symbolic link" : "something else",
-                      other_place(socket));
+                      "%s is %s and not a GMS socket, so it is left alone: remove it, %s",
+                      socket->path, name_type(found->st_mode), other_place(socket));
     int error = ask_who_listens(socket->path);
     if (error == -EADDRINUSE)
         return refuse(options, error, "GMS already running at %s: end it, %s", socket->path,

@@ -82,7 +82,8 @@ static void print_help(void)
         "                         `weights` and `kv_cache`; on host memory uuid=GPU-... is needed\n"
         "  gms_dir=DIR            where they are; default: $GMS_SOCKET_DIR, else $TMPDIR, /tmp "
         "...\n"
-        "  gms_ordinal=N          V1: the GPU's number as the clients see it; default 0\n"
+        "  gms_ordinal=N          V1: the GPU's number as the clients see it; default:\n"
+        "                         device= where that is an index, else 0\n"
         "  gms_mode=OCTAL         mode of the sockets; default 600\n"
         "  gms_keep               a client's writer begins with what is committed");
 }

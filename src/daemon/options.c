@@ -25,7 +25,7 @@ struct option {
 struct parser {
     struct daemon_options *options;
     const char *source; /* NULL: none given */
-    bool has_backend;
+    bool has_backend, has_ordinal;
     struct option needs_gms; /* the first one that does; no name: none */
     char *error;
     size_t error_bytes;
@@ -160,17 +160,24 @@ bad:
     return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
 }
 
-static int parse_number(const struct parser *parser, const struct option *option, uint32_t max,
-                        uint32_t *number)
+static bool read_number(const char *text, uint32_t max, uint32_t *number)
 {
     uint64_t value = 0;
-    const char *at = option->value;
+    const char *at = text;
 
     for (; isdigit((unsigned char)*at) && value <= max; at++)
         value = value * 10 + (uint64_t)(*at - '0');
-    if (*at != '\0' || at == option->value || value > max)
-        return refuse(parser, option, "expected a number from 0 to %" PRIu32, max);
+    if (*at != '\0' || at == text || value > max)
+        return false;
     *number = (uint32_t)value;
+    return true;
+}
+
+static int parse_number(const struct parser *parser, const struct option *option, uint32_t max,
+                        uint32_t *number)
+{
+    if (!read_number(option->value, max, number))
+        return refuse(parser, option, "expected a number from 0 to %" PRIu32, max);
     return 0;
 }
 
@@ -280,11 +287,22 @@ static int parse_gms(struct parser *parser, const struct option *option)
     note_needs_gms(parser, option);
     if (strcmp(option->name, "gms_dir") == 0)
         return parse_path(parser, option, o->gms_dir);
-    if (strcmp(option->name, "gms_ordinal") == 0)
+    if (strcmp(option->name, "gms_ordinal") == 0) {
+        parser->has_ordinal = true;
         return parse_number(parser, option, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
+    }
     if (strcmp(option->name, "gms_mode") == 0)
         return parse_mode(parser, option, &o->gms_mode);
     return -ENOENT;
+}
+
+/* Who sees all GPUs counts them as `device` does, where that is an index. */
+static void set_ordinal(const struct parser *parser)
+{
+    struct daemon_options *o = parser->options;
+
+    if (o->gms && !parser->has_ordinal)
+        read_number(o->vmm.device, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
 }
 
 /* What only the options together tell. */
@@ -521,6 +539,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
     int wrong = check_gms(&parser);
     if (wrong)
         return wrong;
+    set_ordinal(&parser);
     if (!options->mountpoint || !*options->mountpoint)
         return say(&parser, "a mount point is missing: gmsfs mount [-f] [-o OPTIONS] DIRECTORY",
                    "");

@@ -565,7 +565,10 @@ static void end(struct worker *worker)
 
 /* What is freed goes back to the system in small steps: large blocks by themselves, the heap by so
  * much at a time. (glibc else lets both thresholds grow with what it has seen, and then returns
- * hundreds of megabytes at once, while every thread waits for malloc.) */
+ * hundreds of megabytes at once, while every thread waits for malloc.) What lies free below a small
+ * block that is in use stays besides: in all 43 MB after 100,000 entries and 184 MB after a
+ * million, of which the next layout is made. malloc_trim(3) would give them back, and hold the
+ * loop's heap for 0.2 ms a megabyte. */
 static void bound_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 10);

@@ -117,7 +117,8 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -EBUSY:
         return "it is being written through a file: close that first";
     case -EMFILE:
-        return "the daemon has no descriptor left for it: see its limit of open files";
+        return "the daemon has no descriptor left for it: raise its limit of open files (prlimit "
+               "--nofile, or LimitNOFILE= of its unit)";
     case -ESTALE:
         return "the session is over: it was revoked, or its store removed";
     case -ECANCELED:

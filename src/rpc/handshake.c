@@ -128,18 +128,32 @@ static int open_ctl(struct rpc_connection *connection, bool write)
     return opening.error;
 }
 
+/* Sealed memory is for who has nobody beside it that may write it: so it is not who connected that
+ * counts, which may have that memory and have passed the connection on. */
+static int find_asker(const struct rpc_connection *connection, enum lock_wish wish,
+                      struct service_caller *asker)
+{
+    if (wish == LOCK_WISH_DATA)
+        return rpc_find_sender(connection, asker);
+    *asker = connection->caller;
+    return 0;
+}
+
 static void ask_for_session(struct rpc_connection *connection)
 {
     struct service_acquire acquire = {.wish = wish_of(connection),
                                       .timeout_ms = timeout_of(connection),
                                       .fresh = !connection->rpc->options.keeps_committed};
-    int error = open_ctl(connection, acquire.wish != LOCK_WISH_RO);
+    struct service_caller asker;
+    int error = find_asker(connection, acquire.wish, &asker);
 
+    if (error == 0)
+        error = open_ctl(connection, acquire.wish != LOCK_WISH_RO);
     if (error) {
         refuse_session(connection, error);
         return;
     }
-    service_acquire(connection->rpc->service, connection->file, &acquire, &connection->caller,
+    service_acquire(connection->rpc->service, connection->file, &acquire, &asker,
                     rpc_wait(connection, finish_handshake));
 }
 

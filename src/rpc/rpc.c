@@ -113,30 +113,60 @@ static void rest(struct rpc_listener *listener)
     listener->rests = watch_listener(listener, 0) == 0;
 }
 
+#define RAISE_NOFILE                                                                          \
+    "the daemon has no descriptor left: raise its limit of open files (prlimit --nofile, or " \
+    "LimitNOFILE= of its unit)"
+
+/* Why nobody is accepted now, and what helps. */
+static const char *explain_accept(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return RAISE_NOFILE;
+    case ENFILE:
+        return "the machine has no descriptor left: raise fs.file-max (sysctl)";
+    default:
+        return strerror(error);
+    }
+}
+
+static const char *explain_refusal(int error)
+{
+    switch (error) {
+    case -EDQUOT:
+        return "its user has its share of the mount's connections (gmsfs(5), LIMITS): let it end "
+               "some";
+    case -ENFILE:
+        return "the mount has no connection left (gmsfs(5), LIMITS): raise the daemon's limit of "
+               "open files if that is small, or end some clients";
+    case -EMFILE:
+        return RAISE_NOFILE;
+    default:
+        return strerror(-error);
+    }
+}
+
+/* One: who connects and closes in a loop makes others wait for one connection a turn. */
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
     struct rpc_listener *listener =
         (struct rpc_listener *)((char *)watch - offsetof(struct rpc_listener, watch));
     struct rpc *rpc = listener->rpc;
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int error = fd < 0 ? errno : 0;
 
     (void)events;
-    for (unsigned i = 0; i < RPC_ACCEPTS_PER_TURN; i++) {
-        int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        int error = fd < 0 ? errno : 0;
-
-        if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
-            rest(listener);
-        if (error && error != EAGAIN && error != EINTR && error != ECONNABORTED &&
-            rpc_may_warn(rpc))
-            log_warning("%s: GMS socket of %s: cannot accept: %s", rpc->options.mountpoint,
-                        rpc_domain_name(listener->domain), strerror(error));
-        if (error)
-            return;
-        error = rpc_connection_new(listener, fd);
-        if (error && rpc_may_warn(rpc))
-            log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
-                        rpc_domain_name(listener->domain), strerror(-error));
-    }
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+        rest(listener);
+    if (error && error != EAGAIN && error != EINTR && error != ECONNABORTED && rpc_may_warn(rpc))
+        log_warning("%s: GMS socket of %s: cannot accept: %s", rpc->options.mountpoint,
+                    rpc_domain_name(listener->domain), explain_accept(error));
+    if (error)
+        return;
+    error = rpc_connection_new(listener, fd);
+    if (error && rpc_may_warn(rpc))
+        log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
+                    rpc_domain_name(listener->domain), explain_refusal(error));
 }
 
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,

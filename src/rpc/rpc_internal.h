@@ -16,8 +16,7 @@
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
 
-#define RPC_ACCEPTS_PER_TURN 16u
-#define RPC_FRAMES_PER_TURN  32u
+#define RPC_FRAMES_PER_TURN 32u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
@@ -44,7 +43,8 @@ struct rpc_listing; /* listing.c */
 struct rpc_sender {
     uint64_t pid;                /* 0: it cannot be seen */
     struct core_process process; /* pid 0: it cannot be seen, or was gone */
-    int error;                   /* it could not be looked up */
+    char comm[CORE_COMM_BYTES];
+    int error; /* it could not be looked up */
     size_t end_bytes;
 };
 
@@ -140,6 +140,9 @@ void rpc_consume_senders(struct rpc_connection *connection);
 /* All senders of the frame at the front, and who connected unless it has exited. A negative errno:
  * one could not be looked up. */
 int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *askers);
+/* The peer, but as the process that sent the frame at the front; several, or one that nobody sees:
+ * no process. A negative errno: it could not be looked up. */
+int rpc_find_sender(const struct rpc_connection *connection, struct service_caller *caller);
 
 /* bytes.c */
 /* 0: all is sent; -EAGAIN; else the client is gone. */

@@ -19,10 +19,13 @@ static struct rpc_sender find_sender(const struct rpc_connection *connection, ui
 
     if (pid != 0 && caller->process_count > 0 && caller->processes[0].pid == pid) {
         sender.process = caller->processes[0];
+        memcpy(sender.comm, caller->comm, sizeof sender.comm);
     } else if (pid != 0) {
         sender.error = host->resolve(host->context, (uint32_t)pid, 1, &found);
-        if (sender.error == 0 && found.process_count > 0)
+        if (sender.error == 0 && found.process_count > 0) {
             sender.process = found.processes[0];
+            memcpy(sender.comm, found.comm, sizeof sender.comm);
+        }
     }
     return sender;
 }
@@ -120,5 +123,28 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
         return 0;
     if (!host->has_exited(host->context, connection->watch.fd))
         add_asker(askers, caller->process_count ? caller->processes[0] : (struct core_process){0});
+    return 0;
+}
+
+int rpc_find_sender(const struct rpc_connection *connection, struct service_caller *caller)
+{
+    const struct rpc_sender *only = &connection->senders[0];
+
+    for (unsigned i = 0; i < connection->sender_count; i++) {
+        const struct rpc_sender *sender = &connection->senders[i];
+
+        if (sender->error)
+            return sender->error;
+        if (!is_same(sender->process, only->process))
+            only = NULL;
+        if (!only || sender->end_bytes >= connection->frame_bytes)
+            break;
+    }
+    *caller = connection->caller;
+    caller->process_count = only && only->process.pid != 0;
+    if (caller->process_count) {
+        caller->processes[0] = only->process;
+        memcpy(caller->comm, only->comm, sizeof caller->comm);
+    }
     return 0;
 }

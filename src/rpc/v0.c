@@ -131,27 +131,39 @@ static void get_entry(struct rpc_connection *connection, const struct rpc_view *
 /* ---- allocations -------------------------------------------------------------------------------
  */
 
-static uint64_t align(const struct rpc_connection *connection, uint64_t bytes)
-{
-    struct vmm_info info;
-    uint64_t mask;
+#define SIZE_TEXT_BYTES 24
 
-    service_get_device(connection->rpc->service, &info);
-    mask = info.granularity_bytes - 1;
-    return bytes > UINT64_MAX - mask ? UINT64_MAX : (bytes + mask) & ~mask;
+/* What no integer has is 2^64. */
+static void format_aligned(const struct vmm_info *device, uint64_t bytes,
+                           char text[SIZE_TEXT_BYTES])
+{
+    uint64_t mask = device->granularity_bytes - 1;
+
+    if (bytes > UINT64_MAX - mask)
+        snprintf(text, SIZE_TEXT_BYTES, "18446744073709551616");
+    else
+        snprintf(text, SIZE_TEXT_BYTES, "%" PRIu64, (bytes + mask) & ~mask);
 }
 
+/* In the words that clients look for, also where waiting would have been in vain. */
 static void refuse_memory(struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
     uint64_t waited_us = rpc_now_us() - connection->asked_us;
+    char aligned[SIZE_TEXT_BYTES], in_vain[96] = "";
+    struct vmm_info device;
 
+    service_get_device(connection->rpc->service, &device);
+    format_aligned(&device, asked->size.magnitude, aligned);
+    if (asked->size.magnitude > device.total_bytes)
+        snprintf(in_vain, sizeof in_vain,
+                 ": it can never be had, for the mount has %" PRIu64 " bytes in all",
+                 device.total_bytes);
     rpc_refuse(connection,
-               "Timed out waiting for GPU memory: requested_size=%" PRIu64 ", aligned_size=%" PRIu64
-               ", tag=%.*s, waited_sec=%" PRIu64 ".%03" PRIu64,
-               asked->size.magnitude, align(connection, asked->size.magnitude),
-               (int)asked->tag.bytes, (const char *)asked->tag.at, waited_us / 1000000,
-               waited_us / 1000 % 1000);
+               "Timed out waiting for GPU memory: requested_size=%" PRIu64
+               ", aligned_size=%s, tag=%.*s, waited_sec=%" PRIu64 ".%03" PRIu64 "%s",
+               asked->size.magnitude, aligned, (int)asked->tag.bytes, (const char *)asked->tag.at,
+               waited_us / 1000000, waited_us / 1000 % 1000, in_vain);
 }
 
 static void finish_allocate(struct rpc_connection *connection, int error,

@@ -6,6 +6,8 @@
 #include "service/fence.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct service_actor actor_of(const struct rpc_connection *connection)
@@ -126,18 +128,27 @@ static bool has_session(struct rpc_connection *connection, bool writes, struct r
     return true;
 }
 
+static void refuse_memory(struct rpc_connection *connection)
+{
+    char text[128];
+    struct message oom = {.type = MESSAGE_ERROR_RESPONSE, .out_of_memory = true};
+    struct vmm_info device;
+
+    service_get_device(connection->rpc->service, &device);
+    snprintf(text, sizeof text, "%" PRIu64 " bytes cannot be had: the mount has %" PRIu64 " in all",
+             connection->asked.aligned_size.magnitude, device.total_bytes);
+    oom.error = message_text(text);
+    rpc_answer(connection, &oom);
+}
+
 static void finish_allocate(struct rpc_connection *connection, int error,
                             const struct service_answer *answer)
 {
     (void)answer;
-    const struct message oom = {.type = MESSAGE_ERROR_RESPONSE,
-                                .error = message_text("the GPU has not as much memory"),
-                                .out_of_memory = true};
-
     if (error == -EEXIST)
         rpc_refuse(connection, "allocation ID already exists");
     else if (error == -ENOMEM)
-        rpc_answer(connection, &oom);
+        refuse_memory(connection);
     else if (error)
         rpc_refuse_errno(connection, "allocate", error);
     else

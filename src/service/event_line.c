@@ -76,6 +76,10 @@ static int set_details(json_t *object, const struct core_event *event)
         failed |= set_text(object, "bound", event->bound, sizeof event->bound);
         failed |= json_object_set_new(object, "share", json_boolean(event->is_share));
     }
+    if (event->type == CORE_EVENT_UNFENCED)
+        failed |= json_object_set_new(
+            object, "resolved_by",
+            json_string(event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort"));
     return failed;
 }
 

@@ -350,17 +350,28 @@ class GmsCase(unittest.TestCase):
         self.make_empty(store)
 
 
-def worker_anonymous_bytes():
-    """Private memory of the daemon's worker, whose pid 66-gms.bats tells."""
-    with open(f"/proc/{os.environ['GMSFS_TEST_WORKER']}/status", encoding="ascii") as file:
+WORKER = int(os.environ["GMSFS_TEST_WORKER"])
+
+
+def anonymous_bytes(pid):
+    """Private memory of a process."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) << 10
     raise AssertionError("no RssAnon")
 
 
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def worker_anonymous_bytes():
+    return anonymous_bytes(WORKER)
+
+
 def worker_descriptors():
-    return len(os.listdir(f"/proc/{os.environ['GMSFS_TEST_WORKER']}/fd"))
+    return descriptors(WORKER)
 
 
 CLIENT_MESSAGES = {  # what requests hold where a test does not care

@@ -2,10 +2,10 @@
 """GMS V0 and V1: frames that no client sends. A connection that sends them ends, and it alone."""
 
 import os
-import random
 import select
 import struct
 import time
+import unittest
 
 import msgpack
 
@@ -21,8 +21,6 @@ from gms_support import (
     worker_anonymous_bytes,
     worker_descriptors,
 )
-
-FRAMES = int(os.environ.get("GMSFS_TEST_GMS_FRAMES", "4000"))
 
 STATE_REQUEST = {"type": "get_lock_state_request"}
 
@@ -421,6 +419,28 @@ class Floods(GmsCase):
             client.close()
         self.wait_state("COMMITTED")
 
+    LONG = 15 << 20
+
+    def half_a_long_request(self):
+        client = self.session("ro")
+        client.send_raw(struct.pack(">I", self.LONG + 1024) + b"\x81" + bytes(self.LONG))
+        return client
+
+    @unittest.skipIf(os.environ.get("SANITIZE"), "a sanitizer keeps what is freed for a while")
+    def test_long_requests_that_are_gone_take_no_memory_whoever_else_sends_one(self):
+        """Each is a block of its own. Left to itself, malloc would learn from the first one to put such blocks
+        into the heap, where all of them stay as long as one behind them."""
+        self.commit_content()
+        self.half_a_long_request().close()
+        self.wait_state("COMMITTED")
+        before = worker_anonymous_bytes()
+        clients = [self.half_a_long_request() for _ in range(8)]
+        wait_until(lambda: worker_anonymous_bytes() - before > 6 * self.LONG, "all are there")
+        for client in clients[:-1]:
+            client.close()
+        wait_until(lambda: worker_anonymous_bytes() - before < 3 * self.LONG, "that of seven is free")
+        self.assertFalse(clients[-1].is_closed())
+
     def test_exports_that_nobody_receives_leave_no_descriptors_behind(self):
         first, _ = self.commit_content()
         before = worker_descriptors()
@@ -431,14 +451,6 @@ class Floods(GmsCase):
         for client in clients:
             client.close()
         self.wait_state("COMMITTED")
-        wait_until(lambda: worker_descriptors() <= before, "the daemon has closed them all")
-
-    def test_exports_leave_no_descriptors_behind(self):
-        first, _ = self.commit_content()
-        reader = self.session("ro")
-        before = worker_descriptors()
-        for _ in range(1000):
-            os.close(reader.export(first)[1])
         wait_until(lambda: worker_descriptors() <= before, "the daemon has closed them all")
 
     def test_200_connections_at_once(self):
@@ -463,75 +475,3 @@ class Floods(GmsCase):
             waiter.granted()
             waiter.close()
         self.wait_state("EMPTY")
-
-    def test_many_connections_one_after_the_other(self):
-        self.commit_content()
-        before = worker_descriptors()
-        for _ in range(1000):
-            with gms_client.V0(v0_path()) as client:
-                self.assertEqual(client.lock("ro", 0), "ro")
-        self.wait_state("COMMITTED")
-        wait_until(lambda: worker_descriptors() <= before, "the daemon has closed them all")
-
-
-class Random(GmsCase):
-    """Frames that were damaged, by a seed that is told."""
-
-    def damaged(self, rng, payload):
-        data = bytearray(payload)
-        for _ in range(rng.choice((1, 1, 2, 5))):
-            what = rng.randrange(5)
-            at = rng.randrange(len(data)) if data else 0
-            if what == 0 and data:
-                data[at] = rng.randrange(256)
-            elif what == 1:
-                data[at:at] = rng.randbytes(rng.randrange(1, 9))
-            elif what == 2:
-                del data[at : at + rng.randrange(1, 9)]
-            elif what == 3:
-                data[at:at] = rng.choice((b"\xc0", b"\xdf\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x81"))
-            elif data:
-                data[at] ^= 1 << rng.randrange(8)
-        return bytes(data)
-
-    def run_against(self, connect, requests, handshake):
-        seed = int(os.environ.get("GMSFS_TEST_SEED", str(time.time_ns() % 100000)))
-        rng = random.Random(seed)
-        whole = [pack(sample(requests, name)) for name in requests]
-        sent = 0
-        with self.subTest(seed=seed):
-            while sent < FRAMES:
-                with connect() as client:
-                    client.timeout = 0.5
-                    if rng.random() < 0.8:
-                        client.send_raw(encode(handshake))
-                    for _ in range(20):
-                        payload = self.damaged(rng, rng.choice(whole))
-                        if not self.is_taken(client, frame(payload)):
-                            break
-                        sent += 1
-                    if rng.random() < 0.1:
-                        self.is_taken(client, payload)  # without a length
-        self.lift_fence()
-        self.make_empty("weights")
-        self.assertEqual(self.session("rw").allocate(1)["layout_slot"], 0)
-
-    @staticmethod
-    def is_taken(client, data):
-        """Sends, and takes what answers there are, whatever they are."""
-        try:
-            client.send_raw(data)
-            client.socket.setblocking(False)
-            return client.socket.recv(1 << 16) != b""
-        except BlockingIOError:
-            return True
-        except (TimeoutError, ConnectionResetError):
-            return False
-
-    def test_v0(self):
-        handshake = sample(V0_REQUESTS, "handshake_request", lock_type="rw", timeout_ms=1000)
-        self.run_against(lambda: gms_client.V0(v0_path()), V0_REQUESTS, handshake)
-
-    def test_v1(self):
-        handshake = sample(V1_REQUESTS, "handshake_request", lock_type="rw")
-        self.run_against(lambda: gms_client.V1(v1_path()), V1_REQUESTS, handshake)

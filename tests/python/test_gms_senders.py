@@ -55,11 +55,14 @@ class Process:
     def join(self):
         os.waitpid(self.pid, 0)
 
-    def close(self):
+    def end(self):
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             self.join()
+
+    def close(self):
+        self.end()
         os.close(self.watch)
         os.close(self._said)
 
@@ -130,6 +133,55 @@ class Senders(GmsCase):
             end_orphan(child)
         self.assertEqual(successor.granted()["granted_lock_type"], "rw_data")
         self.assertEqual(self.may_write(), [])
+
+    def seal(self):
+        """In a process that keeps the memory for as long as it lives."""
+        writer = self.session("rw")
+        writer.export(writer.allocate(4096)["allocation_id"])
+        writer.commit_layout()
+        writer.close()
+
+    def take_over(self, begun):
+        """Of a process that has the memory, which has connected and sent the beginning of a handshake:
+        nobody is granted the memory before that process has exited."""
+
+        def seal_and_connect():
+            self.seal()
+            client = self.v0()
+            client.send_raw(data[:begun])
+            socket.send_fds(there, [b"x"], [client.fileno()])
+
+        data = encode({"type": "handshake_request", "lock_type": "rw_data_or_rw", "timeout_ms": None})
+        here, there = socket.socketpair()
+        with here, there:
+            predecessor = self.process(seal_and_connect)
+            predecessor.result()
+            numbers = socket.recv_fds(here, 1, 1)[1]
+        self.assertEqual(self.may_write(), [predecessor.pid])
+        successor = self.keep(gms_client.V0(socket.socket(fileno=numbers[0])))
+        successor.send_raw(data[begun:])
+        successor.expect_silence(0.2)
+        waiting = store_file("weights", "sessions")
+        predecessor.end()
+        self.assertEqual(successor.granted()["granted_lock_type"], "rw_data")
+        self.assertEqual(self.may_write(), [])
+        return waiting
+
+    def test_who_has_the_memory_and_passes_its_connection_on_is_waited_for(self):
+        self.assertIn(f" {os.getpid()} ", self.take_over(begun=0))
+
+    def test_a_handshake_of_several_waits_for_all_that_have_the_memory(self):
+        self.take_over(begun=5)
+
+    def test_a_child_with_the_memory_adopts_it_again_on_its_parents_connection(self):
+        def seal_and_adopt():
+            self.seal()
+            return client.lock("rw_data_or_rw")
+
+        client = self.v0()
+        child = self.process(seal_and_adopt)
+        self.assertEqual(child.result(), "rw_data")
+        self.assertEqual(self.may_write(), [child.pid])
 
     def test_a_child_that_asks_on_its_parents_connection_and_the_parent_are_both_waited_for(self):
         writer, allocation = self.started()

@@ -649,9 +649,32 @@ class OutOfMemory(GmsCase):
             self.assertRegex(
                 str(caught.exception),
                 rf"^Timed out waiting for GPU memory: requested_size={size}, "
-                rf"aligned_size={self.MORE_THAN_ALL + PIECE}, tag=much, waited_sec=[0-9]+\.[0-9]{{3}}$",
+                rf"aligned_size={self.MORE_THAN_ALL + PIECE}, tag=much, waited_sec=[0-9]+\.[0-9]{{3}}"
+                rf": it can never be had, for the mount has {device()['total_bytes']} bytes in all$",
             )
         self.assertEqual(writer.allocate(1)["layout_slot"], 1)
+
+    def test_a_size_that_cannot_be_aligned_is_told_as_it_is(self):
+        writer = self.session("rw")
+        for size in (2**64 - 1, 2**64 - PIECE + 1):
+            with self.assertRaises(gms_client.Refused) as caught:
+                writer.allocate(size)
+            self.assertIn(f"requested_size={size}, aligned_size={2**64}, tag=", str(caught.exception))
+        with self.assertRaises(gms_client.Refused) as caught:
+            writer.allocate(2**64 - PIECE)
+        self.assertIn(f"aligned_size={2**64 - PIECE}, tag=default", str(caught.exception))
+        self.assertEqual(writer.allocate(1)["layout_slot"], 0)
+
+    def test_what_others_hold_is_waited_for_and_then_the_text_is_the_protocols_alone(self):
+        available = self.fill_device("kv_cache", 0)
+        writer = self.session("rw")
+        with self.assertRaises(gms_client.Refused) as caught:
+            writer.allocate(available, "t")
+        self.assertRegex(
+            str(caught.exception),
+            rf"^Timed out waiting for GPU memory: requested_size={available}, "
+            rf"aligned_size={available}, tag=t, waited_sec=[2-9]\.[0-9]{{3}}$",
+        )
 
     def test_memory_that_comes_back_is_given(self):
         available = self.fill_device("kv_cache", 0)

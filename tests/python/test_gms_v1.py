@@ -460,6 +460,8 @@ class Requests(GmsCase):
         message = writer.answer().message
         self.assertEqual(message["type"], "error_response")
         self.assertTrue(message["out_of_memory"])
+        total = device()["total_bytes"]
+        self.assertEqual(message["message"], f"{1 << 40} bytes cannot be had: the mount has {total} in all")
         writer.allocate("a", PIECE)
 
 

@@ -5,12 +5,15 @@
  *   hog MOUNT STORE WHAT
  * Takes until it is refused, says `full COUNT ERRNO` and holds what it has until it is killed.
  * Where one process may open no more files, a further one goes on. For tests of bounds: STORE has
- * an allocation, and this user may write it (reading is enough for most).
+ * an allocation, and this user may write it (reading is enough for most). For `frames` MOUNT is the
+ * V0 socket of a store that has a long value as `large`.
  */
+#include "rpc/message.h"
 #include "tool.h"
 
 #include <gmsfs_abi.h>
 #include <linux/aio_abi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -27,6 +30,8 @@
 #define LARGE_BYTES     (1u << 20)
 #define AIO_REQUESTS    4096
 #define MAX_CONNECTIONS 2048u /* twice what there are */
+#define MOVE_MS         3000  /* so often something is taken of what is not read */
+#define MOVE_BYTES      (64u << 10)
 
 static const char *mount, *store;
 static char path[PATH_MAX];
@@ -148,6 +153,73 @@ static int take_connection(void)
     return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
 }
 
+/* ---- answers that are not read: each connection of a GMS client has one -----------------------
+ */
+
+static int answers[MAX_CONNECTIONS];
+static unsigned answer_count;
+
+static int say(int fd, const struct message *message)
+{
+    struct message_buffer frame = {0};
+    int error = message_encode(&frame, MESSAGE_V0, message);
+    ssize_t sent = error ? 0 : send(fd, frame.bytes, frame.size_bytes, MSG_NOSIGNAL);
+
+    if (sent < 0)
+        error = -errno;
+    message_buffer_free(&frame);
+    return error;
+}
+
+/* Of the next answer, which stays where it is: what is not read is what it holds. */
+static int peek_refusal(int fd)
+{
+    char head[512];
+    ssize_t size = recv(fd, head, sizeof head, MSG_PEEK);
+
+    if (size <= 0)
+        return size < 0 ? -errno : -ECONNRESET;
+    if (!memmem(head, (size_t)size, "error_response", strlen("error_response")))
+        return 0;
+    return memmem(head, (size_t)size, "share of a bound", strlen("share of a bound")) ? -EDQUOT
+                                                                                      : -ENOMEM;
+}
+
+static int take_answer(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error;
+    char greeting[256];
+
+    if (fd < 0)
+        return -errno;
+    if (answer_count == MAX_CONNECTIONS)
+        tool_die("frames: never refused");
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", mount);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
+        return -errno;
+    error = say(fd, &(struct message){.type = MESSAGE_HANDSHAKE_REQUEST, .lock_type = MESSAGE_RO});
+    if (error == 0 && recv(fd, greeting, sizeof greeting, 0) <= 0)
+        error = -ECONNREFUSED;
+    if (error == 0)
+        error = say(fd, &(struct message){.type = MESSAGE_METADATA_GET_REQUEST,
+                                          .key = message_text("large")});
+    if (error == 0)
+        error = peek_refusal(fd);
+    if (error == 0)
+        answers[answer_count++] = fd;
+    return error;
+}
+
+/* Who reads nothing at all is let go after a while. */
+static void keep_answers(void)
+{
+    static char bytes[MOVE_BYTES];
+
+    for (unsigned i = 0; i < answer_count; i++)
+        recv(answers[i], bytes, sizeof bytes, MSG_DONTWAIT);
+}
+
 static int take_spool(void)
 {
     static char bytes[LARGE_BYTES], name[64];
@@ -249,17 +321,12 @@ static const struct kind {
     int (*take)(void);
     int (*fill)(unsigned *count);
 } kinds[] = {
-    {"files", take_file, NULL},
-    {"directories", take_directory, NULL},
-    {"texts", take_text, NULL},
-    {"sessions", take_session, NULL},
-    {"locks", take_lock, NULL},
-    {"tickets", take_ticket, NULL},
-    {"gathered", take_gathered, NULL},
-    {"connections", take_connection, NULL},
-    {"spools", take_spool, NULL},
-    {"waiters", NULL, fill_with_waiters},
-    {"transfers", NULL, fill_with_writes},
+    {"files", take_file, NULL},           {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},           {"sessions", take_session, NULL},
+    {"locks", take_lock, NULL},           {"tickets", take_ticket, NULL},
+    {"gathered", take_gathered, NULL},    {"connections", take_connection, NULL},
+    {"spools", take_spool, NULL},         {"frames", take_answer, NULL},
+    {"waiters", NULL, fill_with_waiters}, {"transfers", NULL, fill_with_writes},
 };
 
 static const struct kind *find_kind(const char *name)
@@ -324,6 +391,8 @@ int main(int argc, char **argv)
     error = kind->take ? take_all(kind, &count) : kind->fill(&count);
     printf("full %u %s\n", count, strerrorname_np(-error));
     fflush(stdout);
-    for (;;)
-        pause();
+    for (;;) {
+        poll(NULL, 0, answer_count ? MOVE_MS : -1);
+        keep_answers();
+    }
 }

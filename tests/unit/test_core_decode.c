@@ -124,6 +124,7 @@ TAP_TEST(health_and_events_come_back)
         check_str(is->store, was->store);
         check_str(is->bound, was->bound);
         check_int(is->is_share, was->is_share);
+        check_int(is->resolved_by, was->resolved_by);
     }
 }
 
@@ -269,7 +270,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 3 only");
+              "the saved state is of version 77, and this gmsfs reads version 4 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -404,6 +405,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
     LIE(core->gathered_share.taken, 0);
     LIE(core->options.patience_ms, 0);
     LIE(core->next_event, core->next_event + 1);
+    LIE(core->events[(core->next_event - 1) % core->options.limits.events].resolved_by,
+        CORE_FENCE_ABORT);
     core_start();
     strcpy(core->health_reason, "well, and yet");
     check_int(core_check(core, &(struct failure){0}), -EINVAL);

@@ -176,6 +176,26 @@ TAP_TEST(options_for_gms_clients)
     check_str(options.gms_dir, "");
 }
 
+TAP_TEST(the_ordinal_of_gms_clients_is_the_index_of_the_device_where_none_is_given)
+{
+    check_int(parse_list("gms,device=3"), 0);
+    check_int(options.gms_ordinal, 3);
+    check_int(parse_list("device=255,gms"), 0);
+    check_int(options.gms_ordinal, 255);
+    check_int(parse_list("gms,device=256"), 0); /* there is no such device: the mount says so */
+    check_int(options.gms_ordinal, 0);
+    check_int(parse_list("gms,device=3,gms_ordinal=0"), 0);
+    check_int(options.gms_ordinal, 0);
+    check_int(parse_list("gms_ordinal=7,gms,device=3"), 0);
+    check_int(options.gms_ordinal, 7);
+    check_int(parse_list("gms,device=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455"), 0);
+    check_int(options.gms_ordinal, 0);
+    check_int(parse_list("gms,device=3:00.0"), 0);
+    check_int(options.gms_ordinal, 0);
+    check_int(parse_list("device=3"), 0);
+    check_int(options.gms_ordinal, 0);
+}
+
 TAP_TEST(what_is_for_gms_clients_needs_the_option_gms)
 {
     refused("gms_dir=/run/gms", "option gms_dir=/run/gms: is for GMS clients: give the option gms");

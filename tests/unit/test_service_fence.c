@@ -225,5 +225,8 @@ TAP_TEST(the_events_of_a_fence_name_who_asked)
     check_events(CORE_EVENT_FENCED, &owner);
     check_int(service_unfence(service, &root.caller, fence.token, true), 0);
     check_events(CORE_EVENT_UNFENCED, &root);
+    check_int(event_back(0)->resolved_by, CORE_FENCE_COMPLETE);
+    check_int(event_back(1)->resolved_by, CORE_FENCE_COMPLETE);
+    check_int(event_back(2)->resolved_by, 0);
     service_end();
 }
