@@ -213,8 +213,8 @@ setup() {
     hold open "$W/lock" rw
     spawn "$GMSCTL" alarms 20 open-retry "$W/lock" rw say granted pause
     first=$SPAWNED
-    wait_until 5 grep -q " waiting $first " "$W/sessions"
-    id=$(waiter_id "$first")
+    has_place() { id=$(waiter_id "$first") && [[ $id ]]; } # it is away between two tries
+    wait_until 5 has_place
     wait_for_lock open "$W/lock" rw
     for _ in {1..40}; do
         rows=$(awk '$3 == "waiting" { print $1 }' "$W/sessions" | tr '\n' ' ')

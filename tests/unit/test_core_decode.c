@@ -320,7 +320,7 @@ static bool try_damaged(const uint8_t *bytes, size_t size)
 
 TAP_TEST(a_byte_that_is_damaged_is_noticed_or_makes_another_state_that_holds)
 {
-    static const uint8_t values[] = {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff};
+    static const uint8_t values[] = {0x01, 0x08, 0x40, 0xff};
     size_t taken = 0, tried = 0;
     struct state state;
 
@@ -350,7 +350,7 @@ TAP_TEST(parts_that_are_moved_doubled_or_lost_are_noticed_or_make_another_state_
     changed = malloc(2 * state.size);
     require(changed != NULL);
     random_state = 4711;
-    for (; tried < 20000; tried++) {
+    for (; tried < 8000; tried++) {
         size_t from = below(state.size), to = below(state.size);
         size_t bytes = 1 + below(state.size - (from > to ? from : to));
         size_t cut = one_in(2) ? 0 : bytes; /* written over what was there, or put before it */
