@@ -87,11 +87,13 @@ class Shell:
 
     def __init__(self, store="weights"):
         program = "echo up; while read -r line; do eval \"$line\" 2>&1; echo \"[$?]\"; done"
+        # The runtime of a sanitizer, which this Python may have been started with, is not for dd.
+        of_shells = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         self.process = subprocess.Popen(
             ["bash", "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=dict(os.environ, S=os.path.join(MOUNT, store)),
+            env={**of_shells, "S": os.path.join(MOUNT, store)},
             start_new_session=True,
         )
         self._out = b""
