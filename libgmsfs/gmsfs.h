@@ -798,8 +798,8 @@ GMSFS_API int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_gra
  * gmsfs_graph_close - end the pool with all its spaces, as gmsfs_close does a handle
  *
  * Memory that was not kept goes back. What is still given to gmsfs_graph_dealloc of it later is
- * ignored: addresses of spaces with live segments stay reserved for good, so that no pool made later
- * has them. Graphs captured in it must not be launched any more. NULL is allowed.
+ * ignored: addresses of spaces with live segments stay reserved for good, so that no pool made
+ * later has them. Graphs captured in it must not be launched any more. NULL is allowed.
  */
 GMSFS_API void gmsfs_graph_close(gmsfs_graph_pool_t *pool);
 
@@ -812,16 +812,16 @@ GMSFS_API gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool);
 /*
  * gmsfs_graph_wake - take the lock, make what is missing, map every space at its addresses
  *
- * timeout_ms: for the lock, as in gmsfs_connect: another pool, or a reader, may hold the store. With
- *   the lock it waits for memory as long as the mount does (alloc_timeout), with 0 not at all.
+ * timeout_ms: for the lock, as in gmsfs_connect: another pool, or a reader, may hold the store.
+ * With the lock it waits for memory as long as the mount does (alloc_timeout), with 0 not at all.
  * Chunks that the store holds (GMSFS_GRAPH_KEEP) are taken by rank, whatever the layout's hash and
  * generation. What the spaces need beyond is allocated first; what is more than they need stays
  * with the pool, for growth, until gmsfs_graph_shrink.
- * A store that was removed meanwhile, or whose mount was made anew for the same device, is made anew.
- * All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
- * Errors: as gmsfs_connect, gmsfs_allocate_handle and gmsfs_graph_open; -EBUSY: it is awake; -EINVAL:
- *   the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that name is
- *   another device's now.
+ * A store that was removed meanwhile, or whose mount was made anew for the same device, is made
+ * anew. All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
+ * Errors: as gmsfs_connect, gmsfs_allocate_handle and gmsfs_graph_open; -EBUSY: it is awake;
+ * -EINVAL: the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that
+ * name is another device's now.
  */
 GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
 
@@ -900,10 +900,9 @@ GMSFS_API int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr);
  *
  * stream: CUstream, cudaStream_t; of host memory any value. Holds in every thread, until
  * gmsfs_graph_deselect, as many of them as there were selections. For a stream that has nothing
- * selected, as those that a capture draws in, it is what the allocating thread selected last and has
- * selected still. Several streams may have the same space selected, and different streams different
- * ones.
- * Errors: -EBUSY: the stream has another space selected.
+ * selected, as those that a capture draws in, it is what the allocating thread selected last and
+ * has selected still. Several streams may have the same space selected, and different streams
+ * different ones. Errors: -EBUSY: the stream has another space selected.
  */
 GMSFS_API int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream);
 
@@ -916,8 +915,8 @@ GMSFS_API int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream);
  * is given, by these names
  *
  * alloc: from the space that is selected on the stream. device: the ordinal, as the driver counts.
- *   NULL is a failure: torch raises OutOfMemoryError. It waits for memory only if that is being given
- *   back at that very moment (GMSFS_ALLOC_NOWAIT): torch holds up all that allocates meanwhile.
+ *   NULL is a failure: torch raises OutOfMemoryError. It waits for memory only if that is being
+ * given back at that very moment (GMSFS_ALLOC_NOWAIT): torch holds up all that allocates meanwhile.
  * dealloc: ptr is all it goes by. An address that is in no space (any more) is ignored. It calls
  *   neither driver nor mount.
  * Both may be called at any time: from any thread, at exit, after gmsfs_graph_close, when the
