@@ -819,8 +819,9 @@ GMSFS_API gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool);
  * with the pool, for growth, until gmsfs_graph_shrink.
  * A store that was removed meanwhile, or whose mount was made anew for the same device, is made
  * anew. All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
- * Errors: as gmsfs_connect and gmsfs_allocate_handle; -EBUSY: it is awake; -EINVAL: the store holds
- *   chunks of another size, or what is no chunk.
+ * Errors: as gmsfs_connect, gmsfs_allocate_handle and gmsfs_graph_open; -EBUSY: it is awake;
+ * -EINVAL: the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that
+ * name is another device's now.
  */
 GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
 

@@ -154,9 +154,10 @@ static int wake_take_lock(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)
 {
     int error = wake_acquire(pool->handle, timeout_ms);
 
-    if ((error != -ESTALE && error != -ENOTCONN) || gfs_graph_reopen_store(pool))
+    if (error != -ESTALE && error != -ENOTCONN)
         return error;
-    return wake_acquire(pool->handle, timeout_ms);
+    error = gfs_graph_reopen_store(pool);
+    return error ? error : wake_acquire(pool->handle, timeout_ms);
 }
 
 static int wake(struct gmsfs_graph_pool *pool, uint64_t timeout_ms)

@@ -163,6 +163,9 @@ _WAYS_OUT = {
     ): "the store holds what is no chunk of this pool's size; use a store of the pool's own, or open "
     "it with the chunk_bytes of what is there",
     ("gmsfs_graph_wake", errno.EBUSY): "it is awake",
+    ("gmsfs_graph_wake", errno.ENOTCONN): "the mount is dead; mount it again, then wake() the pool again",
+    ("gmsfs_graph_wake", errno.ENOTTY): "the mount is gone; mount it again, then wake() the pool again",
+    ("gmsfs_graph_wake", errno.EXDEV): "its mount is another device's now; open a pool there",
     ("gmsfs_graph_space_free", errno.EBUSY): "tensors live in it, or a capture is under way",
     ("gmsfs_graph_select", errno.EBUSY): "the stream allocates from another space already",
     ("gmsfs_graph_enter", errno.EBUSY): "another graph of the pool is launched or runs; wait for it",
@@ -178,6 +181,18 @@ _WAYS_OUT = {
         ("gmsfs_graph_" + call, errno.ENOLCK): "the pool sleeps; wake() it first"
         for call in ("alloc", "enter", "shrink", "space_alloc")
     },
+    **{
+        ("gmsfs_graph_" + call, errno.ESTALE): "an administrator ended the session; sleep(), then wake()"
+        for call in ("alloc", "shrink", "space_alloc")
+    },
+    ("gmsfs_graph_sleep", errno.ESTALE): "an administrator ended the session: it sleeps, and nothing was "
+    "kept; wake() it",
+    **{
+        ("gmsfs_graph_" + call, errno.ENOTCONN): "the mount is dead; sleep(), mount it again, then wake()"
+        for call in ("alloc", "shrink", "space_alloc")
+    },
+    ("gmsfs_graph_sleep", errno.ENOTCONN): "the mount is dead: it sleeps, and nothing was kept; mount it "
+    "again, then wake()",
     **{
         ("gmsfs_graph_" + call, errno.EDEADLK): "this thread is inside of launch(); leave it first"
         for call in ("enter", "shrink", "sleep", "space_free")

@@ -61,6 +61,12 @@ static void pool_over_kept(struct scene *scene)
     gmsfs_graph_close(other);
 }
 
+static void pool_without_store(struct scene *scene)
+{
+    pool_asleep(scene);
+    must(rmdir(graph_store()) ? -errno : 0, "rmdir");
+}
+
 static void pool_with_eager(struct scene *scene)
 {
     pool_awake(scene);
@@ -142,6 +148,7 @@ static int do_graph_keep(struct scene *scene)
 #define GRAPH_STEPS                                                                     \
     {"graph_open", nothing, do_graph_open}, {"graph_wake", pool_asleep, do_graph_wake}, \
         {"graph_wake kept", pool_over_kept, do_graph_wake},                             \
+        {"graph_wake removed", pool_without_store, do_graph_wake},                      \
         {"graph_space_new", pool_awake, do_graph_space_new},                            \
         {"graph_space_alloc", pool_awake, do_graph_alloc},                              \
         {"graph_space_alloc eager", pool_with_eager, do_graph_alloc},                   \

@@ -2,7 +2,7 @@
 """gmsfs.graphs with torch on a GPU: every output of every graph, bit for bit what eager work gives. Needs
 torch and a GPU."""
 
-import importlib.util
+import gc
 import os
 import random
 import subprocess
@@ -20,6 +20,23 @@ from support import TIMEOUT, StoreCase, python
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
 sys.path.insert(0, EXAMPLES)
 import graph_shapes as example  # noqa: E402
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+else:
+
+    @triton.jit
+    def double_kernel(x, y, count, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < count
+        tl.store(y + at, tl.load(x + at, mask=inside) * 2, mask=inside)
+
+    def double(x, y):
+        double_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+
 
 MIB = 1 << 20
 MODEL = example.Model()
@@ -161,8 +178,26 @@ class Shapes(TorchCase):
             self.assertEqual(problems, [])
             self.check(pool, 2)
 
-    def test_compiled_models_and_triton_kernels_are_captured(self):
-        if importlib.util.find_spec("triton") is None:
+    def test_triton_kernels_are_captured(self):
+        if triton is None:
+            self.skipTest("no Triton here")
+        with self.open() as pool:
+            for tokens in (64, 1024, 256):
+                x, y = self.x.first(tokens), self.y.first(tokens)
+                double(x, y)
+                with pool.capture(torch.cuda.CUDAGraph(), tokens):
+                    middle = torch.empty_like(x)
+                    double(x, middle)
+                    double(middle, y)
+                    del middle
+            for tokens in (1024, 64, 256) * 2:
+                given = batch(tokens)
+                self.x.put(given)
+                pool.replay(tokens)
+                self.assertTrue(torch.equal(self.y.first(tokens), 4 * given), tokens)
+
+    def test_compiled_models_are_captured(self):
+        if triton is None:
             self.skipTest("no Triton here")
         compiled = torch.compile(
             lambda x: MODEL(x), dynamic=False, options={"triton.cudagraphs": False}
@@ -277,6 +312,25 @@ class Freeing(TorchCase):
                 arena.free()
             del held
             arena.free()
+            self.check(pool)
+
+
+    def test_an_output_that_outlives_its_pool_is_no_other_pools_memory(self):
+        pool = self.open()
+        with pool.capture(torch.cuda.CUDAGraph(), 64) as capture:
+            out = capture.keep(MODEL(self.x.first(64)))
+        pool.close()
+        self.x = self.y = None
+        self.pools.clear()
+        del pool, capture
+        gc.collect()
+        with self.open() as pool:
+            for tokens in (1, 512):
+                self.capture(pool, tokens)
+            live = pool.stats.live
+            del out
+            torch.cuda.empty_cache()  # torch gives it back now
+            self.assertEqual(pool.stats.live, live)
             self.check(pool)
 
 
