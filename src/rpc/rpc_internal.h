@@ -95,7 +95,6 @@ struct rpc_connection {
     bool brought_descriptor; /* one came with what was read, and was closed */
     uint64_t charged_bytes;
     struct message_buffer output;
-    size_t sent_bytes;
     int passed_fd; /* goes with the next byte of `output`; -1: none */
     bool passed_is_own;
 };
