@@ -18,6 +18,9 @@
 
 #define RPC_ACCEPTS_PER_TURN 16u
 #define RPC_FRAMES_PER_TURN  32u
+/* Of a client that asks again as soon as it is answered: who shares its processor does so before
+ * the answer's send returns. */
+#define RPC_READS_PER_TURN 4u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
