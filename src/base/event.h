@@ -19,6 +19,7 @@ struct event_watch {
     int fd;
     void (*ready)(struct event_watch *watch, uint32_t events); /* EVENT_*; errors count as READ */
     void *loop;                                                /* the loop's; NULL: not watched */
+    uint32_t events;                                           /* the loop's: what it waits for */
 };
 
 /* A moment that the loop waits for; embedded in whoever waits. */

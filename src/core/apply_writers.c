@@ -28,7 +28,7 @@ static size_t find_place(const struct core_store *store, struct core_process pro
     return low;
 }
 
-static bool is_writer(const struct core_store *store, struct core_process process)
+bool core_is_writer_of(const struct core_store *store, struct core_process process)
 {
     size_t at = find_place(store, process);
 
@@ -38,7 +38,7 @@ static bool is_writer(const struct core_store *store, struct core_process proces
 bool core_is_writer(const struct core *core, struct core_process process)
 {
     for (size_t i = 0; i < core->stores.count; i++) {
-        if (is_writer(core->stores.items[i], process))
+        if (core_is_writer_of(core->stores.items[i], process))
             return true;
     }
     return false;
@@ -80,7 +80,7 @@ int apply_lend(struct apply *apply)
         store->unseen_writer = true;
         return 0;
     }
-    if (is_writer(store, record->process))
+    if (core_is_writer_of(store, record->process))
         return 0;
     error = add_writer(store, record->process);
     apply->out->count = error == 0;
@@ -95,7 +95,7 @@ int apply_exit(struct apply *apply)
         struct core_store *store = apply->core->stores.items[i];
         size_t at = find_place(store, process);
 
-        if (!is_writer(store, process))
+        if (!core_is_writer_of(store, process))
             continue;
         store->writer_count--;
         memmove(store->writers + at, store->writers + at + 1,

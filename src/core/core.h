@@ -536,6 +536,8 @@ enum core_health core_get_health(const struct core *core);
 const struct core_session *core_get_writer(const struct core *core, uint64_t store);
 /* Was this process handed a writable descriptor of some store's memory? */
 bool core_is_writer(const struct core *core, struct core_process process);
+/* Of this store. */
+bool core_is_writer_of(const struct core_store *store, struct core_process process);
 const struct core_file *core_find_file(const struct core *core, uint64_t id);
 const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);
 /* It waits, or only looks around: to others it is the same. */

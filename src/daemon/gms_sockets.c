@@ -10,14 +10,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define GMS_BACKLOG     4096
-#define GMS_MAX_TRIES   100u /* of coming into a place that others take and leave meanwhile */
-#define UUID_TEXT_BYTES 41u  /* GPU-8-4-4-4-12 */
+#define GMS_BACKLOG       4096
+#define GMS_MAX_TRIES     100u /* of coming into a place that others take and leave meanwhile */
+#define GMS_LOCK_PAUSE_NS 5000000
+#define UUID_TEXT_BYTES   41u /* GPU-8-4-4-4-12 */
 
 /* ---- saying why not -------------------------------------------------------------------------- */
 
@@ -300,7 +303,23 @@ static int open_one(const struct gms_sockets_options *options, struct gms_socket
     return error;
 }
 
-int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets)
+/* One mount at a time looks at the sockets of a directory and takes their places. Who cannot lock
+ * it, or only while somebody holds it for good, goes on without: what follows stands others' doing
+ * the same. Returns a descriptor, or -1. */
+static int lock_dir(const struct gms_sockets_options *options)
+{
+    const struct timespec pause = {.tv_nsec = GMS_LOCK_PAUSE_NS};
+    int fd = open(options->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    for (unsigned left = GMS_MAX_TRIES; fd >= 0 && left > 0; left--) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return fd;
+}
+
+static int open_all(const struct gms_sockets_options *options, struct gms_sockets *sockets)
 {
     static const struct gms_socket all[GMS_SOCKETS_MAX] = {
         {.domain = RPC_WEIGHTS, .protocol = MESSAGE_V0, .fd = -1},
@@ -321,6 +340,16 @@ int gms_sockets_open(const struct gms_sockets_options *options, struct gms_socke
         sockets->count++;
     }
     return 0;
+}
+
+int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets)
+{
+    int lock_fd = lock_dir(options);
+    int error = open_all(options, sockets);
+
+    if (lock_fd >= 0)
+        close(lock_fd);
+    return error;
 }
 
 void gms_sockets_close(struct gms_sockets *sockets)

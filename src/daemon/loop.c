@@ -111,12 +111,15 @@ int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
         event.events |= EPOLLOUT;
     if (events & EVENT_HUP)
         event.events |= EPOLLRDHUP;
-    if (watch->loop)
-        return epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event) == 0 ? 0 : -errno;
-    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) != 0)
+    if (watch->loop && watch->events == events)
+        return 0;
+    if (epoll_ctl(loop->epoll_fd, watch->loop ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) !=
+        0)
         return -errno;
+    if (!watch->loop)
+        atomic_fetch_add(&loop->watches, 1);
     watch->loop = loop;
-    atomic_fetch_add(&loop->watches, 1);
+    watch->events = events;
     return 0;
 }
 

@@ -18,8 +18,8 @@ static ssize_t send_some(struct rpc_connection *connection)
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct iovec part = {.iov_base = output->bytes + connection->sent_bytes,
-                         .iov_len = output->size_bytes - connection->sent_bytes};
+    struct iovec part = {.iov_base = output->bytes + output->begin_bytes,
+                         .iov_len = output->size_bytes - output->begin_bytes};
     struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
 
     if (connection->passed_fd >= 0) {
@@ -53,7 +53,7 @@ int rpc_send_output(struct rpc_connection *connection)
 {
     struct message_buffer *output = &connection->output;
 
-    while (connection->sent_bytes < output->size_bytes) {
+    while (output->begin_bytes < output->size_bytes) {
         ssize_t sent = send_some(connection);
 
         if (sent < 0 && errno == EINTR)
@@ -65,13 +65,12 @@ int rpc_send_output(struct rpc_connection *connection)
         if (sent < 0)
             return own_passed(connection);
         rpc_pass(connection, -1, false);
-        connection->sent_bytes += (size_t)sent;
+        output->begin_bytes += (size_t)sent;
         connection->moved_us = rpc_now_us();
     }
-    connection->sent_bytes = 0;
     if (output->room_bytes > RPC_INPUT_BYTES)
         message_buffer_free(output);
-    output->size_bytes = output->used_bytes = 0;
+    output->begin_bytes = output->size_bytes = output->used_bytes = 0;
     return 0;
 }
 

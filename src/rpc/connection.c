@@ -323,14 +323,34 @@ static void warn(const struct rpc_connection *connection, int error)
                         : strerror(-error));
 }
 
+/* What it has asked for is answered, and nothing of the next request is here. */
+static bool is_at_rest(const struct rpc_connection *connection)
+{
+    return may_read(connection) && !connection->finish && connection->input_bytes == 0 &&
+           connection->output.size_bytes == 0;
+}
+
+/* As go_on_once, but looks for the next request instead of waiting for it. */
+static int go_on_reading(struct rpc_connection *connection, unsigned *reads)
+{
+    int more = go_on_once(connection), error;
+
+    if (more != 0 || connection->is_gone || *reads == 0 || !is_at_rest(connection))
+        return more;
+    (*reads)--;
+    error = rpc_receive(connection);
+    return error == -EAGAIN ? 0 : error < 0 ? error : 1;
+}
+
 static void go_on(struct rpc_connection *connection)
 {
     const struct event_loop *loop = &connection->rpc->host.loop;
+    unsigned reads = RPC_READS_PER_TURN;
     uint32_t events = 0;
     int more = 1;
 
     for (unsigned i = 0; i < RPC_FRAMES_PER_TURN && more > 0; i++) {
-        more = go_on_once(connection);
+        more = go_on_reading(connection, &reads);
         if (connection->is_gone) {
             if (!is_busy(connection))
                 free_connection(connection);

@@ -13,12 +13,9 @@
 #include <string.h>
 
 /* Some 100 microseconds. */
-#define ITEMS_PER_TURN   256u /* allocations */
-#define KEYS_PER_TURN    4096u
-#define COUNTED_PER_TURN 4096u
-/* What an item takes besides its texts, at most. */
-#define ALLOCATION_FRAME_BYTES 160u
-#define KEY_FRAME_BYTES        5u
+#define ALLOCATIONS_PER_TURN 256u
+#define KEYS_PER_TURN        4096u
+#define KEYS_AT_ONCE         64u
 
 struct rpc_listing {
     struct layout *layout;   /* held */
@@ -28,9 +25,7 @@ struct rpc_listing {
     size_t wanted_bytes;
     size_t rank;                 /* the next allocation */
     struct layout_cursor cursor; /* the next key */
-    bool is_counting;            /* keys: how many there are is not known yet */
-    uint64_t bytes;              /* that the frame takes at most */
-    uint32_t left;
+    size_t charged_bytes;        /* room of the frame that was charged for */
 };
 
 void rpc_free_listing(struct rpc_connection *connection)
@@ -58,83 +53,6 @@ static bool has_prefix(const struct rpc_listing *listing, const struct layout_en
             memcmp(entry->key, listing->wanted, listing->wanted_bytes) == 0);
 }
 
-/* How many there are, and what their frame takes at most. */
-static uint32_t count_allocations(const struct rpc_listing *listing, uint64_t *bytes)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < layout_count_allocations(listing->layout); i++) {
-        const struct layout_allocation *allocation = layout_at_rank(listing->layout, i);
-
-        if (!has_tag(listing, allocation))
-            continue;
-        count++;
-        *bytes += ALLOCATION_FRAME_BYTES + strlen(allocation->tag) +
-                  (allocation->wire_id ? strlen(allocation->wire_id) : 0);
-    }
-    return count;
-}
-
-/* NULL: no further key has the prefix. Entries that are bound to no allocation are not for clients
- * that could not say so: *bound tells. */
-static const struct layout_entry *look_at_key(struct rpc_listing *listing, bool *bound)
-{
-    const struct layout_entry *entry = layout_cursor_next(&listing->cursor);
-
-    if (!entry || !has_prefix(listing, entry))
-        return NULL;
-    *bound = entry->slot != LAYOUT_UNBOUND;
-    return entry;
-}
-
-static const struct layout_entry *next_key(struct rpc_listing *listing)
-{
-    const struct layout_entry *entry;
-    bool bound = false;
-
-    do
-        entry = look_at_key(listing, &bound);
-    while (entry && !bound);
-    return entry;
-}
-
-static void seek_keys(struct rpc_listing *listing)
-{
-    layout_cursor_seek(&listing->cursor, listing->layout, listing->wanted, listing->wanted_bytes);
-}
-
-/* Some more of them. True: all are counted. */
-static bool count_keys(struct rpc_listing *listing)
-{
-    bool bound = false;
-
-    for (unsigned i = 0; i < COUNTED_PER_TURN; i++) {
-        const struct layout_entry *entry = look_at_key(listing, &bound);
-
-        if (!entry)
-            return true;
-        listing->left += bound;
-        listing->bytes += bound ? KEY_FRAME_BYTES + entry->key_bytes : 0;
-    }
-    return false;
-}
-
-/* How many items there are is known. */
-static int begin(struct rpc_connection *connection, struct rpc_listing *listing)
-{
-    struct message answer = {.type = listing->of_keys ? MESSAGE_METADATA_LIST_RESPONSE
-                                                      : MESSAGE_LIST_ALLOCATIONS_RESPONSE};
-    int error = 0;
-
-    if (listing->of_keys)
-        seek_keys(listing);
-    if (listing->bytes > RPC_INPUT_BYTES)
-        error = rpc_charge(connection, connection->input_room + listing->bytes);
-    if (error == 0)
-        error = message_begin(&connection->output, connection->protocol, &answer, listing->left);
-    return error;
-}
-
 static void refuse_list(struct rpc_connection *connection, int error)
 {
     rpc_free_listing(connection);
@@ -145,8 +63,10 @@ static void refuse_list(struct rpc_connection *connection, int error)
 static void start(struct rpc_connection *connection, const struct rpc_view *view,
                   struct rpc_listing from)
 {
+    struct message answer = {.type = from.of_keys ? MESSAGE_METADATA_LIST_RESPONSE
+                                                  : MESSAGE_LIST_ALLOCATIONS_RESPONSE};
     struct rpc_listing *listing = malloc(sizeof *listing);
-    int error = 0;
+    int error;
 
     if (!listing) {
         refuse_list(connection, -ENOMEM);
@@ -156,13 +76,10 @@ static void start(struct rpc_connection *connection, const struct rpc_view *view
     connection->listing = listing;
     listing->layout = layout_ref((struct layout *)view->layout);
     memcpy(listing->store.uuid, view->store->uuid, sizeof listing->store.uuid);
-    listing->is_counting = listing->of_keys;
-    if (listing->of_keys) {
-        seek_keys(listing);
-    } else {
-        listing->left = count_allocations(listing, &listing->bytes);
-        error = begin(connection, listing);
-    }
+    if (listing->of_keys)
+        layout_cursor_seek(&listing->cursor, listing->layout, listing->wanted,
+                           listing->wanted_bytes);
+    error = message_begin(&connection->output, connection->protocol, &answer);
     if (error)
         refuse_list(connection, error);
 }
@@ -184,58 +101,102 @@ void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *vie
                                .wanted_bytes = prefix->bytes});
 }
 
-static int add_next(struct rpc_connection *connection, struct rpc_listing *listing)
+/* What the frame takes is known when it has grown. */
+static int charge_growth(struct rpc_connection *connection, struct rpc_listing *listing)
 {
-    const struct layout_allocation *allocation;
-    char id[WIRE_ID_UUID_BYTES];
-    struct message item = {0};
+    size_t room_bytes = connection->output.room_bytes;
 
-    if (listing->of_keys) {
-        const struct layout_entry *entry = next_key(listing);
+    if (room_bytes <= RPC_INPUT_BYTES || room_bytes == listing->charged_bytes)
+        return 0;
+    listing->charged_bytes = room_bytes;
+    return rpc_charge(connection, connection->input_room + room_bytes);
+}
 
-        item.key = (struct message_text){.at = entry->key, .bytes = entry->key_bytes};
-        return message_add_item(&connection->output, &item);
+/* The next keys with the prefix. Entries that are bound to no allocation are not for clients that
+ * could not say so. True: these are the last. */
+static bool gather_keys(struct rpc_listing *listing, struct message_text keys[KEYS_AT_ONCE],
+                        size_t *count)
+{
+    *count = 0;
+    for (unsigned i = 0; i < KEYS_AT_ONCE; i++) {
+        const struct layout_entry *entry = layout_cursor_next(&listing->cursor);
+
+        if (!entry || !has_prefix(listing, entry))
+            return true;
+        if (entry->slot != LAYOUT_UNBOUND)
+            keys[(*count)++] = (struct message_text){.at = entry->key, .bytes = entry->key_bytes};
     }
-    do
+    return false;
+}
+
+/* 1: there may be more; 0: that was the last; or a negative errno. */
+static int add_keys(struct rpc_connection *connection, struct rpc_listing *listing)
+{
+    struct message_text keys[KEYS_AT_ONCE];
+    bool are_last = false;
+    size_t count;
+    int error = 0;
+
+    for (unsigned i = 0; i < KEYS_PER_TURN && !are_last && error == 0; i += KEYS_AT_ONCE) {
+        are_last = gather_keys(listing, keys, &count);
+        error = message_add_texts(&connection->output, keys, count);
+        if (error == 0)
+            error = charge_growth(connection, listing);
+    }
+    return error < 0 ? error : !are_last;
+}
+
+/* As add_keys. */
+static int add_allocations(struct rpc_connection *connection, struct rpc_listing *listing)
+{
+    size_t count = layout_count_allocations(listing->layout);
+    int error = 0;
+
+    for (unsigned i = 0; i < ALLOCATIONS_PER_TURN && error == 0; i++) {
+        const struct layout_allocation *allocation;
+        char id[WIRE_ID_UUID_BYTES];
+        struct message item = {0};
+
+        if (listing->rank == count)
+            return 0;
         allocation = layout_at_rank(listing->layout, listing->rank++);
-    while (!has_tag(listing, allocation));
-    rpc_fill_allocation(connection, &listing->store, allocation, id, &item);
-    return message_add_item(&connection->output, &item);
+        if (!has_tag(listing, allocation))
+            continue;
+        rpc_fill_allocation(connection, &listing->store, allocation, id, &item);
+        error = message_add_item(&connection->output, &item);
+        if (error == 0)
+            error = charge_growth(connection, listing);
+    }
+    return error < 0 ? error : 1;
+}
+
+/* V1: the list would be longer than a frame may be. */
+static void drop_client(struct rpc_connection *connection, int error)
+{
+    if (rpc_may_warn(connection->rpc))
+        log_warning("%s: GMS client at %s: its list cannot be answered (%s); its connection is "
+                    "dropped",
+                    connection->rpc->options.mountpoint, rpc_domain_name(connection->domain),
+                    strerror(-error));
+    message_buffer_free(&connection->output);
+    rpc_close_after(connection);
 }
 
 bool rpc_go_on_listing(struct rpc_connection *connection)
 {
     struct rpc_listing *listing = connection->listing;
-    unsigned items = listing->of_keys ? KEYS_PER_TURN : ITEMS_PER_TURN;
-    int error = 0;
+    int error =
+        listing->of_keys ? add_keys(connection, listing) : add_allocations(connection, listing);
 
-    if (listing->is_counting) {
-        if (!count_keys(listing))
-            return false;
-        listing->is_counting = false;
-        error = begin(connection, listing);
-        if (error)
-            refuse_list(connection, error);
-        return error != 0;
-    }
-    for (unsigned i = 0; i < items && listing->left > 0 && error == 0; i++) {
-        error = add_next(connection, listing);
-        listing->left--;
-    }
-    if (error == 0 && listing->left > 0)
+    if (error > 0)
         return false;
     if (error == 0)
         error = message_end(&connection->output);
     rpc_free_listing(connection);
-    if (error) { /* V1: its list would be longer than a frame may be */
-        if (rpc_may_warn(connection->rpc))
-            log_warning("%s: GMS client at %s: its list cannot be answered (%s); its connection is "
-                        "dropped",
-                        connection->rpc->options.mountpoint, rpc_domain_name(connection->domain),
-                        strerror(-error));
-        message_buffer_free(&connection->output);
-        rpc_close_after(connection);
-    }
+    if (error == -EDQUOT || error == -ENOMEM)
+        refuse_list(connection, error);
+    else if (error)
+        drop_client(connection, error);
     return true;
 }
 
@@ -319,8 +280,7 @@ void rpc_list_events(struct rpc_connection *connection, const struct core_store 
         return;
     }
     first = gather_events(&store->history, items);
-    error = message_begin(&connection->output, connection->protocol, &answer,
-                          CORE_HISTORY_EVENTS - first);
+    error = message_begin(&connection->output, connection->protocol, &answer);
     for (uint32_t i = first; i < CORE_HISTORY_EVENTS && error == 0; i++)
         error = message_add_item(&connection->output, &items[i]);
     if (error == 0)

@@ -162,12 +162,13 @@ const char *message_get_name(enum message_protocol protocol, const struct messag
 /* Frames, one behind the other, ready to be sent. Zeros are an empty one. */
 struct message_buffer {
     uint8_t *bytes;
-    size_t size_bytes; /* whole frames */
+    size_t begin_bytes, size_bytes; /* whole frames lie from begin to size; who sends moves begin */
+    size_t room_bytes;              /* that `bytes` has */
     /* of the encoder */
-    size_t room_bytes, used_bytes;
+    size_t used_bytes, list_bytes;
     enum message_protocol protocol;
     const struct message_row *item;
-    uint32_t items_left;
+    uint32_t item_count;
     int error;
 };
 
@@ -183,11 +184,15 @@ int message_encode(struct message_buffer *buffer, enum message_protocol protocol
                    const struct message *message);
 
 /* The same for an answer with a list: begin, add each, end. Until the end returns 0 there is no
- * frame: size_bytes is what it was before. What failed once fails to the end. -EINVAL also: an item
- * too many or too few. */
+ * frame: size_bytes is what it was before. What failed once fails to the end. How many items there
+ * are is known at the end alone, and moves what lies before them by up to 4 bytes: the frames
+ * before it, and begin_bytes. -EINVAL also: an item of a message without a list. */
 int message_begin(struct message_buffer *buffer, enum message_protocol protocol,
-                  const struct message *message, uint32_t item_count);
+                  const struct message *message);
 int message_add_item(struct message_buffer *buffer, const struct message *item);
+/* Items that are texts and no maps: keys. All or none of them. */
+int message_add_texts(struct message_buffer *buffer, const struct message_text *texts,
+                      size_t count);
 int message_end(struct message_buffer *buffer);
 
 /* Gives the memory back; the buffer is empty then. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fields into frames. A frame is written behind the whole ones of its buffer, which grow by it only
- * at its end. msgpack-c writes every number and length in its shortest form.
+ * at its end. msgpack-c writes every number and length in its shortest form. So does the count of a
+ * list's items, which is written last: there is room for the longest before them, and what lies
+ * before that moves up to a shorter one.
  */
 #include "rpc/message_table.h"
 
@@ -10,11 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM_BYTES 512u
+#define FIRST_ROOM_BYTES  512u
+#define LONG_ROOM_BYTES   (1u << 20) /* from here on it grows by less, for it is charged */
+#define LONGEST_COUNT     5u         /* bytes of it */
+#define LONGEST_TEXT_HEAD 5u
 
-static size_t most_payload_bytes(enum message_protocol protocol)
+static size_t count_bytes(uint32_t count)
 {
-    return protocol == MESSAGE_V1 ? MESSAGE_V1_MAX_BYTES : UINT32_MAX;
+    if (count < 16)
+        return 1;
+    return count <= UINT16_MAX ? 3 : LONGEST_COUNT;
+}
+
+/* That the frame may have, the room for a longer count among them. */
+static size_t most_frame_bytes(const struct message_buffer *buffer)
+{
+    size_t most = buffer->protocol == MESSAGE_V1 ? MESSAGE_V1_MAX_BYTES : UINT32_MAX;
+
+    if (buffer->item)
+        most += LONGEST_COUNT - count_bytes(buffer->item_count);
+    return MESSAGE_HEADER_BYTES + most;
 }
 
 static int make_room(struct message_buffer *buffer, size_t bytes)
@@ -27,7 +44,7 @@ static int make_room(struct message_buffer *buffer, size_t bytes)
     while (room - buffer->used_bytes < bytes) {
         if (room > SIZE_MAX / 2)
             return -ENOMEM;
-        room *= 2;
+        room += room < LONG_ROOM_BYTES ? room : room / 4;
     }
     moved = realloc(buffer->bytes, room);
     if (!moved)
@@ -37,21 +54,37 @@ static int make_room(struct message_buffer *buffer, size_t bytes)
     return 0;
 }
 
+/* So many more bytes of the frame. The error is the buffer's. */
+static int reserve(struct message_buffer *buffer, size_t bytes)
+{
+    size_t frame_bytes = buffer->used_bytes - buffer->size_bytes;
+
+    if (buffer->error == 0 && frame_bytes + bytes > most_frame_bytes(buffer))
+        buffer->error = -EMSGSIZE;
+    if (buffer->error == 0)
+        buffer->error = make_room(buffer, bytes);
+    return buffer->error;
+}
+
 /* msgpack's write function, which can only say that it failed: the buffer keeps why. */
 static int buffer_write(void *data, const char *bytes, size_t size)
 {
     struct message_buffer *buffer = data;
-    size_t frame_bytes = buffer->used_bytes - buffer->size_bytes;
 
-    if (buffer->error == 0 &&
-        size > MESSAGE_HEADER_BYTES + most_payload_bytes(buffer->protocol) - frame_bytes)
-        buffer->error = -EMSGSIZE;
-    if (buffer->error == 0)
-        buffer->error = make_room(buffer, size);
-    if (buffer->error < 0)
+    if (reserve(buffer, size) < 0)
         return -1;
     if (size > 0)
         memcpy(buffer->bytes + buffer->used_bytes, bytes, size);
+    buffer->used_bytes += size;
+    return 0;
+}
+
+/* The same where there is room. */
+static int write_reserved(void *data, const char *bytes, size_t size)
+{
+    struct message_buffer *buffer = data;
+
+    memcpy(buffer->bytes + buffer->used_bytes, bytes, size);
     buffer->used_bytes += size;
     return 0;
 }
@@ -110,8 +143,18 @@ static bool is_absent(const struct message_field *field, const struct message *m
     return false;
 }
 
+/* A list is the last of its message: its count is written when its items are. */
+static int pack_no_count(msgpack_packer *packer)
+{
+    static const char no_count[LONGEST_COUNT];
+    struct message_buffer *buffer = packer->data;
+
+    buffer->list_bytes = buffer->used_bytes;
+    return buffer_write(buffer, no_count, sizeof no_count);
+}
+
 static int pack_value(msgpack_packer *packer, const struct message_field *field,
-                      const struct message *message, uint32_t item_count)
+                      const struct message *message)
 {
     const void *member = (const char *)message + field->offset;
     const struct message_text *text = member;
@@ -133,22 +176,23 @@ static int pack_value(msgpack_packer *packer, const struct message_field *field,
     case FIELD_LIST:
         break;
     }
-    return msgpack_pack_array(packer, item_count);
+    return pack_no_count(packer);
 }
 
-static int pack_field(msgpack_packer *packer, const struct message_field *field,
-                      const struct message *message, uint32_t item_count)
+static int pack_default(msgpack_packer *packer, const struct message_field *field)
 {
     struct message defaults = {0};
 
-    if (!is_absent(field, message))
-        return pack_value(packer, field, message, item_count);
-    if (message_is_nil_good(field))
-        return msgpack_pack_nil(packer);
     message_set_absent(field, &defaults);
-    if (is_absent(field, &defaults))
-        return -EINVAL;
-    return pack_value(packer, field, &defaults, item_count);
+    return is_absent(field, &defaults) ? -EINVAL : pack_value(packer, field, &defaults);
+}
+
+static int pack_field(msgpack_packer *packer, const struct message_field *field,
+                      const struct message *message)
+{
+    if (!is_absent(field, message))
+        return pack_value(packer, field, message);
+    return message_is_nil_good(field) ? msgpack_pack_nil(packer) : pack_default(packer, field);
 }
 
 static bool is_written(const struct message_field *field, const struct message *message)
@@ -158,7 +202,7 @@ static bool is_written(const struct message_field *field, const struct message *
 
 /* The error is the buffer's. */
 static int pack_row(struct message_buffer *buffer, const struct message_row *row,
-                    const struct message *message, uint32_t item_count)
+                    const struct message *message)
 {
     msgpack_packer packer;
     size_t count = row->tag != NULL;
@@ -167,16 +211,14 @@ static int pack_row(struct message_buffer *buffer, const struct message_row *row
     msgpack_packer_init(&packer, buffer, buffer_write);
     for (const struct message_field *field = row->fields; field->name; field++)
         count += is_written(field, message);
-    if (!row->is_bare)
-        failed |= msgpack_pack_map(&packer, count);
+    failed |= msgpack_pack_map(&packer, count);
     if (row->tag)
         failed |= pack_name(&packer, "type") | pack_name(&packer, row->tag);
     for (const struct message_field *field = row->fields; field->name && !failed; field++) {
         if (!is_written(field, message))
             continue;
-        if (!row->is_bare)
-            failed |= pack_name(&packer, field->name);
-        failed |= pack_field(&packer, field, message, item_count);
+        failed |= msgpack_pack_str_with_body(&packer, field->name, field->name_bytes);
+        failed |= pack_field(&packer, field, message);
     }
     if (failed && buffer->error == 0)
         buffer->error = -EINVAL;
@@ -184,50 +226,122 @@ static int pack_row(struct message_buffer *buffer, const struct message_row *row
 }
 
 int message_begin(struct message_buffer *buffer, enum message_protocol protocol,
-                  const struct message *message, uint32_t item_count)
+                  const struct message *message)
 {
     static const char no_length[MESSAGE_HEADER_BYTES];
     const struct message_row *row = message_find_type(protocol, message->type, message->is_older);
 
     buffer->used_bytes = buffer->size_bytes;
     buffer->protocol = protocol;
-    buffer->items_left = item_count;
     buffer->item = row ? row->item : NULL;
-    buffer->error = row && (row->item || item_count == 0) ? 0 : -EINVAL;
+    buffer->item_count = 0;
+    buffer->error = row ? 0 : -EINVAL;
     if (buffer->error < 0 || buffer_write(buffer, no_length, sizeof no_length) < 0)
         return buffer->error;
-    return pack_row(buffer, row, message, item_count);
+    return pack_row(buffer, row, message);
+}
+
+static uint8_t *put_big_endian(uint8_t *at, size_t value, unsigned bytes)
+{
+    while (bytes-- > 0)
+        *at++ = (uint8_t)(value >> 8 * bytes);
+    return at;
+}
+
+static uint8_t *put_text_head(uint8_t *at, size_t bytes)
+{
+    if (bytes < 32) {
+        *at++ = (uint8_t)(0xa0 | bytes);
+    } else if (bytes <= UINT8_MAX) {
+        *at++ = 0xd9;
+        *at++ = (uint8_t)bytes;
+    } else {
+        *at++ = bytes <= UINT16_MAX ? 0xda : 0xdb;
+        at = put_big_endian(at, bytes, bytes <= UINT16_MAX ? 2 : 4);
+    }
+    return at;
+}
+
+static int begin_items(struct message_buffer *buffer, bool is_bare, size_t count)
+{
+    if (buffer->error == 0 && (!buffer->item || buffer->item->is_bare != is_bare ||
+                               count > UINT32_MAX - buffer->item_count))
+        buffer->error = -EINVAL;
+    if (buffer->error == 0)
+        buffer->item_count += (uint32_t)count;
+    return buffer->error;
+}
+
+/* There may be hundreds of thousands: nothing is called, and no room looked at, for each. */
+int message_add_texts(struct message_buffer *buffer, const struct message_text *texts, size_t count)
+{
+    size_t most_bytes = 0;
+    uint8_t *at;
+
+    for (size_t i = 0; i < count; i++) {
+        most_bytes += LONGEST_TEXT_HEAD + texts[i].bytes;
+    }
+    if (begin_items(buffer, true, count) < 0 || reserve(buffer, most_bytes) < 0)
+        return buffer->error;
+    at = buffer->bytes + buffer->used_bytes;
+    for (size_t i = 0; i < count; i++) {
+        at = put_text_head(at, texts[i].bytes);
+        memcpy(at, texts[i].at, texts[i].bytes);
+        at += texts[i].bytes;
+    }
+    buffer->used_bytes = (size_t)(at - buffer->bytes);
+    return 0;
 }
 
 int message_add_item(struct message_buffer *buffer, const struct message *item)
 {
-    if (buffer->error == 0 && buffer->items_left == 0)
+    const struct message_row *row = buffer->item;
+
+    if (row && row->is_bare && buffer->error == 0 && is_absent(row->fields, item))
         buffer->error = -EINVAL;
-    if (buffer->error < 0)
+    if (row && row->is_bare)
+        return message_add_texts(
+            buffer, (const struct message_text *)((const char *)item + row->fields[0].offset), 1);
+    if (begin_items(buffer, false, 1) < 0)
         return buffer->error;
-    buffer->items_left--;
-    return pack_row(buffer, buffer->item, item, 0);
+    return pack_row(buffer, row, item);
+}
+
+/* In its shortest form, before the items. */
+static void write_count(struct message_buffer *buffer)
+{
+    size_t bytes = count_bytes(buffer->item_count), unused = LONGEST_COUNT - bytes;
+    struct message_buffer count = {.bytes = buffer->bytes + buffer->list_bytes + unused};
+    msgpack_packer packer;
+
+    msgpack_packer_init(&packer, &count, write_reserved);
+    msgpack_pack_array(&packer, buffer->item_count);
+    if (unused > 0)
+        memmove(buffer->bytes + buffer->begin_bytes + unused, buffer->bytes + buffer->begin_bytes,
+                buffer->list_bytes - buffer->begin_bytes);
+    buffer->begin_bytes += unused;
+    buffer->size_bytes += unused;
 }
 
 int message_end(struct message_buffer *buffer)
 {
-    size_t payload_bytes = buffer->used_bytes - buffer->size_bytes - MESSAGE_HEADER_BYTES;
+    size_t payload_bytes;
 
-    if (buffer->error == 0 && buffer->items_left > 0)
-        buffer->error = -EINVAL;
     if (buffer->error < 0)
         return buffer->error;
-    for (unsigned i = 0; i < MESSAGE_HEADER_BYTES; i++)
-        buffer->bytes[buffer->size_bytes + i] =
-            (uint8_t)(payload_bytes >> 8 * (MESSAGE_HEADER_BYTES - 1 - i));
+    if (buffer->item)
+        write_count(buffer);
+    payload_bytes = buffer->used_bytes - buffer->size_bytes - MESSAGE_HEADER_BYTES;
+    put_big_endian(buffer->bytes + buffer->size_bytes, payload_bytes, MESSAGE_HEADER_BYTES);
     buffer->size_bytes = buffer->used_bytes;
+    buffer->item = NULL;
     return 0;
 }
 
 int message_encode(struct message_buffer *buffer, enum message_protocol protocol,
                    const struct message *message)
 {
-    int error = message_begin(buffer, protocol, message, 0);
+    int error = message_begin(buffer, protocol, message);
 
     return error < 0 ? error : message_end(buffer);
 }

@@ -17,6 +17,9 @@
 #include "service/sessions.h"
 
 #define RPC_FRAMES_PER_TURN 32u
+/* Of a client that asks again as soon as it is answered: who shares its processor does so before
+ * the answer's send returns. */
+#define RPC_READS_PER_TURN 4u
 /* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
 #define RPC_INPUT_BYTES 16384u
 #define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
@@ -95,7 +98,6 @@ struct rpc_connection {
     bool brought_descriptor; /* one came with what was read, and was closed */
     uint64_t charged_bytes;
     struct message_buffer output;
-    size_t sent_bytes;
     int passed_fd; /* goes with the next byte of `output`; -1: none */
     bool passed_is_own;
 };

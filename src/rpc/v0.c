@@ -249,16 +249,17 @@ static bool refuse_place(struct rpc_connection *connection,
     const struct message *asked = &connection->asked;
     char number[MESSAGE_INTEGER_TEXT_BYTES];
 
-    message_integer_format(asked->offset_bytes, number);
     if (!allocation)
         rpc_refuse(connection, "Unknown allocation: %.*s", (int)asked->allocation_id.bytes,
                    (const char *)asked->allocation_id.at);
     else if (asked->offset_bytes.is_negative)
-        rpc_refuse(connection, "offset_bytes must be >= 0, got %s", number);
+        rpc_refuse(connection, "offset_bytes must be >= 0, got %s",
+                   message_integer_format(asked->offset_bytes, number));
     else if (asked->offset_bytes.magnitude >= allocation->aligned_bytes)
         rpc_refuse(connection,
                    "offset_bytes %s out of range for allocation %.*s (aligned_size=%" PRIu64 ")",
-                   number, (int)asked->allocation_id.bytes, (const char *)asked->allocation_id.at,
+                   message_integer_format(asked->offset_bytes, number),
+                   (int)asked->allocation_id.bytes, (const char *)asked->allocation_id.at,
                    allocation->aligned_bytes);
     else
         return false;

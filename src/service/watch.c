@@ -147,6 +147,10 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
     struct watch *watch = process.pid ? find_watch(s, process) : NULL;
     if (!held)
         return -ESTALE;
+    /* It is known by what it was lent before. */
+    if (watch && watch->writes && !watch->is_gone && held->mode != LOCK_MODE_RO &&
+        core_is_writer_of(core_find_store(s->core, held->store), process))
+        return 0;
     if (process.pid && !watch) {
         int error = start_watch(s, held->store, uid, process, &watch);
         if (error)

@@ -36,7 +36,7 @@ static int encode_list(struct message_buffer *buffer, uint32_t count)
 {
     const struct message list = {.type = MESSAGE_METADATA_LIST_RESPONSE};
     const struct message key = {.key = message_text("model.layers.0.weight")};
-    int error = message_begin(buffer, MESSAGE_V0, &list, count);
+    int error = message_begin(buffer, MESSAGE_V0, &list);
 
     for (uint32_t i = 0; i < count; i++) {
         int added = message_add_item(buffer, &key);
@@ -68,7 +68,7 @@ TAP_TEST(an_answer_for_which_memory_lacks_is_no_frame)
         require(error == (control->fired ? -ENOMEM : 0));
         failed += error < 0;
         check(error == 0 || buffer.size_bytes == size);
-        check_bytes(buffer.bytes, size, first, size);
+        check_bytes(buffer.bytes + buffer.begin_bytes, size, first, size);
         size_t before = buffer.size_bytes;
         require(message_encode(&buffer, MESSAGE_V0, &small) == 0);
         check_bytes(buffer.bytes + before, buffer.size_bytes - before, first, size);
@@ -100,8 +100,8 @@ TAP_TEST(decoding_allocates_nothing)
     start();
     require(encode_list(&buffer, 1000) == 0);
     arm(0);
-    check_int(message_decode(MESSAGE_V0, buffer.bytes + MESSAGE_HEADER_BYTES,
-                             buffer.size_bytes - MESSAGE_HEADER_BYTES, &message),
+    size_t begin = buffer.begin_bytes + MESSAGE_HEADER_BYTES;
+    check_int(message_decode(MESSAGE_V0, buffer.bytes + begin, buffer.size_bytes - begin, &message),
               0);
     while (message_next_item(&message.list, &item))
         count++;

@@ -103,18 +103,19 @@ static void check_again(enum message_protocol protocol, const struct message *me
     struct message again;
 
     must(encode_again(&buffer, protocol, message) == 0);
-    size_t size = buffer.size_bytes, bytes = 0;
-    must(message_payload_bytes(protocol, buffer.bytes, &bytes) == 0);
+    size_t size = buffer.size_bytes - buffer.begin_bytes, bytes = 0;
+    must(message_payload_bytes(protocol, buffer.bytes + buffer.begin_bytes, &bytes) == 0);
     must(bytes == size - MESSAGE_HEADER_BYTES);
     /* Of a copy, for the buffer moves when the second frame comes. */
     uint8_t *copy = malloc(bytes);
     must(copy != NULL);
-    memcpy(copy, buffer.bytes + MESSAGE_HEADER_BYTES, bytes);
+    memcpy(copy, buffer.bytes + buffer.begin_bytes + MESSAGE_HEADER_BYTES, bytes);
     must(message_decode(protocol, copy, bytes, &again) == 0);
     check_same(message, &again);
     must(encode_again(&buffer, protocol, &again) == 0);
-    must(buffer.size_bytes == 2 * size);
-    must(memcmp(buffer.bytes, buffer.bytes + size, size) == 0);
+    must(buffer.size_bytes - buffer.begin_bytes == 2 * size);
+    const uint8_t *first = buffer.bytes + buffer.begin_bytes;
+    must(memcmp(first, first + size, size) == 0);
     message_buffer_free(&buffer);
     free(copy);
 }

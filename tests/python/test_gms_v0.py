@@ -386,6 +386,21 @@ class Metadata(GmsCase):
             self.assertEqual(writer.keys(prefix), found, prefix)
         self.assertEqual(writer.request("metadata_list_request")["keys"], writer.keys())
 
+    def test_lists_of_more_keys_than_a_turn_takes_are_made_side_by_side(self):
+        writer = self.session("rw")
+        first = writer.allocate(1)["allocation_id"]
+        keys = [f"key.{number:05}" for number in range(5000)]
+        for key in ["a", *keys, "z"]:
+            writer.put(key, first, 0, b"")
+        writer.commit()
+        readers = [self.session("ro") for _ in range(3)]
+        for prefix, found in (("", ["a", *keys, "z"]), ("key.", keys), ("key.049", keys[4900:])):
+            for reader in readers:
+                reader.send("metadata_list_request", prefix=prefix)
+            for reader in readers:
+                answer = reader.result("metadata_list_response")
+                self.assertEqual(answer["keys"], found)
+
     def test_values_are_any_bytes(self):
         writer = self.session("rw")
         first = writer.allocate(1)["allocation_id"]

@@ -17,7 +17,7 @@ __attribute__((unused)) static int encode_again(struct message_buffer *buffer,
     struct message_list list = message->list;
     struct message item;
 
-    message_begin(buffer, protocol, message, list.count);
+    message_begin(buffer, protocol, message);
     while (message_next_item(&list, &item))
         message_add_item(buffer, &item);
     return message_end(buffer);

@@ -49,7 +49,8 @@ static void check_frame(const struct message_buffer *buffer, const struct golden
     uint8_t frame[FRAME_BYTES];
     size_t size = read_hex(golden->hex, frame);
 
-    if (!check_bytes(buffer->bytes, buffer->size_bytes, frame, size))
+    if (!check_bytes(buffer->bytes + buffer->begin_bytes, buffer->size_bytes - buffer->begin_bytes,
+                     frame, size))
         fprintf(stderr, "# golden %zu\n", (size_t)(golden - goldens));
 }
 
@@ -186,9 +187,7 @@ TAP_TEST(every_golden_message_encodes_to_its_frame)
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         struct message_buffer buffer = {0};
 
-        check_int(
-            message_begin(&buffer, goldens[i].protocol, &goldens[i].message, goldens[i].item_count),
-            0);
+        check_int(message_begin(&buffer, goldens[i].protocol, &goldens[i].message), 0);
         for (uint32_t k = 0; k < goldens[i].item_count; k++)
             check_int(message_add_item(&buffer, &goldens[i].items[k]), 0);
         check_int(message_end(&buffer), 0);
@@ -909,6 +908,7 @@ TAP_TEST(frames_follow_each_other_and_a_failed_one_leaves_no_trace)
     const struct message good = {.type = MESSAGE_COMMIT_RESPONSE, .success = true};
     const struct message bad = {.type = MESSAGE_ERROR_RESPONSE};
     const struct message list = {.type = MESSAGE_METADATA_LIST_RESPONSE};
+    const struct message allocations = {.type = MESSAGE_LIST_ALLOCATIONS_RESPONSE};
     const struct message key = {.key = message_text("key")};
     struct message_buffer buffer = {0};
     uint8_t first[64];
@@ -919,19 +919,18 @@ TAP_TEST(frames_follow_each_other_and_a_failed_one_leaves_no_trace)
     memcpy(first, buffer.bytes, size);
     check_int(message_encode(&buffer, MESSAGE_V0, &bad), -EINVAL);
     check_int(buffer.size_bytes, (int64_t)size);
-    check_int(message_begin(&buffer, MESSAGE_V0, &list, 2), 0);
-    check_int(message_add_item(&buffer, &key), 0);
-    check_int(message_end(&buffer), -EINVAL); /* one is missing */
-    check_int(message_begin(&buffer, MESSAGE_V0, &list, 1), 0);
-    check_int(message_add_item(&buffer, &key), 0);
-    check_int(message_add_item(&buffer, &key), -EINVAL); /* one too many */
-    check_int(message_end(&buffer), -EINVAL);
-    check_int(message_begin(&buffer, MESSAGE_V0, &list, 1), 0);
+    check_int(message_begin(&buffer, MESSAGE_V0, &list), 0);
     check_int(message_add_item(&buffer, &bad), -EINVAL); /* no key */
-    check_int(message_end(&buffer), -EINVAL);
-    check_int(message_begin(&buffer, MESSAGE_V0, &good, 1), -EINVAL); /* no list */
     check_int(message_add_item(&buffer, &key), -EINVAL);
     check_int(message_end(&buffer), -EINVAL);
+    check_int(message_begin(&buffer, MESSAGE_V0, &good), 0);
+    check_int(message_add_item(&buffer, &key), -EINVAL); /* no list */
+    check_int(message_end(&buffer), -EINVAL);
+    check_int(message_begin(&buffer, MESSAGE_V0, &allocations), 0);
+    check_int(message_add_texts(&buffer, &key.key, 1), -EINVAL); /* its items are maps */
+    check_int(message_end(&buffer), -EINVAL);
+    check_int(message_add_texts(&buffer, &key.key, 1), -EINVAL); /* no frame was begun */
+    check_int(buffer.begin_bytes, 0);
     check_int(buffer.size_bytes, (int64_t)size);
     require(message_encode(&buffer, MESSAGE_V0, &good) == 0);
     check_int(buffer.size_bytes, (int64_t)(2 * size));
@@ -952,20 +951,100 @@ TAP_TEST(a_list_has_tens_of_thousands_of_items)
     uint64_t count = 70000, next = 0;
     size_t bytes;
 
-    require(message_begin(&buffer, MESSAGE_V0, &answer, (uint32_t)count) == 0);
+    require(message_begin(&buffer, MESSAGE_V0, &answer) == 0);
     for (uint64_t i = 0; i < count; i++) {
         item.layout_slot = message_integer(i);
         require(message_add_item(&buffer, &item) == 0);
     }
     require(message_end(&buffer) == 0);
-    require(message_payload_bytes(MESSAGE_V0, buffer.bytes, &bytes) == 0);
-    check_int(bytes, (int64_t)buffer.size_bytes - 4);
-    require(message_decode(MESSAGE_V0, buffer.bytes + 4, bytes, &message) == 0);
+    const uint8_t *frame = buffer.bytes + buffer.begin_bytes;
+    require(message_payload_bytes(MESSAGE_V0, frame, &bytes) == 0);
+    check_int(bytes, (int64_t)(buffer.size_bytes - buffer.begin_bytes) - 4);
+    require(message_decode(MESSAGE_V0, frame + 4, bytes, &message) == 0);
     check_int(message.list.count, (int64_t)count);
     while (message_next_item(&message.list, &item))
         next += item.layout_slot.magnitude == next;
     check_int(next, (int64_t)count);
     message_buffer_free(&buffer);
+}
+
+/* A frame of so many keys behind another one. */
+static void check_counted(uint32_t count, const char *count_hex)
+{
+    static const char before_count[] = "\x82\xa4type\xb6metadata_list_response\xa4keys";
+    const struct message small = {.type = MESSAGE_COMMIT_RESPONSE, .success = true};
+    const struct message list = {.type = MESSAGE_METADATA_LIST_RESPONSE};
+    const struct message_text keys[3] = {message_text("a"), message_text("b"), message_text("")};
+    struct message_buffer buffer = {0}, alone = {0};
+    uint8_t head[FRAME_BYTES];
+    size_t head_bytes = read_hex(count_hex, head), item_bytes = 0;
+
+    require(message_encode(&alone, MESSAGE_V0, &small) == 0);
+    require(message_encode(&buffer, MESSAGE_V0, &small) == 0);
+    require(message_begin(&buffer, MESSAGE_V0, &list) == 0);
+    for (uint32_t i = 0; i < count; i++) {
+        require(message_add_texts(&buffer, &keys[i % 3], 1) == 0);
+        item_bytes += 1 + keys[i % 3].bytes;
+    }
+    require(message_end(&buffer) == 0);
+    const uint8_t *at = buffer.bytes + buffer.begin_bytes;
+    check_bytes(at, alone.size_bytes, alone.bytes, alone.size_bytes);
+    at += alone.size_bytes;
+    size_t frame_bytes = buffer.size_bytes - buffer.begin_bytes - alone.size_bytes;
+    check_int(frame_bytes, (int64_t)(4 + sizeof before_count - 1 + head_bytes + item_bytes));
+    check_int(at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3], (int64_t)frame_bytes - 4);
+    at += 4;
+    check_bytes(at, sizeof before_count - 1, before_count, sizeof before_count - 1);
+    check_bytes(at + sizeof before_count - 1, head_bytes, head, head_bytes);
+    check_int(decode_copy(MESSAGE_V0, at, frame_bytes - 4), 0);
+    message_buffer_free(&buffer);
+    message_buffer_free(&alone);
+}
+
+TAP_TEST(how_many_items_there_are_is_written_in_its_shortest_form)
+{
+    check_counted(0, "90");
+    check_counted(1, "91");
+    check_counted(15, "9f");
+    check_counted(16, "dc0010");
+    check_counted(65535, "dcffff");
+    check_counted(65536, "dd00010000");
+}
+
+TAP_TEST(texts_of_a_list_have_the_shortest_heads)
+{
+    const struct message list = {.type = MESSAGE_METADATA_LIST_RESPONSE};
+    static const size_t lengths[] = {0, 1, 31, 32, 255, 256, 65535, 65536};
+    enum {
+        COUNT = sizeof lengths / sizeof lengths[0]
+    };
+    struct message_text keys[COUNT];
+    struct message_buffer buffer = {0};
+    struct message message, item;
+    char *text = malloc(65536);
+    size_t head_bytes = 4 + 35, bytes = 0; /* of the frame */
+
+    require(text != NULL);
+    memset(text, 'k', 65536);
+    for (size_t i = 0; i < COUNT; i++) {
+        keys[i] = (struct message_text){text, lengths[i]};
+        bytes += lengths[i];
+    }
+    require(message_begin(&buffer, MESSAGE_V0, &list) == 0);
+    require(message_add_texts(&buffer, keys, COUNT) == 0);
+    require(message_end(&buffer) == 0);
+    const uint8_t *frame = buffer.bytes + buffer.begin_bytes;
+    check_int(buffer.size_bytes - buffer.begin_bytes,
+              (int64_t)(head_bytes + 3 * 1 + 2 * 2 + 2 * 3 + 5 + bytes));
+    require(message_decode(MESSAGE_V0, frame + 4, buffer.size_bytes - buffer.begin_bytes - 4,
+                           &message) == 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        require(message_next_item(&message.list, &item));
+        check_int(item.key.bytes, (int64_t)lengths[i]);
+    }
+    check(!message_next_item(&message.list, &item));
+    message_buffer_free(&buffer);
+    free(text);
 }
 
 TAP_TEST(v1_carries_a_mebibyte_and_no_byte_more)
@@ -998,7 +1077,7 @@ TAP_TEST(a_v1_list_ends_at_the_item_that_is_too_much)
     struct message_buffer buffer = {0};
     uint32_t count = 40000, added = 0;
 
-    require(message_begin(&buffer, MESSAGE_V1, &answer, count) == 0);
+    require(message_begin(&buffer, MESSAGE_V1, &answer) == 0);
     while (added < count && message_add_item(&buffer, &item) == 0)
         added++;
     /* 44 bytes each, 42 before them */
@@ -1007,4 +1086,33 @@ TAP_TEST(a_v1_list_ends_at_the_item_that_is_too_much)
     check_int(message_end(&buffer), -EMSGSIZE);
     check_int(buffer.size_bytes, 0);
     message_buffer_free(&buffer);
+}
+
+/* 15 items, whose count takes one byte, to the last byte that the frame may have. */
+TAP_TEST(a_v1_list_that_is_full_takes_no_item_that_makes_its_count_longer)
+{
+    const struct message answer = {.type = MESSAGE_LIST_ALLOCATIONS_RESPONSE};
+    const struct message item = {.allocation_id = message_text("allocation"),
+                                 .aligned_size = message_integer(2 << 20)};
+    /* 45 before them, 44 for each of the others, 38 beside the text of the first */
+    size_t most = 1048576 - 45 - 14 * 44 - 38;
+    char *text = malloc(most);
+    struct message first = item;
+    struct message_buffer buffer = {0};
+
+    require(text != NULL);
+    memset(text, 'x', most);
+    first.allocation_id = (struct message_text){text, most};
+    for (int more = 0; more < 2; more++) {
+        require(message_begin(&buffer, MESSAGE_V1, &answer) == 0);
+        require(message_add_item(&buffer, &first) == 0);
+        for (int i = 0; i < 14; i++)
+            require(message_add_item(&buffer, &item) == 0);
+        if (more)
+            check_int(message_add_item(&buffer, &item), -EMSGSIZE);
+        check_int(message_end(&buffer), more ? -EMSGSIZE : 0);
+        check_int(buffer.size_bytes - buffer.begin_bytes, 4 + 1048576);
+    }
+    message_buffer_free(&buffer);
+    free(text);
 }
