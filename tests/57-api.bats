@@ -35,7 +35,7 @@ api() { # NAME [SECONDS]
 }
 
 @test "api: graph_random" {
-    api graph_random
+    api graph_random 10 # what it gave back a moment ago it may want again
 }
 
 @test "api: graph_turns" {

@@ -222,7 +222,7 @@ static void step_sleep_or_wake(struct model *model)
         model->shared = 0;
         check_str(read_line("state"), flags ? "COMMITTED" : "EMPTY");
     } else {
-        require(gmsfs_graph_wake(model->pool, WAIT_MS) == 0);
+        require(check_int(gmsfs_graph_wake(model->pool, WAIT_MS), 0));
         needed = shared_reach(model) + eager_chunks(model);
         total = needed > model->stored ? needed : model->stored;
         model->shared = total - eager_chunks(model);
