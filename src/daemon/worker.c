@@ -563,12 +563,10 @@ static void end(struct worker *worker)
     loop_free(worker->loop);
 }
 
-/* What is freed goes back to the system in small steps: large blocks by themselves, the heap by so
- * much at a time. (glibc else lets both thresholds grow with what it has seen, and then returns
- * hundreds of megabytes at once, while every thread waits for malloc.) What lies free below a small
- * block that is in use stays besides: in all 43 MB after 100,000 entries and 184 MB after a
- * million, of which the next layout is made. malloc_trim(3) would give them back, and hold the
- * loop's heap for 0.2 ms a megabyte. */
+/* What is freed goes back in small steps: large blocks by themselves, the heap by so much at a
+ * time. (Else glibc returns hundreds of megabytes at once, while every thread waits for malloc, as
+ * it would in malloc_trim(3), for 0.2 ms a megabyte: so 184 MB that a million entries had wait for
+ * the next.) */
 static void bound_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
