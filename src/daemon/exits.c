@@ -80,8 +80,10 @@ int exits_watch(struct exits *exits, struct core_process process)
         close(fd);
         return -ENOMEM;
     }
-    *watch = (struct exit_watch){
-        .id = process.pid, .process = process, .exits = exits, .watch = {fd, on_ready, NULL}};
+    *watch = (struct exit_watch){.id = process.pid,
+                                 .process = process,
+                                 .exits = exits,
+                                 .watch = {.fd = fd, .ready = on_ready}};
     error = idvec_insert(&exits->watches, watch);
     if (!error) {
         error = loop_watch(exits->loop, &watch->watch, EVENT_READ);
