@@ -15,8 +15,6 @@ from gms_support import (
     PIECE,
     GmsCase,
     sample,
-    v0_path,
-    v1_path,
     wait_until,
     worker_anonymous_bytes,
     worker_descriptors,
@@ -428,8 +426,8 @@ class Floods(GmsCase):
 
     @unittest.skipIf(os.environ.get("SANITIZE"), "a sanitizer keeps what is freed for a while")
     def test_long_requests_that_are_gone_take_no_memory_whoever_else_sends_one(self):
-        """Each is a block of its own. Left to itself, malloc would learn from the first one to put such blocks
-        into the heap, where all of them stay as long as one behind them."""
+        """Each is a block of its own. Left to itself, malloc would learn from the first one to put such
+        blocks into the heap, where all of them stay as long as one behind them."""
         self.commit_content()
         self.half_a_long_request().close()
         self.wait_state("COMMITTED")
