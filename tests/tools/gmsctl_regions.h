@@ -91,9 +91,9 @@ static int region_object(const char *text)
         if (fd >= 0 && ftruncate(fd, (off_t)number(text + 6)) != 0)
             die("cannot resize", text);
     } else if (strncmp(text, "path:", 5) == 0) {
-        fd = open(text + 5, O_RDWR | O_CLOEXEC);
+        fd = open(text + 5, O_RDONLY | O_CLOEXEC);
     } else if (strcmp(text, "file") == 0) {
-        fd = dup(s.fd);
+        return s.fd;
     } else if (strcmp(text, "none") == 0) {
         return -1;
     }
@@ -112,7 +112,7 @@ static int op_region_register(char **arg)
     request.offset = number(arg[4]);
     request.byte_size = number(arg[5]);
     int error = region_ask(&request, &fd, fd >= 0);
-    if (fd >= 0)
+    if (fd >= 0 && fd != s.fd)
         close(fd);
     return error;
 }
