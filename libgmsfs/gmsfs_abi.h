@@ -247,6 +247,83 @@ struct gmsfs_list_item {
     uint16_t name_bytes;
 };
 
+/* ---- regions ------------------------------------------------------------------------------- */
+
+#define GMSFS_REGION_NAME_MAX     255u /* bytes; its encoded name is bounded as well */
+#define GMSFS_REGION_KEY_MAX      511u /* bytes */
+#define GMSFS_REGION_HANDLE_BYTES 64u  /* of a CUDA memory handle */
+#define GMSFS_REGION_GROUPS_MAX   64u
+#define GMSFS_REGION_SELF         UINT32_MAX /* as a uid: the caller's own */
+
+/* No key of a region may begin with this, slashes before it aside. */
+#define GMSFS_REGION_RESERVED_PREFIX "triton_python_backend_shm_region_"
+
+enum gmsfs_region_kind {
+    GMSFS_REGION_ANY = 0,    /* to look for, never one's kind */
+    GMSFS_REGION_SYSTEM = 1, /* a shared-memory object, or a committed allocation of a store */
+    GMSFS_REGION_CUDA = 2,   /* what a CUDA memory handle stands for */
+};
+
+#define GMSFS_REGION_DRAINING   (1u << 0) /* unregistered; goes with its last reference */
+#define GMSFS_REGION_WRITABLE   (1u << 1) /* its descriptor is */
+#define GMSFS_REGION_ALLOCATION (1u << 2) /* key is STORE/ALLOCATION, as it was registered */
+#define GMSFS_REGION_DESCRIPTOR                                       \
+    (1u << 3) /* it has a descriptor; one of CUDA has only its handle \
+               */
+
+/* Why a call on regions failed, where the errno leaves more than one cause. */
+enum gmsfs_region_reason {
+    GMSFS_REGION_FINE = 0,         /* it did not, or the errno says all */
+    GMSFS_REGION_BAD_NAME = 1,     /* EINVAL: empty, no UTF-8; ENAMETOOLONG */
+    GMSFS_REGION_EXISTS = 2,       /* EEXIST: its owner has a region of this name, of either kind,
+                                    * perhaps a draining one */
+    GMSFS_REGION_BAD_KEY = 3,      /* EINVAL: nothing but slashes, no UTF-8; ENAMETOOLONG */
+    GMSFS_REGION_RESERVED_KEY = 4, /* EINVAL: begins with GMSFS_REGION_RESERVED_PREFIX */
+    GMSFS_REGION_NO_OBJECT = 5,    /* the key cannot be opened: ENOENT, EACCES, ... */
+    GMSFS_REGION_BAD_OBJECT = 6,   /* EINVAL: the descriptor is of no file in memory or on disk, or
+                                    * not open for reading; or one came where none belongs */
+    GMSFS_REGION_BAD_RANGE = 7,  /* EINVAL: offset + byte_size overflows, or is beyond the object */
+    GMSFS_REGION_NO_SIZE = 8,    /* EINVAL: byte_size is 0 */
+    GMSFS_REGION_BAD_HANDLE = 9, /* EINVAL: the CUDA handle has not GMSFS_REGION_HANDLE_BYTES */
+    GMSFS_REGION_UNCOMMITTED = 10, /* EAGAIN: a writer is at work in the store, or waits to;
+                                    * ENODATA: nothing is committed */
+    GMSFS_REGION_NOT_OWNER = 11,   /* EPERM: only root acts for another uid */
+    GMSFS_REGION_BOUND = 12,       /* EDQUOT, ENOSPC, ENFILE: a bound, `events` tells which */
+    GMSFS_REGION_DRAINED = 13,     /* ENODEV: the mount is drained and takes no more regions */
+    GMSFS_REGION_UNKNOWN = 14,     /* ENOENT: its owner has no such region of this kind */
+    GMSFS_REGION_BAD_OFFSET = 15,  /* ERANGE: an access begins at or behind the region's end */
+    GMSFS_REGION_OVERFLOW = 16,    /* ERANGE: offset + size of an access is above 2^64 - 1 */
+    GMSFS_REGION_BAD_END = 17,     /* ERANGE: an access ends behind the region's end */
+    GMSFS_REGION_SHRUNK = 18,      /* ENODATA: the client made its object smaller */
+};
+
+/* One region, to its owner and root. */
+struct gmsfs_region_info {
+    uint64_t id;     /* never used again in this mount */
+    uint64_t offset; /* bytes into its object, where the region begins */
+    uint64_t byte_size;
+    int64_t device_id; /* CUDA: the client's number of the device; else 0 */
+    uint64_t references;
+    uint64_t registered_ms;                        /* since 1970 */
+    uint32_t kind;                                 /* enum gmsfs_region_kind */
+    uint32_t uid;                                  /* its owner */
+    uint32_t flags;                                /* GMSFS_REGION_* */
+    uint32_t memory;                               /* enum gmsfs_memory: what its descriptor is */
+    uint8_t raw_handle[GMSFS_REGION_HANDLE_BYTES]; /* CUDA; else zeros */
+    char name[GMSFS_REGION_NAME_MAX + 1];          /* NUL-terminated */
+    char key[GMSFS_REGION_KEY_MAX + 1];            /* NUL-terminated; CUDA: "" */
+};
+
+#define GMSFS_REGION_HOLD (1u << 0) /* this open file holds a reference from now on */
+
+/* REGION: on an open region. Its owner and root; ESTALE: it is gone. */
+struct gmsfs_ioc_region {
+    uint32_t flags; /* in: GMSFS_REGION_HOLD; 0: only look */
+    uint32_t pad;
+    uint8_t ticket[16];            /* out, with HOLD: for its descriptor; zeros: it has none */
+    struct gmsfs_region_info info; /* out */
+};
+
 #define GMSFS_IOC_INFO            _IOWR('G', 1, struct gmsfs_ioc_info)
 #define GMSFS_IOC_ACQUIRE         _IOWR('G', 2, struct gmsfs_ioc_acquire)
 #define GMSFS_IOC_JOIN            _IOWR('G', 3, struct gmsfs_ioc_join)
@@ -263,6 +340,7 @@ struct gmsfs_list_item {
 #define GMSFS_IOC_APPLY           _IOWR('G', 14, struct gmsfs_ioc_apply)
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
+#define GMSFS_IOC_REGION          _IOWR('G', 17, struct gmsfs_ioc_region)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 176, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
@@ -277,6 +355,8 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_apply) == 24, "apply");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 24, "reserve");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_list) == 16368, "list");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_list_item) == 40, "list item");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_region_info) == 896, "region info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_region) == 920, "region");
 
 /* ---- `.fds`: SOCK_SEQPACKET ---------------------------------------------------------------- */
 
@@ -303,6 +383,15 @@ enum gmsfs_fds_op {
                                    * another; ESTALE: there is none of this token any more */
     GMSFS_FDS_FENCE_COMPLETE = 9, /* the same: what was checkpointed is restored */
     GMSFS_FDS_FENCE_STATUS = 10,  /* only tell. EACCES: all but the token */
+    /* Regions (gmsfs(5)), for their owner and for root. All four take struct
+     * gmsfs_fds_region_request and answer struct gmsfs_fds_region_answer. */
+    GMSFS_FDS_REGION_REGISTER = 11,   /* a SYSTEM region comes with its descriptor, unless its key
+                                       * is STORE/ALLOCATION */
+    GMSFS_FDS_REGION_UNREGISTER = 12, /* by owner, kind and name. ENOENT */
+    GMSFS_FDS_REGION_UNREGISTER_ALL = 13, /* by owner and kind */
+    GMSFS_FDS_REGION_LIST = 14, /* by owner and kind, in order of names, from the first behind
+                                 * `name`; flags GMSFS_REGION_LIST_ONE: the one of this name.
+                                 * ENOENT */
 };
 
 struct gmsfs_fds_request {
@@ -348,7 +437,39 @@ struct gmsfs_fds_fence {
     char why[96];      /* the same in words, as GMS says it */
 };
 
+#define GMSFS_REGION_LIST_ONE (1u << 0)
+#define GMSFS_REGION_LIST_MAX 16u /* in one answer */
+
+struct gmsfs_fds_region_request {
+    struct gmsfs_fds_request request; /* op REGION_* */
+    uint32_t flags;                   /* LIST: GMSFS_REGION_LIST_ONE */
+    uint32_t kind;                    /* enum gmsfs_region_kind */
+    uint32_t uid;                     /* whose; GMSFS_REGION_SELF */
+    uint32_t gid;                     /* REGISTER for another: with these groups he reads stores */
+    uint32_t groups[GMSFS_REGION_GROUPS_MAX];
+    uint32_t group_count;
+    uint32_t name_bytes;
+    uint32_t key_bytes;
+    uint32_t handle_bytes; /* of raw_handle: all of them with CUDA, else 0 */
+    uint64_t offset;
+    uint64_t byte_size;
+    int64_t device_id;
+    uint8_t raw_handle[GMSFS_REGION_HANDLE_BYTES];
+    char name[GMSFS_REGION_NAME_MAX + 1]; /* zeros behind name_bytes, and so below */
+    char key[GMSFS_REGION_KEY_MAX + 1];
+};
+
+/* One message: a header and this, whatever the header's error is; LIST: then the header's `count`
+ * of struct gmsfs_region_info, and `remaining` says how many more there are. */
+struct gmsfs_fds_region_answer {
+    uint32_t reason; /* enum gmsfs_region_reason */
+    uint32_t pad;
+    uint64_t count; /* UNREGISTER_*: how many were unregistered */
+};
+
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_request) == 32, "fds request");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_region_request) == 1176, "fds region request");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_region_answer) == 16, "fds region answer");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_header) == 24, "fds header");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_item) == 32, "fds item");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_fence) == 120, "fds fence");

@@ -43,6 +43,9 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_unwatch(s, effect->owner);
         service_on_session_over(s, effect->session);
         break;
+    case EFFECT_REGION_OVER:
+        service_on_region_over(s, effect);
+        break;
     }
 }
 

@@ -35,6 +35,7 @@ int service_new(struct vmm *vmm, const struct service_options *options,
     vmm_get_info(vmm, &info);
     struct core_options core_options = {.patience_ms = options->patience_ms,
                                         .granularity_bytes = info.granularity_bytes,
+                                        .limits = {.regions = options->max_regions},
                                         .admin_uid = options->admin_uid};
     service_init_bounds(s);
     turns_init(s);
@@ -74,6 +75,7 @@ void service_free(struct service *s)
     }
     for (size_t i = 0; i < s->in_flights.count; i++)
         service_drop_in_flight(s, s->in_flights.items[i]);
+    service_free_region_objects(s);
     idvec_free(&s->pieces);
     idvec_free(&s->in_flights);
     idvec_free(&s->parked);
@@ -155,5 +157,9 @@ void service_get_numbers(const struct service *s, struct service_numbers *number
 
 uint64_t service_count_open_files(const struct service *s)
 {
-    return s->core->files.count;
+    const struct idvec *regions = &s->core->regions.items;
+    uint64_t own = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        own += ((const struct region *)regions->items[i])->file != 0;
+    return s->core->files.count - own;
 }

@@ -549,7 +549,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(reserved_bytes), 0);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
-    LIE(FILE_(kind), CORE_KIND_ENTRY + 1);
+    LIE(FILE_(kind), CORE_KIND_REGION + 1);
+    LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
     LIE(FILE_(flags), 1u << 8);
     LIE(FILE_(store), core->next_id);
