@@ -88,7 +88,7 @@ WARNINGS += -Werror
 endif
 
 # Asked once, and only when something is compiled or linked: `make help` needs no packages.
-PKGS       := fuse3 libxxhash jansson
+PKGS       := fuse3 libxxhash jansson libnghttp2
 MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
 	|| echo msgpack))$(MSGPACK)
 PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(MSGPACK)))$(PKG_CFLAGS)

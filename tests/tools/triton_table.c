@@ -239,11 +239,6 @@ int registry_attach(int file, int fd, const struct gmsfs_region_info *info,
     return 0;
 }
 
-const struct gmsfs_region_info *registry_info(const struct registry_reference *reference)
-{
-    return &reference->info;
-}
-
 int registry_check(const struct registry_reference *reference, uint64_t offset, uint64_t size_bytes,
                    enum gmsfs_region_reason *reason)
 {

@@ -1,0 +1,155 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The front end for clients of NVIDIA Triton, with NVIDIA's own client and with clients that mean no
+# good. Where no mount is needed the registry is a table in memory (tests/tools/triton_table).
+
+load helpers
+load python
+load triton
+
+setup() {
+    triton_setup
+}
+
+teardown() {
+    triton_teardown
+}
+
+@test "tritonclient, http, grpc and aio of both: regions, inference on them, and Triton's own errors" {
+    tritonclient
+    start_table
+    triton_tests test_triton_client
+    stop_triton
+}
+
+@test "a region that is unregistered in use serves until its last request ends" {
+    tritonclient
+    start_table 1000
+    triton_tests test_triton_drain
+    stop_triton
+}
+
+@test "halves, floods, resets and connections that do not read harm nobody else" {
+    python_with ctypes
+    start_table
+    GMSFS_TEST_SERVER=$(triton_server)
+    export GMSFS_TEST_SERVER
+    triton_tests test_triton_raw
+    stop_triton
+}
+
+# tokens: a file of them, of the other user's
+tokens() {
+    export GMSFS_TEST_TOKEN=0123456789abcdef0123456789abcdef GMSFS_TEST_UID=$TEST_UID
+    (umask 077 && printf '# of the tests\n\n%s %s\n' "$GMSFS_TEST_TOKEN" "$TEST_UID" >"$T/tokens")
+}
+
+@test "of root's front end every user has regions of his own, by connection and by token" {
+    requires root
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    start_table 0 "$T/tokens"
+    triton_tests test_triton_users
+    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of what nobody may look into'
+    assert_match "$(grep ^Uid: "/proc/$(triton_server)/status")" "$(id -u nobody)"
+    stop_triton
+}
+
+ask() { # METHOD PATH: the status that HTTP answers
+    curl -s -o /dev/null -w '%{http_code}' -X "$1" "http://$HTTP$2"
+}
+
+@test "a user's own front end serves him alone" {
+    requires root curl
+    VIA=("${AS_USER[@]}")
+    start_table
+    assert_eq "$(as_user curl -s "http://$HTTP/v2/systemsharedmemory/status")" '[]'
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_match "$output" 'serves the user who runs it alone, and not the user 0'
+    assert_eq "$(ask GET /v2/health/live)" 200
+    stop_triton
+}
+
+@test "the file of tokens is its owner's alone, and well formed" {
+    tokens
+    chmod 640 "$T/tokens"
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+    assert_match "$output" 'must be a regular file of this user with mode 0600'
+    chmod 600 "$T/tokens"
+    local line
+    for line in 'short 0' '0123456789abcdef' '0123456789abcdef 0 1' '0123456789abcdef x' '0123456789abcdef -1' \
+        '0123456789abcdef 4294967295'; do
+        echo "$line" >"$T/tokens"
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+        assert_match "$output" 'tokens: line 1: '
+    done
+}
+
+@test "an address that is not of the loopback needs tokens, and one that is taken says so" {
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 0.0.0.0:0 127.0.0.1:0
+    assert_match "$output" 'known by a token alone: give --token-file'
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1 127.0.0.1:0
+    assert_match "$output" "'127.0.0.1' is not ADDRESS:PORT"
+    start_table
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" "$HTTP" 127.0.0.1:0
+    assert_match "$output" 'another server is there, name another port'
+    stop_triton
+}
+
+@test "gRPC on a unix socket knows its peer, and takes a dead socket over but no live one" {
+    python_with ctypes
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    [[ -S $T/s ]]
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    assert_match "$output" 'Address already in use'
+    python -c 'from triton_raw import H2
+with H2() as h2:
+    assert h2.answer(h2.call("SystemSharedMemoryStatus"))
+    assert b"\x08\x01" in h2.answer(h2.call("ServerReady"))'
+    kill -KILL "$TRITON"
+    wait_exit "$TRITON"
+    [[ -S $T/s ]]
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    stop_triton
+    [[ ! -e $T/s ]]
+}
+
+@test "the end: what was asked is answered, who has asked nothing is let go, and nothing stays" {
+    python_with ctypes
+    start_table 1000
+    spawn "$PYTHON" -c 'import json, time
+from triton_raw import Http
+idle, busy = Http(), Http()
+assert idle.ask("GET", "/v2")[0] == 200
+one = {"shape": [1, 16], "datatype": "INT32", "data": [1] * 16}
+busy.request("POST", "/v2/models/simple/infer", json.dumps({"inputs": [
+    dict(one, name="INPUT0"), dict(one, name="INPUT1")]}).encode())
+print("asked", flush=True)
+status, headers, body = busy.answer()
+assert (status, headers["connection"]) == (200, "close"), (status, headers)
+assert idle.is_closed() and busy.is_closed()'
+    local client=$SPAWNED server
+    wait_until 10 grep -q asked "$T/spawn-$client"
+    server=$(triton_server)
+    stop_triton
+    wait_exit "$client"
+    output_of "$client"
+    assert_eq "$status" 0 'the client'
+    process_gone "$server"
+}
+
+@test "when one of the two processes dies the other one ends as well" {
+    start_table
+    local server
+    server=$(triton_server)
+    kill -KILL "$server"
+    wait_exit "$TRITON"
+    assert_eq "$status" 1
+    assert_match "$(output_of "$TRITON")" 'ended by signal 9'
+    start_table
+    server=$(triton_server)
+    kill -KILL "$TRITON"
+    wait_until 5 process_gone "$server"
+}
