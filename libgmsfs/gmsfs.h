@@ -1101,7 +1101,7 @@ GMSFS_API int gmsfs_region_check(const struct gmsfs_region_info *info, uint64_t 
  * daemon. Nothing is locked: what a client does at the same time is mixed in.
  * Errors: -ERANGE with a reason; -ENODATA (SHRUNK): the object ends before, and nothing, or a part,
  *   was moved; -EACCES: it may only be read (no GMSFS_REGION_WRITABLE); -EOPNOTSUPP: kind is CUDA;
- *   -ESTALE: the lock of its store is over.
+ *   -ESTALE: the lock of its store is over, and a GPU has the bytes.
  */
 GMSFS_API int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes,
                                 size_t size_bytes, enum gmsfs_region_reason *reason);

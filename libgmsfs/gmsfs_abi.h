@@ -267,8 +267,9 @@ enum gmsfs_region_kind {
 #define GMSFS_REGION_DRAINING   (1u << 0) /* unregistered; goes with its last reference */
 #define GMSFS_REGION_WRITABLE   (1u << 1) /* its descriptor is */
 #define GMSFS_REGION_ALLOCATION (1u << 2) /* key is STORE/ALLOCATION, as it was registered */
-#define GMSFS_REGION_DESCRIPTOR (1u << 3) /* it has a descriptor; one of CUDA has only its handle \
-                                           */
+#define GMSFS_REGION_DESCRIPTOR                                       \
+    (1u << 3) /* it has a descriptor; one of CUDA has only its handle \
+               */
 
 /* Why a call on regions failed, where the errno leaves more than one cause. */
 enum gmsfs_region_reason {

@@ -90,6 +90,10 @@ group_api() { # NAME
     api metadata
 }
 
+@test "api: regions" {
+    api regions
+}
+
 @test "api: seal" {
     api seal
 }

@@ -47,6 +47,10 @@ static const struct {
     [RECORD_LEND] = {"lend", apply_lend},
     [RECORD_EXIT] = {"exit", apply_exit},
     [RECORD_FENCE] = {"fence", apply_fence},
+    [RECORD_REGION_REGISTER] = {"region_register", apply_region_register},
+    [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
+    [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
+    [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
 };
 
 const char *record_type_name(enum record_type type)
@@ -91,7 +95,8 @@ static bool must_succeed(enum record_type type)
 {
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
-           type == RECORD_HEALTH || type == RECORD_EXIT;
+           type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
+           type == RECORD_REGION_RELEASE;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than

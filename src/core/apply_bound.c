@@ -15,6 +15,8 @@ static const struct {
     [CORE_BOUND_SESSIONS] = {"sessions", -ENOSPC},
     [CORE_BOUND_WAITERS] = {"waiters", -ENOSPC},
     [CORE_BOUND_GATHERED] = {"documents", -ENOMEM},
+    [CORE_BOUND_REGIONS] = {"regions", -ENOSPC},
+    [CORE_BOUND_REGION_BYTES] = {"region_names", -ENOSPC},
 };
 
 const char *core_bound_name(enum core_bound bound)
@@ -43,6 +45,10 @@ static const struct share *get_share(const struct core *core, enum core_bound bo
         return &store->waiters;
     case CORE_BOUND_GATHERED:
         return &core->gathered_share;
+    case CORE_BOUND_REGIONS:
+        return &core->region_share;
+    case CORE_BOUND_REGION_BYTES:
+        return &core->region_bytes_share;
     case CORE_BOUND_NONE:
         break;
     }

@@ -52,6 +52,8 @@ static int check_session(const struct core *core, const struct record *record)
         return kind_takes_lock(record->kind) ? -EINVAL : 0;
     if (!session || session->store != record->store)
         return -ESTALE;
+    if (record->kind == CORE_KIND_REGION) /* it joins by REGION_REFER */
+        return -EINVAL;
     /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
     if (!(record->flags & CORE_OPEN_WRITE))
         return 0;
@@ -65,8 +67,13 @@ static int check_session(const struct core *core, const struct record *record)
 static int check_serial(const struct core *core, const struct record *record,
                         const struct core_store *store)
 {
+    const struct region *region;
     const struct layout *layout;
 
+    if (record->kind == CORE_KIND_REGION) {
+        region = core_find_region(core, record->serial);
+        return region && region->store == record->store ? 0 : -ENOENT;
+    }
     if (record->kind != CORE_KIND_ALLOCATION && record->kind != CORE_KIND_ENTRY)
         return 0;
     if (!store)
@@ -93,7 +100,7 @@ int apply_file_open(struct apply *apply)
     struct core_file *file = NULL;
     int error;
 
-    if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_ENTRY ||
+    if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_REGION ||
         record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (record->store != 0 && !store)
@@ -150,6 +157,8 @@ static void leave(struct apply *apply, struct core_file *file, bool linger)
 
     if (!session)
         return;
+    if (session->exclusive && session->opener == file->id)
+        apply_end_region_of(apply, file);
     core_leave_session(session, file);
     if (session->files > 0 && !(session->exclusive && session->opener == file->id))
         return;
@@ -182,6 +191,7 @@ int apply_file_close(struct apply *apply)
     }
     apply->out->session = file->session;
     leave(apply, file, (apply->record->flags & CORE_CLOSE_LINGER) != 0);
+    apply_drop_reference(apply, file);
     apply_drop_file(apply, file);
     if (store)
         apply_grant_waiters(apply, store);

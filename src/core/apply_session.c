@@ -117,6 +117,11 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
 
 static void forget_session(struct apply *apply, struct core_session *session)
 {
+    const struct core_file *taker =
+        session->exclusive ? core_file(apply->core, session->opener) : NULL;
+
+    if (taker)
+        apply_end_region_of(apply, taker);
     apply_drop_reservation(apply->core, session);
     apply_drop_tickets(apply->core, session->id, false);
     core_push_effect(

@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* What else stands at the top of the tree. */
-static const char *const taken_names[] = {"device", "events", "metrics", ".fds", ".", ".."};
+static const char *const taken_names[] = {"device",  "events", "metrics", ".fds",
+                                          "regions", ".",      ".."};
 
 /* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
 int core_check_store_name(const char *name)

@@ -62,6 +62,16 @@ void apply_drop_tickets(struct core *core, uint64_t session, bool only_writable)
         drop_matching(core, only_writable ? is_writable_of_session : is_of_session, session);
 }
 
+static bool is_of_region(const struct core_ticket *ticket, uint64_t region)
+{
+    return ticket->region == region;
+}
+
+void apply_drop_region_tickets(struct core *core, uint64_t region)
+{
+    drop_matching(core, is_of_region, region);
+}
+
 void apply_expire_tickets(struct core *core, uint64_t now_ms)
 {
     if (core_ticket_moment(core) <= now_ms)
@@ -146,6 +156,30 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     return 0;
 }
 
+/* For the descriptor that was registered. */
+static int make_region_ticket(struct apply *apply, const struct core_file *file,
+                              struct core_ticket *ticket)
+{
+    const struct record *record = apply->record;
+    const struct region *region = core_find_region(apply->core, file->serial);
+
+    if (!region)
+        return -ESTALE;
+    if (region->memory == 0)
+        return -ENODATA;
+    if (record->flags || record->serial != 0)
+        return -EINVAL;
+    *ticket = (struct core_ticket){
+        .region = region->id,
+        .uid = record->uid,
+        .holder = file->uid,
+        .count = 1,
+        .expires_ms = core_later(record->now_ms, CORE_TICKET_MS),
+    };
+    memcpy(ticket->secret, record->bytes16, sizeof ticket->secret);
+    return 0;
+}
+
 int apply_ticket_add(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -157,15 +191,15 @@ int apply_ticket_add(struct apply *apply)
 
     if (!file)
         return -EBADF;
-    if (file->session == 0)
+    if (file->session == 0 && !file->holds)
         return -ENOLCK;
     session = core_session(core, file->session);
-    if (!session)
+    if (!session && file->session != 0)
         return -ESTALE;
     if (find_secret(core, record->bytes16))
         return -EEXIST;
-    error = apply_check_bound(apply, CORE_BOUND_TICKETS, core_store(core, session->store),
-                              file->uid, 1);
+    error =
+        apply_check_bound(apply, CORE_BOUND_TICKETS, core_store(core, file->store), file->uid, 1);
     if (error < 0)
         return error;
     ticket = malloc(sizeof *ticket);
@@ -173,7 +207,8 @@ int apply_ticket_add(struct apply *apply)
         return -ENOMEM;
     error = share_take(&core->ticket_share, file->uid, 1);
     if (error == 0) {
-        error = make_ticket(apply, file, session, ticket);
+        error = session ? make_ticket(apply, file, session, ticket)
+                        : make_region_ticket(apply, file, ticket);
         if (error < 0)
             share_give(&core->ticket_share, file->uid, 1);
     }

@@ -20,6 +20,8 @@ static void bound_limits(struct core_limits *limits)
     limits->sessions = at_most(limits->sessions, LOCK_MAX_SESSIONS);
     limits->waiters = at_most(limits->waiters, LOCK_MAX_WAITERS);
     limits->events = at_most(limits->events, CORE_MAX_EVENTS);
+    limits->regions = at_most(limits->regions, CORE_MAX_REGIONS);
+    limits->region_bytes = at_most(limits->region_bytes, CORE_MAX_REGION_BYTES);
 }
 
 int core_new(const struct core_options *options, struct core **core)
@@ -38,6 +40,8 @@ int core_new(const struct core_options *options, struct core **core)
     share_init(&made->file_share, made->options.limits.files);
     share_init(&made->ticket_share, made->options.limits.tickets);
     share_init(&made->gathered_share, made->options.limits.gathered_bytes);
+    share_init(&made->region_share, made->options.limits.regions);
+    share_init(&made->region_bytes_share, made->options.limits.region_bytes);
     made->events = calloc(made->options.limits.events, sizeof *made->events);
     made->empty = layout_new();
     if (!made->events || !made->empty) {
@@ -162,6 +166,9 @@ void core_free(struct core *core)
     share_free(&core->file_share);
     share_free(&core->ticket_share);
     share_free(&core->gathered_share);
+    share_free(&core->region_share);
+    share_free(&core->region_bytes_share);
+    regions_free(&core->regions);
     core_garbage_free(&core->garbage);
     layout_free(core->empty);
     free(core->events);

@@ -23,6 +23,7 @@
 #include "core/event.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
+#include "regions/regions.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,13 +40,13 @@
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
 #define CORE_MAX_EVENTS         1024u        /* ring: older ones are overwritten */
 #define CORE_MAX_WRITERS        1024u        /* processes that can write a store's memory */
+#define CORE_MAX_REGIONS        4096u
+#define CORE_MAX_REGION_BYTES   (1u << 20) /* of their names and keys */
 
 #define CORE_MAX_GRANTS    256u /* by one record, which so ends soon; RECORD_TIME goes on */
 #define CORE_KEPT_PLACE_MS 1000u
 #define CORE_TICKET_MS     30000u
-#define CORE_COMM_BYTES    16u
 #define CORE_REASON_BYTES  128u
-#define CORE_BOUND_BYTES   16u
 #define CORE_BY_DAEMON     UINT32_MAX /* instead of the uid of who revoked: nobody asked */
 
 /* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
@@ -61,6 +62,7 @@ enum core_kind {
     CORE_KIND_SEAL,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
+    CORE_KIND_REGION,
 };
 
 /* Which bound a record met (struct outcome). */
@@ -73,17 +75,14 @@ enum core_bound {
     CORE_BOUND_SESSIONS,
     CORE_BOUND_WAITERS,
     CORE_BOUND_GATHERED,
+    CORE_BOUND_REGIONS,
+    CORE_BOUND_REGION_BYTES,
 };
 
 enum core_health {
     CORE_HEALTH_OK,
     CORE_HEALTH_SUSPECT, /* bytes of some store may be damaged */
     CORE_HEALTH_LOST,    /* the device is gone, for good */
-};
-
-struct core_process {
-    uint64_t pid;   /* thread group id; 0: not visible to the daemon */
-    uint64_t start; /* start time in clock ticks, tells recycled pids apart */
 };
 
 #define CORE_OPEN_READ     (1u << 0)
@@ -149,12 +148,14 @@ struct core_file {
     uint64_t id; /* fh */
     enum core_kind kind;
     uint64_t store;
-    uint64_t serial;  /* allocation or entry; pseudo: the front end's */
+    uint64_t serial;  /* allocation, entry, region; a region's ctl: that region; pseudo: the front
+                       * end's */
     uint64_t session; /* 0: none. An id that core_find_session no longer knows: ESTALE */
     uint32_t flags;   /* CORE_OPEN_* */
     uint32_t uid;
     struct core_process opener;
     uint64_t gathered_bytes; /* written to it and not yet part of a layout */
+    bool holds;              /* a reference to its region */
     struct core_file *next_in_session, **link_in_session; /* NULL: in none that lives */
 };
 
@@ -191,24 +192,9 @@ struct core_ticket {
     uint32_t holder;       /* the user of the file that it was made for: of whose share it is */
     uint64_t first, count; /* ranks */
     uint64_t serial;       /* of one allocation instead of a range; 0: range */
+    uint64_t region;       /* of its object, and of no session; 0: of memory of a store */
     bool writable;
     uint64_t expires_ms;
-};
-
-struct core_event {
-    uint64_t seq; /* 1.. */
-    enum core_event_type type;
-    uint64_t wall_ms;
-    char store[256];
-    uint64_t session, waiter; /* 0: it is about none */
-    struct core_process process;
-    uint32_t uid;
-    char comm[CORE_COMM_BYTES];
-    uint64_t allocations, bytes, generation;
-    struct core_process by; /* REVOKED: who asked for it */
-    uint32_t by_uid;
-    char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
-    bool is_share;                /* it was the user's share, not the whole */
 };
 
 /*
@@ -303,7 +289,9 @@ enum record_type {
     RECORD_TICKET_ADD,     /* file (its session), first = offset, count (0: all from first), serial,
                               uid, bytes16 = secret, flags CORE_TICKET_WRITABLE → out.ticket.
                               A writable one of committed memory touches; it needs a writable file
-                              (-EBADF) in an RW session (-ENOLCK). -EINVAL: range, no memory */
+                              (-EBADF) in an RW session (-ENOLCK). -EINVAL: range, no memory. Of
+                              a file that holds a region on an object: its descriptor; -ENODATA: it
+                              has none */
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
@@ -335,6 +323,17 @@ enum record_type {
                      CORE_FENCE_ABORT or _COMPLETE, bytes16: resolves it; -EINVAL: another token is
                      prepared; -ESTALE: none is, unless it was resolved last by this token in this
                      way */
+    RECORD_REGION_REGISTER, /* uid = its owner, kind, name, tag = key, offset, size_bytes → out.id.
+                               Of an object: memory, flags CORE_REGION_WRITABLE; of an allocation:
+                               file, a ctl whose session reads, and serial; of CUDA: value = the
+                               handle, count = the device. -EEXIST: the name is taken; -ENODEV:
+                               drained; -ERANGE: the allocation ends before; -ENOENT: it has no
+                               memory */
+    RECORD_REGION_UNREGISTER, /* uid, kind (0: any), name, or flags CORE_REGION_ALL → out.count.
+                                 What is referred to drains. -ENOENT */
+    RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
+                              of the region's ctl → out.id. -ESTALE: the region is gone */
+    RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
     RECORD_TYPE_COUNT,
 };
 
@@ -361,6 +360,8 @@ enum record_type {
 #define CORE_FENCE_ON           (1u << 0)
 #define CORE_FENCE_ABORT        (1u << 1)
 #define CORE_FENCE_COMPLETE     (1u << 2)
+#define CORE_REGION_WRITABLE    (1u << 0)
+#define CORE_REGION_ALL         (1u << 0)
 
 struct record {
     enum record_type type;
@@ -416,6 +417,7 @@ enum effect_type {
     EFFECT_STATE,        /* store: what `state` shows changed */
     EFFECT_EVENT,        /* a line was added to events */
     EFFECT_SESSION_OVER, /* session, store */
+    EFFECT_REGION_OVER,  /* memory: its descriptor; file: its ctl, to be closed; either or none */
 };
 
 struct effect {
@@ -439,6 +441,7 @@ struct core_limits {
     uint64_t files, tickets, gathered_bytes;
     uint64_t sessions, waiters; /* of a store */
     uint64_t events;            /* remembered */
+    uint64_t regions, region_bytes;
 };
 
 struct core_options {
@@ -469,7 +472,8 @@ struct core {
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
-    struct share file_share, ticket_share, gathered_share;
+    struct regions regions;
+    struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
     struct layout *empty;      /* what a looker sees where there is no layout */
     struct effect *effects;
@@ -549,6 +553,13 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+const struct region *core_find_region(const struct core *core, uint64_t id);
+/* The allocation that it lies on; NULL: on none. */
+const struct layout_allocation *core_find_region_allocation(const struct core *core,
+                                                            const struct region *region);
+/* The region that this session is for; NULL: for none. */
+const struct region *core_find_session_region(const struct core *core,
+                                              const struct core_session *session);
 /* Is the store of this name behind a fence, or would one be? */
 bool core_is_fenced(const struct core *core, const char *name);
 /* It has no session, and nobody waits to write it. */

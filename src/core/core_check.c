@@ -230,13 +230,16 @@ static int check_file(struct check *check, const struct core_file *file)
 {
     const struct core *core = check->core;
     size_t at = index_of(&core->sessions, file->session);
-    bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY;
+    bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY ||
+                    file->kind == CORE_KIND_REGION;
 
-    if (file->kind <= CORE_KIND_NONE || file->kind > CORE_KIND_ENTRY ||
+    if (file->kind <= CORE_KIND_NONE || file->kind > CORE_KIND_REGION ||
         file->flags & ~CORE_OPEN_FLAGS)
         return WRONG(check, "file %" PRIu64 ": it is of no kind that there is", file->id);
     if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))
         return WRONG(check, "file %" PRIu64 ": it is of something that was never there", file->id);
+    if (file->holds && file->kind != CORE_KIND_REGION)
+        return WRONG(check, "file %" PRIu64 ": it holds what it cannot", file->id);
     if (file->session >= core->next_session || (file->store == 0 && file->session != 0))
         return WRONG(check, "file %" PRIu64 ": its session was never there", file->id);
     if (at == core->sessions.count)
@@ -348,8 +351,14 @@ static int check_ticket(const struct check *check, size_t index)
     const struct core_ticket *ticket = check->core->tickets.items[index];
     const struct core_session *session = core_session(check->core, ticket->session);
 
-    if (!session || (ticket->writable && session->mode == LOCK_MODE_RO))
+    if (ticket->region != 0 &&
+        (!core_find_region(check->core, ticket->region) || ticket->session != 0 ||
+         ticket->writable || ticket->serial != 0 || ticket->first != 0 || ticket->count != 1))
+        return WRONG(check, "ticket %" PRIu64 ": no region has its descriptor", ticket->id);
+    if (ticket->region == 0 && !session)
         return WRONG(check, "ticket %" PRIu64 ": its session is gone", ticket->id);
+    if (session && ticket->writable && session->mode == LOCK_MODE_RO)
+        return WRONG(check, "ticket %" PRIu64 ": its session only reads", ticket->id);
     if (ticket->serial >= check->core->next_id || (ticket->serial != 0 && ticket->count != 1) ||
         ticket->first > LAYOUT_MAX_ALLOCATIONS ||
         ticket->count > LAYOUT_MAX_ALLOCATIONS - ticket->first)
@@ -451,6 +460,26 @@ static int check_ticket_shares(struct check *check)
     return compare_share(&tickets, "tickets", error);
 }
 
+static int check_region_shares(struct check *check)
+{
+    const struct idvec *items = &check->core->regions.items;
+    struct recount regions = begin_recount(check, &check->core->region_share);
+    struct recount bytes = begin_recount(check, &check->core->region_bytes_share);
+    int error = 0, bytes_error = 0;
+
+    for (size_t i = 0; i < items->count; i++) {
+        const struct region *region = items->items[i];
+
+        if (error == 0)
+            error = take_share(&regions, region->uid, 1);
+        if (bytes_error == 0)
+            bytes_error = take_share(&bytes, region->uid, region->name_bytes + region->key_bytes);
+    }
+    error = compare_share(&regions, "regions", error);
+    bytes_error = compare_share(&bytes, "regions' names", bytes_error);
+    return error < 0 ? error : bytes_error;
+}
+
 static int check_store_shares(struct check *check, const struct core_store *store)
 {
     const struct core *core = check->core;
@@ -481,6 +510,8 @@ static int check_shares(struct check *check)
 
     if (error == 0)
         error = check_ticket_shares(check);
+    if (error == 0)
+        error = check_region_shares(check);
     for (size_t i = 0; i < check->core->stores.count && error == 0; i++)
         error = check_store_shares(check, check->core->stores.items[i]);
     return error;
@@ -500,6 +531,8 @@ static int check_all(struct check *check)
         error = check_waiters(check);
     if (error == 0)
         error = check_tickets(check);
+    if (error == 0)
+        error = core_check_regions(check->core, check->failure);
     if (error == 0)
         error = core_check_events(check->core, check->failure);
     if (error == 0)

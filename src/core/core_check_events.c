@@ -16,11 +16,14 @@ bool core_is_text(const char *text, size_t room)
 static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
 {
     const struct core_event *event = core_find_event(core, seq);
-    bool of_bound;
+    bool of_bound, of_region;
 
     if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
         return WRONG("event %" PRIu64 ": it is none", seq);
     of_bound = event->type == CORE_EVENT_BOUND;
+    of_region = event->type == CORE_EVENT_REGION_REGISTERED ||
+                event->type == CORE_EVENT_REGION_UNREGISTERED ||
+                event->type == CORE_EVENT_REGION_ENDED;
     if (!core_is_text(event->store, sizeof event->store) ||
         !core_is_text(event->comm, sizeof event->comm) ||
         !core_is_text(event->bound, sizeof event->bound) ||
@@ -30,6 +33,10 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         return WRONG("event %" PRIu64 ": it is about somebody who was never there", seq);
     if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
         return WRONG("event %" PRIu64 ": it has a bound that is not its own", seq);
+    if (!core_is_text(event->region, sizeof event->region) ||
+        (of_region ? region_check_name(event->region, strlen(event->region)) < 0
+                   : event->region[0] != '\0'))
+        return WRONG("event %" PRIu64 ": it has a region that is not its own", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);

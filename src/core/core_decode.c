@@ -38,6 +38,8 @@ static void read_options(struct input *input, struct core_options *options)
     options->limits.sessions = input_within(input, 1, LOCK_MAX_SESSIONS);
     options->limits.waiters = input_within(input, 1, LOCK_MAX_WAITERS);
     options->limits.events = input_within(input, 1, CORE_MAX_EVENTS);
+    options->limits.regions = input_within(input, 1, CORE_MAX_REGIONS);
+    options->limits.region_bytes = input_within(input, 1, CORE_MAX_REGION_BYTES);
     options->admin_uid = input_u32(input);
 }
 
@@ -120,7 +122,7 @@ static void read_file(struct input *input)
     if (!file)
         return;
     file->id = id;
-    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_ENTRY);
+    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_REGION);
     file->store = input_u64(input);
     file->serial = input_u64(input);
     file->session = input_u64(input);
@@ -128,6 +130,7 @@ static void read_file(struct input *input)
     file->uid = input_u32(input);
     file->opener = input_process(input);
     file->gathered_bytes = input_u64(input);
+    file->holds = input_bool(input);
     if (!input_keep(input, &core->files, file, core->next_id))
         return;
     session = core_session(core, file->session);
@@ -135,6 +138,74 @@ static void read_file(struct input *input)
         core_enter_session(session, file);
     input_take(input, &core->file_share, file->uid, 1);
     input_take(input, &core->gathered_share, file->uid, file->gathered_bytes);
+}
+
+static struct region *read_region_texts(struct input *input)
+{
+    size_t name_bytes, key_bytes;
+    const char *name = input_bytes(input, REGION_MAX_NAME_BYTES, &name_bytes);
+    const char *key = input_bytes(input, REGION_MAX_KEY_BYTES, &key_bytes);
+    struct region *region;
+
+    if (input->error < 0)
+        return NULL;
+    region = region_new(name, name_bytes, key, key_bytes);
+    if (!region)
+        input_fail(input, -ENOMEM);
+    return region;
+}
+
+/* Takes it into the table, or frees it. */
+static void keep_region(struct input *input, struct region *region)
+{
+    struct core *core = input->core;
+    struct regions *regions = &core->regions;
+
+    if (regions->items.count > 0 &&
+        region->id <= *(const uint64_t *)regions->items.items[regions->items.count - 1])
+        input_refuse(input, "its number is out of order");
+    if (regions_find_name(regions, region->uid, region->name, region->name_bytes))
+        input_refuse(input, "its owner has another one of its name");
+    if (input->error == 0)
+        input_fail(input, regions_reserve(regions));
+    if (input->error < 0) {
+        free(region);
+        return;
+    }
+    regions_add(regions, region);
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+
+        region->references +=
+            file->kind == CORE_KIND_REGION && file->holds && file->serial == region->id;
+    }
+    input_take(input, &core->region_share, region->uid, 1);
+    input_take(input, &core->region_bytes_share, region->uid,
+               region->name_bytes + region->key_bytes);
+}
+
+static void read_region(struct input *input)
+{
+    uint64_t id = input_id(input, "region");
+    struct region *region = read_region_texts(input);
+
+    if (!region)
+        return;
+    region->id = id;
+    region->uid = input_u32(input);
+    region->kind = (enum region_kind)input_choice(input, REGION_SYSTEM, REGION_CUDA);
+    region->offset = input_u64(input);
+    region->byte_size = input_u64(input);
+    region->device_id = (int64_t)input_u64(input);
+    input_fixed(input, region->raw_handle, sizeof region->raw_handle);
+    region->memory = input_u64(input);
+    region->writable = input_bool(input);
+    region->store = input_u64(input);
+    region->serial = input_u64(input);
+    region->file = input_u64(input);
+    region->registered_ms = input_u64(input);
+    region->draining = input_bool(input);
+    keep_region(input, region);
 }
 
 static void derive_waiter(struct input *input, struct core_store *store, struct core_waiter *waiter)
@@ -217,6 +288,7 @@ static void read_ticket(struct input *input)
     ticket->first = input_u64(input);
     ticket->count = input_u64(input);
     ticket->serial = input_u64(input);
+    ticket->region = input_u64(input);
     ticket->writable = input_bool(input);
     ticket->expires_ms = input_u64(input);
     if (!input_keep(input, &core->tickets, ticket, core->next_ticket))
@@ -247,6 +319,7 @@ static void read_event(struct input *input, uint64_t seq)
     event->by_uid = input_u32(input);
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
+    input_text(input, event->region, sizeof event->region);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -289,6 +362,7 @@ static void read_all(struct input *input)
     input_memories(input);
     read_many(input, "its sessions", SIZE_MAX, read_session);
     read_many(input, "its files", SIZE_MAX, read_file);
+    read_many(input, "its regions", CORE_MAX_REGIONS, read_region);
     read_many(input, "its waiters", SIZE_MAX, read_waiter);
     read_many(input, "its tickets", SIZE_MAX, read_ticket);
     read_events(input);

@@ -198,6 +198,28 @@ static void put_file(struct output *output, const struct core_file *file)
     put_u32(output, file->uid);
     put_process(output, file->opener);
     put_u64(output, file->gathered_bytes);
+    put_u8(output, file->holds);
+}
+
+/* How many hold it follows from the files. */
+static void put_region(struct output *output, const struct region *region)
+{
+    put_u64(output, region->id);
+    put_bytes(output, region->name, region->name_bytes);
+    put_bytes(output, region->key, region->key_bytes);
+    put_u32(output, region->uid);
+    put_u8(output, (uint8_t)region->kind);
+    put_u64(output, region->offset);
+    put_u64(output, region->byte_size);
+    put_u64(output, (uint64_t)region->device_id);
+    put_raw(output, region->raw_handle, sizeof region->raw_handle);
+    put_u64(output, region->memory);
+    put_u8(output, region->writable);
+    put_u64(output, region->store);
+    put_u64(output, region->serial);
+    put_u64(output, region->file);
+    put_u64(output, region->registered_ms);
+    put_u8(output, region->draining);
 }
 
 static void put_waiter(struct output *output, const struct core_waiter *waiter,
@@ -250,6 +272,7 @@ static void put_ticket(struct output *output, const struct core_ticket *ticket)
     put_u64(output, ticket->first);
     put_u64(output, ticket->count);
     put_u64(output, ticket->serial);
+    put_u64(output, ticket->region);
     put_u8(output, ticket->writable);
     put_u64(output, ticket->expires_ms);
 }
@@ -283,6 +306,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->by_uid);
     put_text(output, event->bound);
     put_u8(output, event->is_share);
+    put_text(output, event->region);
 }
 
 /* All that are remembered: which those are follows from the counter. */
@@ -304,6 +328,8 @@ static void put_head(struct output *output, const struct core *core)
     put_u64(output, core->options.limits.sessions);
     put_u64(output, core->options.limits.waiters);
     put_u64(output, core->options.limits.events);
+    put_u64(output, core->options.limits.regions);
+    put_u64(output, core->options.limits.region_bytes);
     put_u32(output, core->options.admin_uid);
     put_u64(output, core->next_id);
     put_u64(output, core->next_session);
@@ -336,6 +362,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     put_suspects(&output, core);
     PUT_ALL(&output, &core->sessions, put_session);
     PUT_ALL(&output, &core->files, put_file);
+    PUT_ALL(&output, &core->regions.items, put_region);
     put_waiters(&output, core);
     PUT_ALL(&output, &core->tickets, put_ticket);
     put_events(&output, core);

@@ -86,6 +86,17 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
     }
 }
 
+void core_add_region_event(struct apply *apply, enum core_event_type type,
+                           const struct region *region)
+{
+    struct core_event *event = new_event(apply, type, NULL);
+
+    event->process = apply->record->process;
+    event->uid = region->uid;
+    event->bytes = region->byte_size;
+    memcpy(event->region, region->name, region->name_bytes);
+}
+
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,
                            const struct core_waiter *waiter)
 {

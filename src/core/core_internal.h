@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     3u
+#define CORE_STATE_VERSION     4u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -89,6 +89,8 @@ void core_push_effect(struct core *core, struct effect effect);
 /* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
+void core_add_region_event(struct apply *apply, enum core_event_type type,
+                           const struct region *region);
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,
                            const struct core_waiter *waiter);
 
@@ -119,6 +121,9 @@ int core_collect_uses(const struct core *core, struct core_memory_use **uses, si
 int core_check_memories(const struct core *core, struct failure *failure);
 int core_check_ids(const struct core *core, struct failure *failure);
 int core_check_wire_ids(const struct core *core, struct failure *failure);
+
+/* core_check_regions.c: as core_check */
+int core_check_regions(const struct core *core, struct failure *failure);
 
 /* core_check_events.c: as core_check, of what is told of the mount; of its health and its fence. */
 int core_check_events(const struct core *core, struct failure *failure);
@@ -224,6 +229,16 @@ int apply_exit(struct apply *apply);
 bool core_is_left_to(const struct core_store *store, struct core_process process);
 void core_forget_writers(struct core_store *store);
 
+/* apply_region.c */
+int apply_region_register(struct apply *apply);
+int apply_region_unregister(struct apply *apply);
+int apply_region_refer(struct apply *apply);
+int apply_region_release(struct apply *apply);
+/* Of a file that closes; the region may go with it. */
+void apply_drop_reference(struct apply *apply, struct core_file *file);
+/* The session that this file took is over, and with it the region that it is for, if any. */
+void apply_end_region_of(struct apply *apply, const struct core_file *file);
+
 /* apply_fence.c */
 int apply_fence(struct apply *apply);
 
@@ -270,6 +285,7 @@ int apply_entry_rename(struct apply *apply);
 int apply_ticket_add(struct apply *apply);
 int apply_ticket_use(struct apply *apply);
 void apply_drop_tickets(struct core *core, uint64_t session, bool only_writable);
+void apply_drop_region_tickets(struct core *core, uint64_t region);
 void apply_expire_tickets(struct core *core, uint64_t now_ms);
 
 /* record_rows.c: the rows of RECORD_ENTRY_PUT_MANY; puts borrow from `bytes`. The caller frees. */

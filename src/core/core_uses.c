@@ -163,6 +163,7 @@ enum id_kind {
     ID_FILE,
     ID_ALLOCATION,
     ID_ENTRY,
+    ID_REGION,
 };
 
 struct id_use {
@@ -208,7 +209,7 @@ static int compare_ids(const void *left, const void *right)
 
 static int collect_ids(const struct core *core, struct ids *ids)
 {
-    size_t most = core->stores.count + core->files.count;
+    size_t most = core->stores.count + core->files.count + core->regions.items.count;
 
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
@@ -226,6 +227,8 @@ static int collect_ids(const struct core *core, struct ids *ids)
     }
     for (size_t i = 0; i < core->files.count; i++)
         note_id(ids, ((const struct core_file *)core->files.items[i])->id, 0, ID_FILE);
+    for (size_t i = 0; i < core->regions.items.count; i++)
+        note_id(ids, ((const struct region *)core->regions.items.items[i])->id, 0, ID_REGION);
     qsort(ids->uses, ids->count, sizeof *ids->uses, compare_ids);
     return 0;
 }

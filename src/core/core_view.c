@@ -41,6 +41,29 @@ const struct core_session *core_find_token(const struct core *core, const uint8_
     return NULL;
 }
 
+const struct region *core_find_region(const struct core *core, uint64_t id)
+{
+    return regions_find(&core->regions, id);
+}
+
+const struct layout_allocation *core_find_region_allocation(const struct core *core,
+                                                            const struct region *region)
+{
+    const struct core_store *store = core_store(core, region->store);
+
+    return store ? layout_find_serial(core_get_layout(core, store), region->serial) : NULL;
+}
+
+const struct region *core_find_session_region(const struct core *core,
+                                              const struct core_session *session)
+{
+    const struct core_file *taker = session->exclusive ? core_file(core, session->opener) : NULL;
+    const struct region *region =
+        taker && taker->kind == CORE_KIND_CTL ? core_find_region(core, taker->serial) : NULL;
+
+    return region && region->file == taker->id ? region : NULL;
+}
+
 enum core_health core_get_health(const struct core *core)
 {
     if (core->lost)

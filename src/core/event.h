@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CORE_COMM_BYTES     16u
+#define CORE_BOUND_BYTES    16u
 #define CORE_HISTORY_EVENTS 256u /* newer ones are put in the place of the oldest */
 
 enum core_event_type {
@@ -41,7 +43,32 @@ enum core_event_type {
     CORE_EVENT_CLEARED, /* a writer began with nothing: what was committed was dropped */
     CORE_EVENT_FENCED,  /* these two: of each store of a fence */
     CORE_EVENT_UNFENCED,
+    CORE_EVENT_REGION_REGISTERED,
+    CORE_EVENT_REGION_UNREGISTERED,
+    CORE_EVENT_REGION_ENDED, /* its lock ended before it was unregistered */
     CORE_EVENT_TYPE_COUNT,
+};
+
+struct core_process {
+    uint64_t pid;   /* thread group id; 0: not visible to the daemon */
+    uint64_t start; /* start time in clock ticks, tells recycled pids apart */
+};
+
+struct core_event {
+    uint64_t seq; /* 1.. */
+    enum core_event_type type;
+    uint64_t wall_ms;
+    char store[256];
+    uint64_t session, waiter; /* 0: it is about none */
+    struct core_process process;
+    uint32_t uid;
+    char comm[CORE_COMM_BYTES];
+    uint64_t allocations, bytes, generation;
+    struct core_process by; /* REVOKED: who asked for it */
+    uint32_t by_uid;
+    char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
+    bool is_share;                /* it was the user's share, not the whole */
+    char region[256];             /* its name, for its owner (uid) and root; "": of none */
 };
 
 struct core_past {

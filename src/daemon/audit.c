@@ -223,7 +223,7 @@ static void on_event(void *context)
         const struct core_event *event = core_find_event(core, audit->seq);
         char *text;
         size_t size;
-        if (event && event_line_render(event, &text, &size) == 0)
+        if (event && event_line_render(event, 0, &text, &size) == 0)
             enqueue(audit, text, size);
         else
             drop(audit);

@@ -2,6 +2,7 @@
 #include "daemon/holdings.h"
 
 #include "daemon/wire.h"
+#include "service/host.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -56,16 +57,17 @@ void holdings_free(struct holdings *holdings)
     idvec_free(&holdings->items);
 }
 
-static bool is_connection(const struct holding *holding)
+/* Connections, and what a region's client gave. */
+static bool is_no_memory(const struct holding *holding)
 {
-    return (holding->id & WIRE_CONNECTION) != 0;
+    return (holding->id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY)) != 0;
 }
 
 size_t holdings_count(const struct holdings *holdings)
 {
     size_t count = holdings->items.count;
 
-    while (count > 0 && is_connection(holdings->items.items[count - 1]))
+    while (count > 0 && is_no_memory(holdings->items.items[count - 1]))
         count--;
     return count;
 }

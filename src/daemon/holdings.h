@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct holdings {
-    struct idvec items; /* by number; connections (WIRE_CONNECTION) behind memory */
+    struct idvec items; /* by number; what is no memory (connections, regions) behind it */
 };
 
 /* Takes the descriptor, on failure too. */

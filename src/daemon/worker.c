@@ -6,6 +6,7 @@
 #include "daemon/audit.h"
 #include "daemon/descriptors.h"
 #include "daemon/exits.h"
+#include "daemon/foreign.h"
 #include "daemon/gms.h"
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
@@ -300,6 +301,8 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .get_audit = host_get_audit,
         .session_over = host_session_over,
         .session_ready = host_session_ready,
+        .may_take = foreign_may_take,
+        .close_foreign = foreign_close,
     };
 
     return fs_new(worker->service, &options, &host, &worker->fs);
@@ -307,10 +310,8 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
 
 static void end_in_order(struct worker *worker)
 {
-    struct wire_message message = {
-        .type = WIRE_ENDED,
-        .id = service_count_open_files(worker->service),
-    };
+    struct wire_message message = {.type = WIRE_ENDED,
+                                   .id = service_count_open_files(worker->service)};
 
     if (worker->fs)
         fs_set_listener(worker->fs, -1);

@@ -103,11 +103,32 @@ void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     fs_reply_error(req, error);
 }
 
+/* One that is in use stays, and drains. */
+static int remove_region(fuse_req_t req, const struct region *region)
+{
+    struct service_caller caller;
+    struct service_peer peer = {.uid = fuse_req_ctx(req)->uid};
+    char name[REGION_MAX_NAME_BYTES];
+    uint32_t owner = region->uid;
+    size_t bytes = region->name_bytes;
+    uint64_t count;
+    memcpy(name, region->name, bytes);
+    int error = fs_get_caller(req, 1, &caller);
+    if (error)
+        return error;
+    if (caller.process_count > 0)
+        peer.process = caller.processes[0];
+    return service_region_unregister(fs_of(req)->service, &peer, owner, REGION_ANY, name, bytes,
+                                     &count);
+}
+
 static int remove_found(fuse_req_t req, const struct node *node)
 {
     struct service *service = fs_of(req)->service;
     struct service_caller caller;
     struct service_actor by;
+    if (node->kind == NODE_REGION)
+        return remove_region(req, node->region);
     if (node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
         return -EPERM;
     int error = fs_get_actor(req, node->store->id, &caller, &by);

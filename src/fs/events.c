@@ -32,7 +32,7 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
         text.size = size < 0 ? 0 : (size_t)size;
     } else {
         const struct core_event *event = core_find_event(fs->core, handle->position);
-        error = event ? event_line_render(event, &text.data, &text.size) : -EIO;
+        error = event ? event_line_render(event, handle->uid, &text.data, &text.size) : -EIO;
     }
     if (error)
         return error;

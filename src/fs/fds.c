@@ -9,7 +9,8 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
-#include "fs/fds_request.h"
+#include "fs/fds_receive.h"
+#include "fs/fds_region.h"
 #include "gmsfs_abi.h"
 #include "service/admin.h"
 
@@ -30,6 +31,7 @@ struct connection {
     struct service_redeemed ticket;
     uint64_t sent;
     uint32_t batch;
+    struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
 };
 
 struct fs_connections {
@@ -68,6 +70,8 @@ static void drop(struct connection *connection)
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
     if (fs->drainer == connection)
         end_drain(connection);
+    if (connection->registering)
+        fds_region_forget(connection->registering);
     free(connection);
 }
 
@@ -328,34 +332,6 @@ static void unmount(struct connection *connection)
     fs->host.request_unmount(fs->host.context);
 }
 
-/* 0, -EINVAL, -EAGAIN, or -ECONNRESET: the client is gone. Descriptors that it sends are not taken:
- * there is room for who sends it alone. */
-static int receive(const struct connection *connection, struct gmsfs_fds_request *request,
-                   int *sender)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct ucred))];
-    } control;
-    uint8_t bytes[FDS_REQUEST_MAX_BYTES] = {0};
-    struct iovec part = {.iov_base = bytes, .iov_len = sizeof bytes};
-    struct msghdr head = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = &control,
-                          .msg_controllen = sizeof control};
-    ssize_t size = recvmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_TRUNC);
-    if (size < 0)
-        return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
-    if (size == 0)
-        return -ECONNRESET;
-    const struct cmsghdr *first = CMSG_FIRSTHDR(&head);
-    struct ucred credentials = {0};
-    if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_CREDENTIALS)
-        memcpy(&credentials, CMSG_DATA(first), sizeof credentials);
-    *sender = credentials.pid; /* 0: it cannot be seen */
-    return fds_request_decode(bytes, (size_t)size, request);
-}
-
 /* Whoever asked has closed the socket since, or has exited: an order that was given up is not
  * carried out later, when somebody else may hold what it was about. */
 static bool is_abandoned(int fd)
@@ -364,12 +340,40 @@ static bool is_abandoned(int fd)
     return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }
 
-static void serve(struct connection *connection, const struct gmsfs_fds_request *request,
-                  int sender)
+/* A registration is answered: the next request can be read. */
+static void on_region_answered(void *context, int error)
 {
+    struct connection *connection = context;
+    connection->registering = NULL;
+    connection->active_ms = connection->fs->now_ms;
+    if (error || fs_watch(connection->fs, &connection->watch, EVENT_READ))
+        drop(connection);
+}
+
+/* Takes the descriptor. */
+static void ask_region(struct connection *connection, struct fds_received *received)
+{
+    struct fds_region_asker asker = {.fs = connection->fs,
+                                     .fd = connection->watch.fd,
+                                     .peer = {.uid = connection->uid},
+                                     .object = received->object};
+    received->object = -1;
+    /* One that cannot be seen now asks all the same: only `events` and `sessions` name it. */
+    find_sender(connection, received->sender, &asker.peer.process);
+    int error = fds_region_ask(&asker, &received->region, on_region_answered, connection,
+                               &connection->registering);
+    if (!error && connection->registering)
+        error = fs_watch(connection->fs, &connection->watch, 0);
+    if (error)
+        drop(connection);
+}
+
+static void serve(struct connection *connection, struct fds_received *received)
+{
+    const struct gmsfs_fds_request *request = &received->request;
     switch (request->op) {
     case GMSFS_FDS_REDEEM:
-        redeem(connection, request, sender);
+        redeem(connection, request, received->sender);
         break;
     case GMSFS_FDS_UNMOUNT:
         unmount(connection);
@@ -383,6 +387,12 @@ static void serve(struct connection *connection, const struct gmsfs_fds_request 
     case GMSFS_FDS_SERVE:
         drain(connection, request);
         break;
+    case GMSFS_FDS_REGION_REGISTER:
+    case GMSFS_FDS_REGION_UNREGISTER:
+    case GMSFS_FDS_REGION_UNREGISTER_ALL:
+    case GMSFS_FDS_REGION_LIST:
+        ask_region(connection, received);
+        break;
     default:
         fence(connection, request);
     }
@@ -391,31 +401,32 @@ static void serve(struct connection *connection, const struct gmsfs_fds_request 
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
-    struct gmsfs_fds_request request;
+    struct fds_received received;
+    if (connection->registering) { /* nothing is read now: it is the peer that has gone */
+        drop(connection);
+        return;
+    }
     if (connection->sending) {
         /* Nothing is read now, so READ alone says that the peer hung up: sending will tell. */
         (void)events;
         go_on(connection);
         return;
     }
-    int sender = 0;
-    int error = receive(connection, &request, &sender);
+    int error = fds_receive(connection->fs, watch->fd, connection->uid, &received);
     if (error == -EAGAIN)
         return;
     if (error == -EINVAL) {
         send_error(connection, error);
         warn(connection, "sent what is no request");
     }
-    if (error) {
-        drop(connection);
-        return;
-    }
     connection->active_ms = connection->fs->now_ms;
-    if (is_abandoned(watch->fd)) {
+    if (error || is_abandoned(watch->fd)) {
+        if (received.object >= 0)
+            close(received.object);
         drop(connection);
         return;
     }
-    serve(connection, &request, sender);
+    serve(connection, &received);
 }
 
 /* ---- connections ------------------------------------------------------------------------- */
@@ -428,7 +439,7 @@ static bool make_place(struct fs *fs, uint32_t uid)
     struct connection *oldest = NULL;
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
-        if (at->uid == uid && !at->sending && at != fs->drainer &&
+        if (at->uid == uid && !at->sending && !at->registering && at != fs->drainer &&
             (!oldest || at->active_ms < oldest->active_ms))
             oldest = at;
     }

@@ -25,12 +25,25 @@ static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t o
             request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
 }
 
+/* Who holds a region that lies on an allocation reads its bytes, others its facts. */
+static bool is_held_allocation(const struct core *core, uint64_t fh)
+{
+    const struct core_file *file = core_find_file(core, fh);
+    return file && file->holds && file->store != 0;
+}
+
 void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
                 struct fuse_file_info *info)
 {
     switch (node_get_kind(id)) {
     case NODE_ALLOCATION:
         read_allocation(req, info->fh, size, (uint64_t)offset);
+        break;
+    case NODE_REGION:
+        if (is_held_allocation(fs_of(req)->core, info->fh))
+            read_allocation(req, info->fh, size, (uint64_t)offset);
+        else
+            fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_ENTRY:
         fs_entry_read(req, id, info->fh, size, (uint64_t)offset);

@@ -30,6 +30,10 @@ struct fs_host {
     bool (*get_audit)(void *context, uint64_t *written, uint64_t *dropped);
     /* The FUSE session is over: the mount is gone (or was aborted). */
     void (*session_over)(void *context, int error);
+    /* A descriptor that a client has sent, which may be of a file whose close never ends: it is
+     * closed elsewhere. Of a user whose last one still closes none is taken. */
+    bool (*may_take)(void *context, uint32_t uid);
+    void (*close_foreign)(void *context, uint32_t uid, int fd);
     /* FUSE_INIT was answered: the mount serves. */
     void (*session_ready)(void *context);
 };

@@ -19,6 +19,7 @@
 #include "service/allocations.h"
 #include "service/bounds.h"
 #include "service/metadata.h"
+#include "service/regions.h"
 #include "service/rights.h"
 #include "service/sessions.h"
 #include "service/tickets.h"
@@ -271,7 +272,7 @@ void fs_control_write(fuse_req_t req, const struct node *node, const char *from,
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
-/* text_json.c, text_sessions.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
+/* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
 struct fs_text {
     char *data;
     size_t size;
@@ -281,7 +282,10 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
 /* What an awake graph pool says in its store. false: the store is none's. */
 bool fs_text_find_graph(const struct core *core, const struct core_store *store,
                         struct fs_graph *graph);
-int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text);
+/* reader: the uid of who reads it. */
+int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32_t reader,
+                     struct fs_text *text);
+int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 /* text_words.c */
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);
@@ -292,6 +296,10 @@ void fs_text_hex(const uint8_t bytes[16], char out[33]);
 /* Whether something there still waits for time to pass. */
 bool fs_fds_tick(struct fs *fs);
 void fs_fds_drop_all(struct fs *fs);
+
+/* fds_region.c */
+void fs_describe_region(const struct fs *fs, const struct region *region,
+                        struct gmsfs_region_info *info);
 
 /* fds_fence.c */
 struct fs_fence_answer {

@@ -153,6 +153,42 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
     finish_now(request, service_clear(request->fs->service, &by), 0);
 }
 
+/* ---- regions ------------------------------------------------------------------------------ */
+
+static int fill_region(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    struct gmsfs_ioc_region *argument = (struct gmsfs_ioc_region *)request->payload;
+    uint64_t region = file->serial;
+    int error = payload_check_region(argument);
+    if (error)
+        return error;
+    memset(argument->ticket, 0, sizeof argument->ticket);
+    if (argument->flags & GMSFS_REGION_HOLD)
+        error = service_region_hold(fs->service, file->id, request->uid, argument->ticket);
+    const struct region *found = error ? NULL : core_find_region(fs->core, region);
+    if (!error && !found)
+        error = -ESTALE;
+    if (!error)
+        fs_describe_region(fs, found, &argument->info);
+    return error;
+}
+
+static void do_region(struct fs_request *request, const struct core_file *file)
+{
+    int error = fill_region(request, file);
+    finish_now(request, error, sizeof(struct gmsfs_ioc_region));
+}
+
+/* Of a `ctl` the lock, of a region the reference. */
+static void do_release(struct fs_request *request, const struct core_file *file)
+{
+    if (file->kind == CORE_KIND_REGION)
+        finish_now(request, service_region_release(request->fs->service, file->id), 0);
+    else
+        ioctl_release(request, file);
+}
+
 /* ---- metadata ---------------------------------------------------------------------------- */
 
 static void do_put(struct fs_request *request, const struct core_file *file)
@@ -223,7 +259,8 @@ static void do_get(struct fs_request *request, const struct core_file *file)
 #define ON_SESSION                                                           \
     (ON_CTL | ON(CORE_KIND_LOCK) | ON(CORE_KIND_AUTO) | ON(CORE_KIND_DATA) | \
      ON(CORE_KIND_ALLOCATION))
-#define ON_ANY UINT32_MAX
+#define ON_REGION ON(CORE_KIND_REGION)
+#define ON_ANY    (UINT32_MAX & ~ON_REGION) /* of a store */
 
 static const struct {
     size_t size;
@@ -234,7 +271,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_INFO)] = {sizeof(struct gmsfs_ioc_info), ON_ANY, false, do_info},
     [_IOC_NR(GMSFS_IOC_ACQUIRE)] = {sizeof(struct gmsfs_ioc_acquire), ON_CTL, true, ioctl_acquire},
     [_IOC_NR(GMSFS_IOC_JOIN)] = {sizeof(struct gmsfs_ioc_join), ON_CTL, false, do_join},
-    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL, false, ioctl_release},
+    [_IOC_NR(GMSFS_IOC_RELEASE)] = {0, ON_CTL | ON_REGION, false, do_release},
     [_IOC_NR(GMSFS_IOC_ALLOC)] = {sizeof(struct gmsfs_ioc_alloc), ON_SESSION, true, ioctl_alloc},
     [_IOC_NR(GMSFS_IOC_FREE)] = {sizeof(struct gmsfs_ioc_free), ON_SESSION, false, do_free},
     [_IOC_NR(GMSFS_IOC_CLEAR)] = {0, ON_SESSION, false, do_clear},
@@ -252,6 +289,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
                                     ioctl_reserve},
     [_IOC_NR(GMSFS_IOC_LIST)] = {sizeof(struct gmsfs_ioc_list), ON_ANY, false, do_list},
+    [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
 };
 
 static void unused_reply(struct fs_request *request, int error, const struct service_answer *answer)
@@ -270,8 +308,9 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
         flags & FUSE_IOCTL_DIR ? NULL : core_find_file(fs->core, info->fh);
     (void)argument;
     /* Every stdio user asks whether this is a terminal: unknown is ENOTTY. */
-    if (!file || file->store == 0 || number >= sizeof COMMANDS / sizeof COMMANDS[0] ||
-        !COMMANDS[number].run || !(COMMANDS[number].kinds & ON(file->kind))) {
+    if (!file || (file->store == 0 && file->kind != CORE_KIND_REGION) ||
+        number >= sizeof COMMANDS / sizeof COMMANDS[0] || !COMMANDS[number].run ||
+        !(COMMANDS[number].kinds & ON(file->kind))) {
         fs_reply_error(req, -ENOTTY);
         return;
     }

@@ -7,11 +7,14 @@
 #include <errno.h>
 #include <string.h>
 
-#define KIND_BITS      8
-#define BLOCK_BYTES    512u
-#define TRANSFER_BYTES (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
-#define MODE_OF_TOP    0755u
-#define MODE_OF_SOCKET 0666u
+#define KIND_BITS       8
+#define BLOCK_BYTES     512u
+#define TRANSFER_BYTES  (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
+#define MODE_OF_TOP     0755u
+#define MODE_OF_SOCKET  0666u
+#define MODE_OF_REGIONS 0711u /* who has some, is for nobody to list */
+#define MODE_OF_OWNER   0700u
+#define MODE_OF_REGION  0400u
 
 static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_ROOT] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
@@ -36,6 +39,9 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_METADATA] = {"metadata", NODE_STORE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_ALLOCATION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ALLOCATION, false},
     [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY, false},
+    [NODE_REGIONS] = {"regions", NODE_ROOT, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_REGION_OWNER] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_REGION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_REGION, false},
 };
 
 const struct node_traits *node_get_traits(enum node_kind kind)
@@ -60,7 +66,31 @@ uint64_t node_get_id(const struct node *node)
         return node_make_id(node->kind, node->allocation->serial);
     if (node->entry)
         return node_make_id(node->kind, node->entry->serial);
+    if (node->region)
+        return node_make_id(node->kind, node->region->id);
+    if (node->kind == NODE_REGION_OWNER)
+        return node_make_id(node->kind, node->owner);
     return node_make_id(node->kind, node->store ? node->store->id : 0);
+}
+
+/* There while he has a region. */
+static bool has_regions(const struct core *core, uint64_t uid)
+{
+    const struct region *first = regions_from_owner(&core->regions, uid);
+    return first && first->uid == uid;
+}
+
+static int find_region(const struct core *core, uint64_t serial, struct node *node)
+{
+    if (node->kind == NODE_REGION_OWNER) {
+        node->owner = (uint32_t)serial;
+        return has_regions(core, serial) ? 0 : -ENOENT;
+    }
+    node->region = core_find_region(core, serial);
+    if (!node->region)
+        return -ENOENT;
+    node->owner = node->region->uid;
+    return 0;
 }
 
 int node_find(const struct core *core, uint64_t id, struct node *node)
@@ -79,6 +109,8 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
         node->entry = core_find_entry(core, serial, &node->store);
         return node->entry ? 0 : -ENOENT;
     }
+    if (node->kind == NODE_REGION_OWNER || node->kind == NODE_REGION)
+        return find_region(core, serial, node);
     node->store = core_find_store(core, serial);
     return node->store ? 0 : -ENOENT;
 }
@@ -119,6 +151,32 @@ static int lookup_entry(const struct core *core, const struct core_store *store,
     return node->entry ? 0 : -ENOENT;
 }
 
+/* A uid in decimal, in its one spelling. */
+static int lookup_owner(const struct core *core, const char *name, struct node *node)
+{
+    uint64_t uid = 0;
+    size_t digits = strspn(name, "0123456789");
+    *node = (struct node){.kind = NODE_REGION_OWNER};
+    if (digits == 0 || digits > 10 || name[digits] || (name[0] == '0' && digits > 1))
+        return -ENOENT;
+    for (size_t i = 0; i < digits; i++)
+        uid = uid * 10 + (uint64_t)(name[i] - '0');
+    node->owner = (uint32_t)uid;
+    return uid <= UINT32_MAX && has_regions(core, uid) ? 0 : -ENOENT;
+}
+
+static int lookup_region(const struct core *core, uint32_t owner, const char *name,
+                         struct node *node)
+{
+    char key[NAME_MAX_BYTES + 1];
+    int size = name_decode_key(name, key);
+    if (size < 0)
+        return size;
+    *node = (struct node){.kind = NODE_REGION, .owner = owner};
+    node->region = regions_find_name(&core->regions, owner, key, (size_t)size);
+    return node->region ? 0 : -ENOENT;
+}
+
 int node_lookup(const struct core *core, const struct node_top *top, uint64_t parent,
                 const char *name, struct node *node)
 {
@@ -140,6 +198,10 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
         return node->allocation ? 0 : -ENOENT;
     case NODE_METADATA:
         return lookup_entry(core, directory.store, name, node);
+    case NODE_REGIONS:
+        return lookup_owner(core, name, node);
+    case NODE_REGION_OWNER:
+        return lookup_region(core, directory.owner, name, node);
     default:
         return -ENOTDIR;
     }
@@ -150,6 +212,12 @@ static mode_t get_mode(const struct node *node)
     const struct node_traits *traits = &TRAITS[node->kind];
     if (node->kind == NODE_FDS)
         return S_IFSOCK | MODE_OF_SOCKET;
+    if (node->kind == NODE_REGIONS)
+        return S_IFDIR | MODE_OF_REGIONS;
+    if (node->kind == NODE_REGION_OWNER)
+        return S_IFDIR | MODE_OF_OWNER;
+    if (node->kind == NODE_REGION)
+        return S_IFREG | MODE_OF_REGION;
     mode_t base = node->store ? node->store->mode & 0777u : MODE_OF_TOP;
     if (traits->type == S_IFDIR)
         return S_IFDIR | base;
@@ -161,19 +229,38 @@ static mode_t get_mode(const struct node *node)
     return S_IFREG | (base & mask);
 }
 
+static nlink_t count_owners(const struct core *core)
+{
+    const struct region *next = regions_from_owner(&core->regions, 0);
+    nlink_t count = 2;
+    for (; next; count++)
+        next = regions_from_owner(&core->regions, (uint64_t)next->uid + 1);
+    return count;
+}
+
 static nlink_t count_links(const struct core *core, const struct node *node)
 {
     switch (node->kind) {
     case NODE_ROOT:
-        return (nlink_t)(2 + core->stores.count);
+        return (nlink_t)(3 + core->stores.count); /* and of `regions` */
     case NODE_STORE:
         return 4; /* itself, its name, and `..` of allocations and metadata */
     case NODE_ALLOCATIONS:
     case NODE_METADATA:
+    case NODE_REGION_OWNER:
         return 2;
+    case NODE_REGIONS:
+        return count_owners(core);
     default:
         return 1;
     }
+}
+
+static uint32_t get_owner(const struct node_top *top, const struct node *node)
+{
+    if (node->kind == NODE_REGION || node->kind == NODE_REGION_OWNER)
+        return node->owner;
+    return node->store ? node->store->uid : top->uid;
 }
 
 void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
@@ -183,11 +270,15 @@ void node_stat(const struct core *core, const struct node_top *top, const struct
         .st_ino = node_get_id(node),
         .st_mode = get_mode(node),
         .st_nlink = count_links(core, node),
-        .st_uid = node->store ? node->store->uid : top->uid,
+        .st_uid = get_owner(top, node),
         .st_gid = node->store ? node->store->gid : top->gid,
         .st_blksize = TRANSFER_BYTES,
     };
-    uint64_t time_ms = node->store ? node->store->changed_ms : top->started_ms;
+    uint64_t time_ms = top->started_ms;
+    if (node->store)
+        time_ms = node->store->changed_ms;
+    else if (node->region)
+        time_ms = node->region->registered_ms;
     stat->st_mtim.tv_sec = (time_t)(time_ms / 1000);
     stat->st_mtim.tv_nsec = (long)(time_ms % 1000) * 1000000;
     stat->st_atim = stat->st_ctim = stat->st_mtim;

@@ -2,7 +2,8 @@
 /*
  * node - what a FUSE node number means, and what it looks like
  *
- * A node id is (serial << 8) | kind: the serial is a store's id, or that of an allocation or entry.
+ * A node id is (serial << 8) | kind: the serial is a store's id, that of an allocation, an entry or
+ * a region, or the uid of those who have regions.
  * Nothing is remembered about nodes, so lookups need no count and FORGET nothing to do; an id whose
  * object is gone is simply not found. Pure: only looks at the core. Called by the files of src/fs.
  */
@@ -39,6 +40,9 @@ enum node_kind {
     NODE_METADATA,
     NODE_ALLOCATION,
     NODE_ENTRY,
+    NODE_REGIONS,
+    NODE_REGION_OWNER, /* its serial is the uid */
+    NODE_REGION,
     NODE_KIND_COUNT,
 };
 
@@ -52,9 +56,11 @@ struct node_traits {
 
 struct node {
     enum node_kind kind;
-    const struct core_store *store; /* NULL at the top */
+    const struct core_store *store; /* NULL at the top, and of regions */
     const struct layout_allocation *allocation;
     const struct layout_entry *entry;
+    const struct region *region;
+    uint32_t owner; /* of a region, or of its directory */
 };
 
 /* What the top of the tree looks like. */

@@ -23,7 +23,10 @@ static struct service_open describe(const struct node *node, int flags)
         open.serial = node->allocation->serial;
     else if (node->entry)
         open.serial = node->entry->serial;
-    else if (open.kind == CORE_KIND_PSEUDO)
+    else if (node->region) {
+        open.store = node->region->store;
+        open.serial = node->region->id;
+    } else if (open.kind == CORE_KIND_PSEUDO)
         open.serial = (uint64_t)node->kind;
     return open;
 }

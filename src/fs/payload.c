@@ -74,6 +74,11 @@ int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_v
     return 0;
 }
 
+int payload_check_region(const struct gmsfs_ioc_region *region)
+{
+    return region->flags & ~GMSFS_REGION_HOLD || region->pad ? -EINVAL : 0;
+}
+
 int payload_check_list(const struct gmsfs_ioc_list *list)
 {
     return list->flags & ~GMSFS_LIST_BY_SLOT ? -EINVAL : 0;

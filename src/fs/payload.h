@@ -32,6 +32,8 @@ int payload_check_commit(const struct gmsfs_ioc_commit *commit);
 /* -EINVAL, -ENAMETOOLONG. After 0 the key, and the value if there is one, lie within `data`. */
 int payload_check_metadata(const struct gmsfs_ioc_metadata *metadata, bool has_value);
 /* -EINVAL */
+int payload_check_region(const struct gmsfs_ioc_region *region);
+/* -EINVAL */
 int payload_check_list(const struct gmsfs_ioc_list *list);
 
 #endif

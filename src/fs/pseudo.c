@@ -53,7 +53,8 @@ static int render_held(const struct fs *fs, uint64_t fh, struct fs_text *text)
     return copy_text(line, (size_t)size, text);
 }
 
-static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs_text *text)
+static int render(struct fs *fs, const struct node *node, const struct fs_handle *handle,
+                  struct fs_text *text)
 {
     switch (node->kind) {
     case NODE_DEVICE:
@@ -69,11 +70,13 @@ static int render(struct fs *fs, const struct node *node, uint64_t fh, struct fs
     case NODE_INFO:
         return fs_text_info(fs, node->store, text);
     case NODE_SESSIONS:
-        return fs_text_sessions(fs, node->store, text);
+        return fs_text_sessions(fs, node->store, handle->uid, text);
+    case NODE_REGION:
+        return fs_text_region(fs, node->region, text);
     case NODE_LOCK:
     case NODE_AUTO:
     case NODE_DATA:
-        return render_held(fs, fh, text);
+        return render_held(fs, handle->id, text);
     default:
         return -EINVAL;
     }
@@ -89,7 +92,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
         node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
     if (layout)
         return fs_shown_share(fs, handle, layout);
-    int error = render(fs, &node, handle->id, &text);
+    int error = render(fs, &node, handle, &text);
     if (error)
         return error;
     if (node.kind == NODE_STATE) {

@@ -3,14 +3,16 @@
  * readdir - listing directories that change meanwhile
  *
  * An offset is where to go on, not how many came before: a store's id, an allocation's slot, an
- * entry's serial. So whoever removes what was listed misses nothing and sees nothing twice, however
- * little of an answer its buffer took. Entries come in the order in which they were made.
+ * entry's serial, a region's id. So whoever removes what was listed misses nothing and sees nothing
+ * twice, however little of an answer its buffer took. Entries come in the order in which they were
+ * made.
  */
 #include "fs/fs_internal.h"
 
 #include "meta/name.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +43,8 @@ static bool add(struct listing *list, const char *name, uint64_t id, mode_t type
 static bool list_dots(struct listing *list, const struct node *node, uint64_t offset)
 {
     uint64_t up = node_make_id(NODE_ROOT, 0);
+    if (node->kind == NODE_REGION_OWNER)
+        up = node_make_id(NODE_REGIONS, 0);
     if (node->kind == NODE_ALLOCATIONS || node->kind == NODE_METADATA)
         up = node_make_id(NODE_STORE, node->store->id);
     if (offset < OFFSET_DOT && !add(list, ".", node_get_id(node), S_IFDIR, OFFSET_DOT))
@@ -119,6 +123,37 @@ static void list_entries(struct listing *list, const struct node *node, uint64_t
     }
 }
 
+/* By uid, as the table has them. */
+static void list_owners(struct listing *list, uint64_t offset)
+{
+    const struct regions *regions = &list->fs->core->regions;
+    uint64_t uid = offset > OFFSET_DYNAMIC ? offset - OFFSET_DYNAMIC : 0;
+    const struct region *next;
+    while ((next = regions_from_owner(regions, uid))) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", next->uid);
+        uid = (uint64_t)next->uid + 1;
+        if (!add(list, name, node_make_id(NODE_REGION_OWNER, next->uid), S_IFDIR,
+                 OFFSET_DYNAMIC + uid))
+            return;
+    }
+}
+
+static void list_regions(struct listing *list, const struct node *node, uint64_t offset)
+{
+    const struct idvec *items = &list->fs->core->regions.items;
+    for (size_t i = 0; i < items->count; i++) {
+        const struct region *region = items->items[i];
+        char name[NAME_MAX_BYTES + 1];
+        if (region->uid != node->owner || OFFSET_DYNAMIC + region->id <= offset ||
+            name_encode_key(region->name, region->name_bytes, name) < 0)
+            continue;
+        if (!add(list, name, node_make_id(NODE_REGION, region->id), S_IFREG,
+                 OFFSET_DYNAMIC + region->id))
+            return;
+    }
+}
+
 static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store, uint32_t uid,
                    struct fs_handle **out)
 {
@@ -188,6 +223,10 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
         list_allocations(&list, &node, offset);
     else if (node.kind == NODE_METADATA)
         list_entries(&list, &node, offset);
+    else if (node.kind == NODE_REGIONS)
+        list_owners(&list, offset);
+    else if (node.kind == NODE_REGION_OWNER)
+        list_regions(&list, &node, offset);
 out:
     if (error && error != -ENOENT)
         fs_reply_error(req, error);

@@ -292,6 +292,10 @@ int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights)
 {
     struct service_caller caller;
     fs_get_caller(req, 0, &caller);
+    if (node->kind == NODE_REGION || node->kind == NODE_REGION_OWNER)
+        return service_check_region_right(caller.uid, node->owner);
+    if (node->kind == NODE_REGIONS && (rights & ~SERVICE_SEARCH))
+        return service_is_admin(fs_of(req)->service, caller.uid) ? 0 : -EACCES;
     return service_check_right(fs_of(req)->service, node->store ? node->store->id : 0, &caller,
                                rights);
 }

@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A command's name as one word of printable ASCII, as /proc/mounts writes such names. */
-static void escape_comm(const char comm[CORE_COMM_BYTES], char out[4 * CORE_COMM_BYTES + 1])
+#define REGION_WORDS "region "
+#define NAME_BYTES   (sizeof REGION_WORDS + REGION_MAX_NAME_BYTES)
+
+/* A name as one word of printable ASCII, as /proc/mounts writes such names. */
+static void escape_name(const char *name, char out[4 * NAME_BYTES + 1])
 {
     size_t used = 0;
-    for (size_t i = 0; i < CORE_COMM_BYTES && comm[i]; i++) {
-        unsigned char c = (unsigned char)comm[i];
+    for (size_t i = 0; name[i]; i++) {
+        unsigned char c = (unsigned char)name[i];
         if (c > ' ' && c < 0x7f && c != '\\')
             out[used++] = (char)c;
         else
@@ -35,24 +38,37 @@ static void write_row(FILE *out, const char *id, const char *mode, const char *s
                       struct core_process process, uint32_t uid, const char *comm,
                       uint64_t since_ms, uint64_t files)
 {
-    char name[4 * CORE_COMM_BYTES + 1], since[32];
-    escape_comm(comm, name);
+    char name[4 * NAME_BYTES + 1], since[32];
+    escape_name(comm, name);
     write_time(since_ms, since);
     fprintf(out, "%s %s %s %llu %u %s %s %llu\n", id, mode, status, (unsigned long long)process.pid,
             uid, name, since, (unsigned long long)files);
 }
 
-/* In the order of the lock: who holds it, then who waits, first come first. */
-static void write_sessions(const struct core *core, const struct core_store *store, FILE *out)
+/* Which region a session is for is for its owner and root. */
+static void name_holder(const struct core *core, const struct core_session *session,
+                        uint32_t reader, char name[NAME_BYTES])
 {
-    char id[24];
+    const struct region *region = core_find_session_region(core, session);
+    if (region && service_check_region_owner(reader, region->uid) == 0)
+        snprintf(name, NAME_BYTES, REGION_WORDS "%s", region->name);
+    else
+        snprintf(name, NAME_BYTES, "%s", session->comm);
+}
+
+/* In the order of the lock: who holds it, then who waits, first come first. */
+static void write_sessions(const struct core *core, const struct core_store *store, uint32_t reader,
+                           FILE *out)
+{
+    char id[24], name[NAME_BYTES];
     for (size_t i = 0; i < store->lock.session_count; i++) {
         const struct core_session *session = core_find_session(core, store->lock.sessions[i].id);
         if (!session)
             continue;
         snprintf(id, sizeof id, "%llu", (unsigned long long)session->id);
+        name_holder(core, session, reader, name);
         write_row(out, id, lock_mode_name(session->mode), "held", session->owner, session->uid,
-                  session->comm, session->since_ms, session->files);
+                  name, session->since_ms, session->files);
     }
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, store->lock.waiters[i].id);
@@ -64,13 +80,14 @@ static void write_sessions(const struct core *core, const struct core_store *sto
     }
 }
 
-int fs_text_sessions(const struct fs *fs, const struct core_store *store, struct fs_text *text)
+int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32_t reader,
+                     struct fs_text *text)
 {
     *text = (struct fs_text){0};
     FILE *out = open_memstream(&text->data, &text->size);
     if (!out)
         return -ENOMEM;
-    write_sessions(fs->core, store, out);
+    write_sessions(fs->core, store, reader, out);
     bool failed = ferror(out) != 0;
     if (fclose(out) || failed) {
         free(text->data);

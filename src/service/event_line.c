@@ -32,6 +32,9 @@ static const char *const names[] = {
     [CORE_EVENT_CLEARED] = "cleared",
     [CORE_EVENT_FENCED] = "fenced",
     [CORE_EVENT_UNFENCED] = "unfenced",
+    [CORE_EVENT_REGION_REGISTERED] = "region_registered",
+    [CORE_EVENT_REGION_UNREGISTERED] = "region_unregistered",
+    [CORE_EVENT_REGION_ENDED] = "region_ended",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -60,7 +63,7 @@ static int set_text(json_t *object, const char *key, const char *text, size_t ro
 }
 
 /* What only some events have. */
-static int set_details(json_t *object, const struct core_event *event)
+static int set_details(json_t *object, const struct core_event *event, bool may_name)
 {
     int failed = 0;
 
@@ -76,10 +79,12 @@ static int set_details(json_t *object, const struct core_event *event)
         failed |= set_text(object, "bound", event->bound, sizeof event->bound);
         failed |= json_object_set_new(object, "share", json_boolean(event->is_share));
     }
+    if (event->region[0] && may_name)
+        failed |= set_text(object, "region", event->region, sizeof event->region);
     return failed;
 }
 
-static int fill(json_t *object, const struct core_event *event)
+static int fill(json_t *object, const struct core_event *event, bool may_name)
 {
     int failed = set_number(object, "seq", event->seq);
 
@@ -92,13 +97,14 @@ static int fill(json_t *object, const struct core_event *event)
     failed |= set_number(object, "allocations", event->allocations);
     failed |= set_number(object, "bytes", event->bytes);
     failed |= set_number(object, "generation", event->generation);
-    return failed | set_details(object, event);
+    return failed | set_details(object, event, may_name);
 }
 
-int event_line_render(const struct core_event *event, char **line, size_t *size)
+int event_line_render(const struct core_event *event, uint32_t reader, char **line, size_t *size)
 {
     json_t *object = json_object();
-    int failed = object ? fill(object, event) : -1;
+    bool may_name = reader == 0 || reader == event->uid;
+    int failed = object ? fill(object, event, may_name) : -1;
     char *dumped = failed ? NULL : json_dumps(object, JSON_COMPACT), *longer;
 
     json_decref(object);

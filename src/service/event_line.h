@@ -11,7 +11,8 @@
 
 #include <stddef.h>
 
-/* *line is malloc'ed, terminated, and ends with a newline. 0, -ENOMEM */
-int event_line_render(const struct core_event *event, char **line, size_t *size);
+/* reader: the uid of who reads it; only some are told which region it is about. *line is malloc'ed,
+ * terminated, and ends with a newline. 0, -ENOMEM */
+int event_line_render(const struct core_event *event, uint32_t reader, char **line, size_t *size);
 
 #endif

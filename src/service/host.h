@@ -12,6 +12,9 @@
 
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
+/* In the number of what is no memory of the device: a descriptor that a region's client gave. */
+#define SERVICE_REGION_MEMORY (UINT64_C(1) << 62)
+
 enum service_pool {
     SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
     SERVICE_POOL_TRANSFER, /* bytes of clients: may be slow, many at once */

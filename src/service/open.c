@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open - opening files that are there: joining, asking for the lock, or neither */
+#include "service/regions.h"
 #include "service/rights.h"
 #include "service/sessions.h"
 
@@ -159,6 +160,10 @@ static int check_open(const struct service *s, const struct service_open *open,
     if (wanted & ~service_get_directions(open->kind) ||
         (open->kind == CORE_KIND_DATA && !open->write))
         return -EACCES;
+    if (open->kind == CORE_KIND_REGION) {
+        const struct region *region = core_find_region(s->core, open->serial);
+        return region ? service_check_region_right(caller->uid, region->uid) : -ENOENT;
+    }
     return service_check_right(s, open->store, caller, wanted);
 }
 

@@ -41,6 +41,9 @@ static void handle_effect(struct service *s, const struct effect *effect)
     case EFFECT_SESSION_OVER:
         service_on_session_over(s, effect);
         break;
+    case EFFECT_REGION_OVER:
+        service_on_region_over(s, effect);
+        break;
     }
 }
 

@@ -11,6 +11,7 @@ unsigned service_get_directions(enum core_kind kind)
 {
     switch (kind) {
     case CORE_KIND_PSEUDO:
+    case CORE_KIND_REGION:
         return SERVICE_READ;
     case CORE_KIND_COMMIT:
     case CORE_KIND_ABORT:

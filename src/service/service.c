@@ -74,6 +74,7 @@ void service_free(struct service *s)
     }
     for (size_t i = 0; i < s->in_flights.count; i++)
         service_drop_in_flight(s, s->in_flights.items[i]);
+    service_free_region_objects(s);
     idvec_free(&s->pieces);
     idvec_free(&s->in_flights);
     idvec_free(&s->parked);
@@ -155,5 +156,9 @@ void service_get_numbers(const struct service *s, struct service_numbers *number
 
 uint64_t service_count_open_files(const struct service *s)
 {
-    return s->core->files.count;
+    const struct idvec *regions = &s->core->regions.items;
+    uint64_t own = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        own += ((const struct region *)regions->items[i])->file != 0;
+    return s->core->files.count - own;
 }

@@ -114,6 +114,7 @@ struct service_numbers {
 };
 
 void service_get_numbers(const struct service *s, struct service_numbers *numbers);
+/* By others: those of the locks that regions hold do not count. */
 uint64_t service_count_open_files(const struct service *s);
 /* The device, as of the last measurement (views.h). */
 void service_get_device(const struct service *s, struct vmm_info *info);

@@ -100,8 +100,9 @@ struct service {
     struct service_observer *observers;
     uint64_t next_memory;
     struct idvec pieces, in_flights, parked;
-    uint64_t parked_until_ms; /* no parked request has to be answered sooner */
-    struct idvec watches;     /* processes whose sessions end with them, by pid */
+    struct idvec region_objects; /* descriptors of regions, by their number of memory */
+    uint64_t parked_until_ms;    /* no parked request has to be answered sooner */
+    struct idvec watches;        /* processes whose sessions end with them, by pid */
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots; /* of transfers that run */
     struct idvec turns; /* users whose transfers wait for a slot */
@@ -250,6 +251,14 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
 /* Any session that is not surely about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
 void service_revoke_all(struct service *s, const struct ending *revocation);
+
+/* regions.c */
+void service_on_region_over(struct service *s, const struct effect *effect);
+/* -ESTALE: the region is gone. */
+struct service_descriptor;
+int service_get_region_descriptor(const struct service *s, uint64_t region,
+                                  struct service_descriptor *descriptor);
+void service_free_region_objects(struct service *s);
 
 /* piece.c */
 /* For an allocation of this session; not yet in s->pieces. */

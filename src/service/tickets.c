@@ -176,6 +176,7 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
         .first = outcome.ticket.first,
         .count = outcome.ticket.count,
         .serial = outcome.ticket.serial,
+        .region = outcome.ticket.region,
         .writable = outcome.ticket.writable,
     };
     s->numbers.tickets_redeemed++;
@@ -212,6 +213,8 @@ static void describe(const struct layout *layout, const struct layout_allocation
 int service_get_descriptor(struct service *s, const struct service_redeemed *ticket, uint64_t rank,
                            struct service_descriptor *descriptor)
 {
+    if (ticket->region)
+        return service_get_region_descriptor(s, ticket->region, descriptor);
     const struct core_session *session = core_find_session(s->core, ticket->session);
     if (!session || (ticket->writable && session->mode == LOCK_MODE_RO))
         return -ESTALE;

@@ -29,6 +29,7 @@ struct service_redeemed { /* a ticket in use */
     uint32_t uid; /* whose */
     uint64_t first, count;
     uint64_t serial; /* one allocation, whatever its rank by now; 0: ranks */
+    uint64_t region; /* its object, and no session; 0: memory of a store */
     bool writable;
 };
 

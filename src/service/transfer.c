@@ -149,6 +149,28 @@ static int start_read(struct service *s, const struct core_file *opened,
     return error;
 }
 
+/* The bytes of the region that an open file holds. */
+static int read_region(struct service *s, const struct core_file *opened, size_t bytes,
+                       uint64_t offset, struct service_request *request)
+{
+    const struct region *region = core_find_region(s->core, opened->serial);
+    const struct layout_allocation *allocation =
+        region ? core_find_region_allocation(s->core, region) : NULL;
+    struct service_answer nothing = {0};
+    int error = allocation && core_find_session(s->core, opened->session) ? 0 : -ESTALE;
+    if (error || offset >= region->byte_size || bytes == 0) {
+        service_answer(request, error, &nothing);
+        return 0;
+    }
+    struct vmm_span span = {.offset = region->offset + offset, .bytes = bytes};
+    if (bytes > region->byte_size - offset)
+        span.bytes = region->byte_size - offset;
+    error = start_read(s, opened, allocation, &span, request);
+    if (error)
+        service_answer(request, error, &nothing);
+    return 0;
+}
+
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request)
 {
@@ -156,6 +178,9 @@ int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset
     const struct layout_allocation *allocation;
     const struct core_store *store;
     struct service_answer nothing = {0};
+    opened = core_find_file(s->core, file);
+    if (opened && opened->kind == CORE_KIND_REGION && opened->holds)
+        return read_region(s, opened, bytes, offset, request);
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
     if (!error && !(opened->flags & CORE_OPEN_READ))
         error = -EBADF;

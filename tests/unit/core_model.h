@@ -50,6 +50,13 @@ static void model_take(const struct effect *effect)
         break;
     case EFFECT_EVENT:
         break;
+    case EFFECT_REGION_OVER:
+        for (size_t i = 0; i < core->regions.items.count; i++) {
+            const struct region *region = core->regions.items.items[i];
+            require(!effect->memory || region->memory != effect->memory);
+            require(!effect->file || region->file != effect->file);
+        }
+        break;
     }
 }
 

@@ -113,7 +113,7 @@ static int step_open(void)
         return close_file(random_id(&core->files));
     if (!one_in(3))
         return apply(record);
-    record.kind = 1 + (uint32_t)below(11);
+    record.kind = 1 + (uint32_t)below(12);
     record.session = random_id(&core->sessions);
     record.serial = random_serial(record.store);
     return apply(record);
@@ -456,6 +456,89 @@ static int step_lend(void)
     return apply(record);
 }
 
+/* A ctl whose session could keep an allocation, if there is one. */
+static uint64_t random_reading_ctl(void)
+{
+    for (size_t tries = 0; tries < 8 && core->sessions.count > 0; tries++) {
+        const struct core_session *session = core->sessions.items[below(core->sessions.count)];
+
+        if (session->mode == LOCK_MODE_RO && session->exclusive)
+            return session->opener;
+    }
+    return random_id(&core->files);
+}
+
+static int register_region(struct record record)
+{
+    static const uint8_t handle[REGION_HANDLE_BYTES] = {1, 2, 3};
+    const struct core_file *file;
+
+    record.tag = one_in(20) ? "" : "/key";
+    record.offset = one_in(20) ? UINT64_MAX - 100 : below(3) * 1000;
+    record.size_bytes = below(12) * 1000;
+    record.flags = (uint32_t)one_in(3);
+    if (one_in(3)) {
+        record.kind = REGION_CUDA;
+        record.tag = "";
+        record.flags = 0;
+        record.value = handle;
+        record.value_bytes = sizeof handle - (one_in(20) ? 1 : 0);
+        record.count = below(3);
+    } else if (one_in(2)) {
+        record.file = random_reading_ctl();
+        file = core_find_file(core, record.file);
+        record.serial = random_serial(file ? file->store : 0);
+        record.flags = 0;
+    } else {
+        record.memory = one_in(20) ? used_memory() : next_memory++;
+    }
+    record.tag_bytes = strlen(record.tag);
+    return apply(record);
+}
+
+static int use_region(void)
+{
+    struct record record = {.type = RECORD_FILE_OPEN,
+                            .kind = CORE_KIND_REGION,
+                            .flags = CORE_OPEN_READ,
+                            .serial = random_id(&core->regions.items)};
+    const struct region *region = core_find_region(core, record.serial);
+    uint64_t file = 0;
+
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *at = core->files.items[i];
+        if (at->kind == CORE_KIND_REGION && (file == 0 || one_in(2)))
+            file = at->id;
+    }
+    if (file == 0 || one_in(3)) {
+        record.store = region ? region->store : 0;
+        return core->files.count > SOME_FILES ? close_file(random_id(&core->files)) : apply(record);
+    }
+    record = (struct record){.type = one_in(3) ? RECORD_REGION_RELEASE : RECORD_REGION_REFER,
+                             .file = one_in(20) ? random_id(&core->files) : file};
+    return apply(record);
+}
+
+/* Few names and owners, so that some are taken. */
+static int step_region(void)
+{
+    struct record record = {.type = RECORD_REGION_REGISTER,
+                            .kind = REGION_SYSTEM,
+                            .uid = (uint32_t)below(3),
+                            .process = random_process()};
+
+    if (one_in(2))
+        return use_region();
+    record = with_name(record, random_name());
+    if (one_in(3)) {
+        record.type = RECORD_REGION_UNREGISTER;
+        record.kind = (uint32_t)below(3);
+        record.flags = one_in(8) ? CORE_REGION_ALL : 0;
+        return apply(record);
+    }
+    return register_region(record);
+}
+
 /* Seldom up, and not for long. */
 static int step_fence(void)
 {
@@ -503,7 +586,7 @@ static const struct {
     {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
     {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
     {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
-    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},
+    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},      {step_region, 12},
 };
 
 /* Every other walk meets bounds. */
@@ -516,7 +599,9 @@ static void choose_limits(uint64_t seed)
                                                  .tickets = 2 + below(8),
                                                  .gathered_bytes = 1000,
                                                  .sessions = 3 + below(8),
-                                                 .waiters = 3 + below(8)};
+                                                 .waiters = 3 + below(8),
+                                                 .regions = 4 + below(8),
+                                                 .region_bytes = 20 + below(60)};
 }
 
 static int random_step(void)

@@ -84,6 +84,17 @@ static void wind_fence(struct wind *wind)
         wind_must(wind, record);
 }
 
+static void wind_region(struct wind *wind, const struct region *region)
+{
+    char name[REGION_MAX_NAME_BYTES];
+
+    memcpy(name, region->name, region->name_bytes);
+    wind_must(wind, (struct record){.type = RECORD_REGION_UNREGISTER,
+                                    .uid = region->uid,
+                                    .name = name,
+                                    .name_bytes = region->name_bytes});
+}
+
 /* Whether all of it ended. */
 static bool wind_down(struct core *ending)
 {
@@ -100,6 +111,8 @@ static bool wind_down(struct core *ending)
     while (ending->files.count > 0 && !wind.wrong)
         wind_must(&wind,
                   (struct record){.type = RECORD_FILE_CLOSE, .file = wind_last(&ending->files)});
+    while (ending->regions.items.count > 0 && !wind.wrong)
+        wind_region(&wind, ending->regions.items.items[ending->regions.items.count - 1]);
     while (ending->sessions.count > 0 && !wind.wrong)
         wind_must(&wind, (struct record){.type = RECORD_SESSION_END,
                                          .session = wind_last(&ending->sessions)});
@@ -108,7 +121,8 @@ static bool wind_down(struct core *ending)
         wind_must(&wind, (struct record){.type = RECORD_STORE_REMOVE,
                                          .store = wind_last(&ending->stores)});
     return !wind.wrong && ending->memories.count == 0 && ending->tickets.count == 0 &&
-           ending->suspect == 0 && ending->reserved_bytes == 0 && ending->file_share.taken == 0;
+           ending->suspect == 0 && ending->reserved_bytes == 0 && ending->file_share.taken == 0 &&
+           ending->region_share.taken == 0 && ending->region_bytes_share.taken == 0;
 }
 
 #endif

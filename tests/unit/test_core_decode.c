@@ -269,7 +269,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 3 only");
+              "the saved state is of version 77, and this gmsfs reads version 4 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -546,7 +546,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(reserved_bytes), 0);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
-    LIE(FILE_(kind), CORE_KIND_ENTRY + 1);
+    LIE(FILE_(kind), CORE_KIND_REGION + 1);
+    LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
     LIE(FILE_(flags), 1u << 8);
     LIE(FILE_(store), core->next_id);

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One reference to a region: its open file, its descriptor, its bytes. */
+#include "regions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+struct gmsfs_region {
+    int file; /* the reference */
+    int fd;   /* of the object; -1: it has none */
+    struct gmsfs_region_info info;
+    void *map; /* NULL: it is not mapped */
+    size_t map_bytes;
+};
+
+/* ---- taking and giving back ---------------------------------------------------------------- */
+
+static int region_open_file(const struct gmsfs_regions *regions, uint32_t uid, const char *name,
+                            enum gmsfs_region_reason *reason, int *file)
+{
+    char encoded[GFS_ENCODED_KEY_BYTES], path[sizeof encoded + 32];
+
+    if (uid == GMSFS_REGION_SELF)
+        uid = regions->uid;
+    if (uid != regions->uid && regions->uid != 0)
+        return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);
+    if (strlen(name) > GMSFS_REGION_NAME_MAX || gfs_key_encode(name, encoded) < 0)
+        return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
+    snprintf(path, sizeof path, "regions/%u/%s", uid, encoded);
+    do
+        *file = gfs_fd_above(openat(regions->dir_fd, path, O_RDONLY | O_CLOEXEC));
+    while (*file < 0 && errno == EINTR);
+    if (*file >= 0)
+        return 0;
+    if (errno == ENOENT)
+        return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
+    if (errno == EACCES)
+        return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);
+    if (errno == EDQUOT || errno == ENFILE)
+        gfs_region_fail(reason, GMSFS_REGION_BOUND, 0);
+    return errno == ECONNABORTED ? -ENOTCONN : -errno;
+}
+
+/* The reference, and the descriptor that it gives. */
+static int region_hold(struct gmsfs_regions *regions, struct gmsfs_region *region,
+                       enum gmsfs_region_reason *reason)
+{
+    static const uint8_t none[16];
+    struct gmsfs_ioc_region hold = {.flags = GMSFS_REGION_HOLD};
+    int error;
+
+    do
+        error = ioctl(region->file, GMSFS_IOC_REGION, &hold) < 0 ? -errno : 0;
+    while (error == -EINTR);
+    if (error == -ESTALE)
+        return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
+    if (error == -EDQUOT || error == -ENOSPC)
+        return gfs_region_fail(reason, GMSFS_REGION_BOUND, error);
+    if (error)
+        return error == -ECONNABORTED ? -ENOTCONN : error;
+    region->info = hold.info;
+    if (memcmp(hold.ticket, none, sizeof none) == 0)
+        return 0;
+    error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
+    if (error == -EPIPE || error == -ECONNRESET) { /* the connection had been given up */
+        error = ioctl(region->file, GMSFS_IOC_REGION, &hold) < 0 ? -errno : 0;
+        if (!error)
+            error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
+    }
+    return error == -EPIPE || error == -ECONNRESET ? -ENOTCONN : error;
+}
+
+static void region_free(struct gmsfs_region *region)
+{
+    if (region->fd >= 0)
+        close(region->fd);
+    if (region->file >= 0)
+        close(region->file);
+    free(region);
+}
+
+int gmsfs_region_open(gmsfs_regions_t *regions, uint32_t uid, const char *name,
+                      gmsfs_region_t **out, enum gmsfs_region_reason *reason)
+{
+    struct gmsfs_region *region;
+    int error;
+
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    if (!name || !out)
+        return -EINVAL;
+    error = gfs_regions_enter(regions);
+    if (error)
+        return error;
+    region = calloc(1, sizeof *region);
+    if (region) {
+        region->file = region->fd = -1;
+        error = region_open_file(regions, uid, name, reason, &region->file);
+        if (!error)
+            error = region_hold(regions, region, reason);
+        if (error)
+            region_free(region);
+    } else {
+        error = -ENOMEM;
+    }
+    gfs_regions_leave(regions);
+    if (!error)
+        *out = region;
+    return error;
+}
+
+void gmsfs_region_close(gmsfs_region_t *region)
+{
+    if (!region)
+        return;
+    gmsfs_region_unmap(region);
+    /* close(2) comes back before the mount has heard of it. */
+    ioctl(region->file, GMSFS_IOC_RELEASE);
+    region_free(region);
+}
+
+int gmsfs_region_detach(gmsfs_region_t *region, int *file, int *fd)
+{
+    if (!region || !file || !fd)
+        return -EINVAL;
+    if (region->map)
+        return -EBUSY;
+    *file = region->file;
+    *fd = region->fd;
+    free(region);
+    return 0;
+}
+
+int gmsfs_region_attach(int file, int fd, const struct gmsfs_region_info *info,
+                        gmsfs_region_t **out)
+{
+    struct gmsfs_region *region;
+
+    if (!info || !out)
+        return -EINVAL;
+    if (fcntl(file, F_GETFD) < 0 || (fd >= 0 && fcntl(fd, F_GETFD) < 0))
+        return -EBADF;
+    region = calloc(1, sizeof *region);
+    if (!region)
+        return -ENOMEM;
+    *region = (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .info = *info};
+    *out = region;
+    return 0;
+}
+
+const struct gmsfs_region_info *gmsfs_region_info(const gmsfs_region_t *region)
+{
+    return region ? &region->info : NULL;
+}
+
+int gmsfs_region_descriptor(const gmsfs_region_t *region)
+{
+    if (!region)
+        return -EINVAL;
+    return region->fd >= 0 ? region->fd : -ENODATA;
+}
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+int gmsfs_region_check(const struct gmsfs_region_info *info, uint64_t offset, uint64_t size_bytes,
+                       enum gmsfs_region_reason *reason)
+{
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    if (!info)
+        return -EINVAL;
+    if (offset >= info->byte_size)
+        return gfs_region_fail(reason, GMSFS_REGION_BAD_OFFSET, -ERANGE);
+    if (size_bytes > UINT64_MAX - offset)
+        return gfs_region_fail(reason, GMSFS_REGION_OVERFLOW, -ERANGE);
+    if (offset + size_bytes > info->byte_size)
+        return gfs_region_fail(reason, GMSFS_REGION_BAD_END, -ERANGE);
+    return 0;
+}
+
+static int region_is_host(const struct gmsfs_region *region)
+{
+    return region->fd >= 0 && region->info.memory == GMSFS_MEMORY_HOST;
+}
+
+/* Where its bytes are read: in the object, or, where they are a GPU's, by the reference itself. */
+static int region_find_source(const struct gmsfs_region *region, int *fd, uint64_t *start)
+{
+    if (region->info.kind == GMSFS_REGION_CUDA)
+        return -EOPNOTSUPP;
+    *fd = region_is_host(region) ? region->fd : region->file;
+    *start = region_is_host(region) ? region->info.offset : 0;
+    return 0;
+}
+
+/* Does the object still reach so far? Where the kernel cannot say it, it does. */
+static int region_check_object(const struct gmsfs_region *region, uint64_t end,
+                               enum gmsfs_region_reason *reason)
+{
+    struct stat stat;
+
+    if (fstat(region->fd, &stat) < 0)
+        return -errno;
+    if ((uint64_t)stat.st_size < end)
+        return gfs_region_fail(reason, GMSFS_REGION_SHRUNK, -ENODATA);
+    return 0;
+}
+
+int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size_t size_bytes,
+                      enum gmsfs_region_reason *reason)
+{
+    uint8_t *to = bytes;
+    uint64_t start = 0;
+    int fd = -1, error;
+
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    if (!region || (!bytes && size_bytes))
+        return -EINVAL;
+    error = region_find_source(region, &fd, &start);
+    if (!error)
+        error = gmsfs_region_check(&region->info, offset, size_bytes, reason);
+    for (size_t done = 0; !error && done < size_bytes;) {
+        ssize_t got = pread(fd, to + done, size_bytes - done, (off_t)(start + offset + done));
+
+        if (got == 0)
+            return gfs_region_fail(reason, GMSFS_REGION_SHRUNK, -ENODATA);
+        if (got < 0 && errno != EINTR)
+            error = errno == ECONNABORTED ? -ENOTCONN : -errno;
+        if (got > 0)
+            done += (size_t)got;
+    }
+    return error;
+}
+
+/* The end of the object is looked at first, for pwrite(2) would make it larger. */
+int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *bytes,
+                       size_t size_bytes, enum gmsfs_region_reason *reason)
+{
+    const uint8_t *from = bytes;
+    uint64_t start;
+    int error;
+
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    if (!region || (!bytes && size_bytes))
+        return -EINVAL;
+    if (region->info.kind == GMSFS_REGION_CUDA)
+        return -EOPNOTSUPP;
+    if (!(region->info.flags & GMSFS_REGION_WRITABLE))
+        return -EACCES;
+    error = gmsfs_region_check(&region->info, offset, size_bytes, reason);
+    start = region->info.offset + offset;
+    if (!error)
+        error = region_check_object(region, start + size_bytes, reason);
+    for (size_t done = 0; !error && done < size_bytes;) {
+        ssize_t put = pwrite(region->fd, from + done, size_bytes - done, (off_t)(start + done));
+
+        if (put < 0 && errno != EINTR)
+            error = -errno;
+        if (put > 0)
+            done += (size_t)put;
+    }
+    return error;
+}
+
+/* ---- mapping ------------------------------------------------------------------------------- */
+
+int gmsfs_region_map(gmsfs_region_t *region, enum gmsfs_access access, void **ptr)
+{
+    int protection = access == GMSFS_ACCESS_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before;
+    int error;
+
+    if (!region || !ptr || (access != GMSFS_ACCESS_READ && access != GMSFS_ACCESS_WRITE))
+        return -EINVAL;
+    if (region->map)
+        return -EBUSY;
+    if (!region_is_host(region))
+        return -EOPNOTSUPP;
+    if (access == GMSFS_ACCESS_WRITE && !(region->info.flags & GMSFS_REGION_WRITABLE))
+        return -EACCES;
+    error = region_check_object(region, region->info.offset + region->info.byte_size, NULL);
+    if (error)
+        return error;
+    before = region->info.offset % page;
+    region->map_bytes = (size_t)(before + region->info.byte_size);
+    region->map = mmap(NULL, region->map_bytes, protection, MAP_SHARED, region->fd,
+                       (off_t)(region->info.offset - before));
+    if (region->map == MAP_FAILED) {
+        region->map = NULL;
+        return -errno;
+    }
+    *ptr = (uint8_t *)region->map + before;
+    return 0;
+}
+
+int gmsfs_region_unmap(gmsfs_region_t *region)
+{
+    if (!region)
+        return -EINVAL;
+    if (region->map && munmap(region->map, region->map_bytes) < 0)
+        return -errno;
+    region->map = NULL;
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * regions.h - what regions.c (the registry, over `.fds`) and region.c (one reference) share
+ *
+ * For these two alone. Unlike a store's handle nothing here is known to the fork gate: a handle
+ * knows the process that opened it, and a reference is an open file like any other.
+ */
+#ifndef GMSFS_LIB_REGIONS_H
+#define GMSFS_LIB_REGIONS_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "gmsfs.h"
+
+struct gmsfs_regions {
+    pthread_mutex_t op;
+    pid_t pid;    /* who opened it */
+    int dir_fd;   /* O_PATH: the root of the mount */
+    int fds_fd;   /* the connection to `.fds`, or -1 */
+    char *path;   /* as it was opened, for where there is no /proc */
+    uint32_t uid; /* ours */
+};
+
+/* -EINVAL, -ECHILD; else the calls of others wait until gfs_regions_leave. */
+int gfs_regions_enter(struct gmsfs_regions *regions);
+void gfs_regions_leave(struct gmsfs_regions *regions);
+int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
+/* Inside: exchanges a ticket for the one descriptor behind it. */
+int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd);
+
+#endif

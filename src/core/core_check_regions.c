@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds of the regions: each has what its kind has, and is counted as it is held. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define WRONG(region, what) \
+    failure_set(failure, -EINVAL, "region %" PRIu64 ": %s", (region)->id, (what))
+
+static bool has_handle(const struct region *region)
+{
+    static const uint8_t none[REGION_HANDLE_BYTES];
+
+    return memcmp(region->raw_handle, none, sizeof none) != 0;
+}
+
+/* Where its bytes are: a descriptor, an allocation, or a handle alone. */
+static int check_object(const struct core *core, const struct region *region,
+                        struct failure *failure)
+{
+    bool of_allocation = region->file != 0;
+
+    if ((region->store != 0) != of_allocation || (region->serial != 0) != of_allocation)
+        return WRONG(region, "it lies on half an allocation");
+    if (region->kind == REGION_CUDA && (of_allocation || region->memory != 0))
+        return WRONG(region, "it has more than its handle");
+    if (region->kind != REGION_CUDA && (has_handle(region) || region->device_id != 0))
+        return WRONG(region, "it has a handle, and is not CUDA's");
+    if (region->kind == REGION_SYSTEM && (region->memory != 0) == of_allocation)
+        return WRONG(region, "where it lies is not clear");
+    if (region->writable && region->memory == 0)
+        return WRONG(region, "there is nothing that could be written");
+    return region->memory != 0 && core_memory(core, region->memory)
+               ? WRONG(region, "a store has its memory")
+               : 0;
+}
+
+static int check_lock(const struct core *core, const struct region *region, struct failure *failure)
+{
+    const struct core_file *file = core_file(core, region->file);
+    const struct core_session *session = file ? core_session(core, file->session) : NULL;
+    const struct layout_allocation *allocation;
+
+    if (region->file == 0)
+        return 0;
+    if (!file || file->kind != CORE_KIND_CTL || file->serial != region->id ||
+        file->store != region->store)
+        return WRONG(region, "it has lost the file of its lock");
+    if (!session || session->mode != LOCK_MODE_RO || session->opener != file->id ||
+        !session->exclusive)
+        return WRONG(region, "it has lost its lock");
+    allocation = core_find_region_allocation(core, region);
+    if (!allocation || allocation->memory == LAYOUT_NO_MEMORY ||
+        region->offset + region->byte_size > allocation->size_bytes)
+        return WRONG(region, "its allocation is not there");
+    return 0;
+}
+
+static uint64_t count_references(const struct core *core, uint64_t region)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+
+        count += file->kind == CORE_KIND_REGION && file->holds && file->serial == region;
+    }
+    return count;
+}
+
+static int check_region(const struct core *core, const struct region *region,
+                        struct failure *failure)
+{
+    int error;
+
+    if (region_check_name(region->name, region->name_bytes) < 0 ||
+        region_check_key(region->kind, region->key, region->key_bytes) < 0)
+        return WRONG(region, "its name or key is none");
+    if (regions_find_name(&core->regions, region->uid, region->name, region->name_bytes) != region)
+        return WRONG(region, "it is not found by its name");
+    if ((region->kind != REGION_SYSTEM && region->kind != REGION_CUDA) ||
+        !region_is_range(region->offset, region->byte_size))
+        return WRONG(region, "no memory has its range");
+    if (region->references != count_references(core, region->id))
+        return WRONG(region, "its references are counted wrongly");
+    if (region->draining && region->references == 0)
+        return WRONG(region, "nothing keeps it");
+    error = check_object(core, region, failure);
+    return error < 0 ? error : check_lock(core, region, failure);
+}
+
+static int check_memories(const struct idvec *items, struct failure *failure)
+{
+    for (size_t i = 0; i < items->count; i++) {
+        const struct region *region = items->items[i];
+
+        for (size_t j = 0; j < i && region->memory != 0; j++) {
+            if (((const struct region *)items->items[j])->memory == region->memory)
+                return WRONG(region, "another one has its memory");
+        }
+    }
+    return 0;
+}
+
+int core_check_regions(const struct core *core, struct failure *failure)
+{
+    const struct idvec *items = &core->regions.items;
+    int error = check_memories(items, failure);
+
+    if (error == 0 && items->count > CORE_MAX_REGIONS)
+        error = failure_set(failure, -EINVAL, "there are more than %u regions", CORE_MAX_REGIONS);
+    for (size_t i = 0; i < items->count && error == 0; i++)
+        error = check_region(core, items->items[i], failure);
+    return error;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fds_region - regions, asked for on the ticket socket
+ *
+ * For fds.c alone: one request of a connection, which is answered by one message, mostly at once.
+ */
+#ifndef GMSFS_FS_FDS_REGION_H
+#define GMSFS_FS_FDS_REGION_H
+
+#include "fs/fs_internal.h"
+
+struct fds_region_asker {
+    struct fs *fs;
+    int fd; /* the connection's */
+    struct service_peer peer;
+    int object; /* the descriptor that came along, in memory; taken over. -1: none */
+};
+
+struct fds_region_op; /* a registration that is not answered yet */
+
+/* Answers, or begins what answers later: then *op is set, and `answered` is called with 0 or what
+ * kept the answer from being sent, unless the op is forgotten before. 0, or what kept it now. */
+int fds_region_ask(const struct fds_region_asker *asker,
+                   const struct gmsfs_fds_region_request *request,
+                   void (*answered)(void *context, int error), void *context,
+                   struct fds_region_op **op);
+/* The connection is gone: what was asked for is done all the same, and nobody hears of it. */
+void fds_region_forget(struct fds_region_op *op);
+
+#endif
