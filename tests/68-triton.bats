@@ -153,3 +153,33 @@ assert idle.is_closed() and busy.is_closed()'
     kill -KILL "$TRITON"
     wait_until 5 process_gone "$server"
 }
+
+# ---- over a mount ----------------------------------------------------------------------------
+
+@test "tritonclient over a mount: regions, inference on them, and Triton's own errors" {
+    tritonclient
+    start_mount
+    start_triton
+    triton_tests test_triton_client
+    stop_triton
+    assert_eq "$(ls "$M/regions" 2>/dev/null)" ''
+}
+
+@test "over a mount a region that is unregistered in use serves until its last request ends" {
+    tritonclient
+    start_mount
+    start_triton --test-delay 1
+    triton_tests test_triton_drain
+    stop_triton
+}
+
+@test "over a mount every user has regions of his own" {
+    requires root
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    start_mount allow_other
+    start_triton --token-file "$T/tokens"
+    triton_tests test_triton_users
+    stop_triton
+}
