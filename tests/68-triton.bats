@@ -183,3 +183,171 @@ assert idle.is_closed() and busy.is_closed()'
     triton_tests test_triton_users
     stop_triton
 }
+
+# publish NAME VALUES...: a store of 32-bit integers in one allocation `a`, committed
+publish() {
+    local store=$M/$1
+    shift
+    mkdir -p "$store"
+    exec 5<>"$store/lock"
+    "$PYTHON" -c 'import struct, sys
+sys.stdout.buffer.write(struct.pack(f"<{len(sys.argv) - 1}i", *map(int, sys.argv[1:])))' "$@" >"$store/allocations/a"
+    echo 1 >"$store/commit"
+    exec 5>&-
+}
+
+@test "an allocation of a store is a region by its name, read-only, under a reader's lock" {
+    tritonclient
+    start_mount
+    publish weights $(seq 100 131)
+    start_triton
+    python -c '
+import numpy as np
+from triton_support import Client, TritonTest
+for kind in ("http", "grpc"):
+    with Client(kind) as client:
+        client.register_system_shared_memory("w", "weights/a", 128)
+        inputs, outputs = client.tensors()
+        inputs[0].set_shared_memory("w", 64)
+        inputs[1].set_shared_memory("w", 64, offset=64)
+        result = client.infer("simple", inputs)
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT1"), np.full((1, 16), -16))
+        outputs[0].set_shared_memory("w", 64)
+        try:
+            client.infer("simple", inputs, outputs=outputs)
+            raise SystemExit("written")
+        except Exception as error:
+            assert "may only be read" in str(error), error
+        assert client.status()["w"]["key"] == "weights/a"
+        if kind == "http":
+            client.unregister_system_shared_memory("w")
+        for key in ("weights/b", "gone/a", "weights/a/b", "weights/"):
+            try:
+                client.register_system_shared_memory("x", key, 64)
+                raise SystemExit(key)
+            except Exception as error:
+                assert "Unable to open shared memory region" in str(error), error'
+    assert_state weights RO
+    grep -qF 'region\040w' "$M/weights/sessions"
+    rm "$M/regions/$(id -u)/w"
+    assert_state weights COMMITTED
+    stop_triton
+}
+
+@test "a region of a store's allocation takes the rights of its user" {
+    requires root
+    python_with ctypes
+    start_mount allow_other
+    publish weights $(seq 32)
+    chmod 700 "$M/weights"
+    start_triton
+    local url=http://$HTTP/v2/systemsharedmemory/region/w body='{"key":"weights/a","byte_size":64}'
+    run_logged -0 as_user curl -s -d "$body" "$url/register"
+    assert_match "$output" 'Unable to open shared memory region'
+    chmod 755 "$M/weights"
+    run_logged -0 as_user curl -s -d "$body" "$url/register"
+    assert_eq "$output" ''
+    run_logged -0 as_user curl -s "$url/status"
+    assert_match "$output" '"key":"weights/a"'
+    assert_eq "$(cat "$M/regions/$TEST_UID/w" | jq -r .key)" weights/a
+    run_logged -0 as_user curl -s -X POST "$url/unregister"
+    stop_triton
+}
+
+@test "a front end that is killed leaves its regions, and the next one serves them" {
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 30
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory/region
+    curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/kept/register"
+    rm "/dev/shm/$GMSFS_TEST_SHM"
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"kept","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"kept","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+    wait_until 5 references_are kept 2
+    kill -KILL "$TRITON"
+    wait_until 5 references_are kept 0
+    start_triton
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_match "$output" '"name":"kept"'
+    rm "$M/regions/$(id -u)/kept"
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_eq "$output" '[]'
+    stop_triton
+}
+
+references_are() { # NAME COUNT
+    [[ $(jq .references "$M/regions/$(id -u)/$1") == "$2" ]]
+}
+
+@test "a thousand registrations, inferences and unregistrations leave nothing behind" {
+    python_with ctypes
+    start_mount
+    start_triton
+    local server daemon before
+    server=$(triton_server)
+    daemon=$(worker_of "$KEEPER")
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    rounds 10
+    before="$(count_fds "$server") $(count_fds "$TRITON") $(count_fds "$daemon") $(count_fds "$KEEPER")"
+    rounds 1000
+    fds_are() {
+        [[ "$(count_fds "$server") $(count_fds "$TRITON") $(count_fds "$daemon") $(count_fds "$KEEPER")" == "$before" ]]
+    }
+    wait_until 5 fds_are
+    [[ ! -e $M/regions/$(id -u) ]]
+    stop_triton
+}
+
+rounds() { # COUNT
+    "$PYTHON" -c 'import json, os, sys
+from triton_raw import Http, register
+place = {"shared_memory_region": "r", "shared_memory_byte_size": 64}
+body = json.dumps({"inputs": [{"name": f"INPUT{i}", "shape": [1, 16], "datatype": "INT32", "parameters": place}
+                              for i in range(2)]}).encode()
+with Http() as http:
+    for _ in range(int(sys.argv[1])):
+        assert register(http, "r", os.environ["GMSFS_TEST_SHM"], 128)[0] == 200
+        assert http.ask("POST", "/v2/models/simple/infer", body)[0] == 200
+        assert http.ask("POST", "/v2/systemsharedmemory/region/r/unregister", b"")[0] == 200' "$1"
+}
+
+@test "a mount that is drained, and one that is gone, are told from a server that is" {
+    python_with ctypes
+    start_mount
+    start_triton
+    assert_eq "$(ask GET /v2/health/ready)" 200
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    spawn "$GMSFS" drain "$M"
+    local drain=$SPAWNED
+    local url=http://$HTTP/v2/systemsharedmemory/region/a body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}"
+    refuses() {
+        [[ $(curl -s -d "$body" "$url/register") == *'being drained'* ]]
+    }
+    wait_until 10 refuses
+    wait_exit "$drain"
+    expect_death
+    kill -KILL "$KEEPER" "$(worker_of "$KEEPER")"
+    wait_until_any 5 process_gone "$KEEPER"
+    assert_eq "$(ask GET /v2/health/live)" 200
+    assert_eq "$(ask GET /v2/health/ready)" 400
+    assert_eq "$(ask GET /v2/systemsharedmemory/status)" 503
+    umount "$M" || fusermount3 -u "$M"
+    start_mount '' "$M"
+    assert_eq "$(ask GET /v2/health/ready)" 200
+    assert_eq "$(ask GET /v2/systemsharedmemory/status)" 200
+    stop_triton
+}
+
+@test "the command says what it cannot do" {
+    start_mount
+    cli -2 triton
+    cli -2 triton --http none --grpc none "$M"
+    cli -2 triton --test-delay x "$M"
+    cli -1 triton --http 127.0.0.1:0 --grpc none "$T"
+    assert_match "$output" 'not the top of a gmsfs mount'
+    cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"
+    assert_match "$output" 'No such file'
+}

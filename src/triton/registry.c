@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A region of libgmsfs as each process has it. */
 struct registry {
-    gmsfs_regions_t *regions;
+    char *mount;
+    gmsfs_regions_t *regions; /* NULL: the mount was gone; it is looked for again */
 };
 
 struct registry_reference {
@@ -24,10 +24,14 @@ static uint32_t as_owner(uint32_t uid)
 int registry_open(const char *mount, struct registry **registry)
 {
     struct registry *new = calloc(1, sizeof *new);
-    int error = new ? gmsfs_regions_open(mount, &new->regions) : -ENOMEM;
+    int error = -ENOMEM;
 
+    if (new)
+        new->mount = strdup(mount);
+    if (new &&new->mount)
+        error = gmsfs_regions_open(mount, &new->regions);
     if (error) {
-        free(new);
+        registry_close(new);
         return error;
     }
     *registry = new;
@@ -39,35 +43,62 @@ void registry_close(struct registry *registry)
     if (!registry)
         return;
     gmsfs_regions_close(registry->regions);
+    free(registry->mount);
     free(registry);
+}
+
+/* A mount that is gone is let go of, so that another one can take its place. */
+static int judge(struct registry *registry, int error)
+{
+    static const int gone[] = {ENOTCONN, ECONNABORTED, ECONNREFUSED, ECONNRESET,
+                               EPIPE,    ESTALE,       ENOTTY};
+
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        if (error != -gone[i])
+            continue;
+        gmsfs_regions_close(registry->regions);
+        registry->regions = NULL;
+    }
+    return error;
+}
+
+static int reach(struct registry *registry)
+{
+    return registry->regions ? 0 : gmsfs_regions_open(registry->mount, &registry->regions);
 }
 
 int registry_ping(struct registry *registry)
 {
     struct gmsfs_region_info info;
-    int error =
-        gmsfs_region_get(registry->regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "ping", &info);
+    int error = reach(registry);
 
-    return error == -ENOENT ? 0 : error;
+    if (!error)
+        error = judge(registry, gmsfs_region_get(registry->regions, GMSFS_REGION_SELF,
+                                                 GMSFS_REGION_ANY, "ping", &info));
+    return error == -ENOENT && registry->regions ? 0 : error;
 }
 
 int registry_register(struct registry *registry, const struct gmsfs_region_request *request,
                       enum gmsfs_region_reason *reason)
 {
     struct gmsfs_region_request own = *request;
+    int error = reach(registry);
 
     own.uid = as_owner(request->uid);
-    return gmsfs_region_register(registry->regions, &own, reason);
+    return error ? error : judge(registry, gmsfs_region_register(registry->regions, &own, reason));
 }
 
 int registry_unregister(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
                         const char *name)
 {
-    int error;
+    int error = reach(registry);
 
+    if (error)
+        return error;
     if (!name)
-        return gmsfs_region_unregister_all(registry->regions, as_owner(uid), kind, NULL);
-    error = gmsfs_region_unregister(registry->regions, as_owner(uid), kind, name);
+        return judge(registry,
+                     gmsfs_region_unregister_all(registry->regions, as_owner(uid), kind, NULL));
+    error = judge(registry, gmsfs_region_unregister(registry->regions, as_owner(uid), kind, name));
     return error == -ENOENT ? 0 : error;
 }
 
@@ -83,27 +114,21 @@ static int list_one(struct registry *registry, uint32_t uid, enum gmsfs_region_k
         free(info);
         if (error == -ENOENT)
             *reason = GMSFS_REGION_UNKNOWN;
-        return error;
+        return judge(registry, error);
     }
     *list = info;
     *count = 1;
     return 0;
 }
 
-int registry_list(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
-                  const char *name, struct gmsfs_region_info **list, size_t *count,
-                  enum gmsfs_region_reason *reason)
+static int list_all(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
+                    struct gmsfs_region_info **list, size_t *count)
 {
     struct gmsfs_region_info *all;
-    int error;
+    int error = gmsfs_region_list(registry->regions, as_owner(uid), kind, &all, count);
 
-    *list = NULL;
-    *count = 0;
-    if (name)
-        return list_one(registry, uid, kind, name, list, count, reason);
-    error = gmsfs_region_list(registry->regions, as_owner(uid), kind, &all, count);
     if (error || *count == 0)
-        return error;
+        return judge(registry, error);
     *list = malloc(*count * sizeof **list);
     if (*list)
         memcpy(*list, all, *count * sizeof **list);
@@ -111,13 +136,30 @@ int registry_list(struct registry *registry, uint32_t uid, enum gmsfs_region_kin
     return *list ? 0 : -ENOMEM;
 }
 
+int registry_list(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
+                  const char *name, struct gmsfs_region_info **list, size_t *count,
+                  enum gmsfs_region_reason *reason)
+{
+    int error = reach(registry);
+
+    *list = NULL;
+    *count = 0;
+    if (error)
+        return error;
+    return name ? list_one(registry, uid, kind, name, list, count, reason)
+                : list_all(registry, uid, kind, list, count);
+}
+
 int registry_hold(struct registry *registry, uint32_t uid, const char *name,
                   struct gmsfs_region_info *info, int *file, int *fd,
                   enum gmsfs_region_reason *reason)
 {
     gmsfs_region_t *region;
-    int error = gmsfs_region_open(registry->regions, as_owner(uid), name, &region, reason);
+    int error = reach(registry);
 
+    if (!error)
+        error = judge(registry,
+                      gmsfs_region_open(registry->regions, as_owner(uid), name, &region, reason));
     if (error)
         return error;
     *info = *gmsfs_region_info(region);

@@ -96,7 +96,7 @@ static int give_up_rights(void)
     return 0;
 }
 
-static int serve(const struct triton *triton, int opener)
+static int serve(const struct triton *triton, int opener, pid_t parent)
 {
     struct server_options options = {.listener_count = (unsigned)triton->count,
                                      .opener = opener,
@@ -104,6 +104,9 @@ static int serve(const struct triton *triton, int opener)
                                      .delay_ms = triton->options->delay_ms};
     int error = give_up_rights();
 
+    /* Only now: a change of user takes it back. */
+    if (!error && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent))
+        return -ESRCH;
     for (size_t i = 0; i < triton->count; i++) {
         options.listeners[i].fd = triton->sockets[i].fd;
         options.listeners[i].protocol = i < triton->http_count ? SERVER_HTTP : SERVER_GRPC;
@@ -130,10 +133,7 @@ static int start_server(struct triton *triton, struct failure *failure)
     }
     if (triton->server == 0) {
         close(pair[0]);
-        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        if (getppid() != parent)
-            _exit(1);
-        error = serve(triton, pair[1]);
+        error = serve(triton, pair[1], parent);
         if (error)
             fprintf(stderr, "gmsfs triton: the process that serves clients: %s\n",
                     strerror(-error));
