@@ -3,6 +3,7 @@
  */
 #include "cli/cli.h"
 #include "cli/signals.h"
+#include "cli/ui.h"
 #include "triton/triton.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static bool is_stopped(void)
 
 static void say(const char *text)
 {
-    printf("gmsfs triton: %s\n", text);
+    ui_line(stdout, "gmsfs triton: %s", text);
     fflush(stdout);
 }
 
