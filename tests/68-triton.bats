@@ -63,8 +63,7 @@ ask() { # METHOD PATH: the status that HTTP answers
 
 @test "a user's own front end serves him alone" {
     requires root curl
-    VIA=("${AS_USER[@]}")
-    start_table
+    start_table_as_user
     assert_eq "$(as_user curl -s "http://$HTTP/v2/systemsharedmemory/status")" '[]'
     run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
     assert_match "$output" 'serves the user who runs it alone, and not the user 0'
@@ -249,7 +248,7 @@ for kind in ("http", "grpc"):
     assert_eq "$output" ''
     run_logged -0 as_user curl -s "$url/status"
     assert_match "$output" '"key":"weights/a"'
-    assert_eq "$(cat "$M/regions/$TEST_UID/w" | jq -r .key)" weights/a
+    assert_eq "$(jq -r .key "$M/regions/$TEST_UID/w")" weights/a
     run_logged -0 as_user curl -s -X POST "$url/unregister"
     stop_triton
 }
@@ -266,7 +265,7 @@ for kind in ("http", "grpc"):
         "shared_memory_region":"kept","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
         "datatype":"INT32","parameters":{"shared_memory_region":"kept","shared_memory_byte_size":64}}]}' \
         "http://$HTTP/v2/models/simple/infer"
-    wait_until 5 references_are kept 2
+    wait_until 5 references_are kept 1
     kill -KILL "$TRITON"
     wait_until 5 references_are kept 0
     start_triton

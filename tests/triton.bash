@@ -9,7 +9,7 @@ TRITONCLIENT=${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonc
 triton_setup() {
     common_setup
     python_setup
-    TRITON= VIA=()
+    TRITON=''
     export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
 }
 
@@ -26,14 +26,18 @@ tritonclient() {
     export PYTHONPATH=$TRITONCLIENT:$PYTHONPATH
 }
 
-# start_table [DELAY_MS [TOKEN_FILE]]: sets HTTP and GRPC, where it serves. VIA holds words before it.
+# start_table [DELAY_MS [TOKEN_FILE]]: sets HTTP and GRPC, where it serves.
 start_table() {
-    triton_spawn "${VIA[@]}" "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 "$@"
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 "$@"
+}
+
+start_table_as_user() {
+    triton_spawn "${AS_USER[@]}" "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0
 }
 
 # start_triton [OPTION...]: gmsfs triton on $M, on ports that are free.
 start_triton() {
-    triton_spawn "${VIA[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 --test-models "$@" "$M"
+    triton_spawn "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 --test-models "$@" "$M"
 }
 
 triton_spawn() {

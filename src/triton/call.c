@@ -251,7 +251,7 @@ static bool ask_regions(struct call *call, uint64_t connection, enum opener_op o
     return ask(call);
 }
 
-/* Each region that is named, as often as it is. */
+/* Each region that is named, once. */
 static bool ask_references(struct call *call, uint64_t connection)
 {
     struct opener_request *request = opener_prepare(call->host->opener, &call->opener, OPENER_HOLD);

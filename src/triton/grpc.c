@@ -3,279 +3,29 @@
  * A connection that speaks gRPC: HTTP/2 by nghttp2, a call a stream. While the client does not take
  * what is for it nothing more is read, so what it can make us keep is bounded by its streams.
  */
-#include "triton/server.h"
-#include "triton/wire_grpc.h"
+#include "triton/grpc_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <nghttp2/nghttp2.h>
-
-#define READ_BYTES        16384u
-#define READS_PER_TURN    8
-#define MAX_STREAMS       100u
-#define MAX_HEADER_BYTES  16384u /* of a request, as HTTP/2 counts them: 32 more for each field */
-#define FIELD_EXTRA_BYTES 32u
-#define STREAM_WINDOW     (1 << 20)
-#define CONNECTION_WINDOW (4 << 20)
-/* What one costs before a byte of its message has come, and while the opener is asked. */
-#define STREAM_BYTES       (sizeof(struct stream) + sizeof(struct opener_request))
-#define MAX_PATH_BYTES     256u /* no path that is known is as long */
-#define HELD_STEP          4096u
+#define READ_BYTES         16384u
+#define READS_PER_TURN     8
+#define MAX_STREAMS        100u
+#define MAX_HEADER_BYTES   16384u /* of a request, as HTTP/2 counts them: 32 more for each field */
+#define FIELD_EXTRA_BYTES  32u
+#define STREAM_WINDOW      (1 << 20)
+#define CONNECTION_WINDOW  (4 << 20)
+#define MAX_PATH_BYTES     256u  /* no path that is known is as long */
 #define MAX_CONTROL_FRAMES 1000u /* of ours that the client has not taken */
 /* A client may give up calls; one that does hardly anything else is told to leave. */
 #define RESETS_AT_ONCE    200u
 #define RESETS_PER_SECOND 20u
 
-/* One call. */
-struct stream {
-    struct stream *next, **link;
-    struct grpc_connection *grpc;
-    int32_t id;
-    size_t header_bytes;
-    bool is_post, is_grpc, is_answered, is_known, is_over_limit;
-    char *path, *session; /* malloc'ed; NULL: not there */
-    struct wire_buffer message;
-    struct wire_buffer answer; /* with its prefix */
-    size_t sent_bytes;
-    uint64_t held_bytes;
-    uint64_t
-        since_ms; /* it is waited for: for the request to be whole, or the answer to be taken */
-    struct call call;
-};
-
-struct grpc_connection {
-    struct connection base; /* first */
-    nghttp2_session *session;
-    struct stream *streams;
-    const uint8_t *output; /* nghttp2's, until the next call of it */
-    size_t output_bytes;
-    unsigned resets;
-    uint64_t resets_ms;
-    bool has_ended, is_leaving;
-};
-
 static struct grpc_connection *grpc_of(struct connection *connection)
 {
     return (struct grpc_connection *)connection;
-}
-
-static void grpc_flush(struct grpc_connection *grpc);
-
-/* ---- streams ------------------------------------------------------------------------------- */
-
-static int hold_more(struct stream *stream, uint64_t bytes)
-{
-    struct connection *base = &stream->grpc->base;
-    int error;
-
-    if (bytes <= stream->held_bytes)
-        return 0;
-    error = connection_hold(base, base->held_bytes + (bytes - stream->held_bytes) + HELD_STEP);
-    if (!error)
-        stream->held_bytes = bytes + HELD_STEP;
-    return error;
-}
-
-static void free_stream(struct stream *stream)
-{
-    struct connection *base = &stream->grpc->base;
-
-    call_end(&stream->call);
-    if (!base->is_ended)
-        connection_hold(base, base->held_bytes - stream->held_bytes);
-    *stream->link = stream->next;
-    if (stream->next)
-        stream->next->link = stream->link;
-    free(stream->path);
-    free(stream->session);
-    wire_buffer_free(&stream->message);
-    wire_buffer_free(&stream->answer);
-    free(stream);
-}
-
-static struct stream *new_stream(struct grpc_connection *grpc, int32_t id)
-{
-    struct stream *stream = calloc(1, sizeof *stream);
-
-    if (!stream)
-        return NULL;
-    stream->grpc = grpc;
-    stream->id = id;
-    stream->since_ms = server_now_ms();
-    stream->message.limit_bytes = SERVER_MAX_MESSAGE + WIRE_GRPC_PREFIX_BYTES;
-    stream->answer.limit_bytes = SERVER_MAX_ANSWER;
-    stream->next = grpc->streams;
-    stream->link = &grpc->streams;
-    if (stream->next)
-        stream->next->link = &stream->next;
-    grpc->streams = stream;
-    return stream;
-}
-
-/* ---- answers ------------------------------------------------------------------------------- */
-
-static void set_answered(struct stream *stream)
-{
-    stream->is_answered = true;
-    stream->since_ms = server_now_ms();
-}
-
-static nghttp2_nv field(const char *name, const char *value, size_t value_bytes)
-{
-    return (nghttp2_nv){.name = (uint8_t *)name,
-                        .value = (uint8_t *)value,
-                        .namelen = strlen(name),
-                        .valuelen = value_bytes};
-}
-
-/* Without a message: one block of headers says all. */
-static void answer_error(struct stream *stream, enum wire_code code, struct wire_text text)
-{
-    char number[12];
-    struct wire_buffer quoted = {.limit_bytes = 3 * WIRE_MAX_TEXT_BYTES};
-
-    snprintf(number, sizeof number, "%d", (int)code);
-    wire_put_quoted(&quoted, text);
-    nghttp2_nv fields[] = {field(":status", "200", 3),
-                           field("content-type", "application/grpc", 16),
-                           field("grpc-status", number, strlen(number)),
-                           field("grpc-message", (const char *)quoted.bytes, quoted.size),
-                           field("grpc-accept-encoding", "identity", 8)};
-    set_answered(stream);
-    nghttp2_submit_response(stream->grpc->session, stream->id, fields,
-                            sizeof fields / sizeof *fields, NULL);
-    wire_buffer_free(&quoted);
-}
-
-static void answer_http(struct stream *stream, const char *status)
-{
-    nghttp2_nv fields[] = {field(":status", status, 3)};
-
-    set_answered(stream);
-    nghttp2_submit_response(stream->grpc->session, stream->id, fields, 1, NULL);
-}
-
-static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *to, size_t room,
-                           uint32_t *flags, nghttp2_data_source *source, void *context)
-{
-    struct stream *stream = source->ptr;
-    size_t bytes = stream->answer.size - stream->sent_bytes;
-    nghttp2_nv ok = field("grpc-status", "0", 1);
-
-    (void)context;
-    if (bytes > room)
-        bytes = room;
-    memcpy(to, stream->answer.bytes + stream->sent_bytes, bytes);
-    stream->sent_bytes += bytes;
-    if (stream->sent_bytes < stream->answer.size)
-        return (ssize_t)bytes;
-    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-    if (nghttp2_submit_trailer(session, id, &ok, 1) != 0)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    return (ssize_t)bytes;
-}
-
-static void answer_message(struct stream *stream)
-{
-    nghttp2_nv fields[] = {field(":status", "200", 3),
-                           field("content-type", "application/grpc", 16)};
-    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_answer};
-    size_t bytes = stream->answer.size - WIRE_GRPC_PREFIX_BYTES;
-
-    stream->answer.bytes[0] = 0; /* not compressed */
-    for (int i = 0; i < 4; i++)
-        stream->answer.bytes[1 + i] = (uint8_t)(bytes >> (24 - 8 * i));
-    set_answered(stream);
-    nghttp2_submit_response(stream->grpc->session, stream->id, fields, 2, &provider);
-}
-
-static void answer_call(struct stream *stream)
-{
-    static const uint8_t prefix[WIRE_GRPC_PREFIX_BYTES];
-    const struct wire_answer *answer = &stream->call.answer;
-
-    if (answer->code != WIRE_OK) {
-        answer_error(stream, answer->code,
-                     (struct wire_text){(const char *)answer->text.bytes, answer->text.size});
-        return;
-    }
-    wire_put(&stream->answer, prefix, sizeof prefix);
-    wire_grpc_encode(&stream->call.request, answer, &stream->answer);
-    if (stream->answer.has_failed ||
-        hold_more(stream, STREAM_BYTES + stream->message.room + stream->answer.room))
-        answer_error(stream, WIRE_EXHAUSTED,
-                     WIRE_TEXT("the answers of this user take more memory than he may have here"));
-    else
-        answer_message(stream);
-}
-
-static void on_call_done(struct call *call)
-{
-    struct stream *stream = (struct stream *)((char *)call - offsetof(struct stream, call));
-    struct grpc_connection *grpc = stream->grpc;
-
-    answer_call(stream);
-    grpc_flush(grpc);
-}
-
-/* ---- requests ------------------------------------------------------------------------------ */
-
-/* The one message that a call has. 0, or -EINVAL and it is answered. */
-static int open_message(struct stream *stream, struct wire_text *message)
-{
-    const uint8_t *at = stream->message.bytes;
-    size_t size = stream->message.size;
-
-    if (stream->message.has_failed || size < WIRE_GRPC_PREFIX_BYTES) {
-        answer_error(stream, WIRE_INTERNAL, WIRE_TEXT("the request's message is not whole"));
-        return -EINVAL;
-    }
-    uint32_t bytes = (uint32_t)at[1] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 8 | at[4];
-    if (at[0] != 0) {
-        answer_error(stream, WIRE_UNSUPPORTED,
-                     WIRE_TEXT("compressed messages are not served; send them as they are"));
-        return -EINVAL;
-    }
-    if (bytes != size - WIRE_GRPC_PREFIX_BYTES) {
-        answer_error(stream, bytes < size ? WIRE_UNSUPPORTED : WIRE_INTERNAL,
-                     WIRE_TEXT("a call has one message, and all of it"));
-        return -EINVAL;
-    }
-    *message = (struct wire_text){(const char *)at + WIRE_GRPC_PREFIX_BYTES, bytes};
-    return 0;
-}
-
-static void serve_call(struct stream *stream)
-{
-    struct call *call = &stream->call;
-    struct wire_text message;
-
-    if (open_message(stream, &message) != 0)
-        return;
-    call->request.session = wire_text_of(stream->session);
-    if (wire_grpc_decode(message, &call->request, &call->answer) != 0 ||
-        call_begin(call, stream->grpc->base.id))
-        answer_call(stream);
-}
-
-/* Its headers are here: what it is, and whether it is known. */
-static void open_call(struct stream *stream)
-{
-    call_init(&stream->call, server_get_host(stream->grpc->base.server), on_call_done);
-    if (stream->is_over_limit)
-        answer_http(stream, "431");
-    else if (!stream->is_post)
-        answer_http(stream, "405");
-    else if (!stream->is_grpc)
-        answer_http(stream, "415");
-    else if (wire_grpc_route(wire_text_of(stream->path), &stream->call.request) != 0)
-        answer_error(stream, WIRE_UNSUPPORTED, WIRE_TEXT("this call is not served here"));
-    else
-        stream->is_known = true;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
@@ -284,11 +34,11 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    struct stream *stream = new_stream(grpc, frame->hd.stream_id);
+    struct stream *stream = grpc_stream_new(grpc, frame->hd.stream_id);
     if (!stream)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    if (hold_more(stream, STREAM_BYTES) != 0) {
-        free_stream(stream);
+    if (grpc_stream_hold(stream, GRPC_STREAM_BYTES) != 0) {
+        grpc_stream_free(stream);
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
@@ -343,10 +93,12 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         snprintf(text, sizeof text,
                  "the request's message is larger than the %u bytes that are taken",
                  SERVER_MAX_MESSAGE);
-        answer_error(stream, WIRE_EXHAUSTED, wire_text_of(text));
-    } else if (hold_more(stream, STREAM_BYTES + 2 * (stream->message.size + size)) != 0) {
-        answer_error(stream, WIRE_EXHAUSTED,
-                     WIRE_TEXT("the requests of this user take more memory than he may have here"));
+        grpc_stream_refuse(stream, WIRE_EXHAUSTED, wire_text_of(text));
+    } else if (grpc_stream_hold(stream, GRPC_STREAM_BYTES + 2 * (stream->message.size + size)) !=
+               0) {
+        grpc_stream_refuse(
+            stream, WIRE_EXHAUSTED,
+            WIRE_TEXT("the requests of this user take more memory than he may have here"));
     } else {
         wire_put(&stream->message, bytes, size);
         return 0;
@@ -381,10 +133,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (!stream)
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-        open_call(stream);
+        grpc_stream_open(stream);
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_known && !stream->is_answered)
-        serve_call(stream);
+        grpc_stream_serve(stream);
     return 0;
 }
 
@@ -408,7 +160,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
     (void)code;
     (void)context;
     if (stream)
-        free_stream(stream);
+        grpc_stream_free(stream);
     return 0;
 }
 
@@ -461,7 +213,7 @@ static void set_deadline(struct grpc_connection *grpc, bool is_blocked)
     grpc->base.deadline_ms = deadline_ms;
 }
 
-static void grpc_flush(struct grpc_connection *grpc)
+void grpc_flush(struct grpc_connection *grpc)
 {
     if (grpc->base.is_ended)
         return;
@@ -536,7 +288,7 @@ static void grpc_free(struct connection *connection)
     struct grpc_connection *grpc = grpc_of(connection);
 
     while (grpc->streams)
-        free_stream(grpc->streams);
+        grpc_stream_free(grpc->streams);
     nghttp2_session_del(grpc->session);
 }
 

@@ -20,59 +20,64 @@ static const char *const output_names[] = {"OUTPUT0", "OUTPUT1"}; /* sum, differ
 
 /* ---- regions ------------------------------------------------------------------------------- */
 
-static const struct wire_tensor *next_region(const struct wire_request *request, unsigned *at)
+/* Inputs first, then outputs; NULL behind the last. */
+static const struct wire_tensor *get_tensor(const struct wire_request *request, unsigned at)
 {
-    for (; *at < request->input_count + request->output_count; (*at)++) {
-        const struct wire_tensor *tensor = *at < request->input_count
-                                               ? &request->inputs[*at]
-                                               : &request->outputs[*at - request->input_count];
-        if (tensor->has_region) {
-            (*at)++;
-            return tensor;
-        }
+    if (at < request->input_count)
+        return &request->inputs[at];
+    at -= request->input_count;
+    return at < request->output_count ? &request->outputs[at] : NULL;
+}
+
+/* No tensor before it lies in the same region. */
+static bool is_first(const struct wire_request *request, const struct wire_tensor *tensor)
+{
+    const struct wire_tensor *before;
+
+    for (unsigned at = 0; (before = get_tensor(request, at)) != tensor; at++) {
+        if (before->has_region && wire_text_is_same(before->region, tensor->region))
+            return false;
     }
-    return NULL;
+    return true;
+}
+
+/* How many regions there are, each counted once; before the one of this name, if it is given. */
+static unsigned count_until(const struct wire_request *request, const struct wire_text *name)
+{
+    const struct wire_tensor *tensor;
+    unsigned count = 0;
+
+    for (unsigned at = 0; (tensor = get_tensor(request, at)); at++) {
+        if (!tensor->has_region || !is_first(request, tensor))
+            continue;
+        if (name && wire_text_is_same(tensor->region, *name))
+            break;
+        count++;
+    }
+    return count;
 }
 
 unsigned infer_count_regions(const struct wire_request *request)
 {
-    unsigned count = 0, at = 0;
-
-    while (next_region(request, &at))
-        count++;
-    return count;
+    return count_until(request, NULL);
 }
 
-static const struct wire_tensor *get_tensor(const struct wire_request *request, unsigned index)
+struct wire_text infer_get_region(const struct wire_request *request, unsigned index)
 {
     const struct wire_tensor *tensor;
-    unsigned at = 0;
 
-    do
-        tensor = next_region(request, &at);
-    while (tensor && index-- > 0);
-    return tensor;
-}
-
-struct wire_text infer_get_region(const struct wire_request *request, unsigned at)
-{
-    const struct wire_tensor *tensor = get_tensor(request, at);
-
-    return tensor ? tensor->region : (struct wire_text){0};
+    for (unsigned at = 0; (tensor = get_tensor(request, at)); at++) {
+        if (tensor->has_region && is_first(request, tensor) && index-- == 0)
+            return tensor->region;
+    }
+    return (struct wire_text){0};
 }
 
 static struct registry_reference *find_reference(const struct wire_request *request,
                                                  struct registry_reference *const *references,
                                                  const struct wire_tensor *wanted)
 {
-    const struct wire_tensor *tensor;
-    unsigned at = 0;
-
-    for (unsigned i = 0; (tensor = next_region(request, &at)); i++) {
-        if (tensor == wanted)
-            return references[i];
-    }
-    return NULL;
+    return references[count_until(request, &wanted->region)];
 }
 
 static int check_parameters(const struct wire_tensor *tensor, struct wire_answer *answer)
@@ -105,12 +110,14 @@ int infer_check_regions(const struct wire_request *request,
                         struct registry_reference *const *references, struct wire_answer *answer)
 {
     const struct wire_tensor *tensor;
-    unsigned at = 0;
     int error = 0;
 
-    for (unsigned i = 0; !error && (tensor = next_region(request, &at)); i++) {
+    for (unsigned at = 0; !error && (tensor = get_tensor(request, at)); at++) {
         enum gmsfs_region_reason reason = GMSFS_REGION_FINE;
-        registry_check(references[i], tensor->region_offset, tensor->region_bytes, &reason);
+        if (!tensor->has_region)
+            continue;
+        registry_check(find_reference(request, references, tensor), tensor->region_offset,
+                       tensor->region_bytes, &reason);
         error = wire_region_check(tensor->region, reason, tensor->region_offset,
                                   tensor->region_bytes, answer);
     }
@@ -323,13 +330,25 @@ static int give_result(const struct wire_request *request,
     return error ? explain_access(result->wanted, reason, error, answer) : 0;
 }
 
+/* Beyond the last number it goes on with the first, as the hardware does. */
+static void compute(int32_t *restrict to, const int32_t *restrict left,
+                    const int32_t *restrict right, size_t count, bool is_sum)
+{
+    if (is_sum) {
+        for (size_t i = 0; i < count; i++)
+            to[i] = (int32_t)((uint32_t)left[i] + (uint32_t)right[i]);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            to[i] = (int32_t)((uint32_t)left[i] - (uint32_t)right[i]);
+    }
+}
+
 static int make_result(const struct wire_request *request, const struct wire_tensor *wanted,
                        const char *name, const int32_t *left, const int32_t *right,
                        struct registry_reference *const *references, struct wire_answer *answer)
 {
     struct wire_result *result = &answer->results[answer->result_count++];
     size_t count = (size_t)request->inputs[0].shape[0] * WIDTH;
-    bool is_sum = strcmp(name, output_names[0]) == 0;
 
     *result = (struct wire_result){.name = wire_text_of(name),
                                    .shape = {request->inputs[0].shape[0], WIDTH},
@@ -339,10 +358,7 @@ static int make_result(const struct wire_request *request, const struct wire_ten
                                    .data = malloc(count * sizeof(int32_t))};
     if (!result->data)
         return wire_fail(answer, WIRE_UNAVAILABLE, "the server is out of memory");
-    for (size_t i = 0; i < count; i++) {
-        uint32_t a = (uint32_t)left[i], b = (uint32_t)right[i];
-        result->data[i] = (int32_t)(is_sum ? a + b : a - b);
-    }
+    compute(result->data, left, right, count, strcmp(name, output_names[0]) == 0);
     return give_result(request, references, result, answer);
 }
 

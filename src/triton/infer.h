@@ -13,10 +13,10 @@
 #include "triton/registry.h"
 #include "triton/wire_request.h"
 
-/* The regions of a request: those of its inputs, then those of its outputs. Of each there is one
- * reference, in this order. */
+/* The regions of a request, each once: those of its inputs, then those of its outputs. Of each
+ * there is one reference, in this order. */
 unsigned infer_count_regions(const struct wire_request *request);
-struct wire_text infer_get_region(const struct wire_request *request, unsigned at);
+struct wire_text infer_get_region(const struct wire_request *request, unsigned index);
 
 /* 0, or -EINVAL and the answer says why. */
 int infer_check_tensors(const struct wire_request *request, struct wire_answer *answer);

@@ -6,6 +6,7 @@
 #include "daemon/loop.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -359,6 +360,14 @@ static int begin(struct server *server, const struct server_options *options)
     return error ? error : watch_listeners(server, options);
 }
 
+/* Tensors of some megabytes come and go with each request: their pages are kept, or half of the
+ * time would go into clearing them. */
+static void keep_pages(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 2 * SERVER_MAX_MESSAGE);
+    mallopt(M_TRIM_THRESHOLD, 4 * SERVER_MAX_MESSAGE);
+}
+
 int server_run(const struct server_options *options)
 {
     struct server *server = calloc(1, sizeof *server);
@@ -366,6 +375,7 @@ int server_run(const struct server_options *options)
 
     if (!server)
         return -ENOMEM;
+    keep_pages();
     error = begin(server, options);
     if (!error)
         error = loop_run(server->loop);

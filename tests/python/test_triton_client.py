@@ -163,7 +163,8 @@ class Inference(TritonTest):
     def check(self, handle, left, right, offset=64):
         shape = list(left.shape)
         np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.int32, shape, 0), left + right)
-        np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.int32, shape, offset), left - right)
+        np.testing.assert_array_equal(shm.get_contents_as_numpy(handle, np.int32, shape, offset),
+                                      left - right)
 
     def test_inputs_and_outputs_lie_in_regions(self):
         for client in self.for_each():
@@ -194,7 +195,8 @@ class Inference(TritonTest):
             outputs[1].set_shared_memory("out", 64)
             result = client.infer("simple", inputs, outputs=outputs)
             np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), left + right)
-            np.testing.assert_array_equal(shm.get_contents_as_numpy(target, np.int32, [1, 16], 0), left - right)
+            np.testing.assert_array_equal(shm.get_contents_as_numpy(target, np.int32, [1, 16], 0),
+                                          left - right)
 
     def test_tensors_in_the_request_alone_as_bytes_and_as_json(self):
         left, right = values(8)
@@ -253,8 +255,9 @@ class Inference(TritonTest):
             self.regions(client)
             inputs, _ = self.placed(client)
             inputs[0].set_shared_memory("in", TOO_MUCH, offset=64)
-            self.refused(client, 400, f"Integer overflow detected: byte_size ({TOO_MUCH}) + offset (64) exceeds "
-                         "maximum value (18446744073709551615) for region 'in'", client.infer, "simple", inputs)
+            self.refused(client, 400, f"Integer overflow detected: byte_size ({TOO_MUCH}) + offset (64) "
+                         "exceeds maximum value (18446744073709551615) for region 'in'", client.infer,
+                         "simple", inputs)
 
     def test_sizes_and_models_that_do_not_fit(self):
         for client in self.for_each():
@@ -264,8 +267,8 @@ class Inference(TritonTest):
             self.refused(client, 400, "input byte size mismatch for input 'INPUT0' for model 'simple'. "
                          "Expected 64, got 128", client.infer, "simple", inputs)
             inputs, outputs = self.placed(client)
-            self.refused(client, 404, "Request for unknown model: 'other' is not found", client.infer, "other",
-                         inputs)
+            self.refused(client, 404, "Request for unknown model: 'other' is not found", client.infer,
+                         "other", inputs)
             self.refused(client, 400, "expected 2 inputs but got 1 inputs for model 'simple'", client.infer,
                          "simple", inputs[:1])
             wide, _ = client.tensors(9)
@@ -283,8 +286,8 @@ class Inference(TritonTest):
             inputs, outputs = self.placed(client)
             for handle, name in ((target, "out"), (source, "in")):
                 os.truncate(f"/dev/shm/{handle._mpsm_handle.name.strip('/')}", 32)
-                self.refused(client, 400, f"the object of shared memory region '{name}' is smaller than when it "
-                             "was registered", client.infer, "simple", inputs, outputs=outputs)
+                self.refused(client, 400, f"the object of shared memory region '{name}' is smaller than when "
+                             "it was registered", client.infer, "simple", inputs, outputs=outputs)
             self.assertTrue(client.is_server_live())
 
     def test_a_client_may_be_used_by_several_at_a_time(self):

@@ -38,7 +38,8 @@ class Drain(TritonTest):
 
     def test_it_stays_until_the_last_request_ends_and_serves_new_ones(self):
         for kind in KINDS:
-            with self.subTest(kind), Client("http") as client, concurrent.futures.ThreadPoolExecutor(2) as pool:
+            with self.subTest(kind), Client("http") as client, \
+                    concurrent.futures.ThreadPoolExecutor(2) as pool:
                 source, target = self.prepare(client)
                 left, right = values()
                 shm.set_shared_memory_region(source, [left, right])

@@ -37,12 +37,14 @@ def make(name):
 
 
 def names(http, headers=()):
-    return [row["name"] for row in json.loads(http.ask("GET", "/v2/systemsharedmemory/status", None, headers)[2])]
+    said = http.ask("GET", "/v2/systemsharedmemory/status", None, headers)[2]
+    return [row["name"] for row in json.loads(said)]
 
 
 def infer(http, region, headers=()):
     place = {"shared_memory_region": region, "shared_memory_byte_size": 64}
-    inputs = [{"name": f"INPUT{i}", "shape": [1, 16], "datatype": "INT32", "parameters": place} for i in range(2)]
+    inputs = [{"name": f"INPUT{i}", "shape": [1, 16], "datatype": "INT32", "parameters": place}
+              for i in range(2)]
     return http.ask("POST", "/v2/models/simple/infer", json.dumps({"inputs": inputs}).encode(), headers)
 
 
@@ -66,15 +68,17 @@ class Users(unittest.TestCase):
         self.assertEqual(register(self.mine, "mine", my_key, SIZE)[0], 200)
         self.assertEqual(register(self.theirs, "a", their_key, SIZE)[0], 200)
         self.assertEqual((names(self.mine), names(self.theirs)), (["a", "mine"], ["a"]))
-        for path in ("/v2/systemsharedmemory/region/mine/status", "/v2/systemsharedmemory/region/gone/status"):
-            self.assertEqual(self.theirs.ask("GET", path)[0], 404)
+        for name in ("mine", "gone"):
+            answer = self.theirs.ask("GET", f"/v2/systemsharedmemory/region/{name}/status")
+            self.assertEqual((answer[0], error_of(answer)),
+                             (404, f"Unable to find system shared memory region: '{name}'"))
         row = json.loads(self.theirs.ask("GET", "/v2/systemsharedmemory/region/a/status")[2])[0]
         self.assertEqual(row["key"], their_key)
 
     def test_nobody_unregisters_or_infers_with_anothers(self):
         self.assertEqual(register(self.mine, "mine", make("b"), SIZE)[0], 200)
-        self.assertEqual(self.theirs.ask("POST", "/v2/systemsharedmemory/region/mine/unregister", b"")[0], 200)
-        self.assertEqual(self.theirs.ask("POST", "/v2/systemsharedmemory/unregister", b"")[0], 200)
+        for path in ("region/mine/unregister", "unregister"):
+            self.assertEqual(self.theirs.ask("POST", f"/v2/systemsharedmemory/{path}", b"")[0], 200)
         self.assertEqual(names(self.mine), ["mine"])
         answer = infer(self.theirs, "mine")
         self.assertEqual((answer[0], error_of(answer)), (404, "Unable to find shared memory region: 'mine'"))
@@ -84,7 +88,8 @@ class Users(unittest.TestCase):
         key = make("c")
         os.chmod("/dev/shm" + key, 0o666)
         answer = register(self.theirs, "c", key, SIZE)
-        self.assertEqual((answer[0], error_of(answer)), (500, f"Unable to open shared memory region: '{key}'"))
+        self.assertEqual((answer[0], error_of(answer)),
+                         (500, f"Unable to open shared memory region: '{key}'"))
         with other():
             their_key = make("d")
         self.assertEqual(register(self.mine, "d", their_key, SIZE)[0], 500)  # root is no exception
