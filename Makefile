@@ -142,7 +142,7 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog
+benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
@@ -340,18 +340,19 @@ check-asan:
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
-# told. SANITIZE=address,undefined runs it sanitized.
+# told. SANITIZE=address,undefined runs it sanitized. Then TRITON regions come and go.
 SECONDS ?= 60
 STORES  ?= 4
 MOUNTS  ?= 1
 CLIENTS ?= 12
 STALL   ?= 60
+TRITON  ?= 100000
 SOAK_O   = $(O)$(if $(SANITIZE),/asan)
 soak:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(SOAK_O) $(if $(SANITIZE),CFLAGS='-O1 -g') tests
 	@O=$(SOAK_O) SANITIZE=$(SANITIZE) tests/soak --seconds $(SECONDS) --stores $(STORES) \
-		--mounts $(MOUNTS) --clients $(CLIENTS) --stall $(STALL) $(if $(SEED),--seed $(SEED))
+		--mounts $(MOUNTS) --clients $(CLIENTS) --stall $(STALL) --triton $(TRITON) $(if $(SEED),--seed $(SEED))
 
 # FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).
 fuzz:

@@ -285,32 +285,11 @@ references_are() { # NAME COUNT
     python_with ctypes
     start_mount
     start_triton
-    local server daemon before
-    server=$(triton_server)
-    daemon=$(worker_of "$KEEPER")
     head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
-    rounds 10
-    before="$(count_fds "$server") $(count_fds "$TRITON") $(count_fds "$daemon") $(count_fds "$KEEPER")"
-    rounds 1000
-    fds_are() {
-        [[ "$(count_fds "$server") $(count_fds "$TRITON") $(count_fds "$daemon") $(count_fds "$KEEPER")" == "$before" ]]
-    }
-    wait_until 5 fds_are
+    python "$ROOT/tests/python/triton_rounds.py" "$HTTP" "$GMSFS_TEST_SHM" 1000 \
+        "$TRITON" "$(triton_server)" "$KEEPER" "$(worker_of "$KEEPER")"
     [[ ! -e $M/regions/$(id -u) ]]
     stop_triton
-}
-
-rounds() { # COUNT
-    "$PYTHON" -c 'import json, os, sys
-from triton_raw import Http, register
-place = {"shared_memory_region": "r", "shared_memory_byte_size": 64}
-body = json.dumps({"inputs": [{"name": f"INPUT{i}", "shape": [1, 16], "datatype": "INT32", "parameters": place}
-                              for i in range(2)]}).encode()
-with Http() as http:
-    for _ in range(int(sys.argv[1])):
-        assert register(http, "r", os.environ["GMSFS_TEST_SHM"], 128)[0] == 200
-        assert http.ask("POST", "/v2/models/simple/infer", body)[0] == 200
-        assert http.ask("POST", "/v2/systemsharedmemory/region/r/unregister", b"")[0] == 200' "$1"
 }
 
 @test "a mount that is drained, and one that is gone, are told from a server that is" {

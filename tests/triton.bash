@@ -74,8 +74,3 @@ triton_tests() {
 triton_server() {
     worker_of "$TRITON"
 }
-
-count_fds() { # PID
-    local fds=("/proc/$1/fd/"*)
-    echo "${#fds[@]}"
-}
