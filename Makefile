@@ -88,7 +88,7 @@ WARNINGS += -Werror
 endif
 
 # Asked once, and only when something is compiled or linked: `make help` needs no packages.
-PKGS       := fuse3 libxxhash jansson
+PKGS       := fuse3 libxxhash jansson libnghttp2
 MSGPACK     = $(eval MSGPACK := $$(shell $(PKG_CONFIG) --exists msgpack-c && echo msgpack-c \
 	|| echo msgpack))$(MSGPACK)
 PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(MSGPACK)))$(PKG_CFLAGS)
@@ -142,7 +142,7 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog
+benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
@@ -340,20 +340,21 @@ check-asan:
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
-# told. SANITIZE=address,undefined runs it sanitized. GMS=1: instead, a million random frames of each
-# of GMS's protocols, 60,000 connects and 100,000 exports.
+# told. SANITIZE=address,undefined runs it sanitized. Then TRITON regions come and go. GMS=1: instead,
+# a million random frames of each of GMS's protocols, 60,000 connects and 100,000 exports.
 SECONDS ?= 60
 STORES  ?= 4
 MOUNTS  ?= 1
 CLIENTS ?= 12
 STALL   ?= 60
+TRITON  ?= 100000
 SOAK_O   = $(O)$(if $(SANITIZE),/asan)
 soak:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(SOAK_O) $(if $(SANITIZE),CFLAGS='-O1 -g') tests
 	@O=$(SOAK_O) SANITIZE=$(SANITIZE) tests/soak $(if $(SEED),--seed $(SEED)) $(if $(GMS),--gms,\
 		--seconds $(SECONDS) --stores $(STORES) --mounts $(MOUNTS) --clients $(CLIENTS) \
-		--stall $(STALL))
+		--stall $(STALL) --triton $(TRITON))
 
 # FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).
 fuzz:

@@ -7,10 +7,10 @@
 load helpers
 
 tree() {
-    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,rpc,fs,daemon,mover,model,image,cli} "$T"/{libgmsfs,examples}
+    mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,rpc,fs,daemon,mover,model,image,triton,cli} "$T"/{libgmsfs,examples}
     local header
     for header in src/base/{text,log,thread}.h src/mover/{work,near}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
-        src/vmm/{vmm,backends}.h src/fs/fs.h src/daemon/{daemon,loop}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
+        src/vmm/{vmm,backends}.h src/fs/fs.h src/daemon/{daemon,loop}.h src/triton/{triton,wire_text,server}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
     echo '#include "mover/work.h"' >"$T/src/mover/mover.h"
@@ -54,7 +54,11 @@ refused() { # REASON PATH INCLUDE...
     allowed src/rpc/message_encode.c '"rpc/message.h"' '"meta/layout.h"' '<msgpack.h>' '<string.h>'
     allowed src/rpc/session.c '"rpc/message.h"' '"service/service.h"' '"core/core.h"' '<sys/socket.h>'
     allowed src/fs/nodes.c '"service/service.h"' '"gmsfs_abi.h"' '<fuse_lowlevel.h>' '<jansson.h>'
-    allowed src/daemon/loop.c '"fs/fs.h"' '"rpc/session.h"' '"vmm/vmm.h"' '<sys/epoll.h>' '<fuse_lowlevel.h>'
+    allowed src/daemon/worker.c '"daemon/loop.h"' '"fs/fs.h"' '"rpc/session.h"' '"vmm/vmm.h"' '<fuse_lowlevel.h>'
+    allowed src/daemon/loop.c '"daemon/loop.h"' '"base/text.h"' '<sys/epoll.h>'
+    allowed src/triton/wire_text.c '"triton/wire_text.h"' '"meta/layout.h"' '"gmsfs_abi.h"' '<string.h>'
+    allowed src/triton/server.c '"triton/server.h"' '"triton/wire_text.h"' '"daemon/loop.h"' '"gmsfs.h"' '<nghttp2/nghttp2.h>' '<unistd.h>'
+    allowed src/cli/cmd_triton.c '"triton/triton.h"'
     allowed src/mover/work.c '"mover/near.h"' '"work.h"' '"base/thread.h"' '"gmsfs.h"'
     allowed src/model/pack.c '"model/pack.h"' '<jansson.h>'
     allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"' '<xxhash.h>'
@@ -83,12 +87,15 @@ refused() { # REASON PATH INCLUDE...
     refused 'service must not include fs' src/service/service.c '"fs/fs.h"'
     refused 'message must not include service' src/rpc/message_decode.c '"service/service.h"'
     refused 'rpc must not include fs' src/rpc/session.c '"fs/fs.h"'
-    refused 'rpc must not include daemon' src/rpc/session.c '"daemon/loop.h"'
-    refused 'daemon must not include message' src/daemon/loop.c '"rpc/message.h"'
+    refused 'rpc must not include loop' src/rpc/session.c '"daemon/loop.h"'
+    refused 'daemon must not include message' src/daemon/worker.c '"rpc/message.h"'
     refused 'fs must not include rpc' src/fs/nodes.c '"rpc/session.h"'
     refused 'fs must not include daemon' src/fs/nodes.c '"daemon/daemon.h"'
     refused 'fs must not include fsm' src/fs/nodes.c '"fsm/lock.h"'
-    refused 'cli must not include daemon' src/cli/main.c '"daemon/loop.h"'
+    refused 'cli must not include loop' src/cli/main.c '"daemon/loop.h"'
+    refused 'loop must not include daemon' src/daemon/loop.c '"daemon/daemon.h"'
+    refused 'triton must not include daemon' src/triton/server.c '"daemon/daemon.h"'
+    refused 'not among the headers' src/triton/wire_text.c '"triton/server.h"'
     refused 'cli must not include core' src/cli/main.c '"core/core.h"'
     refused 'lib must not include base' libgmsfs/map.c '"base/text.h"'
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
@@ -97,6 +104,7 @@ refused() { # REASON PATH INCLUDE...
 @test "what a folder keeps to itself is found where others include it" {
     refused 'not among the headers that src/mover/mover.h shows' src/cli/main.c '"mover/near.h"'
     refused 'not among the headers that src/mover/mover.h shows' src/image/image.c '"mover/near.h"'
+    refused 'not among the headers that src/triton/triton.h shows' src/cli/main.c '"triton/server.h"'
     : >"$T/src/model/model.h"
     echo '#include "model/pack.h"' >"$T/src/cli/main.c"
     run_logged -1 "$ROOT/scripts/check-includes" "$T"
@@ -110,6 +118,7 @@ refused() { # REASON PATH INCLUDE...
         refused 'is pure' src/meta/layout.c "<$header>"
         refused 'is pure' src/core/record_x.c "<$header>"
         refused 'is pure' src/rpc/message_x.c "<$header>"
+        refused 'is pure' src/triton/wire_x.c "<$header>"
         refused 'is pure' src/base/text.h "<$header>"
     done
     refused 'is pure' src/base/log.h '<time.h>'
@@ -123,6 +132,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'must not know msgpack' src/fsm/lock.c '<msgpack.h>'
     refused 'must not know msgpack' src/rpc/session.c '<msgpack.h>'
     refused 'must not know jansson' libgmsfs/map.c '<jansson.h>'
+    refused 'must not know nghttp2' src/triton/wire_text.c '<nghttp2/nghttp2.h>'
     refused 'only the daemon' src/fs/nodes.c '<sys/epoll.h>'
     refused 'climbs out' src/fsm/lock.c '"../meta/layout.h"'
     refused 'is not found' src/fsm/lock.c '"fsm/gone.h"'

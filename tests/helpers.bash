@@ -107,6 +107,7 @@ machine_has() {
     direct-io) can_write_directly ;;
     no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
     unnamed-files) can_make_unnamed ;;
+    tritonclient) [[ -r ${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}/wanted.txt ]] ;;
     *) type -P "$1" >/dev/null ;;
     esac
 }

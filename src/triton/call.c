@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "triton/call.h"
+
+#include "triton/infer.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call))
+{
+    *call = (struct call){.host = host, .done = done};
+    wire_answer_begin(&call->answer);
+}
+
+static void drop_references(struct call *call)
+{
+    while (call->reference_count > 0)
+        registry_drop(call->references[--call->reference_count]);
+}
+
+void call_end(struct call *call)
+{
+    if (!call->host)
+        return;
+    opener_cancel(&call->opener);
+    call->host->loop.clear_timeout(call->host->loop.context, &call->delay);
+    drop_references(call);
+    wire_answer_free(&call->answer);
+    call->host = NULL;
+}
+
+static bool is_over(struct call *call)
+{
+    drop_references(call);
+    call->is_over = true;
+    return true;
+}
+
+static void finish(struct call *call)
+{
+    is_over(call);
+    call->done(call);
+}
+
+/* ---- what the opener says ------------------------------------------------------------------ */
+
+static int explain_refusal(struct call *call, const struct opener_reply *reply)
+{
+    switch (reply->refusal) {
+    case OPENER_UNKNOWN_PEER:
+        return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
+                         "which user this connection is of cannot be told: it is not of this "
+                         "machine's loopback or network namespace; send a token as gmsfs-session");
+    case OPENER_UNKNOWN_TOKEN:
+        return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
+                         "the token that was sent as gmsfs-session is unknown");
+    default:
+        return wire_fail(&call->answer, WIRE_DENIED,
+                         "this server serves the user who runs it alone, and not the user %u",
+                         reply->uid);
+    }
+}
+
+/* 0, or -EINVAL and the answer says why. */
+static int judge(struct call *call, const struct opener_reply *reply, int error)
+{
+    if (reply && reply->refusal != OPENER_FINE)
+        return explain_refusal(call, reply);
+    if (reply && !reply->error)
+        return 0;
+    if (reply)
+        error = reply->error;
+    if (error == -EOPNOTSUPP && call->request.kind == GMSFS_REGION_CUDA)
+        return wire_fail(&call->answer, WIRE_INVALID,
+                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
+                         WIRE_SHOW(call->request.name));
+    return wire_explain(&call->request, reply ? (enum gmsfs_region_reason)reply->reason : 0, error,
+                        &call->answer);
+}
+
+static void on_plain(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
+                     size_t fd_count, int error)
+{
+    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+
+    (void)fds;
+    (void)fd_count;
+    call->answer.is_ready = reply && !reply->error;
+    if (call->request.verb != WIRE_READY)
+        judge(call, reply, error);
+    finish(call);
+}
+
+static int keep_regions(struct call *call, const struct opener_reply *reply)
+{
+    struct wire_answer *answer = &call->answer;
+    size_t count = answer->region_count + reply->info_count;
+    struct gmsfs_region_info *grown;
+
+    if (count == 0)
+        return 0;
+    grown = realloc(answer->regions, count * sizeof *grown);
+    if (!grown)
+        return wire_fail(answer, WIRE_UNAVAILABLE, "the server is out of memory");
+    memcpy(grown + answer->region_count, reply->infos, reply->info_count * sizeof *grown);
+    answer->regions = grown;
+    answer->region_count = count;
+    return 0;
+}
+
+static void on_status(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
+                      size_t fd_count, int error)
+{
+    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+
+    (void)fds;
+    (void)fd_count;
+    error = judge(call, reply, error);
+    if (!error)
+        error = keep_regions(call, reply);
+    if (error)
+        opener_cancel(opener); /* of what would follow */
+    if (error || !reply->more)
+        finish(call);
+}
+
+/* ---- inference ----------------------------------------------------------------------------- */
+
+static void run_model(struct call *call)
+{
+    infer_run(&call->request, call->references, &call->answer);
+    finish(call);
+}
+
+static void on_delay(struct event_timeout *timeout)
+{
+    run_model((struct call *)((char *)timeout - offsetof(struct call, delay)));
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Where its regions are sound. Memory is looked at before the model is. True: it is over. */
+static bool go_on(struct call *call)
+{
+    if (infer_check_regions(&call->request, call->references, &call->answer) ||
+        infer_check_model(&call->request, call->host->has_test_models, &call->answer))
+        return is_over(call);
+    if (call->host->delay_ms == 0) {
+        infer_run(&call->request, call->references, &call->answer);
+        return is_over(call);
+    }
+    call->delay.expired = on_delay;
+    call->host->loop.set_timeout(call->host->loop.context, &call->delay,
+                                 now_ms() + call->host->delay_ms);
+    return false;
+}
+
+/* One for each name that was asked for, in order. */
+static int take_references(struct call *call, const struct opener_reply *reply, const int *fds,
+                           size_t fd_count)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < reply->info_count; i++) {
+        const struct gmsfs_region_info *info = &reply->infos[i];
+        bool has_memory = (info->flags & GMSFS_REGION_DESCRIPTOR) != 0;
+        int error = at + 1 + has_memory > fd_count
+                        ? -EPROTO
+                        : registry_attach(fds[at], has_memory ? fds[at + 1] : -1, info,
+                                          &call->references[i]);
+        if (error) {
+            for (; at < fd_count; at++)
+                close(fds[at]);
+            return wire_explain(&call->request, GMSFS_REGION_FINE, error, &call->answer);
+        }
+        call->reference_count++;
+        at += 1 + has_memory;
+    }
+    return 0;
+}
+
+static void on_held(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
+                    size_t fd_count, int error)
+{
+    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+
+    if (reply && reply->refusal == OPENER_FINE && reply->reason == GMSFS_REGION_UNKNOWN)
+        error =
+            wire_explain_unknown(infer_get_region(&call->request, reply->failed), &call->answer);
+    else
+        error = judge(call, reply, error);
+    if (!error)
+        error = take_references(call, reply, fds, fd_count);
+    if (error || go_on(call))
+        finish(call);
+}
+
+/* ---- what is asked ------------------------------------------------------------------------- */
+
+static bool out_of_memory(struct call *call)
+{
+    wire_fail(&call->answer, WIRE_UNAVAILABLE, "the server is out of memory");
+    return is_over(call);
+}
+
+static void put(char *to, struct wire_text text)
+{
+    if (text.bytes > 0)
+        memcpy(to, text.at, text.bytes);
+    to[text.bytes] = '\0';
+}
+
+static bool ask(struct call *call)
+{
+    int error = opener_ask(&call->opener);
+
+    if (!error)
+        return false;
+    judge(call, NULL, error);
+    return is_over(call);
+}
+
+static bool ask_regions(struct call *call, uint64_t connection, enum opener_op op)
+{
+    const struct wire_request *wanted = &call->request;
+    struct opener_request *request = opener_prepare(call->host->opener, &call->opener, op);
+
+    if (!request)
+        return out_of_memory(call);
+    call->opener.done = op == OPENER_STATUS ? on_status : on_plain;
+    request->connection = connection;
+    request->kind = wanted->kind;
+    request->offset = wanted->offset;
+    request->byte_size = wanted->byte_size;
+    request->device_id = wanted->device_id;
+    memcpy(request->handle, wanted->handle, sizeof request->handle);
+    put(request->token, wanted->session);
+    put(request->key, wanted->key);
+    if (wanted->name.bytes > 0)
+        put(request->names[request->name_count++], wanted->name);
+    return ask(call);
+}
+
+/* Each region that is named, once. */
+static bool ask_references(struct call *call, uint64_t connection)
+{
+    struct opener_request *request = opener_prepare(call->host->opener, &call->opener, OPENER_HOLD);
+
+    if (!request)
+        return out_of_memory(call);
+    call->opener.done = on_held;
+    request->connection = connection;
+    put(request->token, call->request.session);
+    request->name_count = infer_count_regions(&call->request);
+    for (uint32_t i = 0; i < request->name_count; i++)
+        put(request->names[i], infer_get_region(&call->request, i));
+    return ask(call);
+}
+
+/* Names that no region can have are none. */
+static int check_names(struct call *call)
+{
+    for (unsigned i = 0; i < infer_count_regions(&call->request); i++) {
+        struct wire_text name = infer_get_region(&call->request, i);
+        if (name.bytes == 0 || name.bytes > GMSFS_REGION_NAME_MAX ||
+            memchr(name.at, '\0', name.bytes))
+            return wire_explain_unknown(name, &call->answer);
+    }
+    return infer_check_tensors(&call->request, &call->answer);
+}
+
+static bool begin_inference(struct call *call, uint64_t connection)
+{
+    if (check_names(call))
+        return is_over(call);
+    return infer_count_regions(&call->request) > 0 ? ask_references(call, connection) : go_on(call);
+}
+
+bool call_begin(struct call *call, uint64_t connection)
+{
+    const struct wire_request *request = &call->request;
+
+    if (request->session.bytes > OPENER_TOKEN_BYTES) {
+        wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
+                  "the token that was sent as gmsfs-session is unknown");
+        return is_over(call);
+    }
+    switch (request->verb) {
+    case WIRE_LIVE:
+        return is_over(call);
+    case WIRE_METADATA:
+        call->answer.has_cuda = call->host->has_cuda;
+        return is_over(call);
+    case WIRE_MODEL_READY:
+        call->answer.is_ready = infer_has_model(request, call->host->has_test_models);
+        return is_over(call);
+    case WIRE_READY:
+        return ask_regions(call, connection, OPENER_PING);
+    case WIRE_INFER:
+        return begin_inference(call, connection);
+    default:
+        break;
+    }
+    if (wire_request_check(request, &call->answer))
+        return is_over(call);
+    return ask_regions(call, connection,
+                       request->verb == WIRE_REGISTER     ? OPENER_REGISTER
+                       : request->verb == WIRE_UNREGISTER ? OPENER_UNREGISTER
+                                                          : OPENER_STATUS);
+}

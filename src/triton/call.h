@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * call - one request of a client, from what it asks to what it is answered
+ *
+ * For the two protocols: each decodes into `request`, begins the call, and encodes `answer` when it
+ * is over. On the loop's thread; nothing here waits.
+ */
+#ifndef GMSFS_TRITON_CALL_H
+#define GMSFS_TRITON_CALL_H
+
+#include "triton/opener_client.h"
+#include "triton/registry.h"
+#include "triton/wire_request.h"
+
+struct call_host {
+    struct event_loop loop;
+    struct opener_client *opener;
+    bool has_test_models, has_cuda;
+    uint64_t delay_ms; /* of the test models */
+};
+
+/* Embedded in whoever serves the client. `request` and what it points into must stay as they are
+ * until the call is over or cancelled. */
+struct call {
+    const struct call_host *host;
+    struct wire_request request;
+    struct wire_answer answer;
+    void (*done)(struct call *call); /* once, from the loop, if call_begin returned false */
+    bool is_over;
+    struct opener_call opener;
+    bool is_held; /* of an inference: its regions are here */
+    struct registry_reference *references[OPENER_MAX_NAMES];
+    unsigned reference_count;
+    struct event_timeout delay;
+};
+
+/* For a call that is zeroed or was ended. */
+void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call));
+/* connection: whose request it is. True: it is over already, and `done` is not called. */
+bool call_begin(struct call *call, uint64_t connection);
+/* Ends it, whether it is over or not; references go, nobody is told. Harmless on a zeroed one. */
+void call_end(struct call *call);
+
+#endif

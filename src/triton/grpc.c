@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection that speaks gRPC: HTTP/2 by nghttp2, a call a stream. While the client does not take
+ * what is for it nothing more is read, so what it can make us keep is bounded by its streams.
+ */
+#include "triton/grpc_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define READ_BYTES         16384u
+#define READS_PER_TURN     8
+#define MAX_STREAMS        100u
+#define MAX_HEADER_BYTES   16384u /* of a request, as HTTP/2 counts them: 32 more for each field */
+#define FIELD_EXTRA_BYTES  32u
+#define STREAM_WINDOW      (1 << 20)
+#define CONNECTION_WINDOW  (4 << 20)
+#define MAX_PATH_BYTES     256u  /* no path that is known is as long */
+#define MAX_CONTROL_FRAMES 1000u /* of ours that the client has not taken */
+/* A client may give up calls; one that does hardly anything else is told to leave. */
+#define RESETS_AT_ONCE    200u
+#define RESETS_PER_SECOND 20u
+
+static struct grpc_connection *grpc_of(struct connection *connection)
+{
+    return (struct grpc_connection *)connection;
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    struct grpc_connection *grpc = context;
+
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct stream *stream = grpc_stream_new(grpc, frame->hd.stream_id);
+    if (!stream)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    if (grpc_stream_hold(stream, GRPC_STREAM_BYTES) != 0) {
+        grpc_stream_free(stream);
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+    return 0;
+}
+
+/* What is longer than it can be is as wrong when it is cut. */
+static char *keep(const uint8_t *value, size_t bytes, size_t max)
+{
+    return strndup((const char *)value, bytes < max ? bytes : max);
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_bytes, const uint8_t *value, size_t value_bytes, uint8_t flags,
+                     void *context)
+{
+    struct stream *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct wire_text key = {(const char *)name, name_bytes},
+                     text = {(const char *)value, value_bytes};
+
+    (void)flags;
+    (void)context;
+    if (!stream || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    stream->header_bytes += name_bytes + value_bytes + FIELD_EXTRA_BYTES;
+    if (stream->header_bytes > MAX_HEADER_BYTES) {
+        stream->is_over_limit = true;
+        return 0;
+    }
+    if (wire_text_is(key, ":path") && !stream->path)
+        stream->path = keep(value, value_bytes, MAX_PATH_BYTES);
+    else if (wire_text_is(key, "gmsfs-session") && !stream->session)
+        stream->session = keep(value, value_bytes, OPENER_TOKEN_BYTES + 1);
+    else if (wire_text_is(key, ":method"))
+        stream->is_post = wire_text_is(text, "POST");
+    else if (wire_text_is(key, "content-type"))
+        stream->is_grpc = wire_text_cut_front(&text, "application/grpc");
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t size, void *context)
+{
+    struct stream *stream = nghttp2_session_get_stream_user_data(session, id);
+    char text[128];
+
+    (void)flags;
+    (void)context;
+    if (!stream || stream->is_answered)
+        return 0; /* it goes by */
+    if (stream->message.size + size > stream->message.limit_bytes) {
+        snprintf(text, sizeof text,
+                 "the request's message is larger than the %u bytes that are taken",
+                 SERVER_MAX_MESSAGE);
+        grpc_stream_refuse(stream, WIRE_EXHAUSTED, wire_text_of(text));
+    } else if (grpc_stream_hold(stream, GRPC_STREAM_BYTES + 2 * (stream->message.size + size)) !=
+               0) {
+        grpc_stream_refuse(
+            stream, WIRE_EXHAUSTED,
+            WIRE_TEXT("the requests of this user take more memory than he may have here"));
+    } else {
+        wire_put(&stream->message, bytes, size);
+        return 0;
+    }
+    wire_buffer_free(&stream->message);
+    return 0;
+}
+
+/* A bucket that fills as time goes by. True: this one was too many. */
+static bool is_reset_too_often(struct grpc_connection *grpc)
+{
+    uint64_t now_ms = server_now_ms(),
+             drained = (now_ms - grpc->resets_ms) * RESETS_PER_SECOND / 1000;
+
+    if (drained > 0) {
+        grpc->resets -= drained < grpc->resets ? (unsigned)drained : grpc->resets;
+        grpc->resets_ms = now_ms;
+    }
+    return ++grpc->resets > RESETS_AT_ONCE;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    struct grpc_connection *grpc = context;
+    struct stream *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+    if (frame->hd.type == NGHTTP2_RST_STREAM && is_reset_too_often(grpc)) {
+        grpc->is_leaving = true;
+        nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM);
+        return 0;
+    }
+    if (!stream)
+        return 0;
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        grpc_stream_open(stream);
+    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_known && !stream->is_answered)
+        grpc_stream_serve(stream);
+    return 0;
+}
+
+/* Who is answered before he has said all is told that nobody listens any more. */
+static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    (void)context;
+    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) || frame->hd.stream_id == 0 ||
+        (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
+        return 0;
+    if (nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
+{
+    struct stream *stream = nghttp2_session_get_stream_user_data(session, id);
+
+    (void)code;
+    (void)context;
+    if (stream)
+        grpc_stream_free(stream);
+    return 0;
+}
+
+/* ---- the connection ------------------------------------------------------------------------ */
+
+/* 0: all is sent; -EAGAIN; or it is broken */
+static int send_output(struct grpc_connection *grpc)
+{
+    for (;;) {
+        while (grpc->output_bytes > 0) {
+            size_t sent;
+            int error = connection_send(&grpc->base, grpc->output, grpc->output_bytes, &sent);
+            if (error)
+                return error;
+            grpc->output += sent;
+            grpc->output_bytes -= sent;
+        }
+        ssize_t bytes = nghttp2_session_mem_send(grpc->session, &grpc->output);
+        if (bytes < 0)
+            return -EPROTO;
+        if (bytes == 0)
+            return 0;
+        grpc->output_bytes = (size_t)bytes;
+    }
+}
+
+/* UINT64_MAX: what it waits for is not the client. */
+static uint64_t get_deadline(const struct stream *stream)
+{
+    if (stream->is_answered)
+        return stream->since_ms + SERVER_UNREAD_MS;
+    if (stream->call.opener.id || stream->call.delay.link)
+        return UINT64_MAX;
+    return stream->since_ms + SERVER_REQUEST_MS;
+}
+
+/* The whole connection has a time without streams, and one in which it must take something. */
+static void set_deadline(struct grpc_connection *grpc, bool is_blocked)
+{
+    uint64_t now_ms = server_now_ms(), deadline_ms = UINT64_MAX;
+
+    if (is_blocked)
+        deadline_ms = now_ms + SERVER_UNREAD_MS;
+    else if (!grpc->streams)
+        deadline_ms = now_ms + SERVER_IDLE_MS;
+    for (struct stream *at = grpc->streams; at; at = at->next) {
+        if (get_deadline(at) < deadline_ms)
+            deadline_ms = get_deadline(at);
+    }
+    grpc->base.deadline_ms = deadline_ms;
+}
+
+void grpc_flush(struct grpc_connection *grpc)
+{
+    if (grpc->base.is_ended)
+        return;
+    int error = send_output(grpc);
+    bool is_done =
+        !nghttp2_session_want_read(grpc->session) && !nghttp2_session_want_write(grpc->session);
+    if ((error && error != -EAGAIN) || (!error && is_done) || (grpc->has_ended && !grpc->streams)) {
+        connection_end(&grpc->base);
+        return;
+    }
+    if (!error && (grpc->is_leaving || server_is_stopping(grpc->base.server)) && !grpc->streams) {
+        connection_end(&grpc->base);
+        return;
+    }
+    set_deadline(grpc, error == -EAGAIN);
+    if (error == -EAGAIN)
+        connection_watch(&grpc->base, EVENT_WRITE);
+    else
+        connection_watch(&grpc->base, grpc->has_ended ? 0 : EVENT_READ);
+}
+
+static void grpc_ready(struct connection *connection, uint32_t events)
+{
+    struct grpc_connection *grpc = grpc_of(connection);
+    uint8_t bytes[READ_BYTES];
+    int error = 0;
+
+    for (int i = 0; i < READS_PER_TURN && (events & EVENT_READ) && !error && !grpc->has_ended &&
+                    grpc->output_bytes == 0;
+         i++) {
+        size_t got;
+        error = connection_receive(connection, bytes, sizeof bytes, &got);
+        if (!error && got == 0)
+            grpc->has_ended = true;
+        if (!error && nghttp2_session_mem_recv(grpc->session, bytes, got) < 0)
+            error = -EPROTO;
+        if (!error && send_output(grpc) == -EPROTO)
+            error = -EPROTO;
+        if (got < sizeof bytes)
+            break;
+    }
+    if (error && error != -EAGAIN) {
+        send_output(grpc); /* why, if it can be said */
+        connection_end(connection);
+        return;
+    }
+    grpc_flush(grpc);
+}
+
+static void grpc_expired(struct connection *connection)
+{
+    struct grpc_connection *grpc = grpc_of(connection);
+
+    nghttp2_session_terminate_session(grpc->session, NGHTTP2_NO_ERROR);
+    if (grpc->output_bytes == 0)
+        send_output(grpc);
+    connection_end(connection);
+}
+
+static void grpc_stop(struct connection *connection)
+{
+    struct grpc_connection *grpc = grpc_of(connection);
+
+    nghttp2_submit_goaway(grpc->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(grpc->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
+    grpc_flush(grpc);
+}
+
+static void grpc_free(struct connection *connection)
+{
+    struct grpc_connection *grpc = grpc_of(connection);
+
+    while (grpc->streams)
+        grpc_stream_free(grpc->streams);
+    nghttp2_session_del(grpc->session);
+}
+
+static int new_session(struct grpc_connection *grpc)
+{
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *option;
+    int error = -ENOMEM;
+
+    if (nghttp2_session_callbacks_new(&callbacks) != 0)
+        return -ENOMEM;
+    if (nghttp2_option_new(&option) != 0)
+        goto out;
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_option_set_max_outbound_ack(option, MAX_CONTROL_FRAMES);
+    nghttp2_option_set_no_closed_streams(option, 1);
+    if (nghttp2_session_server_new2(&grpc->session, callbacks, grpc, option) == 0)
+        error = 0;
+    nghttp2_option_del(option);
+out:
+    nghttp2_session_callbacks_del(callbacks);
+    return error;
+}
+
+int grpc_new(struct connection **connection)
+{
+    static const struct connection_calls calls = {
+        .ready = grpc_ready, .expired = grpc_expired, .stop = grpc_stop, .free = grpc_free};
+    struct grpc_connection *grpc = calloc(1, sizeof *grpc);
+    int error = grpc ? new_session(grpc) : -ENOMEM;
+
+    if (error) {
+        free(grpc);
+        return error;
+    }
+    grpc->base.calls = &calls;
+    *connection = &grpc->base;
+    return 0;
+}
+
+int grpc_begin(struct connection *connection)
+{
+    static const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, MAX_STREAMS},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, MAX_HEADER_BYTES},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW}};
+    struct grpc_connection *grpc = grpc_of(connection);
+
+    grpc->resets_ms = server_now_ms();
+    if (nghttp2_submit_settings(grpc->session, NGHTTP2_FLAG_NONE, settings,
+                                sizeof settings / sizeof *settings) != 0 ||
+        nghttp2_session_set_local_window_size(grpc->session, NGHTTP2_FLAG_NONE, 0,
+                                              CONNECTION_WINDOW) != 0)
+        return -ENOMEM;
+    grpc_flush(grpc);
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * grpc_internal - what the two files share that speak gRPC
+ *
+ * grpc.c has the connection, as HTTP/2 has it; grpc_stream.c the calls on it, a stream each.
+ */
+#ifndef GMSFS_TRITON_GRPC_INTERNAL_H
+#define GMSFS_TRITON_GRPC_INTERNAL_H
+
+#include "triton/server.h"
+
+#include <nghttp2/nghttp2.h>
+
+/* What one costs before a byte of its message has come, and while the opener is asked. */
+#define GRPC_STREAM_BYTES (sizeof(struct stream) + sizeof(struct opener_request))
+
+/* One call. */
+struct stream {
+    struct stream *next, **link;
+    struct grpc_connection *grpc;
+    int32_t id;
+    size_t header_bytes;
+    bool is_post, is_grpc, is_answered, is_known, is_over_limit;
+    char *path, *session; /* malloc'ed; NULL: not there */
+    struct wire_buffer message;
+    struct wire_buffer answer; /* with its prefix */
+    size_t sent_bytes;
+    uint64_t held_bytes;
+    uint64_t
+        since_ms; /* it is waited for: for the request to be whole, or the answer to be taken */
+    struct call call;
+};
+
+struct grpc_connection {
+    struct connection base; /* first */
+    nghttp2_session *session;
+    struct stream *streams;
+    const uint8_t *output; /* nghttp2's, until the next call of it */
+    size_t output_bytes;
+    unsigned resets;
+    uint64_t resets_ms;
+    bool has_ended, is_leaving;
+};
+
+/* grpc.c: sends what there is to send, and waits for what comes next. */
+void grpc_flush(struct grpc_connection *grpc);
+
+/* grpc_stream.c */
+struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id);
+void grpc_stream_free(struct stream *stream);
+/* It takes so many bytes altogether. As connection_hold */
+int grpc_stream_hold(struct stream *stream, uint64_t bytes);
+/* Its headers are here: what it is, and whether it is known. */
+void grpc_stream_open(struct stream *stream);
+/* Its message is here. */
+void grpc_stream_serve(struct stream *stream);
+/* Without a message: one block of headers says all. */
+void grpc_stream_refuse(struct stream *stream, enum wire_code code, struct wire_text text);
+
+#endif

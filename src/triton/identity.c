@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "triton/identity.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <grp.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PASSWD_BYTES 16384u
+#define MAX_GROUPS   64
+
+struct question {
+    struct nlmsghdr header;
+    struct inet_diag_req_v2 request;
+};
+
+static bool fill_address(const struct sockaddr_storage *address, __be16 *port, __be32 *at)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+        *port = v4->sin_port;
+        memcpy(at, &v4->sin_addr, sizeof v4->sin_addr);
+        return true;
+    }
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        *port = v6->sin6_port;
+        memcpy(at, &v6->sin6_addr, sizeof v6->sin6_addr);
+        return true;
+    }
+    return false;
+}
+
+/* Only here is the socket at the other end one of this network namespace. */
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+/* The socket whose own address is our peer, and whose peer is our own address. */
+static bool make_question(int fd, struct question *question)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    struct inet_diag_sockid *id = &question->request.id;
+
+    if (getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0 ||
+        own.ss_family != peer.ss_family)
+        return false;
+    *question = (struct question){
+        .header = {.nlmsg_len = sizeof *question,
+                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                   .nlmsg_flags = NLM_F_REQUEST},
+        .request = {.sdiag_family = (uint8_t)own.ss_family,
+                    .sdiag_protocol = IPPROTO_TCP,
+                    .idiag_states = 1u << TCP_ESTABLISHED,
+                    .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
+    return fill_address(&peer, &id->idiag_sport, id->idiag_src) &&
+           fill_address(&own, &id->idiag_dport, id->idiag_dst) && is_loopback(&peer);
+}
+
+/* A client's socket may be of IPv6 and speak IPv4: its addresses are ::ffff:ADDRESS then. */
+static bool is_address(const __be32 *told, bool is_mapped, const __be32 *asked)
+{
+    if (!is_mapped)
+        return memcmp(told, asked, 4 * sizeof *told) == 0;
+    return told[0] == 0 && told[1] == 0 && told[2] == htonl(0xffff) && told[3] == asked[0];
+}
+
+/* A socket that is closed already has no owner that the kernel remembers, and counts as root's in
+ * its answer: only one that is open, and exactly the one that was asked for, says anything. */
+static uint32_t read_answer(const struct question *question, const char *bytes, size_t size)
+{
+    const struct nlmsghdr *header = (const struct nlmsghdr *)bytes;
+    const struct inet_diag_msg *answer = NLMSG_DATA(header);
+    const struct inet_diag_sockid *asked = &question->request.id;
+    bool is_mapped;
+
+    if (!NLMSG_OK(header, size) || header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+        header->nlmsg_len < NLMSG_LENGTH(sizeof *answer))
+        return IDENTITY_NOBODY;
+    is_mapped = answer->idiag_family == AF_INET6 && question->request.sdiag_family == AF_INET;
+    if (answer->idiag_state != TCP_ESTABLISHED || answer->idiag_inode == 0 ||
+        (answer->idiag_family != question->request.sdiag_family && !is_mapped) ||
+        answer->id.idiag_sport != asked->idiag_sport ||
+        answer->id.idiag_dport != asked->idiag_dport ||
+        !is_address(answer->id.idiag_src, is_mapped, asked->idiag_src) ||
+        !is_address(answer->id.idiag_dst, is_mapped, asked->idiag_dst))
+        return IDENTITY_NOBODY;
+    return answer->idiag_uid;
+}
+
+static uint32_t ask_kernel(int fd)
+{
+    _Alignas(struct nlmsghdr) char answer[8192];
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    struct question question;
+    uint32_t uid = IDENTITY_NOBODY;
+
+    if (!make_question(fd, &question))
+        return IDENTITY_NOBODY;
+    int diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (diag < 0)
+        return IDENTITY_NOBODY;
+    if (sendto(diag, &question, sizeof question, 0, (struct sockaddr *)&kernel, sizeof kernel) ==
+        (ssize_t)sizeof question) {
+        ssize_t got = recv(diag, answer, sizeof answer, 0);
+        if (got > 0)
+            uid = read_answer(&question, answer, (size_t)got);
+    }
+    close(diag);
+    return uid;
+}
+
+uint32_t identity_of_socket(int fd)
+{
+    int domain = 0;
+    socklen_t bytes = sizeof domain;
+    struct ucred peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0)
+        return IDENTITY_NOBODY;
+    if (domain != AF_UNIX)
+        return ask_kernel(fd);
+    bytes = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return IDENTITY_NOBODY;
+    return peer.uid;
+}
+
+int identity_get_groups(uint32_t uid, uint32_t *gid, uint32_t *groups, size_t room, size_t *count)
+{
+    char bytes[PASSWD_BYTES];
+    struct passwd entry, *found;
+    gid_t list[MAX_GROUPS];
+    int listed = MAX_GROUPS, error = getpwuid_r(uid, &entry, bytes, sizeof bytes, &found);
+
+    if (error)
+        return -error;
+    if (!found)
+        return -ENOENT;
+    *gid = entry.pw_gid;
+    if (getgrouplist(entry.pw_name, entry.pw_gid, list, &listed) < 0)
+        listed = MAX_GROUPS;
+    *count = 0;
+    for (int i = 0; i < listed && *count < room; i++)
+        groups[(*count)++] = list[i];
+    return 0;
+}

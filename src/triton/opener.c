@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "triton/opener.h"
+
+#include "base/idvec.h"
+#include "triton/opener_message.h"
+#include "triton/shm_object.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_PEERS 16384u /* more than the server takes */
+
+/* Who is at a connection, as it was found once and stays. */
+struct peer_record {
+    uint64_t id; /* first for idvec */
+    uint32_t uid;
+};
+
+struct opener {
+    const struct opener_options *options;
+    int socket;
+    uint32_t own_uid;
+    struct idvec peers;
+    struct opener_request request;
+    struct opener_reply reply;
+    int fds[OPENER_MAX_FDS]; /* that go with the reply */
+    size_t fd_count;
+};
+
+static void close_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+static int answer(struct opener *opener)
+{
+    int error =
+        opener_send(opener->socket, &opener->reply, OPENER_REPLY_BYTES(opener->reply.info_count),
+                    opener->fds, opener->fd_count);
+
+    close_all(opener->fds, opener->fd_count);
+    opener->fd_count = 0;
+    return error;
+}
+
+/* ---- who asks ------------------------------------------------------------------------------ */
+
+static bool is_last(const struct idvec *peers, uint64_t id)
+{
+    return peers->count == 0 || ((struct peer_record *)peers->items[peers->count - 1])->id < id;
+}
+
+static void identify(struct opener *opener, int fd)
+{
+    struct opener_reply *reply = &opener->reply;
+    uint64_t id = opener->request.connection;
+    struct peer_record *peer = NULL;
+
+    reply->uid = IDENTITY_NOBODY;
+    if (fd >= 0 && opener->peers.count < MAX_PEERS && is_last(&opener->peers, id))
+        peer = calloc(1, sizeof *peer);
+    if (!peer) {
+        reply->error = fd < 0 ? -EBADF : -ENOSPC;
+        return;
+    }
+    peer->id = id;
+    peer->uid = reply->uid = identity_of_socket(fd);
+    reply->error = idvec_append(&opener->peers, peer);
+    if (reply->error)
+        free(peer);
+}
+
+/* A token says who, or else the connection does; a wrong one is never passed over. */
+static uint32_t find_user(struct opener *opener)
+{
+    const struct opener_request *request = &opener->request;
+    const struct peer_record *peer = idvec_find(&opener->peers, request->connection);
+    uint32_t uid = peer ? peer->uid : IDENTITY_NOBODY;
+
+    if (request->token[0] != '\0')
+        uid = identity_of_token(opener->options->tokens, request->token);
+    if (uid == IDENTITY_NOBODY)
+        opener->reply.refusal =
+            request->token[0] != '\0' ? OPENER_UNKNOWN_TOKEN : OPENER_UNKNOWN_PEER;
+    else if (!opener->options->serves_all && uid != opener->own_uid)
+        opener->reply.refusal = OPENER_OTHER_USER;
+    opener->reply.uid = uid;
+    return uid;
+}
+
+/* ---- what is asked ------------------------------------------------------------------------- */
+
+static bool has_name(struct opener *opener, uint32_t uid)
+{
+    struct gmsfs_region_info *list = NULL;
+    enum gmsfs_region_reason reason;
+    size_t count = 0;
+    int error = registry_list(opener->options->registry, uid, GMSFS_REGION_ANY,
+                              opener->request.names[0], &list, &count, &reason);
+
+    free(list);
+    return !error && count > 0;
+}
+
+/* The object that a key names; -1 and no error where the mount itself is to look. */
+static int open_key(const char *key, uint32_t uid, int *fd)
+{
+    const char *end;
+
+    *fd = -1;
+    key += strspn(key, "/");
+    end = strchr(key, '/');
+    if (!end)
+        return shm_object_open(uid, key, fd);
+    return end[1] == '\0' || strchr(end + 1, '/') ? -EINVAL : 0; /* STORE/ALLOCATION */
+}
+
+static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_region_request *wanted,
+                           enum gmsfs_region_reason *reason)
+{
+    uint32_t groups[GMSFS_REGION_GROUPS_MAX];
+    int error = open_key(opener->request.key, uid, &wanted->fd);
+
+    if (error) {
+        *reason = GMSFS_REGION_NO_OBJECT;
+        return error;
+    }
+    wanted->key = opener->request.key;
+    if (wanted->fd < 0 && uid != opener->own_uid) {
+        wanted->groups = groups;
+        error = identity_get_groups(uid, &wanted->gid, groups, GMSFS_REGION_GROUPS_MAX,
+                                    &wanted->group_count);
+        if (error) { /* a number without a name: it has no groups */
+            wanted->gid = uid;
+            wanted->group_count = 0;
+        }
+    }
+    error = registry_register(opener->options->registry, wanted, reason);
+    if (wanted->fd >= 0)
+        close(wanted->fd);
+    return error;
+}
+
+static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
+{
+    const struct opener_request *request = &opener->request;
+    struct gmsfs_region_request wanted = {.kind = (enum gmsfs_region_kind)request->kind,
+                                          .uid = uid,
+                                          .name = request->names[0],
+                                          .fd = -1,
+                                          .offset = request->offset,
+                                          .byte_size = request->byte_size};
+    int error;
+
+    if (request->kind == GMSFS_REGION_CUDA)
+        return -EOPNOTSUPP;
+    error = register_system(opener, uid, &wanted, reason);
+    /* That the name is taken is told first, whatever else is wrong. */
+    if (error && *reason != GMSFS_REGION_EXISTS && has_name(opener, uid)) {
+        *reason = GMSFS_REGION_EXISTS;
+        error = -EEXIST;
+    }
+    return error;
+}
+
+/* A list may need several messages; the last one is left to the caller. */
+static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
+{
+    const struct opener_request *request = &opener->request;
+    struct opener_reply *reply = &opener->reply;
+    struct gmsfs_region_info *list = NULL;
+    size_t count = 0;
+    int error =
+        registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
+                      request->name_count ? request->names[0] : NULL, &list, &count, reason);
+
+    for (size_t at = 0; !error && at < count; at += reply->info_count) {
+        reply->info_count =
+            (uint32_t)(count - at < OPENER_MAX_INFOS ? count - at : OPENER_MAX_INFOS);
+        memcpy(reply->infos, list + at, reply->info_count * sizeof *list);
+        reply->more = at + reply->info_count < count;
+        if (reply->more)
+            error = answer(opener);
+    }
+    free(list);
+    return error;
+}
+
+static int hold_one(struct opener *opener, uint32_t uid, uint32_t at,
+                    enum gmsfs_region_reason *reason)
+{
+    int file, fd,
+        error = registry_hold(opener->options->registry, uid, opener->request.names[at],
+                              &opener->reply.infos[at], &file, &fd, reason);
+
+    if (error)
+        return error;
+    opener->fds[opener->fd_count++] = file;
+    if (fd >= 0)
+        opener->fds[opener->fd_count++] = fd;
+    opener->reply.info_count++;
+    return 0;
+}
+
+static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
+{
+    int error = 0;
+
+    for (uint32_t i = 0; !error && i < opener->request.name_count; i++) {
+        opener->reply.failed = i;
+        error = hold_one(opener, uid, i, reason);
+    }
+    if (!error)
+        return 0;
+    close_all(opener->fds, opener->fd_count);
+    opener->fd_count = 0;
+    opener->reply.info_count = 0;
+    return error;
+}
+
+static int serve_user(struct opener *opener, enum gmsfs_region_reason *reason)
+{
+    const struct opener_request *request = &opener->request;
+    uint32_t uid = find_user(opener);
+
+    if (opener->reply.refusal != OPENER_FINE)
+        return -EPERM;
+    switch (request->op) {
+    case OPENER_REGISTER:
+        return register_region(opener, uid, reason);
+    case OPENER_UNREGISTER:
+        return registry_unregister(opener->options->registry, uid,
+                                   (enum gmsfs_region_kind)request->kind,
+                                   request->name_count ? request->names[0] : NULL);
+    case OPENER_STATUS:
+        return list_regions(opener, uid, reason);
+    default:
+        return hold_all(opener, uid, reason);
+    }
+}
+
+static int serve(struct opener *opener, int fd)
+{
+    enum gmsfs_region_reason reason = GMSFS_REGION_FINE;
+    struct opener_reply *reply = &opener->reply;
+
+    memset(reply, 0, OPENER_REPLY_BYTES(0));
+    reply->id = opener->request.id;
+    switch (opener->request.op) {
+    case OPENER_IDENTIFY:
+        identify(opener, fd);
+        break;
+    case OPENER_FORGET:
+        free(idvec_remove(&opener->peers, opener->request.connection));
+        break;
+    case OPENER_PING:
+        reply->error = registry_ping(opener->options->registry);
+        break;
+    default:
+        reply->error = serve_user(opener, &reason);
+    }
+    reply->reason = reason;
+    return answer(opener);
+}
+
+/* 0; 1: the other end is gone; or a negative errno */
+static int serve_next(struct opener *opener)
+{
+    int fds[OPENER_MAX_FDS], error;
+    size_t fd_count = OPENER_MAX_FDS, bytes = sizeof opener->request;
+
+    error = opener_receive(opener->socket, &opener->request, &bytes, fds, &fd_count);
+    if (!error && bytes == 0)
+        return 1;
+    if (!error)
+        error = opener_request_check(&opener->request, bytes);
+    if (!error)
+        error = serve(opener, fd_count == 1 ? fds[0] : -1);
+    close_all(fds, fd_count);
+    return error == -EPIPE || error == -ECONNRESET ? 1 : error;
+}
+
+/* The other end finishes what it has begun, and may still ask for that. */
+static void tell_stop(struct opener *opener, bool *told)
+{
+    if (*told || !opener->options->is_stopped())
+        return;
+    *told = true;
+    opener->reply = (struct opener_reply){.id = OPENER_STOP};
+    answer(opener);
+}
+
+/* A signal that comes between a look and the wait is not lost: it is let in by the wait alone. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t ends;
+
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, before);
+}
+
+static int serve_all(struct opener *opener, const sigset_t *waiting)
+{
+    struct pollfd readable = {.fd = opener->socket, .events = POLLIN};
+    bool told = false;
+    int error = 0;
+
+    while (!error) {
+        tell_stop(opener, &told);
+        if (ppoll(&readable, 1, NULL, waiting) > 0)
+            error = serve_next(opener);
+        else if (errno != EINTR)
+            error = -errno;
+    }
+    return error > 0 ? 0 : error;
+}
+
+int opener_serve(const struct opener_options *options, int socket)
+{
+    struct opener *opener = calloc(1, sizeof *opener);
+    sigset_t before;
+
+    if (!opener)
+        return -ENOMEM;
+    opener->options = options;
+    opener->socket = socket;
+    opener->own_uid = geteuid();
+    block_signals(&before);
+    int error = serve_all(opener, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    for (size_t i = 0; i < opener->peers.count; i++)
+        free(opener->peers.items[i]);
+    idvec_free(&opener->peers);
+    free(opener);
+    return error;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "triton/server.h"
+
+#include "base/log.h"
+#include "base/share.h"
+#include "daemon/loop.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ACCEPTS_PER_TURN 32
+#define SPARE_FDS        64u /* beyond connections and the regions of their requests */
+#define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
+
+struct listener {
+    struct event_watch watch;
+    struct server *server;
+    enum server_protocol protocol;
+};
+
+struct server {
+    struct loop *loop;
+    struct call_host host;
+    struct listener listeners[SERVER_MAX_LISTENERS];
+    unsigned listener_count;
+    struct connection *connections, *ended;
+    uint64_t next_id, stop_at_ms;
+    struct share share, held;
+    bool is_stopping, is_full; /* full: said so, and again when it was not meanwhile */
+    int error;
+};
+
+const struct call_host *server_get_host(const struct server *server)
+{
+    return &server->host;
+}
+
+bool server_is_stopping(const struct server *server)
+{
+    return server->is_stopping;
+}
+
+uint64_t server_now_ms(void)
+{
+    return loop_now_ms();
+}
+
+/* ---- connections --------------------------------------------------------------------------- */
+
+void connection_watch(struct connection *connection, uint32_t events)
+{
+    if (connection->is_ended || connection->events == events)
+        return;
+    connection->events = events;
+    if (loop_watch(connection->server->loop, &connection->watch, events) != 0)
+        connection_end(connection);
+}
+
+int connection_hold(struct connection *connection, uint64_t bytes)
+{
+    struct share *held = &connection->server->held;
+    int error = 0;
+
+    if (bytes > connection->held_bytes) {
+        uint64_t more = bytes - connection->held_bytes;
+        error = share_check(held, connection->uid, SHARE_USER, more);
+        if (!error)
+            error = share_take(held, connection->uid, more);
+    } else {
+        share_give(held, connection->uid, connection->held_bytes - bytes);
+    }
+    if (!error)
+        connection->held_bytes = bytes;
+    return error;
+}
+
+void connection_end(struct connection *connection)
+{
+    struct server *server = connection->server;
+
+    if (connection->is_ended)
+        return;
+    connection->is_ended = true;
+    loop_unwatch(server->loop, &connection->watch);
+    close(connection->watch.fd);
+    opener_cancel(&connection->identify);
+    opener_forget(server->host.opener, connection->id);
+    connection_hold(connection, 0);
+    share_give(&server->share, connection->uid, 1);
+    *connection->link = connection->next;
+    if (connection->next)
+        connection->next->link = connection->link;
+    connection->next = server->ended;
+    server->ended = connection;
+    loop_set_idle(server->loop);
+}
+
+static void free_ended(struct server *server)
+{
+    while (server->ended) {
+        struct connection *connection = server->ended;
+        server->ended = connection->next;
+        connection->calls->free(connection);
+        free(connection);
+    }
+}
+
+int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes)
+{
+    ssize_t got;
+
+    do
+        got = recv(connection->watch.fd, to, room, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    *bytes = got > 0 ? (size_t)got : 0;
+    return got < 0 ? -errno : 0;
+}
+
+int connection_send(struct connection *connection, const void *bytes, size_t size, size_t *sent)
+{
+    ssize_t put;
+
+    do
+        put = send(connection->watch.fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (put < 0 && errno == EINTR);
+    *sent = put > 0 ? (size_t)put : 0;
+    return put < 0 ? -errno : 0;
+}
+
+/* From here on it counts for its user. */
+static void on_identified(struct opener_call *call, const struct opener_reply *reply,
+                          const int *fds, size_t fd_count, int error)
+{
+    struct connection *connection =
+        (struct connection *)((char *)call - offsetof(struct connection, identify));
+    struct server *server = connection->server;
+    uint64_t held_bytes = connection->held_bytes;
+
+    (void)fds;
+    (void)fd_count;
+    if (error || reply->error || reply->uid == connection->uid)
+        return;
+    connection_hold(connection, 0);
+    share_give(&server->share, connection->uid, 1);
+    connection->uid = reply->uid;
+    error = share_check(&server->share, connection->uid, SHARE_USER, 1);
+    if (share_take(&server->share, connection->uid, 1) || connection_hold(connection, held_bytes))
+        error = -EDQUOT;
+    if (!error)
+        return;
+    log_warning("triton: user %u has as many connections as one user may have; one more is closed",
+                connection->uid);
+    connection_end(connection);
+}
+
+static int identify(struct connection *connection)
+{
+    struct opener_request *request =
+        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
+
+    if (!request)
+        return -ENOMEM;
+    request->connection = connection->id;
+    connection->identify.done = on_identified;
+    connection->identify.passed_fd = connection->watch.fd;
+    return opener_ask(&connection->identify);
+}
+
+static void on_connection(struct event_watch *watch, uint32_t events)
+{
+    struct connection *connection =
+        (struct connection *)((char *)watch - offsetof(struct connection, watch));
+
+    connection->calls->ready(connection, events);
+}
+
+/* 0 or a negative errno, and the descriptor is the caller's still. */
+static int add_connection(struct listener *listener, int fd)
+{
+    struct server *server = listener->server;
+    struct connection *connection;
+    int error = share_check(&server->share, UINT32_MAX, SHARE_USER, 1);
+
+    if (!error)
+        error = listener->protocol == SERVER_HTTP ? http_new(&connection) : grpc_new(&connection);
+    if (error)
+        return error;
+    error = share_take(&server->share, UINT32_MAX, 1);
+    if (error) {
+        connection->calls->free(connection);
+        free(connection);
+        return error;
+    }
+    connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
+    connection->server = server;
+    connection->id = ++server->next_id;
+    connection->uid = UINT32_MAX;
+    connection->deadline_ms = loop_now_ms() + SERVER_REQUEST_MS;
+    connection->next = server->connections;
+    connection->link = &server->connections;
+    if (connection->next)
+        connection->next->link = &connection->next;
+    server->connections = connection;
+    if (identify(connection) == 0)
+        connection_watch(connection, EVENT_READ);
+    else
+        connection_end(connection);
+    if (!connection->is_ended && listener->protocol == SERVER_GRPC && grpc_begin(connection) != 0)
+        connection_end(connection);
+    return 0;
+}
+
+static void accept_one(struct listener *listener, int fd)
+{
+    struct server *server = listener->server;
+    int on = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* a unix socket has none */
+    int error = add_connection(listener, fd);
+    if (error)
+        close(fd);
+    if (error && !server->is_full)
+        log_warning("triton: no more connections are taken (%d at a time): those that come are "
+                    "closed",
+                    (int)server->share.limit);
+    server->is_full = error != 0;
+}
+
+static void on_listener(struct event_watch *watch, uint32_t events)
+{
+    struct listener *listener =
+        (struct listener *)((char *)watch - offsetof(struct listener, watch));
+
+    (void)events;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            break;
+        accept_one(listener, fd);
+    }
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void close_listeners(struct server *server)
+{
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        loop_unwatch(server->loop, &server->listeners[i].watch);
+        close(server->listeners[i].watch.fd);
+    }
+    server->listener_count = 0;
+}
+
+static void stop_if_done(struct server *server)
+{
+    if (server->is_stopping && !server->connections)
+        loop_stop(server->loop);
+}
+
+static void stop(struct server *server)
+{
+    if (server->is_stopping)
+        return;
+    server->is_stopping = true;
+    server->stop_at_ms = loop_now_ms() + SERVER_STOP_MS;
+    close_listeners(server);
+    for (struct connection *next, *at = server->connections; at; at = next) {
+        next = at->next;
+        at->calls->stop(at);
+    }
+    loop_set_idle(server->loop); /* which looks whether all are gone */
+}
+
+static void on_stop(void *context)
+{
+    stop(context);
+}
+
+static void on_lost(void *context, int error)
+{
+    struct server *server = context;
+
+    server->error = error;
+    stop(server);
+}
+
+static void on_idle(void *context)
+{
+    struct server *server = context;
+
+    free_ended(server);
+    stop_if_done(server);
+}
+
+/* Once a second as long as there are connections: whose time is over? */
+static bool on_tick(void *context, uint64_t now_ms)
+{
+    struct server *server = context;
+
+    for (struct connection *next, *at = server->connections; at; at = next) {
+        next = at->next;
+        if (server->is_stopping && now_ms >= server->stop_at_ms)
+            connection_end(at);
+        else if (now_ms >= at->deadline_ms)
+            at->calls->expired(at);
+    }
+    return server->connections != NULL;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+/* As many connections as there may be descriptors for. */
+static uint64_t limit_connections(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return SERVER_MAX_CONNECTIONS / 16;
+    uint64_t room = files.rlim_cur > SPARE_FDS ? (files.rlim_cur - SPARE_FDS) / FDS_PER_USE : 1;
+    return room < SERVER_MAX_CONNECTIONS ? room : SERVER_MAX_CONNECTIONS;
+}
+
+static int watch_listeners(struct server *server, const struct server_options *options)
+{
+    int error = 0;
+
+    for (unsigned i = 0; !error && i < options->listener_count; i++) {
+        struct listener *listener = &server->listeners[server->listener_count++];
+        listener->watch =
+            (struct event_watch){.fd = options->listeners[i].fd, .ready = on_listener};
+        listener->server = server;
+        listener->protocol = options->listeners[i].protocol;
+        error = loop_watch(server->loop, &listener->watch, EVENT_READ);
+    }
+    return error;
+}
+
+static int begin(struct server *server, const struct server_options *options)
+{
+    struct loop_calls calls = {.context = server, .on_idle = on_idle, .on_tick = on_tick};
+    struct opener_events events = {.context = server, .on_stop = on_stop, .on_lost = on_lost};
+    int error = loop_new(&calls, &server->loop);
+
+    if (error)
+        return error;
+    server->host = (struct call_host){.loop = loop_get_calls(server->loop),
+                                      .has_test_models = options->has_test_models,
+                                      .has_cuda = options->has_cuda,
+                                      .delay_ms = options->delay_ms};
+    share_init(&server->share, limit_connections());
+    share_init(&server->held, SERVER_MAX_HELD_BYTES);
+    error = opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
+    return error ? error : watch_listeners(server, options);
+}
+
+/* Tensors of some megabytes come and go with each request: their pages are kept, or half of the
+ * time would go into clearing them. */
+static void keep_pages(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 2 * SERVER_MAX_MESSAGE);
+    mallopt(M_TRIM_THRESHOLD, 4 * SERVER_MAX_MESSAGE);
+}
+
+int server_run(const struct server_options *options)
+{
+    struct server *server = calloc(1, sizeof *server);
+    int error;
+
+    if (!server)
+        return -ENOMEM;
+    keep_pages();
+    error = begin(server, options);
+    if (!error)
+        error = loop_run(server->loop);
+    if (!error)
+        error = server->error;
+    if (server->loop) {
+        close_listeners(server);
+        while (server->connections)
+            connection_end(server->connections);
+        opener_client_free(server->host.opener);
+        free_ended(server);
+        loop_free(server->loop);
+    }
+    share_free(&server->share);
+    share_free(&server->held);
+    free(server);
+    return error;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server - the process that Triton clients talk to: one loop, connections with bounds and deadlines
+ *
+ * server.c accepts and keeps account, http.c and grpc.c speak. It holds no right that its clients
+ * could misuse: who they are and what they may open is the opener's to say (opener.h). On one
+ * thread, except server_run's caller.
+ */
+#ifndef GMSFS_TRITON_SERVER_H
+#define GMSFS_TRITON_SERVER_H
+
+#include "triton/call.h"
+
+#define SERVER_MAX_LISTENERS   8u
+#define SERVER_MAX_CONNECTIONS 4096u      /* fewer where fewer descriptors may be open */
+#define SERVER_MAX_MESSAGE     (8u << 20) /* of a request's body */
+#define SERVER_MAX_ANSWER      (16u << 20)
+#define SERVER_MAX_HELD_BYTES  (256u << 20) /* of all bodies and answers together */
+#define SERVER_IDLE_MS         300000u      /* between two requests */
+#define SERVER_REQUEST_MS      60000u       /* for a request to come whole */
+#define SERVER_UNREAD_MS       30000u       /* for an answer to be taken */
+#define SERVER_STOP_MS         5000u        /* for what has begun when the server ends */
+
+enum server_protocol {
+    SERVER_HTTP,
+    SERVER_GRPC,
+};
+
+struct server;
+struct connection;
+
+/* What a protocol does with a connection. Embedded in its own struct, first. */
+struct connection_calls {
+    void (*ready)(struct connection *connection, uint32_t events);
+    void (*expired)(struct connection *connection); /* its deadline has passed */
+    void (*stop)(struct connection *connection);    /* finish what has begun, and end */
+    void (*free)(struct connection *connection);    /* all but the struct connection itself */
+};
+
+struct connection {
+    struct event_watch watch;
+    struct server *server;
+    const struct connection_calls *calls;
+    uint64_t id;
+    uint32_t uid;         /* whom it counts for; UINT32_MAX until that is known, or nobody */
+    uint32_t events;      /* that are waited for */
+    uint64_t deadline_ms; /* UINT64_MAX: none */
+    uint64_t held_bytes;  /* by connection_hold */
+    bool is_ended;
+    struct opener_call identify;
+    struct connection *next, **link;
+};
+
+int http_new(struct connection **connection);
+int grpc_new(struct connection **connection);
+/* Before its first event. */
+int grpc_begin(struct connection *connection);
+
+const struct call_host *server_get_host(const struct server *server);
+bool server_is_stopping(const struct server *server);
+uint64_t server_now_ms(void);
+
+/* What it waits for. */
+void connection_watch(struct connection *connection, uint32_t events);
+/* So many bytes of requests and answers are kept for it from now on. 0, -EDQUOT or -ENOSPC: it is
+ * more than this user may have, and all is as it was. */
+int connection_hold(struct connection *connection, uint64_t bytes);
+/* It goes, and is freed before the loop waits again. Harmless where it has ended. */
+void connection_end(struct connection *connection);
+/* 0 and *bytes; 0 bytes: the client sends nothing any more; -EAGAIN; or the connection is broken */
+int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes);
+/* Some of it. 0 and *sent; -EAGAIN; or the connection is broken */
+int connection_send(struct connection *connection, const void *bytes, size_t size, size_t *sent);
+
+struct server_options {
+    struct {
+        int fd;
+        enum server_protocol protocol;
+    } listeners[SERVER_MAX_LISTENERS];
+    unsigned listener_count;
+    int opener; /* the socket to it */
+    bool has_test_models, has_cuda;
+    uint64_t delay_ms;
+};
+
+/* Until the opener says stop, or is gone. 0 or a negative errno; descriptors are closed. */
+int server_run(const struct server_options *options);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * triton - the front end for clients of NVIDIA Triton: HTTP/REST and gRPC over the mount's regions
+ *
+ * For `gmsfs triton`. Two processes: one serves clients and has no rights (started by root it is
+ * nobody's), the other one opens what they ask for (opener.h). The rest of the folder is theirs.
+ */
+#ifndef GMSFS_TRITON_TRITON_H
+#define GMSFS_TRITON_TRITON_H
+
+#include "base/failure.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRITON_MAX_ADDRESSES 8u
+
+struct triton_options {
+    const char *mount;
+    const char *http[TRITON_MAX_ADDRESSES], *grpc[TRITON_MAX_ADDRESSES];
+    size_t http_count, grpc_count;
+    const char *token_file; /* NULL: none */
+    bool has_test_models;
+    uint64_t delay_ms; /* of the test models */
+    /* Looked at when a signal has come. */
+    bool (*is_stopped)(void);
+    /* It serves; `text` says where. */
+    void (*on_serving)(const char *text);
+};
+
+/* Until it is stopped. 0 or a negative errno with a failure. */
+int triton_run(const struct triton_options *options, struct failure *failure);
+
+#endif

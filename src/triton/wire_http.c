@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "triton/wire_http.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int refuse(struct wire_http_refusal *refusal, unsigned status, const char *text)
+{
+    *refusal = (struct wire_http_refusal){status, text};
+    return -EPROTO;
+}
+
+/* What names of methods and fields are made of. */
+static bool is_token(struct wire_text text)
+{
+    for (size_t i = 0; i < text.bytes; i++) {
+        char at = text.at[i];
+        bool is_alnum =
+            (at >= '0' && at <= '9') || (at >= 'a' && at <= 'z') || (at >= 'A' && at <= 'Z');
+        if (!is_alnum && (at == '\0' || !strchr("!#$%&'*+-.^_`|~", at)))
+            return false;
+    }
+    return text.bytes > 0;
+}
+
+static bool is_printable(struct wire_text text, const char *also)
+{
+    for (size_t i = 0; i < text.bytes; i++) {
+        uint8_t at = (uint8_t)text.at[i];
+        if (at < 0x80 && (at <= ' ' || at == 0x7f) && (at == 0 || !strchr(also, at)))
+            return false;
+    }
+    return true;
+}
+
+static bool cut_at(struct wire_text *rest, char byte, struct wire_text *word)
+{
+    const char *at = rest->bytes ? memchr(rest->at, byte, rest->bytes) : NULL;
+
+    if (!at)
+        return false;
+    *word = (struct wire_text){rest->at, (size_t)(at - rest->at)};
+    rest->bytes -= word->bytes + 1;
+    rest->at = at + 1;
+    return true;
+}
+
+static struct wire_text trim(struct wire_text text)
+{
+    while (text.bytes > 0 && (text.at[0] == ' ' || text.at[0] == '\t')) {
+        text.at++;
+        text.bytes--;
+    }
+    while (text.bytes > 0 && (text.at[text.bytes - 1] == ' ' || text.at[text.bytes - 1] == '\t'))
+        text.bytes--;
+    return text;
+}
+
+/* What names a proxy would use: http://HOST/PATH. */
+static void cut_origin(struct wire_text *target)
+{
+    struct wire_text host;
+
+    if (wire_text_cut_front(target, "http://") && cut_at(target, '/', &host)) {
+        target->at--;
+        target->bytes++;
+    }
+}
+
+static int parse_request_line(struct wire_text line, struct wire_http_head *head,
+                              struct wire_http_refusal *refusal)
+{
+    struct wire_text target, path;
+
+    if (!cut_at(&line, ' ', &head->method) || !is_token(head->method) ||
+        !cut_at(&line, ' ', &target) || !is_printable(target, ""))
+        return refuse(refusal, 400, "the request line is malformed");
+    if (!wire_text_is(line, "HTTP/1.1") && !wire_text_is(line, "HTTP/1.0")) {
+        if (wire_text_cut_front(&line, "HTTP/"))
+            return refuse(refusal, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return refuse(refusal, 400, "the request line is malformed");
+    }
+    head->is_kept = wire_text_is(line, "HTTP/1.1");
+    cut_origin(&target);
+    if (cut_at(&target, '?', &path))
+        target = path;
+    head->path = target;
+    return 0;
+}
+
+/* A list of words; is this one among them? */
+static bool has_word(struct wire_text list, const char *word)
+{
+    struct wire_text item;
+
+    while (cut_at(&list, ',', &item)) {
+        if (wire_text_is_header(trim(item), word))
+            return true;
+    }
+    return wire_text_is_header(trim(list), word);
+}
+
+/* What a head has said so far that must not be said twice. */
+struct seen {
+    bool length, encoding;
+    unsigned fields;
+};
+
+static int parse_length(struct wire_text value, struct wire_http_head *head, struct seen *seen,
+                        struct wire_http_refusal *refusal)
+{
+    uint64_t length_bytes;
+    int error = wire_text_number(value, &length_bytes);
+
+    if (error == -ERANGE)
+        return refuse(refusal, 413, "Content-Length is beyond all bounds");
+    if (error || (seen->length && length_bytes != head->length_bytes))
+        return refuse(refusal, 400, "Content-Length is malformed");
+    seen->length = true;
+    head->length_bytes = length_bytes;
+    return 0;
+}
+
+static int parse_transfer_encoding(struct wire_text value, struct wire_http_head *head,
+                                   struct seen *seen, struct wire_http_refusal *refusal)
+{
+    if (seen->encoding || !wire_text_is_header(value, "chunked"))
+        return refuse(refusal, 501, "only chunked is known as a Transfer-Encoding");
+    seen->encoding = head->is_chunked = true;
+    return 0;
+}
+
+static int parse_field(struct wire_text name, struct wire_text value, struct wire_http_head *head,
+                       struct seen *seen, struct wire_http_refusal *refusal)
+{
+    if (wire_text_is_header(name, "Content-Length"))
+        return parse_length(value, head, seen, refusal);
+    if (wire_text_is_header(name, "Transfer-Encoding"))
+        return parse_transfer_encoding(value, head, seen, refusal);
+    if (wire_text_is_header(name, "Connection")) {
+        if (has_word(value, "close"))
+            head->is_kept = false;
+    } else if (wire_text_is_header(name, "Expect")) {
+        if (!wire_text_is_header(value, "100-continue"))
+            return refuse(refusal, 417, "only 100-continue can be expected");
+        head->wants_continue = true;
+    } else if (wire_text_is_header(name, "gmsfs-session")) {
+        if (head->session.at)
+            return refuse(refusal, 400, "gmsfs-session stands twice");
+        head->session = value;
+    } else if (wire_text_is_header(name, "Content-Encoding")) {
+        head->encoding = value;
+    } else if (wire_text_is_header(name, "Inference-Header-Content-Length")) {
+        if (head->has_json_bytes || wire_text_number(value, &head->json_bytes))
+            return refuse(refusal, 400, "Inference-Header-Content-Length is malformed");
+        head->has_json_bytes = true;
+    }
+    return 0;
+}
+
+static int parse_fields(struct wire_text rest, struct wire_http_head *head,
+                        struct wire_http_refusal *refusal)
+{
+    struct seen seen = {0};
+    struct wire_text line, name;
+
+    while (cut_at(&rest, '\n', &line)) {
+        if (!wire_text_cut_back(&line, "\r"))
+            return refuse(refusal, 400, "a line does not end with CRLF");
+        if (line.bytes == 0)
+            break;
+        if (++seen.fields > WIRE_HTTP_MAX_FIELDS)
+            return refuse(refusal, 431, "there are more header fields than are taken");
+        if (!cut_at(&line, ':', &name) || !is_token(name) || !is_printable(line, " \t"))
+            return refuse(refusal, 400, "a header field is malformed");
+        int error = parse_field(name, trim(line), head, &seen, refusal);
+        if (error)
+            return error;
+    }
+    if (seen.length && seen.encoding)
+        return refuse(refusal, 400, "Content-Length stands beside Transfer-Encoding");
+    return 0;
+}
+
+/* Behind the empty line that ends the head, however its lines end; 0: it has not come. */
+static size_t find_end(const char *bytes, size_t size, size_t *scanned)
+{
+    for (size_t i = *scanned; i < size; i++) {
+        if (bytes[i] != '\n')
+            continue;
+        if ((i >= 1 && bytes[i - 1] == '\n') || (i >= 2 && memcmp(bytes + i - 2, "\n\r\n", 3) == 0))
+            return i + 1;
+    }
+    *scanned = size;
+    return 0;
+}
+
+int wire_http_parse(const char *bytes, size_t size, size_t *scanned, struct wire_http_head *head,
+                    struct wire_http_refusal *refusal)
+{
+    size_t skipped = 0;
+    struct wire_text line, rest;
+
+    /* Empty lines before a request count for nothing. */
+    while (size - skipped >= 2 && memcmp(bytes + skipped, "\r\n", 2) == 0)
+        skipped += 2;
+    if (*scanned < skipped)
+        *scanned = skipped;
+    *head = (struct wire_http_head){0};
+    size_t end = size == skipped ? 0 : find_end(bytes, size, scanned);
+    if ((end ? end : size) > WIRE_HTTP_MAX_HEAD_BYTES)
+        return refuse(refusal, 431, "the request's head is longer than is taken");
+    if (end == 0)
+        return -EAGAIN;
+    rest = (struct wire_text){bytes + skipped, end - skipped};
+    head->head_bytes = end;
+    if (!cut_at(&rest, '\n', &line) || !wire_text_cut_back(&line, "\r"))
+        return refuse(refusal, 400, "a line does not end with CRLF");
+    int error = parse_request_line(line, head, refusal);
+    return error ? error : parse_fields(rest, head, refusal);
+}
+
+void wire_http_body_begin(struct wire_http_body *body, const struct wire_http_head *head)
+{
+    *body = (struct wire_http_body){.is_chunked = head->is_chunked};
+    if (head->is_chunked) {
+        body->phase = WIRE_HTTP_SIZE;
+        return;
+    }
+    body->left_bytes = body->total_bytes = head->length_bytes;
+    body->phase = body->left_bytes ? WIRE_HTTP_DATA : WIRE_HTTP_ENDED;
+}
+
+static int take_size_digit(struct wire_http_body *body, char digit)
+{
+    unsigned value;
+
+    if (digit >= '0' && digit <= '9')
+        value = (unsigned)(digit - '0');
+    else if ((digit | 0x20) >= 'a' && (digit | 0x20) <= 'f')
+        value = (unsigned)((digit | 0x20) - 'a') + 10;
+    else
+        return -EPROTO;
+    if (body->left_bytes >> 60)
+        return -EPROTO;
+    body->left_bytes = body->left_bytes << 4 | value;
+    body->has_digit = true;
+    return 0;
+}
+
+static int end_size(struct wire_http_body *body)
+{
+    if (body->left_bytes == 0) {
+        body->phase = WIRE_HTTP_TRAILER;
+        return 0;
+    }
+    if (++body->chunks > WIRE_HTTP_MAX_CHUNKS ||
+        __builtin_add_overflow(body->total_bytes, body->left_bytes, &body->total_bytes))
+        return -EPROTO;
+    body->phase = WIRE_HTTP_DATA;
+    return 0;
+}
+
+/* The phase that follows this byte. A negative errno: it must not come. */
+static int take_mark(struct wire_http_body *body, char byte)
+{
+    if (++body->line_bytes > WIRE_HTTP_MAX_LINE_BYTES)
+        return -EPROTO;
+    switch (body->phase) {
+    case WIRE_HTTP_SIZE:
+        if (body->has_digit && (byte == ';' || byte == ' ' || byte == '\t'))
+            body->phase = WIRE_HTTP_EXTENSION;
+        else if (body->has_digit && byte == '\r')
+            body->phase = WIRE_HTTP_SIZE_END;
+        else
+            return take_size_digit(body, byte);
+        return 0;
+    case WIRE_HTTP_EXTENSION:
+        if (byte == '\r')
+            body->phase = WIRE_HTTP_SIZE_END;
+        return byte == '\n' ? -EPROTO : 0;
+    case WIRE_HTTP_SIZE_END:
+        return byte == '\n' ? end_size(body) : -EPROTO;
+    case WIRE_HTTP_DATA_CR:
+        body->phase = WIRE_HTTP_DATA_END;
+        return byte == '\r' ? 0 : -EPROTO;
+    case WIRE_HTTP_DATA_END:
+        body->phase = WIRE_HTTP_SIZE;
+        body->has_digit = false;
+        body->line_bytes = 0;
+        return byte == '\n' ? 0 : -EPROTO;
+    case WIRE_HTTP_TRAILER:
+        body->phase = byte == '\r' ? WIRE_HTTP_LAST_END : WIRE_HTTP_TRAILER_LINE;
+        return byte == '\n' ? -EPROTO : 0;
+    case WIRE_HTTP_TRAILER_LINE:
+        if (byte == '\r')
+            body->phase = WIRE_HTTP_TRAILER_LINE_END;
+        return byte == '\n' ? -EPROTO : 0;
+    case WIRE_HTTP_TRAILER_LINE_END:
+        body->phase = WIRE_HTTP_TRAILER;
+        return byte == '\n' ? 0 : -EPROTO;
+    default: /* LAST_END */
+        body->phase = WIRE_HTTP_ENDED;
+        return byte == '\n' ? 0 : -EPROTO;
+    }
+}
+
+int wire_http_body_take(struct wire_http_body *body, const char *bytes, size_t size, size_t *taken,
+                        struct wire_text *data, struct wire_http_refusal *refusal)
+{
+    *data = (struct wire_text){0};
+    for (*taken = 0; *taken < size && body->phase != WIRE_HTTP_ENDED;) {
+        if (body->phase == WIRE_HTTP_DATA) {
+            size_t count = size - *taken;
+            if (count > body->left_bytes)
+                count = body->left_bytes;
+            *data = (struct wire_text){bytes + *taken, count};
+            *taken += count;
+            body->left_bytes -= count;
+            body->line_bytes = 0;
+            if (body->left_bytes == 0)
+                body->phase = body->is_chunked ? WIRE_HTTP_DATA_CR : WIRE_HTTP_ENDED;
+            break;
+        }
+        if (take_mark(body, bytes[(*taken)++]))
+            return refuse(refusal, 400, "the chunks of the body are malformed, or too many");
+    }
+    return body->phase == WIRE_HTTP_ENDED ? 0 : -EAGAIN;
+}
+
+const char *wire_http_reason(unsigned status)
+{
+    static const struct {
+        unsigned status;
+        const char *reason;
+    } reasons[] = {
+        {200, "OK"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {413, "Content Too Large"},
+        {417, "Expectation Failed"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {505, "HTTP Version Not Supported"},
+    };
+
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    }
+    return "Error";
+}

@@ -1,0 +1,331 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The front end for clients of NVIDIA Triton, with NVIDIA's own client and with clients that mean no
+# good. Where no mount is needed the registry is a table in memory (tests/tools/triton_table).
+
+load helpers
+load python
+load triton
+
+setup() {
+    triton_setup
+}
+
+teardown() {
+    triton_teardown
+}
+
+@test "tritonclient, http, grpc and aio of both: regions, inference on them, and Triton's own errors" {
+    tritonclient
+    start_table
+    triton_tests test_triton_client
+    stop_triton
+}
+
+@test "a region that is unregistered in use serves until its last request ends" {
+    tritonclient
+    start_table 1000
+    triton_tests test_triton_drain
+    stop_triton
+}
+
+@test "halves, floods, resets and connections that do not read harm nobody else" {
+    python_with ctypes
+    start_table
+    GMSFS_TEST_SERVER=$(triton_server)
+    export GMSFS_TEST_SERVER
+    triton_tests test_triton_raw
+    stop_triton
+}
+
+# tokens: a file of them, of the other user's
+tokens() {
+    export GMSFS_TEST_TOKEN=0123456789abcdef0123456789abcdef GMSFS_TEST_UID=$TEST_UID
+    (umask 077 && printf '# of the tests\n\n%s %s\n' "$GMSFS_TEST_TOKEN" "$TEST_UID" >"$T/tokens")
+}
+
+@test "of root's front end every user has regions of his own, by connection and by token" {
+    requires root
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    start_table 0 "$T/tokens"
+    triton_tests test_triton_users
+    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of what nobody may look into'
+    assert_match "$(grep ^Uid: "/proc/$(triton_server)/status")" "$(id -u nobody)"
+    stop_triton
+}
+
+ask() { # METHOD PATH: the status that HTTP answers
+    curl -s -o /dev/null -w '%{http_code}' -X "$1" "http://$HTTP$2"
+}
+
+@test "a user's own front end serves him alone" {
+    requires root curl
+    start_table_as_user
+    assert_eq "$(as_user curl -s "http://$HTTP/v2/systemsharedmemory/status")" '[]'
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_match "$output" 'serves the user who runs it alone, and not the user 0'
+    assert_eq "$(ask GET /v2/health/live)" 200
+    stop_triton
+}
+
+@test "the file of tokens is its owner's alone, and well formed" {
+    tokens
+    chmod 640 "$T/tokens"
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+    assert_match "$output" 'must be a regular file of this user with mode 0600'
+    chmod 600 "$T/tokens"
+    local line
+    for line in 'short 0' '0123456789abcdef' '0123456789abcdef 0 1' '0123456789abcdef x' '0123456789abcdef -1' \
+        '0123456789abcdef 4294967295'; do
+        echo "$line" >"$T/tokens"
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 0 "$T/tokens"
+        assert_match "$output" 'tokens: line 1: '
+    done
+}
+
+@test "an address that is not of the loopback needs tokens, and one that is taken says so" {
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 0.0.0.0:0 127.0.0.1:0
+    assert_match "$output" 'known by a token alone: give --token-file'
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1 127.0.0.1:0
+    assert_match "$output" "'127.0.0.1' is not ADDRESS:PORT"
+    start_table
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" "$HTTP" 127.0.0.1:0
+    assert_match "$output" 'another server is there, name another port'
+    stop_triton
+}
+
+@test "gRPC on a unix socket knows its peer, and takes a dead socket over but no live one" {
+    python_with ctypes
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    [[ -S $T/s ]]
+    run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    assert_match "$output" 'Address already in use'
+    python -c 'from triton_raw import H2
+with H2() as h2:
+    assert h2.answer(h2.call("SystemSharedMemoryStatus"))
+    assert b"\x08\x01" in h2.answer(h2.call("ServerReady"))'
+    kill -KILL "$TRITON"
+    wait_exit "$TRITON"
+    [[ -S $T/s ]]
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
+    stop_triton
+    [[ ! -e $T/s ]]
+}
+
+@test "the end: what was asked is answered, who has asked nothing is let go, and nothing stays" {
+    python_with ctypes
+    start_table 1000
+    spawn "$PYTHON" -c 'import json, time
+from triton_raw import Http
+idle, busy = Http(), Http()
+assert idle.ask("GET", "/v2")[0] == 200
+one = {"shape": [1, 16], "datatype": "INT32", "data": [1] * 16}
+busy.request("POST", "/v2/models/simple/infer", json.dumps({"inputs": [
+    dict(one, name="INPUT0"), dict(one, name="INPUT1")]}).encode())
+print("asked", flush=True)
+status, headers, body = busy.answer()
+assert (status, headers["connection"]) == (200, "close"), (status, headers)
+assert idle.is_closed() and busy.is_closed()'
+    local client=$SPAWNED server
+    wait_until 10 grep -q asked "$T/spawn-$client"
+    server=$(triton_server)
+    stop_triton
+    wait_exit "$client"
+    output_of "$client"
+    assert_eq "$status" 0 'the client'
+    process_gone "$server"
+}
+
+@test "when one of the two processes dies the other one ends as well" {
+    start_table
+    local server
+    server=$(triton_server)
+    kill -KILL "$server"
+    wait_exit "$TRITON"
+    assert_eq "$status" 1
+    assert_match "$(output_of "$TRITON")" 'ended by signal 9'
+    start_table
+    server=$(triton_server)
+    kill -KILL "$TRITON"
+    wait_until 5 process_gone "$server"
+}
+
+# ---- over a mount ----------------------------------------------------------------------------
+
+@test "tritonclient over a mount: regions, inference on them, and Triton's own errors" {
+    tritonclient
+    start_mount
+    start_triton
+    triton_tests test_triton_client
+    stop_triton
+    assert_eq "$(ls "$M/regions" 2>/dev/null)" ''
+}
+
+@test "over a mount a region that is unregistered in use serves until its last request ends" {
+    tritonclient
+    start_mount
+    start_triton --test-delay 1
+    triton_tests test_triton_drain
+    stop_triton
+}
+
+@test "over a mount every user has regions of his own" {
+    requires root
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    start_mount allow_other
+    start_triton --token-file "$T/tokens"
+    triton_tests test_triton_users
+    stop_triton
+}
+
+# publish NAME VALUES...: a store of 32-bit integers in one allocation `a`, committed
+publish() {
+    local store=$M/$1
+    shift
+    mkdir -p "$store"
+    exec 5<>"$store/lock"
+    "$PYTHON" -c 'import struct, sys
+sys.stdout.buffer.write(struct.pack(f"<{len(sys.argv) - 1}i", *map(int, sys.argv[1:])))' "$@" >"$store/allocations/a"
+    echo 1 >"$store/commit"
+    exec 5>&-
+}
+
+@test "an allocation of a store is a region by its name, read-only, under a reader's lock" {
+    tritonclient
+    start_mount
+    publish weights $(seq 100 131)
+    start_triton
+    python -c '
+import numpy as np
+from triton_support import Client, TritonTest
+for kind in ("http", "grpc"):
+    with Client(kind) as client:
+        client.register_system_shared_memory("w", "weights/a", 128)
+        inputs, outputs = client.tensors()
+        inputs[0].set_shared_memory("w", 64)
+        inputs[1].set_shared_memory("w", 64, offset=64)
+        result = client.infer("simple", inputs)
+        np.testing.assert_array_equal(result.as_numpy("OUTPUT1"), np.full((1, 16), -16))
+        outputs[0].set_shared_memory("w", 64)
+        try:
+            client.infer("simple", inputs, outputs=outputs)
+            raise SystemExit("written")
+        except Exception as error:
+            assert "may only be read" in str(error), error
+        assert client.status()["w"]["key"] == "weights/a"
+        if kind == "http":
+            client.unregister_system_shared_memory("w")
+        for key in ("weights/b", "gone/a", "weights/a/b", "weights/"):
+            try:
+                client.register_system_shared_memory("x", key, 64)
+                raise SystemExit(key)
+            except Exception as error:
+                assert "Unable to open shared memory region" in str(error), error'
+    assert_state weights RO
+    grep -qF 'region\040w' "$M/weights/sessions"
+    rm "$M/regions/$(id -u)/w"
+    assert_state weights COMMITTED
+    stop_triton
+}
+
+@test "a region of a store's allocation takes the rights of its user" {
+    requires root
+    python_with ctypes
+    start_mount allow_other
+    publish weights $(seq 32)
+    chmod 700 "$M/weights"
+    start_triton
+    local url=http://$HTTP/v2/systemsharedmemory/region/w body='{"key":"weights/a","byte_size":64}'
+    run_logged -0 as_user curl -s -d "$body" "$url/register"
+    assert_match "$output" 'Unable to open shared memory region'
+    chmod 755 "$M/weights"
+    run_logged -0 as_user curl -s -d "$body" "$url/register"
+    assert_eq "$output" ''
+    run_logged -0 as_user curl -s "$url/status"
+    assert_match "$output" '"key":"weights/a"'
+    assert_eq "$(jq -r .key "$M/regions/$TEST_UID/w")" weights/a
+    run_logged -0 as_user curl -s -X POST "$url/unregister"
+    stop_triton
+}
+
+@test "a front end that is killed leaves its regions, and the next one serves them" {
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 30
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory/region
+    curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/kept/register"
+    rm "/dev/shm/$GMSFS_TEST_SHM"
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"kept","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"kept","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+    wait_until 5 references_are kept 1
+    kill -KILL "$TRITON"
+    wait_until 5 references_are kept 0
+    start_triton
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_match "$output" '"name":"kept"'
+    rm "$M/regions/$(id -u)/kept"
+    run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
+    assert_eq "$output" '[]'
+    stop_triton
+}
+
+references_are() { # NAME COUNT
+    [[ $(jq .references "$M/regions/$(id -u)/$1") == "$2" ]]
+}
+
+@test "a thousand registrations, inferences and unregistrations leave nothing behind" {
+    python_with ctypes
+    start_mount
+    start_triton
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    python "$ROOT/tests/python/triton_rounds.py" "$HTTP" "$GMSFS_TEST_SHM" 1000 \
+        "$TRITON" "$(triton_server)" "$KEEPER" "$(worker_of "$KEEPER")"
+    [[ ! -e $M/regions/$(id -u) ]]
+    stop_triton
+}
+
+@test "a mount that is drained, and one that is gone, are told from a server that is" {
+    python_with ctypes
+    start_mount
+    start_triton
+    assert_eq "$(ask GET /v2/health/ready)" 200
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    spawn "$GMSFS" drain "$M"
+    local drain=$SPAWNED
+    local url=http://$HTTP/v2/systemsharedmemory/region/a body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}"
+    refuses() {
+        [[ $(curl -s -d "$body" "$url/register") == *'being drained'* ]]
+    }
+    wait_until 10 refuses
+    wait_exit "$drain"
+    expect_death
+    kill -KILL "$KEEPER" "$(worker_of "$KEEPER")"
+    wait_until_any 5 process_gone "$KEEPER"
+    assert_eq "$(ask GET /v2/health/live)" 200
+    assert_eq "$(ask GET /v2/health/ready)" 400
+    assert_eq "$(ask GET /v2/systemsharedmemory/status)" 503
+    umount "$M" || fusermount3 -u "$M"
+    start_mount '' "$M"
+    assert_eq "$(ask GET /v2/health/ready)" 200
+    assert_eq "$(ask GET /v2/systemsharedmemory/status)" 200
+    stop_triton
+}
+
+@test "the command says what it cannot do" {
+    start_mount
+    cli -2 triton
+    cli -2 triton --http none --grpc none "$M"
+    cli -2 triton --test-delay x "$M"
+    cli -1 triton --http 127.0.0.1:0 --grpc none "$T"
+    assert_match "$output" 'not the top of a gmsfs mount'
+    cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"
+    assert_match "$output" 'No such file'
+}

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no well-meaning client sends: halves, floods, and all at once. Others are served meanwhile."""
+
+import os
+import socket
+import struct
+import time
+import unittest
+
+import triton_raw as raw
+from triton_raw import H2, Http, error_of, frame, message
+
+MAX_MESSAGE = 8 << 20
+CHUNKED = b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def is_served():
+    """By both protocols, at once."""
+    with Http() as http:
+        assert http.ask("GET", "/v2/health/live")[0] == 200
+    with H2() as h2:
+        assert b"\x08\x01" in h2.answer(h2.call("ServerLive"))
+
+
+def memory_kib():
+    with open(f"/proc/{os.environ['GMSFS_TEST_SERVER']}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+
+class Served(unittest.TestCase):
+    def tearDown(self):
+        is_served()
+
+    def assert_memory(self, before_kib, limit_kib):
+        if not os.environ.get("SANITIZE"):  # which keeps for a while what was freed
+            self.assertLess(memory_kib() - before_kib, limit_kib)
+
+
+class Requests(Served):
+
+    def test_requests_may_follow_each_other_at_once(self):
+        with Http() as http:
+            http.send(b"GET /v2/health/live HTTP/1.1\r\n\r\n"
+                      b"POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+                      b"GET /v2/nothing HTTP/1.1\r\n\r\nGET /v2 HTTP/1.1\r\n\r\n")
+            self.assertEqual([http.answer()[0] for _ in range(4)], [200, 200, 404, 200])
+
+    def test_a_request_may_come_byte_by_byte(self):
+        with Http() as http:
+            http.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in CHUNKED + b"2\r\n{}\r\n0\r\n\r\n":
+                http.send(bytes([byte]))
+            self.assertEqual(error_of(http.answer()), "Request for unknown model: 'm' is not found")
+            self.assertEqual(http.ask("GET", "/v2")[0], 200)
+
+    def test_unknown_paths_and_methods(self):
+        with Http() as http:
+            for method, path, status, text in (
+                    ("GET", "/", 404, "Not Found"), ("POST", "/v2/repository/index", 404, "Not Found"),
+                    ("GET", "/v2/models/simple/config", 404, "Not Found"),
+                    ("POST", "/v2", 405, "Method Not Allowed"),
+                    ("GET", "/v2/systemsharedmemory/region/a/register", 405, "Method Not Allowed"),
+                    ("POST", "/v2/systemsharedmemory/region/%/register", 400, "the path is malformed")):
+                answer = http.ask(method, path, b"{}" if method == "POST" else None)
+                self.assertEqual((answer[0], error_of(answer)), (status, text))
+
+    def test_a_body_that_is_too_large_is_taken_to_its_end_and_then_answered(self):
+        size, before = MAX_MESSAGE + (32 << 20), memory_kib()
+        piece = b" " * 65536
+        with Http() as http:
+            http.send(b"POST /v2/systemsharedmemory/region/a/register HTTP/1.1\r\n"
+                      b"Content-Length: %d\r\n\r\n" % size)
+            for _ in range(size // len(piece)):
+                http.send(piece)
+            answer = http.answer()
+            self.assertEqual((answer[0], error_of(answer)), (
+                400, f"request JSON size of {size} bytes exceeds the maximum allowed input size of "
+                f"{MAX_MESSAGE} bytes."))
+            self.assertEqual(http.ask("GET", "/v2")[0], 200)
+            http.send(CHUNKED)
+            for _ in range(size // len(piece)):
+                http.send(b"10000\r\n" + piece + b"\r\n")
+            http.send(b"0\r\n\r\n")
+            self.assertIn(f"request JSON size of {size} bytes", error_of(http.answer()))
+        self.assert_memory(before, 40 << 10)
+
+    def test_who_expects_to_be_asked_for_the_body_is(self):
+        with Http() as http:
+            http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nExpect: 100-continue\r\n"
+                      b"Content-Length: 2\r\n\r\n")
+            self.assertEqual(http.answer()[0], 100)
+            http.send(b"{}")
+            self.assertEqual(http.answer()[0], 404)
+
+    def test_compressed_requests_are_refused_and_plain_ones_follow(self):
+        with Http() as http:
+            answer = http.ask("POST", "/v2/models/m/infer", b"\x1f\x8b", ["Content-Encoding: gzip"])
+            self.assertEqual(answer[0], 501)
+            self.assertEqual(http.ask("GET", "/v2")[0], 200)
+
+    def test_what_cannot_be_understood_is_answered_and_the_end(self):
+        for sent, status in ((b"nonsense\r\n\r\n", 400), (b"GET /v2 HTTP/1.1\nA: b\n\n", 400),
+                             (b"GET /v2 HTTP/3.0\r\n\r\n", 505),
+                             (CHUNKED[:-2] + b"Content-Length: 1\r\n\r\n", 400), (CHUNKED + b"x\r\n", 400)):
+            with Http() as http:
+                http.send(sent)
+                answer = http.answer()
+                self.assertEqual((answer[0], answer[1]["connection"]), (status, "close"))
+                http.socket.shutdown(socket.SHUT_WR)
+                self.assertTrue(http.is_closed())
+
+    def test_heads_that_do_not_end_are_cut_off(self):
+        for head in (b"GET /v2 HTTP/1.1\r\n" + b"A: b\r\n" * 101 + b"\r\n", b"GET /" + b"v" * 20000,
+                     b"GET /v2 HTTP/1.1\r\nA: " + b"b" * 20000):
+            with Http() as http:
+                http.send(head)
+                self.assertEqual(http.answer()[0], 431)
+
+    def test_connections_that_do_not_read_or_send_halves_are_no_harm(self):
+        before, held = memory_kib(), []
+        for i in range(1000):
+            http = Http()
+            if i % 4 == 0:
+                http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+            elif i % 4 == 1:
+                http.send(b"GET /v2 HT")
+            elif i % 4 == 2:
+                http.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                http.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 500)
+            held.append(http)
+        is_served()
+        self.assert_memory(before, 100 << 10)
+        for http in held:
+            http.socket.close()
+
+    def test_an_answer_that_is_not_taken_stops_what_is_read(self):
+        with Http() as http:
+            http.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            http.socket.settimeout(1)
+            sent, before = 0, memory_kib()
+            with self.assertRaises(TimeoutError):
+                while sent < 64 << 20:
+                    http.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 1000)
+                    sent += 20000
+            is_served()
+            self.assert_memory(before, 10 << 10)
+
+
+class Grpc(Served):
+
+    def test_errors_are_one_block_of_trailers(self):
+        with H2() as h2:
+            for wrong in (b"\x0a\x03a%\xc3", b"\x0a\x04a%\xc3\xa9"):
+                stream = h2.call("SystemSharedMemoryStatus", wrong)
+                kind, flags, where, _ = h2.frame()
+                while where != stream:
+                    kind, flags, where, _ = h2.frame()
+                self.assertEqual((kind, flags & raw.END_STREAM), (raw.HEADERS, raw.END_STREAM))
+
+    def test_what_is_no_call_is_refused(self):
+        with H2() as h2:
+            self.assertTrue(h2.answer(h2.call("ModelStreamInfer")))
+            self.assertTrue(h2.answer(h2.begin("ServerLive", method="GET", end=True)))
+            self.assertTrue(h2.answer(h2.begin("ServerLive", content_type="text/html", end=True)))
+            for sent in (b"", b"\0\0\0\0", b"\0\0\0\0\x05ab", b"\x01\0\0\0\0", message() + message(),
+                         b"\0\xff\xff\xff\xff"):
+                stream = h2.begin("ServerLive")
+                h2.send(frame(raw.DATA, raw.END_STREAM, stream, sent))
+                self.assertTrue(h2.answer(stream))
+            self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
+
+    def test_a_message_that_is_too_large_is_refused_before_its_end(self):
+        with H2() as h2:
+            stream = h2.begin("ModelInfer")
+            try:
+                for _ in range(MAX_MESSAGE // 16384 + 2):
+                    h2.send(frame(raw.DATA, 0, stream, b"\0" * 16384))
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            self.assertTrue(h2.answer(stream))
+            self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
+
+    def test_headers_that_are_too_long_are_refused(self):
+        with H2() as h2:
+            stream = h2.next
+            h2.next += 2
+            block = raw.call_headers("ServerLive") + raw.literal("x", b"y" * 12000)
+            h2.send(frame(raw.HEADERS, 0, stream, block))
+            h2.send(frame(9, raw.END_HEADERS, stream, raw.literal("z", b"y" * 12000)))
+            h2.send(frame(raw.DATA, raw.END_STREAM, stream, message()))
+            self.assertNotIn(b"\x08\x01", h2.answer(stream))
+            self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
+
+    def test_rapid_resets_end_the_connection(self):
+        with H2() as h2:
+            try:
+                for _ in range(500):
+                    stream = h2.begin("ServerReady")
+                    h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8)))
+                payload = h2.until(raw.GOAWAY)[3]
+                self.assertEqual(payload[4:8], struct.pack(">I", 11))  # ENHANCE_YOUR_CALM
+            except (BrokenPipeError, ConnectionResetError, EOFError):
+                pass
+            try:
+                for _ in range(20):
+                    h2.send(frame(raw.PING, 0, 0, b"12345678"))
+                    time.sleep(0.05)
+                self.fail("the connection goes on")
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+
+    def test_some_resets_are_the_clients_right(self):
+        with H2() as h2:
+            for _ in range(100):
+                stream = h2.begin("ServerReady")
+                h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8)))
+            self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
+
+    def test_floods_of_pings_and_settings_that_nobody_reads(self):
+        before = memory_kib()
+        for flood in (frame(raw.PING, 0, 0, b"12345678"), frame(raw.SETTINGS, 0, 0)):
+            with H2() as h2:
+                h2.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                h2.socket.settimeout(1)
+                try:
+                    for _ in range(2000):
+                        h2.send(flood * 1000)
+                except (TimeoutError, BrokenPipeError, ConnectionResetError):
+                    pass
+                is_served()
+        self.assert_memory(before, 20 << 10)
+
+    def test_streams_that_are_begun_and_left_have_a_bound(self):
+        with H2() as h2:
+            for _ in range(300):
+                h2.begin("ModelInfer")
+            refused = 0
+            while refused < 200:
+                kind, _, _, payload = h2.frame()
+                if kind == raw.RST:
+                    self.assertEqual(payload, struct.pack(">I", 7))  # REFUSED_STREAM
+                    refused += 1
+
+    def test_windows_that_are_never_opened(self):
+        """SETTINGS_INITIAL_WINDOW_SIZE 0: the answer cannot be sent; others on the connection go on."""
+        with H2(settings=struct.pack(">HI", 4, 0)) as h2:
+            held = [h2.call("ServerLive") for _ in range(20)]
+            opened = h2.call("ServerLive")
+            h2.send(frame(raw.WINDOW, 0, opened, struct.pack(">I", 100)))
+            self.assertIn(b"\x08\x01", h2.answer(opened))
+            self.assertEqual(len(held), 20)
+
+    def test_what_is_no_http2_ends(self):
+        for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00" * 10):
+            with Http(raw.GRPC) as http:
+                http.send(sent)
+                while not http.is_closed():
+                    pass
+
+
+class Account(unittest.TestCase):
+    def test_connections_come_and_go_without_a_trace(self):
+        fds = len(os.listdir(f"/proc/{os.environ['GMSFS_TEST_SERVER']}/fd"))
+        for _ in range(300):
+            is_served()
+        for _ in range(100):
+            left = len(os.listdir(f"/proc/{os.environ['GMSFS_TEST_SERVER']}/fd"))
+            if left <= fds:
+                break
+            time.sleep(0.05)
+        self.assertLessEqual(left, fds)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# For tests of the front end for Triton clients, over a mount (gmsfs triton) or over a table in memory
+# (tests/tools/triton_table), which needs none. Needs helpers.bash and python.bash.
+
+TRITONCLIENT=${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}
+
+triton_setup() {
+    common_setup
+    python_setup
+    TRITON=''
+    export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
+}
+
+# Objects of shared memory that a client has left behind.
+triton_teardown() {
+    rm -f /dev/shm/"$GMSFS_TEST_SHM"*
+    common_teardown
+}
+
+# python_with for the client of NVIDIA, which scripts/deps has put there with the Python that it is for.
+tritonclient() {
+    requires tritonclient || return 1
+    PYTHON=$(cat "$TRITONCLIENT/python")
+    export PYTHONPATH=$TRITONCLIENT:$PYTHONPATH
+}
+
+# start_table [DELAY_MS [TOKEN_FILE]]: sets HTTP and GRPC, where it serves.
+start_table() {
+    triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 "$@"
+}
+
+start_table_as_user() {
+    triton_spawn "${AS_USER[@]}" "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0
+}
+
+# start_triton [OPTION...]: gmsfs triton on $M, on ports that are free.
+start_triton() {
+    triton_spawn "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 --test-models "$@" "$M"
+}
+
+triton_spawn() {
+    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} spawn "$@"
+    TRITON=$SPAWNED
+    wait_until 10 triton_serves || {
+        output_of "$TRITON" >&2
+        return 1
+    }
+    HTTP=$(output_of "$TRITON" | sed -n 's/.*serving .*: http \([^,]*\).*/\1/p')
+    GRPC=$(output_of "$TRITON" | sed -n 's/.*serving .* grpc \([^,]*\).*/\1/p')
+    export GMSFS_TEST_HTTP=$HTTP GMSFS_TEST_GRPC=$GRPC
+}
+
+triton_serves() {
+    output_of "$TRITON" | grep -q serving || process_gone "$TRITON"
+}
+
+# stop_triton: it ends by itself, cleanly, and said nothing that belongs to a bug.
+stop_triton() {
+    kill -TERM "$TRITON"
+    wait_exit "$TRITON" 10
+    assert_eq "$status" 0 'its exit status'
+    scan_log "$T/spawn-$TRITON"
+}
+
+# triton_tests FILE [TEST]: all its tests pass, against what serves.
+triton_tests() {
+    python -m unittest -v "$@"
+    assert_match "$output" 'OK'
+}
+
+# The process that serves clients.
+triton_server() {
+    worker_of "$TRITON"
+}
