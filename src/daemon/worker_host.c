@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the service and the file system ask of the daemon. */
+#include "daemon/worker_internal.h"
+
+#include "base/log.h"
+#include "daemon/foreign.h"
+#include "daemon/process.h"
+#include "daemon/wire.h"
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+/* ---- struct service_host ----------------------------------------------------------------- */
+
+static uint64_t host_now_ms(void *context)
+{
+    (void)context;
+    return loop_now_ms();
+}
+
+static uint64_t host_wall_ms(void *context)
+{
+    struct timespec now;
+
+    (void)context;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int host_get_random(void *context, void *bytes, size_t size)
+{
+    uint8_t *to = bytes;
+
+    (void)context;
+    while (size > 0) {
+        ssize_t got = getrandom(to, size, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        to += got;
+        size -= (size_t)got;
+    }
+    return 0;
+}
+
+static int host_submit(void *context, enum service_pool pool, struct job *job)
+{
+    struct worker *worker = context;
+
+    return helpers_submit(worker->helpers, pool, job);
+}
+
+static void host_set_timer(void *context, uint64_t at_ms)
+{
+    struct worker *worker = context;
+
+    loop_set_timeout(worker->loop, &worker->timeout, at_ms);
+}
+
+static void host_set_idle(void *context)
+{
+    struct worker *worker = context;
+
+    loop_set_idle(worker->loop);
+}
+
+static int host_watch_process(void *context, struct core_process process)
+{
+    struct worker *worker = context;
+
+    return exits_watch(&worker->exits, process);
+}
+
+static void host_unwatch_process(void *context, struct core_process process)
+{
+    struct worker *worker = context;
+
+    exits_unwatch(&worker->exits, process);
+}
+
+static int host_admit_descriptor(void *context, int fd)
+{
+    static atomic_bool told;
+    struct worker *worker = context;
+
+    if (descriptors_admit(&worker->descriptors, fd, loop_count_watches(worker->loop)))
+        return 0;
+    if (!atomic_exchange(&told, true))
+        log_warning("no more allocations: the limit of %llu open files is reached; raise it before "
+                    "the mount (ulimit -Hn, LimitNOFILE=)",
+                    (unsigned long long)worker->descriptors.limit);
+    return -ENOSPC;
+}
+
+static int host_keep(void *context, const struct service_memory *memories, size_t count)
+{
+    struct worker *worker = context;
+
+    return keep_add(&worker->keep, memories, count);
+}
+
+static void host_drop(void *context, const uint64_t *memories, size_t count)
+{
+    struct worker *worker = context;
+
+    keep_drop(&worker->keep, memories, count);
+}
+
+struct service_host worker_service_host(struct worker *worker)
+{
+    return (struct service_host){
+        .context = worker,
+        .now_ms = host_now_ms,
+        .wall_ms = host_wall_ms,
+        .get_random = host_get_random,
+        .submit = host_submit,
+        .set_timer = host_set_timer,
+        .set_idle = host_set_idle,
+        .watch_process = host_watch_process,
+        .unwatch_process = host_unwatch_process,
+        .admit_descriptor = host_admit_descriptor,
+        .keep = host_keep,
+        .drop = host_drop,
+    };
+}
+
+/* ---- struct fs_host ---------------------------------------------------------------------- */
+
+static int host_resolve(void *context, uint32_t tid, size_t max, struct service_caller *caller)
+{
+    (void)context;
+    return process_resolve(tid, max, caller);
+}
+
+void worker_tell_keeper(struct worker *worker, const struct wire_message *message)
+{
+    int error = wire_send(worker->setup->control_fd, message, -1);
+
+    if (error)
+        log_error("cannot reach the keeper: %s", strerror(-error));
+}
+
+static void host_request_unmount(void *context)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_UNMOUNT};
+
+    /* The socket may hold the mount, so it goes first. */
+    fs_set_listener(worker->fs, -1);
+    worker_tell_keeper(worker, &message);
+}
+
+static bool host_get_audit(void *context, uint64_t *written, uint64_t *dropped)
+{
+    struct worker *worker = context;
+
+    if (!worker->audit)
+        return false;
+    struct audit_numbers numbers = audit_get_numbers(worker->audit);
+    *written = numbers.written;
+    *dropped = numbers.dropped;
+    return true;
+}
+
+static void host_session_over(void *context, int error)
+{
+    struct worker *worker = context;
+
+    if (error && error != -ENODEV)
+        log_warning("%s: the connection to the kernel ended: %s", worker->setup->mountpoint,
+                    strerror(error < 0 ? -error : error));
+    loop_stop(worker->loop);
+}
+
+static void host_session_ready(void *context)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_READY};
+
+    worker_tell_keeper(worker, &message);
+}
+
+struct fs_host worker_fs_host(struct worker *worker)
+{
+    return (struct fs_host){
+        .context = worker,
+        .loop = loop_get_calls(worker->loop),
+        .resolve = host_resolve,
+        .request_unmount = host_request_unmount,
+        .get_audit = host_get_audit,
+        .session_over = host_session_over,
+        .session_ready = host_session_ready,
+        .may_take = foreign_may_take,
+        .close_foreign = foreign_close,
+    };
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the worker share; nobody else includes it. */
+#ifndef GMSFS_DAEMON_WORKER_INTERNAL_H
+#define GMSFS_DAEMON_WORKER_INTERNAL_H
+
+#include "daemon/audit.h"
+#include "daemon/descriptors.h"
+#include "daemon/exits.h"
+#include "daemon/gms.h"
+#include "daemon/helpers.h"
+#include "daemon/keep.h"
+#include "daemon/loop.h"
+#include "daemon/wire.h"
+#include "daemon/worker.h"
+
+#include <stdatomic.h>
+
+struct worker {
+    const struct worker_setup *setup;
+    struct descriptors descriptors;
+    struct loop *loop;
+    struct helpers *helpers;
+    struct exits exits;
+    struct keep keep;
+    struct vmm *vmm;
+    struct service *service;
+    struct fs *fs;
+    struct gms *gms;     /* NULL: no GMS clients were asked for */
+    struct audit *audit; /* NULL: none was asked for */
+    struct event_watch control;
+    struct event_timeout timeout; /* the service's */
+    struct job measurement;       /* posted when one is over */
+    atomic_bool measurement_posted;
+    struct job health; /* posted when there is news, and not again before it is done */
+    int status;
+};
+
+/* ---- worker_host.c: what the service and the file system ask of the daemon ---------------------
+ */
+
+struct service_host worker_service_host(struct worker *worker);
+struct fs_host worker_fs_host(struct worker *worker);
+/* A keeper that does not answer is gone, and then so is this process in a moment. */
+void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
+
+#endif
