@@ -156,7 +156,6 @@ static enum service_region_reason reason_of(int error)
     case -EDQUOT:
     case -ENOSPC:
     case -ENFILE:
-    case -EMFILE:
         return SERVICE_REGION_BOUND;
     case -ENOENT:
         return SERVICE_REGION_NO_OBJECT;
@@ -284,7 +283,7 @@ static int register_handle(struct service *s, const struct service_peer *peer,
 static void finish_registering(struct service *s, struct object_job *work)
 {
     struct object *object = work->object;
-    int error = work->error;
+    int error = work->error == -EMFILE ? -ENFILE : work->error; /* not the client's own */
     if (error)
         *work->reason = reason_of(error);
     if (!error)
