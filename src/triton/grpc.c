@@ -192,7 +192,7 @@ static uint64_t get_deadline(const struct stream *stream)
 {
     if (stream->is_answered)
         return stream->since_ms + SERVER_UNREAD_MS;
-    if (stream->call.opener.id || stream->call.delay.link)
+    if (call_is_under_way(&stream->call))
         return UINT64_MAX;
     return stream->since_ms + SERVER_REQUEST_MS;
 }
@@ -241,6 +241,10 @@ static void grpc_ready(struct connection *connection, uint32_t events)
     uint8_t bytes[READ_BYTES];
     int error = 0;
 
+    if (grpc->has_ended && (events & EVENT_READ)) { /* nothing is read any more: it takes nothing */
+        connection_end(connection);
+        return;
+    }
     for (int i = 0; i < READS_PER_TURN && (events & EVENT_READ) && !error && !grpc->has_ended &&
                     grpc->output_bytes == 0;
          i++) {
@@ -283,13 +287,16 @@ static void grpc_stop(struct connection *connection)
     grpc_flush(grpc);
 }
 
-static void grpc_free(struct connection *connection)
+static bool grpc_free(struct connection *connection)
 {
     struct grpc_connection *grpc = grpc_of(connection);
 
     while (grpc->streams)
         grpc_stream_free(grpc->streams);
+    if (grpc->left)
+        return false;
     nghttp2_session_del(grpc->session);
+    return true;
 }
 
 static int new_session(struct grpc_connection *grpc)

@@ -74,7 +74,7 @@ static void drop_input(struct http_connection *http)
 
 static void end_request(struct http_connection *http)
 {
-    call_end(&http->call);
+    call_end(&http->call); /* which is over */
     free(http->path);
     http->path = NULL;
     wire_buffer_free(&http->body);
@@ -183,8 +183,18 @@ static void on_call_done(struct call *call)
     struct http_connection *http =
         (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
 
+    if (http->base.is_ended)
+        return; /* answered too late; it is freed soon */
     answer_call(http);
     http_serve(http);
+}
+
+static void on_call_released(struct call *call)
+{
+    struct http_connection *http =
+        (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
+
+    connection_is_free(&http->base);
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -211,7 +221,7 @@ static bool route(struct http_connection *http)
     bool is_encoded = head->encoding.bytes > 0 && !wire_text_is_header(head->encoding, "identity");
     int error = keep_texts(http);
 
-    call_init(&http->call, server_get_host(http->base.server), on_call_done);
+    call_init(&http->call, server_get_host(http->base.server), on_call_done, on_call_released);
     if (!error)
         error = wire_rest_route(head->method, http->path, head->path.bytes, request);
     if (!error && head->session.at)
@@ -453,15 +463,17 @@ static void http_stop(struct connection *connection)
         connection_end(connection);
 }
 
-static void http_free(struct connection *connection)
+static bool http_free(struct connection *connection)
 {
     struct http_connection *http = http_of(connection);
 
-    call_end(&http->call);
+    if (!call_end(&http->call))
+        return false;
     free(http->path);
     free(http->input);
     wire_buffer_free(&http->body);
     wire_buffer_free(&http->output);
+    return true;
 }
 
 int http_new(struct connection **connection)

@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_PEERS 16384u /* more than the server takes */
+#define MAX_PEERS   16384u /* more than the server takes */
+#define CUDA_DEVICE "/dev/nvidiactl"
 
 /* Who is at a connection, as it was found once and stays. */
 struct peer_record {
@@ -158,8 +159,8 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
                                           .byte_size = request->byte_size};
     int error;
 
-    if (request->kind == GMSFS_REGION_CUDA)
-        return -EOPNOTSUPP;
+    if (request->kind == GMSFS_REGION_CUDA) /* whose handles nobody here opens */
+        return access(CUDA_DEVICE, F_OK) == 0 ? -EOPNOTSUPP : -ENODEV;
     error = register_system(opener, uid, &wanted, reason);
     /* That the name is taken is told first, whatever else is wrong. */
     if (error && *reason != GMSFS_REGION_EXISTS && has_name(opener, uid)) {

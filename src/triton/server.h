@@ -34,7 +34,8 @@ struct connection_calls {
     void (*ready)(struct connection *connection, uint32_t events);
     void (*expired)(struct connection *connection); /* its deadline has passed */
     void (*stop)(struct connection *connection);    /* finish what has begun, and end */
-    void (*free)(struct connection *connection);    /* all but the struct connection itself */
+    /* All but the struct connection itself. False: not yet; connection_is_free says when. */
+    bool (*free)(struct connection *connection);
 };
 
 struct connection {
@@ -67,6 +68,8 @@ void connection_watch(struct connection *connection, uint32_t events);
 int connection_hold(struct connection *connection, uint64_t bytes);
 /* It goes, and is freed before the loop waits again. Harmless where it has ended. */
 void connection_end(struct connection *connection);
+/* One that has ended and was not free to go may be so now. */
+void connection_is_free(struct connection *connection);
 /* 0 and *bytes; 0 bytes: the client sends nothing any more; -EAGAIN; or the connection is broken */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes);
 /* Some of it. 0 and *sent; -EAGAIN; or the connection is broken */
