@@ -319,6 +319,38 @@ references_are() { # NAME COUNT
     stop_triton
 }
 
+@test "a mount that hangs holds up nobody who needs nothing of it" {
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 1
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory worker
+    worker=$(worker_of "$KEEPER")
+    curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/region/r/register"
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"r","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+    local inference=$SPAWNED
+    wait_until 5 references_are r 1
+    kill -STOP "$worker"
+    spawn curl -s -w '%{http_code}' "$url/status"
+    local status_of_all=$SPAWNED
+    for _ in {1..20}; do # also while that inference wants to let its region go
+        assert_eq "$(ask GET /v2/health/live)" 200
+        sleep 0.1
+    done
+    process_lives "$inference"
+    process_lives "$status_of_all"
+    kill -CONT "$worker"
+    wait_exit "$inference"
+    assert_match "$(output_of "$inference")" '"model_name":"simple"'
+    wait_exit "$status_of_all"
+    assert_match "$(output_of "$status_of_all")" '"name":"r".*200$'
+    curl -s -X POST "$url/unregister"
+    stop_triton
+}
+
 @test "the command says what it cannot do" {
     start_mount
     cli -2 triton

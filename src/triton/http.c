@@ -296,7 +296,8 @@ static int serve_head(struct http_connection *http)
     if (error == -EAGAIN)
         return error;
     http->base.deadline_ms = server_now_ms() + SERVER_REQUEST_MS;
-    http->is_kept = http->head.is_kept;
+    /* What answers a HEAD has no body, whatever it says. */
+    http->is_kept = http->head.is_kept && !wire_text_is(http->head.method, "HEAD");
     if (error) {
         refuse(http, &refusal);
         return 0;
