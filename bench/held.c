@@ -20,8 +20,8 @@
 #define REPEATS       100
 #define LOADS         3
 
-static const char *const kinds[] = {"files",   "directories", "texts",      "sessions",
-                                    "tickets", "waiters",     "connections"};
+static const char *const kinds[] = {"files",   "directories", "texts",   "sessions",
+                                    "regions", "tickets",     "waiters", "connections"};
 enum {
     KIND_COUNT = sizeof kinds / sizeof *kinds
 };

@@ -170,6 +170,26 @@ others_go_on() {
     others_go_on
 }
 
+others_register() {
+    run_logged -0 as_other "$GMSCTL" connect "$M" region-register self r /key memfd:4096 0 1
+    run_logged -0 "$GMSCTL" connect "$M" region-register self r /key memfd:4096 0 1
+}
+
+@test "one user's regions leave the others theirs" {
+    hog regions EDQUOT
+    bound_is_told regions
+    others_register
+    others_go_on
+    run_logged -0 "$GMSCTL" connect "$M" region-unregister-all "$TEST_UID" 0
+    assert_eq "$(ls "$M/regions")" "$(printf '%s\n' 0 "$OTHER_UID")"
+}
+
+@test "where the daemon has few descriptors one user's regions leave the others theirs" {
+    hog regions EDQUOT
+    others_register
+    others_go_on
+}
+
 @test "one user's documents leave the others theirs" {
     hog gathered EDQUOT
     others_go_on

@@ -160,6 +160,23 @@ apply() { # HEX OP...: on a fresh session with two allocations
     expect ENOTTY open "$W/lock" rw command 0x5401
 }
 
+@test "a region answers its own two ioctls, short, long and wrong, and no others" {
+    ctl connect "$M" region-register self r /key memfd:4096 0 100
+    region=$M/regions/$(id -u)/r
+    ctl open "$region" r raw 17 0 '' 0 raw 17 4 '' 0 raw 17 921 '' 0 raw 17 16383 '' 0
+    expect E2BIG open "$region" r raw 17 921 '' 1
+    expect E2BIG open "$region" r region 1 raw 4 1 '' 1
+    expect EINVAL open "$region" r raw 17 920 hex:02000000 0
+    expect EINVAL open "$region" r raw 17 920 hex:0100000001000000 0
+    for nr in {1..3} {5..16} 18; do
+        expect ENOTTY open "$region" r region 1 raw "$nr" 560 '' 0
+    done
+    expect ENOLCK open "$region" r raw 4 0 '' 0
+    expect ENOTTY open "$region" r command 0x5401
+    assert_eq "$(jq .references "$region")" 0
+    still_works
+}
+
 @test "a short ioctl is extended by zeros" {
     ctl open "$W/ctl" rw raw 2 4 hex:02000000 0 info # ACQUIRE RW, tried once
     assert_match "$output" 'mode=RW state=RW'
@@ -187,7 +204,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 
 @test "every ioctl of every size answers, on every kind of file, with and without a session" {
     words=()
-    for nr in {1..16}; do
+    for nr in {1..17}; do
         for size in 0 1 7 16 111 552 16383; do
             words+=(try raw "$nr" "$size" '' 0 try raw "$nr" "$size" "fill:$size" 0)
         done
@@ -334,6 +351,53 @@ apply() { # HEX OP...: on a fresh session with two allocations
 @test "a request that ends in zeros is one of a later version and accepted" {
     ticket=$(printf '%032d' 0)
     expect ESTALE connect "$M" send "hex:0100000001000000fd00000000000000${ticket}0000000000000000" receive
+}
+
+@test "messages about regions that are none are answered or dropped" {
+    head=010000000b0000000000000000000000$(printf '%032d' 0)
+    none=$(printf '%02288d' 0) # what follows the first 32 of 1176 bytes
+    ctl connect "$M" send "hex:${head/0b/0e}$none" receive # a list of no kind in particular
+    for bytes in "$head" "$head${none:2}" "$head${none:8}01000000" "${head/0b/0f}$none" \
+        "$head${none:0:-2}01" "${head}01${none:2}" "$head${none}01" "${head:0:16}01${head:18}$none"; do
+        run_logged -1 timeout 5 "$GMSCTL" connect "$M" send "hex:$bytes" receive receive
+        assert_match "${lines[-1]}" '^(EINVAL|ECONNRESET)$'
+    done
+    run_logged '!' timeout 5 "$GMSCTL" connect "$M" send "hex:$head$none$none$none" receive
+    still_works
+}
+
+@test "descriptors that nobody asked for are not taken, and one is enough" {
+    before=$(open_files_of_worker)
+    expect EINVAL connect "$M" region-register self r /key "path:$M/device" 0 1
+    expect EINVAL connect "$M" region-register self r /key "path:$BATS_TEST_FILENAME" 0 1
+    expect EINVAL open "$W/ctl" r connect "$M" region-register self r /key file 0 1
+    for _ in {1..50}; do
+        ctl connect "$M" region-register-many r region-unregister self 0 r
+    done
+    wait_until 5 eval "[[ \$(open_files_of_worker) -le $((before + 4)) ]]" # it keeps some of who asked last
+    still_works
+}
+
+@test "a descriptor whose close never ends costs its user the next one, and nobody else anything" {
+    requires root
+    local first=$M stuck
+    start_mount size=16M
+    stuck=$(worker_of "$KEEPER")
+    # The end of a `ctl` asks its daemon, unlike that of a text; so this process waits as well.
+    spawn "$GMSCTL" open "$M/weights/ctl" r say ready until "$T/go" connect "$first" \
+        region-register self r /key file 0 1
+    wait_until 10 said "$SPAWNED" ready
+    kill -STOP "$stuck"
+    touch "$T/go"
+    wait_until 10 said "$SPAWNED" EINVAL
+    run_logged -1 timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
+    assert_eq "${lines[-1]}" EINVAL # none is taken from this user now
+    run_logged -0 as_user timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
+    kill -CONT "$stuck"
+    wait_exit "$SPAWNED"
+    M=$first W=$first/weights
+    wait_until 10 "$GMSCTL" connect "$M" region-register self r /key memfd:1 0 1
+    still_works
 }
 
 @test "a client that never reads its descriptors harms nobody, and does not pin them" {

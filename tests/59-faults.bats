@@ -93,6 +93,10 @@ daemon_faults() { # keeper|worker GROUP...
     daemon_faults worker entries stores tickets
 }
 
+@test "worker: regions" {
+    daemon_faults worker regions
+}
+
 @test "keeper" {
     daemon_faults keeper memory
 }

@@ -32,6 +32,10 @@ setup() {
     python_tests test_foreign
 }
 
+@test "Python registers, lists, reads and writes regions, and says why where it cannot" {
+    python_tests test_regions ctypes
+}
+
 @test "Python's structures are those of gmsfs.h" {
     python_with ctypes
     GMSFS_TEST_MOUNT='' python -m unittest -v test_abi

@@ -5,7 +5,19 @@ tests/python/test_abi.py holds sizes and offsets against the header.
 """
 
 import ctypes
-from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 
 SONAME = "libgmsfs.so.0"
 SYMBOL_VERSION = "GMSFS_0.1"
@@ -35,6 +47,12 @@ GRAPH_KEEP = 1 << 0
 GRAPH_EAGER = 1 << 0
 GRAPH_ORDER, GRAPH_REFUSE = 1, 2
 GRAPH_CHUNK_BYTES = 32 << 20
+
+REGION_NAME_MAX = 255
+REGION_KEY_MAX = 511
+REGION_HANDLE_BYTES = 64
+REGION_SELF = 2**32 - 1
+REGION_DRAINING, REGION_WRITABLE, REGION_ALLOCATION, REGION_DESCRIPTOR = (1 << i for i in range(4))
 
 
 class Info(ctypes.Structure):
@@ -149,7 +167,45 @@ class GraphSpaceStats(ctypes.Structure):
     ]
 
 
+class RegionInfo(ctypes.Structure):
+    _fields_ = [
+        ("id", c_uint64),
+        ("offset", c_uint64),
+        ("byte_size", c_uint64),
+        ("device_id", c_int64),
+        ("references", c_uint64),
+        ("registered_ms", c_uint64),
+        ("kind", c_uint32),
+        ("uid", c_uint32),
+        ("flags", c_uint32),
+        ("memory", c_uint32),
+        ("raw_handle", c_uint8 * REGION_HANDLE_BYTES),
+        ("name", c_char * (REGION_NAME_MAX + 1)),
+        ("key", c_char * (REGION_KEY_MAX + 1)),
+    ]
+
+
+class RegionRequest(ctypes.Structure):
+    _fields_ = [
+        ("kind", c_uint),
+        ("uid", c_uint32),
+        ("gid", c_uint32),
+        ("groups", POINTER(c_uint32)),
+        ("group_count", c_size_t),
+        ("name", c_char_p),
+        ("key", c_char_p),
+        ("fd", c_int),
+        ("offset", c_uint64),
+        ("byte_size", c_uint64),
+        ("device_id", c_int64),
+        ("raw_handle", c_char_p),
+        ("raw_handle_bytes", c_size_t),
+    ]
+
+
 HANDLE = c_void_p
+REGIONS = c_void_p
+REGION = c_void_p
 POOL = c_void_p
 SPACE = c_void_p
 TOKEN = c_uint8 * TOKEN_BYTES
@@ -220,4 +276,21 @@ PROTOTYPES = {
     "gmsfs_graph_alloc_error": (c_int, ()),
     "gmsfs_graph_enter": (c_int, (POOL, c_void_p, c_int)),
     "gmsfs_graph_leave": (c_int, (POOL, c_void_p)),
+    "gmsfs_regions_open": (c_int, (c_char_p, POINTER(REGIONS))),
+    "gmsfs_regions_close": (None, (REGIONS,)),
+    "gmsfs_region_register": (c_int, (REGIONS, POINTER(RegionRequest), POINTER(c_uint))),
+    "gmsfs_region_unregister": (c_int, (REGIONS, c_uint32, c_uint, c_char_p)),
+    "gmsfs_region_unregister_all": (c_int, (REGIONS, c_uint32, c_uint, POINTER(c_uint64))),
+    "gmsfs_region_get": (c_int, (REGIONS, c_uint32, c_uint, c_char_p, POINTER(RegionInfo))),
+    "gmsfs_region_list": (
+        c_int,
+        (REGIONS, c_uint32, c_uint, POINTER(POINTER(RegionInfo)), POINTER(c_size_t)),
+    ),
+    "gmsfs_region_list_free": (None, (POINTER(RegionInfo),)),
+    "gmsfs_region_open": (c_int, (REGIONS, c_uint32, c_char_p, POINTER(REGION), POINTER(c_uint))),
+    "gmsfs_region_close": (None, (REGION,)),
+    "gmsfs_region_info": (POINTER(RegionInfo), (REGION,)),
+    "gmsfs_region_descriptor": (c_int, (REGION,)),
+    "gmsfs_region_read": (c_int, (REGION, c_uint64, c_void_p, c_size_t, POINTER(c_uint))),
+    "gmsfs_region_write": (c_int, (REGION, c_uint64, c_void_p, c_size_t, POINTER(c_uint))),
 }

@@ -92,10 +92,11 @@ static int look_filter(const struct dirent *entry)
 {
     bool is_dir = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
 
-    return is_dir && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    return is_dir && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+           strcmp(entry->d_name, "regions") != 0;
 }
 
-/* The directories at the top are the stores. */
+/* The directories at the top are the stores, but for that of the regions. */
 static int look_at_stores(const char *mount, json_t *stores)
 {
     struct dirent **names;

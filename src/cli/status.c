@@ -217,6 +217,17 @@ static void status_print_absent(const json_t *look, const char *path, FILE *to)
     }
 }
 
+/* Of all users together: whose they are is not for everybody. */
+static void status_print_regions(const json_t *device, FILE *to)
+{
+    uint64_t regions = store_json_number(device, "regions");
+    uint64_t references = store_json_number(device, "region_references");
+
+    if (regions > 0)
+        ui_line(to, "  %" PRIu64 " region%s, %" PRIu64 " reference%s", regions,
+                regions == 1 ? "" : "s", references, references == 1 ? "" : "s");
+}
+
 static void status_print_mount(const json_t *look, FILE *to, unsigned width)
 {
     const char *path = store_json_text(look, "mount"), *reason;
@@ -230,6 +241,7 @@ static void status_print_mount(const json_t *look, FILE *to, unsigned width)
     ui_line(to, "%s  %s  %s%s%s%s", path, store_json_text(device, "name"),
             store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "");
     status_print_memory(device, to, width);
+    status_print_regions(device, to);
     if (json_object_get(look, "error"))
         status_print_unknown(look, "  its stores cannot be listed", to);
     else

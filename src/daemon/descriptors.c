@@ -17,6 +17,7 @@ struct descriptors descriptors_divide(uint64_t limit)
         .own = at_most(limit / 8, OWN),
         .connections = at_most(limit / 8, SERVICE_MAX_CONNECTIONS),
         .watches = at_most(limit / 4, SERVICE_MAX_WATCHES),
+        .regions = at_most(limit / 8, CORE_MAX_REGIONS),
     };
 }
 

@@ -16,6 +16,7 @@ struct descriptors {
     uint64_t own;   /* for what comes and goes within a request, and what is there from start */
     uint64_t connections; /* at most */
     uint64_t watches;     /* at most */
+    uint64_t regions;     /* at most: of what memory may have */
 };
 
 struct descriptors descriptors_divide(uint64_t limit);

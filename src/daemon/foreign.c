@@ -11,7 +11,7 @@
 
 enum {
     IDLE,
-    WAITING, /* for a thread */
+    WAITING, /* for a thread, until somebody sends the next one */
     CLOSING,
 };
 

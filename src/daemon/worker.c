@@ -431,7 +431,7 @@ static int open_service(struct worker *worker)
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
         .max_watches = worker->descriptors.watches,
-    };
+        .max_regions = worker->descriptors.regions};
     struct service_host host = {
         .context = worker,
         .now_ms = host_now_ms,

@@ -8,30 +8,37 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What is about to be received is a registration, and a descriptor of this user can be taken. */
-static bool takes_descriptor(const struct fs *fs, int fd, uint32_t uid)
+/* 1: what is about to be received is a registration, and a descriptor of this user can be taken. 0,
+ * or a negative errno */
+static int takes_descriptor(const struct fs *fs, int fd, uint32_t uid)
 {
     struct gmsfs_fds_request next;
     ssize_t size = recv(fd, &next, sizeof next, MSG_DONTWAIT | MSG_PEEK);
+    if (size < 0)
+        return -errno;
     return size == (ssize_t)sizeof next && next.op == GMSFS_FDS_REGION_REGISTER &&
            fs->host.may_take(fs->host.context, uid);
 }
 
 /* Nothing that is asked of a file in memory waits for anybody, close(2) neither: only those have
  * seals. */
-static int keep_in_memory(const struct fs *fs, uint32_t uid, int fd)
+static int keep_in_memory(const struct fs *fs, uint32_t uid, int fd, int *object)
 {
-    if (fcntl(fd, F_GET_SEALS) >= 0)
-        return fd;
+    if (fcntl(fd, F_GET_SEALS) >= 0) {
+        *object = fd;
+        return 0;
+    }
+    int error = errno == EINVAL || errno == EBADF ? 0 : -errno;
     fs->host.close_foreign(fs->host.context, uid, fd);
-    return -1;
+    return error;
 }
 
-static void read_control(const struct fs *fs, uint32_t uid, struct msghdr *head,
-                         struct fds_received *received)
+/* 0, or why it cannot be told what came. */
+static int read_control(const struct fs *fs, uint32_t uid, struct msghdr *head,
+                        struct fds_received *received)
 {
     struct ucred credentials;
-    int fd;
+    int fd, error = 0;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(head); at; at = CMSG_NXTHDR(head, at)) {
         if (at->cmsg_level != SOL_SOCKET)
             continue;
@@ -40,9 +47,10 @@ static void read_control(const struct fs *fs, uint32_t uid, struct msghdr *head,
             received->sender = credentials.pid;
         } else if (at->cmsg_type == SCM_RIGHTS && at->cmsg_len >= CMSG_LEN(sizeof fd)) {
             memcpy(&fd, CMSG_DATA(at), sizeof fd); /* there is room for one */
-            received->object = keep_in_memory(fs, uid, fd);
+            error = keep_in_memory(fs, uid, fd, &received->object);
         }
     }
+    return error;
 }
 
 int fds_receive(const struct fs *fs, int fd, uint32_t uid, struct fds_received *received)
@@ -57,14 +65,14 @@ int fds_receive(const struct fs *fs, int fd, uint32_t uid, struct fds_received *
                           .msg_iovlen = 1,
                           .msg_control = &control,
                           .msg_controllen = CMSG_SPACE(sizeof(struct ucred))};
-    if (takes_descriptor(fs, fd, uid))
+    int takes = takes_descriptor(fs, fd, uid);
+    if (takes > 0)
         head.msg_controllen += CMSG_LEN(sizeof(int)); /* with padding there were room for two */
-    ssize_t size = recvmsg(fd, &head, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
     *received = (struct fds_received){.object = -1};
+    ssize_t size = takes < 0 ? -1 : recvmsg(fd, &head, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
-    read_control(fs, uid, &head, received);
-    if (size == 0)
+    if (read_control(fs, uid, &head, received) || size == 0)
         return -ECONNRESET;
     int error = fds_request_decode(bytes, (size_t)size, &received->request);
     if (!error && fds_request_is_region(&received->request))

@@ -218,12 +218,15 @@ static int list_many(const struct fs *fs, uint32_t uid,
                      const struct gmsfs_fds_region_request *request, struct answer *answer)
 {
     const struct regions *regions = &fs->core->regions;
-    const struct region *at = regions_next(regions, uid, request->name, request->name_bytes);
-    for (; at; at = regions_next(regions, uid, at->name, at->name_bytes)) {
-        if (!matches(at, request->kind))
+    const struct region *first = regions_next(regions, uid, request->name, request->name_bytes);
+    size_t at = 0;
+    while (first && regions->sorted[at] != first)
+        at++;
+    for (; first && at < regions->items.count && regions->sorted[at]->uid == uid; at++) {
+        if (!matches(regions->sorted[at], request->kind))
             continue;
         if (answer->header.count < GMSFS_REGION_LIST_MAX)
-            fs_describe_region(fs, at, &answer->list[answer->header.count++]);
+            fs_describe_region(fs, regions->sorted[at], &answer->list[answer->header.count++]);
         else
             answer->header.remaining++;
     }

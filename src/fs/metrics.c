@@ -195,6 +195,26 @@ static void write_health(FILE *out, const struct core *core)
                 core_get_health(core) == (enum core_health)health);
 }
 
+static void write_regions(FILE *out, const struct core *core)
+{
+    const struct idvec *items = &core->regions.items;
+    uint64_t counts[REGION_CUDA + 1] = {0}, references = 0, draining = 0;
+    for (size_t i = 0; i < items->count; i++) {
+        const struct region *region = items->items[i];
+        counts[region->kind]++;
+        references += region->references;
+        draining += region->draining;
+    }
+    head(out, "gmsfs_regions", "gauge", "Named regions of shared memory by kind.");
+    fprintf(out, "gmsfs_regions{kind=\"system\"} %llu\n",
+            (unsigned long long)counts[REGION_SYSTEM]);
+    fprintf(out, "gmsfs_regions{kind=\"cuda\"} %llu\n", (unsigned long long)counts[REGION_CUDA]);
+    single(out, "gmsfs_regions_draining", "gauge",
+           "Regions that are unregistered and still referred to.", draining);
+    single(out, "gmsfs_region_references", "gauge", "Open files that refer to regions.",
+           references);
+}
+
 static void write_audit(FILE *out, const struct fs *fs)
 {
     uint64_t written, dropped;
@@ -252,6 +272,7 @@ int fs_text_metrics(const struct fs *fs, struct fs_text *text)
         return -ENOMEM;
     write_device(out, fs);
     write_health(out, fs->core);
+    write_regions(out, fs->core);
     for (unsigned metric = 0; metric < METRIC_COUNT; metric++) {
         head(out, STORE_METRICS[metric].name, STORE_METRICS[metric].type,
              STORE_METRICS[metric].help);

@@ -88,6 +88,17 @@ static bool add_health(json_t *object, const struct core *core)
     return failed;
 }
 
+static bool add_regions(json_t *object, const struct core *core)
+{
+    const struct idvec *regions = &core->regions.items;
+    uint64_t references = 0;
+    for (size_t i = 0; i < regions->count; i++)
+        references += ((const struct region *)regions->items[i])->references;
+    bool failed = json_object_set_new(object, "regions", make_number(regions->count)) != 0;
+    failed |= json_object_set_new(object, "region_references", make_number(references)) != 0;
+    return failed;
+}
+
 int fs_text_device(const struct fs *fs, struct fs_text *text)
 {
     struct vmm_info info;
@@ -108,6 +119,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
+    failed |= add_regions(object, fs->core);
     if (info.pci_id[0])
         failed |= add_gpu(object, &info);
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;
@@ -119,6 +131,14 @@ static uint64_t count_reserved(const struct core *core, const struct core_store 
 {
     const struct core_session *writer = core_get_writer(core, store->id);
     return writer ? writer->reserved_bytes + writer->due_bytes : 0;
+}
+
+static uint64_t count_regions(const struct core *core, const struct core_store *store)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < core->regions.items.count; i++)
+        count += ((const struct region *)core->regions.items.items[i])->store == store->id;
+    return count;
 }
 
 /* Processes that were handed descriptors to write its memory with, and live. */
@@ -177,6 +197,8 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",
                                   make_number(lock_count_waiting_writers(&store->lock))) != 0;
+    failed |=
+        json_object_set_new(object, "regions", make_number(count_regions(fs->core, store))) != 0;
     failed |= json_object_set_new(object, "may_write", make_writers(store)) != 0;
     failed |= json_object_set_new(object, "allocations",
                                   make_number(layout_count_allocations(layout))) != 0;

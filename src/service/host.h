@@ -67,6 +67,7 @@ struct service_options {
     uint32_t admin_uid;        /* who mounted: may administer, as root may */
     uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
     uint64_t max_watches;
+    uint64_t max_regions; /* 0: as many as there can be */
 };
 
 int service_new(struct vmm *vmm, const struct service_options *options,

@@ -156,7 +156,6 @@ static enum service_region_reason reason_of(int error)
     case -EDQUOT:
     case -ENOSPC:
     case -ENFILE:
-    case -EMFILE:
         return SERVICE_REGION_BOUND;
     case -ENOENT:
         return SERVICE_REGION_NO_OBJECT;
@@ -231,8 +230,9 @@ static int check_object(const struct service_region_wish *wish, enum service_reg
 {
     struct stat stat;
     int flags = fcntl(wish->fd, F_GETFL);
-    if (fcntl(wish->fd, F_GET_SEALS) < 0 || flags < 0 || (flags & O_ACCMODE) == O_WRONLY ||
-        fstat(wish->fd, &stat) || !S_ISREG(stat.st_mode))
+    if (flags < 0 || fcntl(wish->fd, F_GET_SEALS) < 0 || fstat(wish->fd, &stat))
+        return fail(reason, SERVICE_REGION_BAD_OBJECT, -errno);
+    if ((flags & O_ACCMODE) == O_WRONLY || !S_ISREG(stat.st_mode))
         return fail(reason, SERVICE_REGION_BAD_OBJECT, -EINVAL);
     if (wish->offset + wish->byte_size > (uint64_t)stat.st_size)
         return fail(reason, SERVICE_REGION_BAD_RANGE, -EINVAL);
@@ -283,7 +283,7 @@ static int register_handle(struct service *s, const struct service_peer *peer,
 static void finish_registering(struct service *s, struct object_job *work)
 {
     struct object *object = work->object;
-    int error = work->error;
+    int error = work->error == -EMFILE ? -ENFILE : work->error; /* not the client's own */
     if (error)
         *work->reason = reason_of(error);
     if (!error)
@@ -440,7 +440,7 @@ static int register_now(struct service *s, const struct service_peer *peer,
                         struct service_request *request, bool *later)
 {
     struct key key;
-    bool writable;
+    bool writable = false;
     int error = check_wish(s, peer, wish, reason, &key);
     if (error)
         return error;

@@ -35,6 +35,7 @@ int service_new(struct vmm *vmm, const struct service_options *options,
     vmm_get_info(vmm, &info);
     struct core_options core_options = {.patience_ms = options->patience_ms,
                                         .granularity_bytes = info.granularity_bytes,
+                                        .limits = {.regions = options->max_regions},
                                         .admin_uid = options->admin_uid};
     service_init_bounds(s);
     turns_init(s);

@@ -14,6 +14,7 @@
 /* Makes that store, whatever was there, and is a full cycle of lock, memory, bytes, commit, read.
  */
 #define DEEDS_BEGIN                                                                             \
+    "connect M/ region-unregister-all self 0 disconnect "                                       \
     "open W/lock rw clear alloc 65536 1 a tag alloc 100 1 b tag open W/allocations/a rw "       \
     "pwrite 0 committed use 0 put key value none 0 commit close "                               \
     "open W/lock r open W/allocations/a r pread 0 9 connect M/ use 1 export 0 0 redeem last 8 " \
@@ -141,6 +142,16 @@ static const struct deed DEEDS[] = {
      "open W/lock rw connect M/ export-rw 0 0 redeem last 8 poke 0 0 "
      "COMMITTED commit",
      NULL, "open W/allocations/a r pread 0 9"},
+    {"regions", "object",
+     "connect M/ region-register self r /key memfd:4096 64 100 region-list self 0 a "
+     "region-unregister self 1 r",
+     NULL, NULL},
+    {"regions", "handle", "connect M/ region-register-cuda self cu 64 region-unregister-all self 2",
+     NULL, NULL},
+    {"regions", "allocation",
+     "connect M/ region-register self w weights/a none 0 9 region-list self 1 a "
+     "region-unregister-all self 0",
+     NULL, "open W/lock rwn"},
     {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
      NULL},
 };

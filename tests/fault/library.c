@@ -360,12 +360,14 @@ static int do_group_commit(struct scene *scene)
 }
 
 #include "library_graph.h"
+#include "library_regions.h"
 
 static const struct step {
     const char *name;
     void (*prepare)(struct scene *scene);
     int (*run)(struct scene *scene);
 } STEPS[] = {{"open", nothing, do_open},
+             {"regions", object_made, do_regions},
              {"connect RO", opened, do_connect_ro},
              {"connect RW", opened, do_connect_rw},
              {"join", invited, do_join},

@@ -18,6 +18,7 @@ union payload {
     struct gmsfs_ioc_commit commit;
     struct gmsfs_ioc_metadata metadata;
     struct gmsfs_ioc_list list;
+    struct gmsfs_ioc_region region;
 };
 
 static const size_t SIZES[] = {
@@ -35,6 +36,7 @@ static const size_t SIZES[] = {
     [_IOC_NR(GMSFS_IOC_APPLY)] = sizeof(struct gmsfs_ioc_apply),
     [_IOC_NR(GMSFS_IOC_RESERVE)] = sizeof(struct gmsfs_ioc_reserve),
     [_IOC_NR(GMSFS_IOC_LIST)] = sizeof(struct gmsfs_ioc_list),
+    [_IOC_NR(GMSFS_IOC_REGION)] = sizeof(struct gmsfs_ioc_region),
 };
 
 static void check_decoded(const uint8_t *in, size_t in_bytes, const uint8_t *out, size_t known,
@@ -192,6 +194,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_alloc(&payload.alloc);
         try_commit(&payload.commit);
         try_metadata(&payload.metadata);
+        must(payload_check_region(&payload.region) == 0 ||
+             payload.region.flags > GMSFS_REGION_HOLD || payload.region.pad);
         try_list(&payload.list, size); /* the last: it answers where it was asked */
     }
     free(out);

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from gmsfs import abi, memory
+from gmsfs import abi, memory, regions
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 HEADERS = os.path.join(ROOT, "libgmsfs")
@@ -22,6 +22,8 @@ STRUCTURES = {
     "struct gmsfs_layout": abi.Layout,
     "struct gmsfs_graph_stats": abi.GraphStats,
     "struct gmsfs_graph_space_stats": abi.GraphSpaceStats,
+    "struct gmsfs_region_info": abi.RegionInfo,
+    "struct gmsfs_region_request": abi.RegionRequest,
 }
 CONSTANTS = {
     "GMSFS_MODE_RO": abi.MODE_RO,
@@ -40,6 +42,15 @@ CONSTANTS = {
     "GMSFS_TOKEN_BYTES": abi.TOKEN_BYTES,
     "GMSFS_HASH_TEXT_BYTES": abi.HASH_TEXT_BYTES,
     "GMSFS_DEVICE_ERROR_BYTES": abi.DEVICE_ERROR_BYTES,
+    **{f"GMSFS_REGION_{name.upper()}": i for i, (name, _) in enumerate(regions.REASONS)},
+    "GMSFS_REGION_NAME_MAX": abi.REGION_NAME_MAX,
+    "GMSFS_REGION_KEY_MAX": abi.REGION_KEY_MAX,
+    "GMSFS_REGION_HANDLE_BYTES": abi.REGION_HANDLE_BYTES,
+    "GMSFS_REGION_SELF": abi.REGION_SELF,
+    "GMSFS_REGION_DRAINING": abi.REGION_DRAINING,
+    "GMSFS_REGION_WRITABLE": abi.REGION_WRITABLE,
+    "GMSFS_REGION_ALLOCATION": abi.REGION_ALLOCATION,
+    "GMSFS_REGION_DESCRIPTOR": abi.REGION_DESCRIPTOR,
     "GMSFS_GRAPH_KEEP": abi.GRAPH_KEEP,
     "GMSFS_GRAPH_EAGER": abi.GRAPH_EAGER,
     "GMSFS_GRAPH_ORDER": abi.GRAPH_ORDER,

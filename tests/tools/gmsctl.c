@@ -13,6 +13,7 @@
 #include "gmsctl_fds.h"
 #include "gmsctl_files.h"
 #include "gmsctl_ioctls.h"
+#include "gmsctl_regions.h"
 
 #include <grp.h>
 #include <poll.h>
@@ -203,6 +204,13 @@ static const struct op {
     {"ask", op_ask, "drain|drain-end|serve BATCH"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
+    {"region", op_region, "FLAGS"}, /* 1: hold */
+    {"region-register", op_region_register, "UID NAME KEY OBJECT OFFSET SIZE"},
+    {"region-register-many", op_region_register_many, "NAME"},
+    {"region-register-cuda", op_region_register_cuda, "UID NAME SIZE"},
+    {"region-unregister", op_region_unregister, "UID KIND NAME"},
+    {"region-unregister-all", op_region_unregister_all, "UID KIND"},
+    {"region-list", op_region_list, "UID KIND BEHIND"},
     {"forget", op_forget, ""},
     {"poke", op_poke, "INDEX OFFSET DATA"},
     {"peek", op_peek, "INDEX OFFSET BYTES"},

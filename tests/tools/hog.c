@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -111,6 +112,58 @@ static int take_ticket(void)
     return ioctl(fd, GMSFS_IOC_EXPORT, &export) < 0 ? -errno : 0;
 }
 
+static int connect_to_mount(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/.fds", mount);
+    return connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ? -errno : fd;
+}
+
+/* One object serves for all: each registration has a descriptor of its own. */
+static int take_region(void)
+{
+    static int fd = -1, object = -1;
+    static unsigned number;
+    struct gmsfs_fds_region_request request = {
+        .request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REGION_REGISTER},
+        .kind = GMSFS_REGION_SYSTEM,
+        .uid = GMSFS_REGION_SELF,
+        .key_bytes = 1,
+        .key = "k",
+        .byte_size = 1,
+    };
+    struct {
+        struct gmsfs_fds_header header;
+        struct gmsfs_fds_region_answer answer;
+    } answer;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof object)] = {0};
+    struct iovec part = {&request, sizeof request};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+
+    if (fd < 0) {
+        object = memfd_create("hog", MFD_CLOEXEC);
+        fd = connect_to_mount();
+        if (object < 0 || ftruncate(object, 1) < 0 || fd < 0)
+            tool_die("no object, or no connection: %s", strerror(errno));
+    }
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof object);
+    memcpy(CMSG_DATA(rights), &object, sizeof object);
+    request.name_bytes = (uint32_t)snprintf(request.name, sizeof request.name, "hog-%u", number++);
+    if (sendmsg(fd, &message, MSG_NOSIGNAL) < 0 || recv(fd, &answer, sizeof answer, 0) <= 0)
+        return -errno;
+    return answer.header.error;
+}
+
 /* What is written to a writer's `ctl` is gathered until an APPLY. */
 static int take_gathered(void)
 {
@@ -128,17 +181,13 @@ static int take_gathered(void)
 static int take_connection(void)
 {
     static unsigned connections;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = connect_to_mount();
     struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
     struct gmsfs_fds_header answer; /* who is served is told that nobody made this ticket */
 
     if (fd < 0)
-        return -errno;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/.fds", mount);
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
-        return -errno;
+        return fd;
     if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0 ||
         recv(fd, &answer, sizeof answer, 0) <= 0)
         return -ECONNREFUSED;
@@ -255,6 +304,7 @@ static const struct kind {
     {"sessions", take_session, NULL},
     {"locks", take_lock, NULL},
     {"tickets", take_ticket, NULL},
+    {"regions", take_region, NULL},
     {"gathered", take_gathered, NULL},
     {"connections", take_connection, NULL},
     {"spools", take_spool, NULL},

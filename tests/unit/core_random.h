@@ -10,7 +10,8 @@
 
 #include "core_model.h"
 
-#define SOME_FILES 24u /* more are closed again soon */
+#define SOME_FILES   24u /* more are closed again soon */
+#define SOME_REGIONS 8u
 
 static uint64_t random_state;
 
@@ -530,10 +531,10 @@ static int step_region(void)
     if (one_in(2))
         return use_region();
     record = with_name(record, random_name());
-    if (one_in(3)) {
+    if (one_in(3) || core->regions.items.count > SOME_REGIONS) {
         record.type = RECORD_REGION_UNREGISTER;
         record.kind = (uint32_t)below(3);
-        record.flags = one_in(8) ? CORE_REGION_ALL : 0;
+        record.flags = one_in(8) || core->regions.items.count > SOME_REGIONS ? CORE_REGION_ALL : 0;
         return apply(record);
     }
     return register_region(record);

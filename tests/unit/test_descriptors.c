@@ -8,7 +8,8 @@ TAP_TEST(every_kind_has_some_however_few_there_are)
 
     for (unsigned i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct descriptors d = descriptors_divide(limits[i]);
-        check(d.own >= 8 && d.connections >= 8 && d.watches >= 16);
+        check(d.own >= 8 && d.connections >= 8 && d.watches >= 16 && d.regions >= 8);
+        check(d.regions <= limits[i] / 8 && d.regions <= 4096);
         check(d.own + d.connections + d.watches <= limits[i] / 2);
     }
 }

@@ -117,6 +117,43 @@ TAP_TEST(names_of_the_wrong_form_are_told_from_those_that_are_not_there)
     check_int(node_lookup(core, &TOP, node_make_id(NODE_STATE, store), "x", &node), -ENOTDIR);
 }
 
+TAP_TEST(regions_are_found_by_owner_and_name_and_are_his_alone)
+{
+    struct node node;
+    struct stat stat;
+    core_start();
+    uint64_t regions = node_make_id(NODE_REGIONS, 0);
+    check_int(node_lookup(core, &TOP, root_id(), "regions", &node), 0);
+    check_int(node_get_id(&node), regions);
+    check_int(node_lookup(core, &TOP, regions, "1001", &node), -ENOENT);
+    struct record record = named((struct record){.type = RECORD_REGION_REGISTER,
+                                                 .kind = REGION_SYSTEM,
+                                                 .uid = 1001,
+                                                 .tag = "k",
+                                                 .tag_bytes = 1,
+                                                 .size_bytes = 1,
+                                                 .memory = 5},
+                                 "a/b");
+    check_int(apply(record), 0);
+    check_int(node_lookup(core, &TOP, regions, "1001", &node), 0);
+    uint64_t owner = node_get_id(&node);
+    node_stat(core, &TOP, &node, &stat);
+    check_int(stat.st_mode, S_IFDIR | 0700);
+    check_int(stat.st_uid, 1001);
+    check_int(node_lookup(core, &TOP, regions, "01001", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, regions, "4294968297", &node), -ENOENT); /* 2^32 + 1001 */
+    check_int(node_lookup(core, &TOP, owner, "a%2Fb", &node), 0);
+    check_int(node_get_id(&node), node_make_id(NODE_REGION, out.id));
+    node_stat(core, &TOP, &node, &stat);
+    check_int(stat.st_mode, S_IFREG | 0400);
+    check(stat.st_uid == 1001 && stat.st_size == 0);
+    check_int(node_lookup(core, &TOP, owner, "a", &node), -ENOENT);
+    check_int(node_lookup(core, &TOP, owner, "a%2fb", &node), -EINVAL);
+    check_int(apply(named((struct record){.type = RECORD_REGION_UNREGISTER, .uid = 1001}, "a/b")),
+              0);
+    check_int(node_find(core, owner, &node), -ENOENT);
+}
+
 static unsigned directions(enum node_kind kind)
 {
     return service_get_directions(node_get_traits(kind)->file);
@@ -135,4 +172,6 @@ TAP_TEST(directions_are_what_the_manual_says)
     check_int(directions(NODE_DATA), SERVICE_READ | SERVICE_WRITE);
     check_int(directions(NODE_FDS), 0);
     check_int(directions(NODE_STORE), 0);
+    check_int(directions(NODE_REGION), SERVICE_READ);
+    check_int(directions(NODE_REGIONS), 0);
 }

@@ -146,6 +146,19 @@ TAP_TEST(key_and_value_lie_within_the_data)
     check_int(payload_check_metadata(&metadata, false), -EINVAL);
 }
 
+TAP_TEST(a_region_is_looked_at_or_held)
+{
+    struct gmsfs_ioc_region region = {.flags = GMSFS_REGION_HOLD};
+    check_int(payload_check_region(&region), 0);
+    region.flags = 0;
+    check_int(payload_check_region(&region), 0);
+    region.flags = GMSFS_REGION_HOLD << 1;
+    check_int(payload_check_region(&region), -EINVAL);
+    region.flags = 0;
+    region.pad = 1;
+    check_int(payload_check_region(&region), -EINVAL);
+}
+
 TAP_TEST(a_list_has_no_unknown_flags)
 {
     struct gmsfs_ioc_list list = {.first = UINT64_MAX, .count = UINT32_MAX};

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named regions of shared memory, as clients of Triton register them.
+
+    import gmsfs.regions
+
+    with gmsfs.regions.open("/mnt/gms/gpu0") as regions:
+        regions.register("input0", key="/input0_data", byte_size=64)
+        with regions.open("input0") as region:
+            data = region.read(0, 64)
+
+A region is its user's: nobody else but root sees it. gmsfs-python(7) tells all.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+
+from . import abi, library
+from .errors import Error
+from .metadata import encode_text
+
+# By their numbers in gmsfs_abi.h: a name for programs, and words for people.
+REASONS = (
+    ("fine", ""),
+    ("bad_name", "a name is 1 to 255 bytes of UTF-8, without NUL, also as a file is called by it"),
+    ("exists", "you have a region of this name, perhaps one that is still in use"),
+    ("bad_key", "a key is 1 to 511 bytes of UTF-8, and more than slashes"),
+    ("reserved_key", "a key may not begin with triton_python_backend_shm_region_"),
+    ("no_object", "what the key names cannot be opened"),
+    ("bad_object", "the descriptor is of no file in memory that can be read, or one is missing"),
+    ("bad_range", "offset and byte_size are not within the object"),
+    ("no_size", "a region has at least one byte"),
+    ("bad_handle", "a handle of CUDA memory has 64 bytes"),
+    ("uncommitted", "the store has nothing committed, or somebody writes it or waits to"),
+    ("not_owner", "it is another user's: only root acts for others"),
+    ("bound", "a bound is reached; the mount's file 'events' tells which"),
+    ("drained", "the mount is drained and takes no more regions"),
+    ("unknown", "you have no such region"),
+    ("bad_offset", "it begins at or behind the region's end"),
+    ("overflow", "offset and size are more than 64 bits can say"),
+    ("bad_end", "it ends behind the region's end"),
+    ("shrunk", "the client has made its memory smaller"),
+)
+
+_KINDS = {None: 0, "system": 1, "cuda": 2}
+_KIND_NAMES = {1: "system", 2: "cuda"}
+
+
+class RegionError(Error):
+    """A call on regions failed. reason: one of the names in REASONS; "fine" where errno says all."""
+
+    def __init__(self, code, mount, call, reason="fine"):
+        super().__init__(code, mount, call, dict(REASONS)[reason])
+        self.reason = reason
+
+    def __reduce__(self):
+        return type(self), (self.errno, self.filename, self.call, self.reason)
+
+
+class Info:
+    """What a region is: name, kind ("system", "cuda"), key, offset, byte_size, uid (its owner's),
+    references, draining, writable, is_allocation (it lies on memory of a store), device_id and
+    raw_handle (CUDA; else 0 and None), memory ("host", "cuda": what its descriptor is of, or None),
+    registered (seconds since 1970)."""
+
+    __slots__ = (
+        "name",
+        "kind",
+        "key",
+        "offset",
+        "byte_size",
+        "uid",
+        "references",
+        "draining",
+        "writable",
+        "is_allocation",
+        "device_id",
+        "raw_handle",
+        "memory",
+        "registered",
+    )
+
+    def __init__(self, facts):
+        self.name = facts.name.decode()
+        self.kind = _KIND_NAMES[facts.kind]
+        self.key = facts.key.decode()
+        self.offset = facts.offset
+        self.byte_size = facts.byte_size
+        self.uid = facts.uid
+        self.references = facts.references
+        self.draining = bool(facts.flags & abi.REGION_DRAINING)
+        self.writable = bool(facts.flags & abi.REGION_WRITABLE)
+        self.is_allocation = bool(facts.flags & abi.REGION_ALLOCATION)
+        self.device_id = facts.device_id
+        self.raw_handle = bytes(facts.raw_handle) if self.kind == "cuda" else None
+        has_descriptor = facts.flags & abi.REGION_DESCRIPTOR
+        self.memory = ("host", "cuda")[facts.memory] if has_descriptor else None
+        self.registered = facts.registered_ms / 1000
+
+    def __repr__(self):
+        return f"<gmsfs.regions.Info {self.name!r}: {self.kind}, {self.byte_size} bytes>"
+
+
+def open(mount):
+    """The regions of the mount at this path. The caller closes it, or uses it in a `with`."""
+    return Regions(mount)
+
+
+class Regions:
+    """The regions of one mount. uid, in each call: whose; None is the caller, another is for root.
+    kind: "system", "cuda", or None for either. Any thread may call; not a child of fork()."""
+
+    def __init__(self, mount):
+        self.mount = os.fspath(mount)
+        self._handle = ctypes.c_void_p()
+        self._call("gmsfs_regions_open", os.fsencode(mount), ctypes.byref(self._handle))
+
+    def close(self):
+        """Regions stay registered, and open ones stay open."""
+        handle, self._handle = self._handle, None
+        if handle:
+            library.get().gmsfs_regions_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def register(self, name, key, byte_size, offset=0, fd=None, uid=None, gid=0, groups=()):
+        """Registers `byte_size` bytes from `offset` on of a shared-memory object.
+
+        fd: of the object, which stays the caller's; None: key names it in /dev/shm, or as
+        STORE/ALLOCATION committed memory of a store. gid, groups: of another uid, by which he reads
+        that store."""
+        request = self._request(1, name, byte_size, uid)
+        request.key = self._text(key, abi.REGION_KEY_MAX, "bad_key", "gmsfs_region_register")
+        request.offset = self._number(offset, "bad_range")
+        request.fd = -1 if fd is None else fd
+        groups = (ctypes.c_uint32 * len(groups))(*groups)
+        request.gid, request.groups, request.group_count = gid, groups, len(groups)
+        self._register(request)
+
+    def register_cuda(self, name, raw_handle, byte_size, device_id=0, uid=None):
+        """Registers memory of a GPU by the 64 bytes of its cudaIpcMemHandle_t."""
+        request = self._request(2, name, byte_size, uid)
+        handle = bytes(raw_handle)
+        request.raw_handle, request.raw_handle_bytes = handle, len(handle)
+        request.device_id, request.fd = device_id, -1
+        self._register(request)
+
+    def unregister(self, name, kind=None, uid=None):
+        """The region goes, at once or with its last reference. KeyError: there is none."""
+        self._of_name("gmsfs_region_unregister", name, uid, _KINDS[kind])
+
+    def unregister_all(self, kind=None, uid=None):
+        """How many there were."""
+        count = ctypes.c_uint64()
+        self._call(
+            "gmsfs_region_unregister_all", self._live(), _uid(uid), _KINDS[kind], ctypes.byref(count)
+        )
+        return count.value
+
+    def get(self, name, kind=None, uid=None):
+        """One region's Info, or None."""
+        facts = abi.RegionInfo()
+        try:
+            self._of_name("gmsfs_region_get", name, uid, _KINDS[kind], ctypes.byref(facts))
+        except KeyError:
+            return None
+        return Info(facts)
+
+    def list(self, kind=None, uid=None):
+        """The Info of each, in order of names."""
+        found, count = ctypes.POINTER(abi.RegionInfo)(), ctypes.c_size_t()
+        self._call(
+            "gmsfs_region_list",
+            self._live(),
+            _uid(uid),
+            _KINDS[kind],
+            ctypes.byref(found),
+            ctypes.byref(count),
+        )
+        try:
+            return [Info(found[i]) for i in range(count.value)]
+        finally:
+            library.get().gmsfs_region_list_free(found)
+
+    def __iter__(self):
+        return iter(self.list())
+
+    def __contains__(self, name):
+        return self.get(name) is not None
+
+    def open(self, name, uid=None):
+        """A reference to a region, of either kind, which keeps it until it is closed. KeyError."""
+        handle, reason = ctypes.c_void_p(), ctypes.c_uint()
+        call = "gmsfs_region_open"
+        text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
+        try:
+            self._call(
+                call, self._live(), _uid(uid), text, ctypes.byref(handle), ctypes.byref(reason), reason=reason
+            )
+        except RegionError as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(name) from None
+            raise
+        return Region(self.mount, handle)
+
+    # -- the library -----------------------------------------------------------------------------
+
+    def _live(self):
+        if self._handle is None:
+            raise ValueError(f"{self.mount}: it is closed")
+        return self._handle
+
+    def _call(self, call, *arguments, reason=None):
+        _call(self.mount, call, *arguments, reason=reason)
+
+    def _of_name(self, call, name, uid, *arguments):
+        text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
+        try:
+            if call == "gmsfs_region_get":
+                kind, facts = arguments
+                self._call(call, self._live(), _uid(uid), kind, text, facts)
+            else:
+                self._call(call, self._live(), _uid(uid), *arguments, text)
+        except RegionError as error:
+            if error.errno == errno.ENOENT:
+                raise KeyError(name) from None
+            raise
+
+    def _text(self, text, most, reason, call):
+        encoded = encode_text(text, most)
+        if encoded is None:
+            raise RegionError(errno.EINVAL, self.mount, call, reason)
+        return encoded
+
+    def _number(self, number, reason):
+        if not 0 <= number < 1 << 64:
+            raise RegionError(errno.EINVAL, self.mount, "gmsfs_region_register", reason)
+        return number
+
+    def _request(self, kind, name, byte_size, uid):
+        call = "gmsfs_region_register"
+        return abi.RegionRequest(
+            kind=kind,
+            uid=_uid(uid),
+            name=self._text(name, abi.REGION_NAME_MAX, "bad_name", call),
+            byte_size=self._number(byte_size, "bad_range"),
+        )
+
+    def _register(self, request):
+        reason = ctypes.c_uint()
+        self._call(
+            "gmsfs_region_register",
+            self._live(),
+            ctypes.byref(request),
+            ctypes.byref(reason),
+            reason=reason,
+        )
+
+
+class Region:
+    """A reference to a region. info: as it was when this was opened."""
+
+    def __init__(self, mount, handle):
+        self.mount = mount
+        self._handle = handle
+        self.info = Info(library.get().gmsfs_region_info(handle).contents)
+
+    def close(self):
+        """Gives the reference back. What view() gave stays readable."""
+        handle, self._handle = self._handle, None
+        if handle:
+            library.get().gmsfs_region_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def read(self, offset=0, size=None):
+        """Bytes from `offset` on, all of them or an error; size None: to the region's end. What the
+        client has made smaller meanwhile is an error (reason "shrunk"), never a signal."""
+        if size is None:
+            size = max(self.info.byte_size - offset, 0)
+        self._check(offset, size)
+        room = ctypes.create_string_buffer(max(size, 1))
+        self._move("gmsfs_region_read", offset, room, size)
+        return room.raw[:size]
+
+    def write(self, offset, data):
+        """All of `data`, or an error."""
+        data = bytes(data)
+        self._check(offset, len(data))
+        self._move("gmsfs_region_write", offset, data, len(data))
+
+    def fileno(self):
+        """Its descriptor, which stays the region's; the region begins at info.offset in it."""
+        fd = library.get().gmsfs_region_descriptor(self._live())
+        if fd < 0:
+            raise RegionError(-fd, self.mount, "gmsfs_region_descriptor")
+        return fd
+
+    def view(self, writable=False):
+        """A memoryview of the region's bytes, mapped. Only of host memory. If the client makes its
+        memory smaller, whoever touches what is gone gets SIGBUS: a server that must not die uses
+        read() and write()."""
+        info = self.info
+        if info.memory != "host":
+            raise RegionError(errno.EOPNOTSUPP, self.mount, "view")
+        if writable and not info.writable:
+            raise RegionError(errno.EACCES, self.mount, "view")
+        before = info.offset % mmap.ALLOCATIONGRANULARITY
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        try:
+            mapped = mmap.mmap(
+                self.fileno(),
+                before + info.byte_size,
+                mmap.MAP_SHARED,
+                protection,
+                offset=info.offset - before,
+            )
+        except ValueError:  # its end is behind the object's
+            raise RegionError(errno.ENODATA, self.mount, "view", "shrunk") from None
+        return memoryview(mapped)[before : before + info.byte_size]
+
+    def _live(self):
+        if self._handle is None:
+            raise ValueError(f"{self.mount}: the region is closed")
+        return self._handle
+
+    def _check(self, offset, size):
+        """Before room is made for what cannot be."""
+        self._live()
+        end = self.info.byte_size
+        if offset < 0 or offset >= end:
+            raise RegionError(errno.ERANGE, self.mount, "access", "bad_offset")
+        if offset + size > end:
+            raise RegionError(errno.ERANGE, self.mount, "access", "bad_end")
+
+    def _move(self, call, offset, data, size):
+        reason = ctypes.c_uint()
+        _call(
+            self.mount, call, self._live(), offset, data, size, ctypes.byref(reason), reason=reason
+        )
+
+
+def _uid(uid):
+    return abi.REGION_SELF if uid is None else uid
+
+
+def _call(mount, call, *arguments, reason=None):
+    result = getattr(library.get(), call)(*arguments)
+    if result < 0:
+        number = reason.value if reason is not None else 0
+        raise RegionError(-result, mount, call, REASONS[number][0])

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gmsfs.regions: a client's shared memory, registered, listed, opened, read and written."""
+
+import errno
+import multiprocessing.shared_memory
+import os
+import pickle
+import unittest
+
+import gmsfs.regions
+from support import MOUNT, StoreCase
+
+
+def memory(data):
+    fd = os.memfd_create("client")
+    os.write(fd, data)
+    return fd
+
+
+class RegionCase(unittest.TestCase):
+    def setUp(self):
+        self.regions = gmsfs.regions.open(MOUNT)
+        self.addCleanup(self.regions.close)
+        self.addCleanup(self.regions.unregister_all)
+
+    def register(self, name, data, **arguments):
+        fd = memory(data)
+        self.addCleanup(os.close, fd)
+        self.regions.register(name, "/key", len(data), fd=fd, **arguments)
+        return fd
+
+    def refused(self, code, reason, call, *arguments, **named):
+        with self.assertRaises(gmsfs.regions.RegionError) as caught:
+            call(*arguments, **named)
+        self.assertEqual((caught.exception.errno, caught.exception.reason), (code, reason))
+        return caught.exception
+
+
+class Registering(RegionCase):
+    def test_what_a_client_registers_a_server_reads_and_writes(self):
+        fd = self.register("in é", b"abcdefgh")
+        with self.regions.open("in é") as region:
+            self.assertEqual(region.read(2, 3), b"cde")
+            self.assertEqual(region.read(6), b"gh")
+            region.write(0, b"AB")
+            self.assertEqual((region.info.key, region.info.references), ("/key", 1))
+            self.assertTrue(region.info.writable and region.info.memory == "host")
+        self.assertEqual(os.pread(fd, 3, 0), b"ABc")
+        self.assertEqual(self.regions.get("in é").references, 0)
+
+    def test_shared_memory_is_registered_by_its_key(self):
+        shared = multiprocessing.shared_memory.SharedMemory(create=True, size=64)
+        self.addCleanup(shared.close)
+        shared.buf[:4] = b"data"
+        self.regions.register("r", "/" + shared.name, 64)
+        shared.unlink()
+        with self.regions.open("r") as region:
+            self.assertEqual(region.read(0, 4), b"data")
+
+    def test_a_view_is_the_clients_memory_and_outlives_the_region(self):
+        fd = self.register("r", b"x" * 9000)
+        self.regions.register("part", "/key", 100, offset=5000, fd=fd)
+        with self.regions.open("part") as region:
+            view = region.view(writable=True)
+        view[:4] = b"here"
+        self.assertEqual((len(view), os.pread(fd, 5, 5000)), (100, b"herex"))
+
+    def test_a_list_has_each_once_in_order(self):
+        for name in ("b", "a"):
+            self.register(name, b"x")
+        self.regions.register_cuda("cu", bytes(range(64)), 2**64 - 32, device_id=3)
+        self.assertEqual([info.name for info in self.regions], ["a", "b", "cu"])
+        self.assertEqual([info.name for info in self.regions.list("system")], ["a", "b"])
+        cuda = self.regions.get("cu")
+        self.assertEqual((cuda.kind, cuda.byte_size, cuda.device_id), ("cuda", 2**64 - 32, 3))
+        self.assertEqual((cuda.raw_handle, cuda.memory), (bytes(range(64)), None))
+        self.assertIn("a", self.regions)
+        self.assertEqual(self.regions.unregister_all("system"), 2)
+        self.assertNotIn("a", self.regions)
+
+
+class Failing(RegionCase):
+    def test_why_it_failed_is_said(self):
+        fd = self.register("r", b"x" * 10)
+        register = self.regions.register
+        self.refused(errno.EEXIST, "exists", register, "r", "/key", 1, fd=fd)
+        self.refused(errno.EINVAL, "bad_range", register, "s", "/key", 11, fd=fd)
+        self.refused(errno.EINVAL, "bad_range", register, "s", "/key", 1, -1, fd=fd)
+        self.refused(errno.EINVAL, "no_size", register, "s", "/key", 0, fd=fd)
+        self.refused(errno.EINVAL, "bad_name", register, "", "/key", 1, fd=fd)
+        self.refused(errno.EINVAL, "bad_name", register, "n" * 256, "/key", 1, fd=fd)
+        self.refused(errno.EINVAL, "bad_key", register, "s", "//", 1, fd=fd)
+        self.refused(errno.ENOENT, "no_object", register, "s", "/gmsfs_no_such_object", 1)
+        self.refused(errno.ENOENT, "no_object", register, "s", "none/a", 1)
+        error = self.refused(
+            errno.EINVAL, "bad_handle", self.regions.register_cuda, "s", b"short", 1
+        )
+        self.assertIn("64 bytes", str(error))
+        self.assertEqual(pickle.loads(pickle.dumps(error)).reason, "bad_handle")
+
+    def test_what_is_not_there_is_a_key_error_or_none(self):
+        self.assertIsNone(self.regions.get("none"))
+        with self.assertRaises(KeyError):
+            self.regions.open("none")
+        with self.assertRaises(KeyError):
+            self.regions.unregister("none")
+
+    def test_an_access_outside_says_where(self):
+        self.register("r", b"x" * 10)
+        with self.regions.open("r") as region:
+            self.refused(errno.ERANGE, "bad_offset", region.read, 10, 1)
+            self.refused(errno.ERANGE, "bad_offset", region.read, -1, 1)
+            self.refused(errno.ERANGE, "bad_end", region.read, 5, 6)
+            self.refused(errno.ERANGE, "bad_end", region.write, 9, b"xx")
+
+    def test_memory_that_shrinks_is_an_error(self):
+        fd = self.register("r", b"x" * 8192)
+        with self.regions.open("r") as region:
+            os.ftruncate(fd, 4096)
+            self.refused(errno.ENODATA, "shrunk", region.read)
+            self.refused(errno.ENODATA, "shrunk", region.write, 8000, b"x")
+            self.refused(errno.ENODATA, "shrunk", region.view)
+            self.assertEqual(os.fstat(fd).st_size, 4096)
+
+    def test_what_is_closed_says_so(self):
+        self.register("r", b"x")
+        region = self.regions.open("r")
+        region.close()
+        region.close()
+        with self.assertRaises(ValueError):
+            region.read()
+        other = gmsfs.regions.open(MOUNT)
+        other.close()
+        with self.assertRaises(ValueError):
+            other.list()
+
+
+class OfStores(StoreCase):
+    def test_committed_memory_is_a_region_for_readers(self):
+        self.commit_raw({})
+        store = os.path.basename(self.path)
+        (allocation,) = os.listdir(os.path.join(self.path, "allocations"))
+        with gmsfs.regions.open(MOUNT) as regions:
+            regions.register("w", f"{store}/{allocation}", 64, offset=32)
+            with regions.open("w") as region:
+                self.assertTrue(region.info.is_allocation and not region.info.writable)
+                self.assertEqual(region.read(), bytes(64))
+                self.assertEqual(bytes(region.view()), bytes(64))
+                with self.assertRaises(gmsfs.regions.RegionError):
+                    region.view(writable=True)
+            self.assertEqual(self.state(), "RO")
+            regions.unregister("w")
+        self.assertEqual(self.state(), "COMMITTED")
+
+
+if __name__ == "__main__":
+    unittest.main()
