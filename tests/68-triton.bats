@@ -39,6 +39,14 @@ teardown() {
     stop_triton
 }
 
+@test "requests, answers and what is between them have their time" {
+    python_with ctypes
+    export GMSFS_TRITON_HASTE=60
+    start_table 3000
+    triton_tests test_triton_times
+    stop_triton
+}
+
 # tokens: a file of them, of the other user's
 tokens() {
     export GMSFS_TEST_TOKEN=0123456789abcdef0123456789abcdef GMSFS_TEST_UID=$TEST_UID

@@ -190,22 +190,18 @@ static int send_output(struct grpc_connection *grpc)
 /* UINT64_MAX: what it waits for is not the client. */
 static uint64_t get_deadline(const struct stream *stream)
 {
-    if (stream->is_answered)
-        return stream->since_ms + SERVER_UNREAD_MS;
-    if (call_is_under_way(&stream->call))
-        return UINT64_MAX;
-    return stream->since_ms + SERVER_REQUEST_MS;
+    return call_is_under_way(&stream->call) ? UINT64_MAX : stream->deadline_ms;
 }
 
 /* The whole connection has a time without streams, and one in which it must take something. */
 static void set_deadline(struct grpc_connection *grpc, bool is_blocked)
 {
-    uint64_t now_ms = server_now_ms(), deadline_ms = UINT64_MAX;
+    uint64_t deadline_ms = UINT64_MAX;
 
     if (is_blocked)
-        deadline_ms = now_ms + SERVER_UNREAD_MS;
+        deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
     else if (!grpc->streams)
-        deadline_ms = now_ms + SERVER_IDLE_MS;
+        deadline_ms = server_deadline_ms(SERVER_IDLE_MS);
     for (struct stream *at = grpc->streams; at; at = at->next) {
         if (get_deadline(at) < deadline_ms)
             deadline_ms = get_deadline(at);

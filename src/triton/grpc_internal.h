@@ -26,8 +26,7 @@ struct stream {
     struct wire_buffer answer; /* with its prefix */
     size_t sent_bytes;
     uint64_t held_bytes;
-    uint64_t
-        since_ms; /* it is waited for: for the request to be whole, or the answer to be taken */
+    uint64_t deadline_ms; /* for the request to be whole, or the answer to be taken */
     struct call call;
 };
 

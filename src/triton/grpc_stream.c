@@ -68,7 +68,7 @@ struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id)
         return NULL;
     stream->grpc = grpc;
     stream->id = id;
-    stream->since_ms = server_now_ms();
+    stream->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     stream->message.limit_bytes = SERVER_MAX_MESSAGE + WIRE_GRPC_PREFIX_BYTES;
     stream->answer.limit_bytes = SERVER_MAX_ANSWER;
     link_stream(stream, &grpc->streams);
@@ -80,7 +80,7 @@ struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id)
 static void set_answered(struct stream *stream)
 {
     stream->is_answered = true;
-    stream->since_ms = server_now_ms();
+    stream->deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
 }
 
 static nghttp2_nv field(const char *name, const char *value, size_t value_bytes)

@@ -89,7 +89,7 @@ static void next_request(struct http_connection *http)
 {
     end_request(http);
     http->phase = http->is_kept ? HTTP_HEAD : HTTP_LINGER;
-    http->base.deadline_ms = server_now_ms() + (http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
+    http->base.deadline_ms = server_deadline_ms(http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
     if (http->is_kept)
         return;
     drop_input(http);
@@ -145,7 +145,7 @@ static void answer_with(struct http_connection *http, unsigned status, struct wi
         return;
     }
     http->phase = HTTP_ANSWER;
-    http->base.deadline_ms = server_now_ms() + SERVER_UNREAD_MS;
+    http->base.deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
     http_send(http);
 }
 
@@ -295,7 +295,7 @@ static int serve_head(struct http_connection *http)
 
     if (error == -EAGAIN)
         return error;
-    http->base.deadline_ms = server_now_ms() + SERVER_REQUEST_MS;
+    http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     /* What answers a HEAD has no body, whatever it says. */
     http->is_kept = http->head.is_kept && !wire_text_is(http->head.method, "HEAD");
     if (error) {
@@ -403,7 +403,7 @@ static int receive(struct http_connection *http, size_t *got)
     http->input_end -= http->input_begin;
     http->input_begin = 0;
     if (http->input_end == 0 && http->phase == HTTP_HEAD)
-        http->base.deadline_ms = server_now_ms() + SERVER_REQUEST_MS;
+        http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     int error =
         connection_receive(&http->base, http->input + http->input_end, room - http->input_end, got);
     http->input_end += *got;

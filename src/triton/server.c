@@ -54,6 +54,26 @@ uint64_t server_now_ms(void)
     return loop_now_ms();
 }
 
+#ifdef GMSFS_TEST_HOOKS
+static uint64_t hasten(uint64_t wait_ms)
+{
+    const char *haste = getenv("GMSFS_TRITON_HASTE");
+    uint64_t divisor = haste ? strtoull(haste, NULL, 10) : 1;
+
+    return divisor > 1 ? wait_ms / divisor : wait_ms;
+}
+#else
+static uint64_t hasten(uint64_t wait_ms)
+{
+    return wait_ms;
+}
+#endif
+
+uint64_t server_deadline_ms(uint64_t wait_ms)
+{
+    return loop_now_ms() + hasten(wait_ms);
+}
+
 /* ---- connections --------------------------------------------------------------------------- */
 
 void connection_watch(struct connection *connection, uint32_t events)
@@ -236,7 +256,7 @@ static int add_connection(struct listener *listener, int fd)
     connection->server = server;
     connection->id = ++server->next_id;
     connection->uid = UINT32_MAX;
-    connection->deadline_ms = loop_now_ms() + SERVER_REQUEST_MS;
+    connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;
     if (connection->next)

@@ -60,6 +60,8 @@ int grpc_begin(struct connection *connection);
 const struct call_host *server_get_host(const struct server *server);
 bool server_is_stopping(const struct server *server);
 uint64_t server_now_ms(void);
+/* So long from now. In builds for tests GMSFS_TRITON_HASTE divides all of these times. */
+uint64_t server_deadline_ms(uint64_t wait_ms);
 
 /* What it waits for. */
 void connection_watch(struct connection *connection, uint32_t events);
