@@ -109,6 +109,7 @@ ask() { # METHOD PATH: the status that HTTP answers
     python_with ctypes
     triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     [[ -S $T/s ]]
+    assert_eq "$(stat -c %a "$T/s")" "$( ((EUID)) && echo 600 || echo 666)" 'the mode of the socket'
     run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     assert_match "$output" 'Address already in use'
     python -c 'from triton_raw import H2
