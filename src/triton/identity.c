@@ -69,7 +69,6 @@ static bool make_question(int fd, struct question *question)
                    .nlmsg_flags = NLM_F_REQUEST},
         .request = {.sdiag_family = (uint8_t)own.ss_family,
                     .sdiag_protocol = IPPROTO_TCP,
-                    .idiag_states = 1u << TCP_ESTABLISHED,
                     .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
     return fill_address(&peer, &id->idiag_sport, id->idiag_src) &&
            fill_address(&own, &id->idiag_dport, id->idiag_dst) && is_loopback(&peer);
@@ -81,6 +80,13 @@ static bool is_address(const __be32 *told, bool is_mapped, const __be32 *asked)
     if (!is_mapped)
         return memcmp(told, asked, 4 * sizeof *told) == 0;
     return told[0] == 0 && told[1] == 0 && told[2] == htonl(0xffff) && told[3] == asked[0];
+}
+
+/* Perhaps one direction is at its end: a client may say all at once, and then only listen. */
+static bool is_connected(uint8_t state)
+{
+    return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 ||
+           state == TCP_CLOSE_WAIT;
 }
 
 /* A socket that is closed already has no owner that the kernel remembers, and counts as root's in
@@ -96,7 +102,7 @@ static uint32_t read_answer(const struct question *question, const char *bytes, 
         header->nlmsg_len < NLMSG_LENGTH(sizeof *answer))
         return IDENTITY_NOBODY;
     is_mapped = answer->idiag_family == AF_INET6 && question->request.sdiag_family == AF_INET;
-    if (answer->idiag_state != TCP_ESTABLISHED || answer->idiag_inode == 0 ||
+    if (!is_connected(answer->idiag_state) || answer->idiag_inode == 0 ||
         (answer->idiag_family != question->request.sdiag_family && !is_mapped) ||
         answer->id.idiag_sport != asked->idiag_sport ||
         answer->id.idiag_dport != asked->idiag_dport ||
