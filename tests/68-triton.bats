@@ -262,6 +262,23 @@ for kind in ("http", "grpc"):
     stop_triton
 }
 
+@test "an ordinary user serves himself on a mount of his own" {
+    requires user-fuse
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    triton_spawn "${AS_USER[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc none --test-models "$M"
+    as_user truncate -s 128 "/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}"
+    run_logged -0 as_user curl -s -d "$body" "$url/region/r/register"
+    assert_eq "$output" ''
+    run_logged -0 as_user cat "$M/regions/$TEST_UID/r"
+    assert_match "$output" "\"key\":.*$GMSFS_TEST_SHM"
+    run_logged -0 curl -s -d "$body" "$url/region/r/register" # root
+    assert_match "$output" 'serves the user who runs it alone'
+    run_logged -0 as_user curl -s -X POST "$url/unregister"
+    stop_triton
+}
+
 @test "a front end that is killed leaves its regions, and the next one serves them" {
     python_with ctypes
     start_mount
