@@ -264,6 +264,7 @@ for kind in ("http", "grpc"):
 
 @test "an ordinary user serves himself on a mount of his own" {
     requires user-fuse
+    # shellcheck disable=SC2034 # start_mount looks at it
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount
     triton_spawn "${AS_USER[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc none --test-models "$M"
