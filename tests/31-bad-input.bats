@@ -378,18 +378,19 @@ apply() { # HEX OP...: on a fresh session with two allocations
     still_works
 }
 
-@test "a descriptor whose close never ends costs its user the next one, and nobody else anything" {
+@test "descriptors whose close never ends cost their user the next one, and nobody else anything" {
     requires root
     local first=$M stuck
     start_mount size=16M
     stuck=$(worker_of "$KEEPER")
     # The end of a `ctl` asks its daemon, unlike that of a text; so this process waits as well.
+    again=(try region-register self r /key file 0 1)
     spawn "$GMSCTL" open "$M/weights/ctl" r say ready until "$T/go" connect "$first" \
-        region-register self r /key file 0 1
+        "${again[@]}" "${again[@]}" "${again[@]}" "${again[@]}" say sent
     wait_until 10 said "$SPAWNED" ready
     kill -STOP "$stuck"
     touch "$T/go"
-    wait_until 10 said "$SPAWNED" EINVAL
+    wait_until 10 said "$SPAWNED" sent
     run_logged -1 timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1
     assert_eq "${lines[-1]}" EINVAL # none is taken from this user now
     run_logged -0 as_user timeout 10 "$GMSCTL" connect "$first" region-register self r /key memfd:1 0 1

@@ -82,7 +82,7 @@ refused() {
     cd "$M"
     refused 'lies in a gmsfs mount' image save weights new
     cd "$T"
-    assert_eq "$(echo "$M"/*/)" "$M/other/ $M/weights/" stores
+    assert_eq "$(echo "$M"/*/)" "$M/other/ $M/regions/ $M/weights/" stores
     assert_state weights COMMITTED
     # What only has such a name is a directory like others.
     mkdir "$T/device" "$T/.fds"

@@ -40,7 +40,8 @@ static void start(struct closing *closing)
 
 bool foreign_may_take(void *context, uint32_t uid)
 {
-    bool has_place = false, is_free = true;
+    bool has_place = false;
+    unsigned of_user = 0;
 
     (void)context;
     for (size_t i = 0; i < FOREIGN_MAX_CLOSING; i++) {
@@ -48,10 +49,10 @@ bool foreign_may_take(void *context, uint32_t uid)
             start(&all[i]);
         if (atomic_load(&all[i].state) == IDLE)
             has_place = true;
-        else if (all[i].uid == uid)
-            is_free = false;
+        else
+            of_user += all[i].uid == uid;
     }
-    return has_place && is_free;
+    return has_place && of_user < FOREIGN_MAX_OF_USER;
 }
 
 void foreign_close(void *context, uint32_t uid, int fd)

@@ -31,7 +31,7 @@ struct fs_host {
     /* The FUSE session is over: the mount is gone (or was aborted). */
     void (*session_over)(void *context, int error);
     /* A descriptor that a client has sent, which may be of a file whose close never ends: it is
-     * closed elsewhere. Of a user whose last one still closes none is taken. */
+     * closed elsewhere. Of a user of whom some do not close none is taken. */
     bool (*may_take)(void *context, uint32_t uid);
     void (*close_foreign)(void *context, uint32_t uid, int fd);
     /* FUSE_INIT was answered: the mount serves. */

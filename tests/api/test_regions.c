@@ -589,6 +589,24 @@ TAP_TEST(what_is_not_in_a_store_is_no_region)
     gmsfs_regions_close(regions);
 }
 
+TAP_TEST(the_directory_of_regions_is_no_store)
+{
+    gmsfs_regions_t *regions = open_regions(), *other = NULL;
+    gmsfs_graph_pool_t *pool = NULL;
+    gmsfs_t *handle = NULL;
+    char path[4200];
+
+    snprintf(path, sizeof path, "%s/regions", mount_path);
+    check_int(gmsfs_open(path, &handle), -ENOTTY);
+    check_int(gmsfs_graph_open(path, 0, &pool), -ENOTTY);
+    check(mkdir(path, 0755) < 0 && errno == EEXIST);
+    check_int(gmsfs_regions_open(path, &other), -ENOTTY);
+    check_int(gmsfs_regions_open(store_path(), &other), -ENOTTY);
+    check_int(gmsfs_regions_open("/dev/shm", &other), -ENOTTY);
+    check_int(gmsfs_regions_open("/no such directory", &other), -ENOENT);
+    gmsfs_regions_close(regions);
+}
+
 /* ---- two users ----------------------------------------------------------------------------- */
 
 /* In a child, as this user: 0, or the line that failed. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors that clients sent are closed by somebody who can wait; who that costs what is shown
+ * by tests/31-bad-input.bats, with files whose end is never answered. */
+#include "daemon/foreign.h"
+#include "tap.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+/* Sends the one end of a pipe to be closed; returns the other, at which that shows. */
+static int send_away(uint32_t uid)
+{
+    int ends[2];
+
+    require(pipe(ends) == 0 && foreign_may_take(NULL, uid));
+    foreign_close(NULL, uid, ends[1]);
+    return ends[0];
+}
+
+static bool is_closed(int other_end)
+{
+    struct pollfd end = {.fd = other_end, .events = POLLIN};
+
+    return poll(&end, 1, 5000) == 1 && (end.revents & POLLHUP);
+}
+
+TAP_TEST(what_is_sent_away_is_closed)
+{
+    int end = send_away(7);
+
+    check(is_closed(end));
+    close(end);
+}
+
+TAP_TEST(places_are_free_again_when_it_is_done)
+{
+    for (unsigned i = 0; i < 4 * FOREIGN_MAX_CLOSING; i++) {
+        int end = send_away(i % 2);
+
+        require(is_closed(end));
+        close(end);
+        for (unsigned tries = 0; tries < 1000 && !foreign_may_take(NULL, (i + 1) % 2); tries++)
+            usleep(1000); /* the thread says so after the close */
+    }
+    check(foreign_may_take(NULL, 0) && foreign_may_take(NULL, 1));
+}
