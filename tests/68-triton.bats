@@ -375,7 +375,14 @@ references_are() { # NAME COUNT
     wait_exit "$status_of_all"
     assert_match "$(output_of "$status_of_all")" '"name":"r".*200$'
     curl -s -X POST "$url/unregister"
-    stop_triton
+    kill -STOP "$worker"
+    spawn curl -s "$url/status"
+    wait_until 5 process_lives "$SPAWNED"
+    kill -TERM "$TRITON"
+    wait_exit "$TRITON" 20 # as long as the mount hangs
+    kill -CONT "$worker"
+    assert_match "$(output_of "$TRITON")" 'the mount does not answer'
+    assert_eq "$status" 1
 }
 
 @test "the command says what it cannot do" {

@@ -89,15 +89,10 @@ static struct opener_reply reply;
 static int fds[OPENER_MAX_FDS];
 static size_t fd_count;
 
-static bool never(void)
-{
-    return false;
-}
-
 static int serve(int socket, bool serves_all)
 {
     char path[] = "/tmp/test-triton-opener.XXXXXX";
-    struct opener_options options = {.serves_all = serves_all, .is_stopped = never};
+    struct opener_options options = {.serves_all = serves_all};
     struct identity_tokens *tokens = NULL;
     struct failure failure;
     int fd = mkstemp(path);
