@@ -39,6 +39,14 @@ teardown() {
     stop_triton
 }
 
+@test "requests, answers and what is between them have their time" {
+    python_with ctypes
+    export GMSFS_TRITON_HASTE=60
+    start_table 3000
+    triton_tests test_triton_times
+    stop_triton
+}
+
 # tokens: a file of them, of the other user's
 tokens() {
     export GMSFS_TEST_TOKEN=0123456789abcdef0123456789abcdef GMSFS_TEST_UID=$TEST_UID
@@ -101,6 +109,7 @@ ask() { # METHOD PATH: the status that HTTP answers
     python_with ctypes
     triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     [[ -S $T/s ]]
+    assert_eq "$(stat -c %a "$T/s")" "$( ((EUID)) && echo 600 || echo 666)" 'the mode of the socket'
     run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/s"
     assert_match "$output" 'Address already in use'
     python -c 'from triton_raw import H2
@@ -253,6 +262,24 @@ for kind in ("http", "grpc"):
     stop_triton
 }
 
+@test "an ordinary user serves himself on a mount of his own" {
+    requires user-fuse
+    # shellcheck disable=SC2034 # start_mount looks at it
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    triton_spawn "${AS_USER[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc none --test-models "$M"
+    as_user truncate -s 128 "/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}"
+    run_logged -0 as_user curl -s -d "$body" "$url/region/r/register"
+    assert_eq "$output" ''
+    run_logged -0 as_user cat "$M/regions/$TEST_UID/r"
+    assert_match "$output" "\"key\":.*$GMSFS_TEST_SHM"
+    run_logged -0 curl -s -d "$body" "$url/region/r/register" # root
+    assert_match "$output" 'serves the user who runs it alone'
+    run_logged -0 as_user curl -s -X POST "$url/unregister"
+    stop_triton
+}
+
 @test "a front end that is killed leaves its regions, and the next one serves them" {
     python_with ctypes
     start_mount
@@ -317,6 +344,45 @@ references_are() { # NAME COUNT
     assert_eq "$(ask GET /v2/health/ready)" 200
     assert_eq "$(ask GET /v2/systemsharedmemory/status)" 200
     stop_triton
+}
+
+@test "a mount that hangs holds up nobody who needs nothing of it" {
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 1
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory worker
+    worker=$(worker_of "$KEEPER")
+    curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" "$url/region/r/register"
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"r","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+    local inference=$SPAWNED
+    wait_until 5 references_are r 1
+    kill -STOP "$worker"
+    spawn curl -s -w '%{http_code}' "$url/status"
+    local status_of_all=$SPAWNED
+    for _ in {1..20}; do # also while that inference wants to let its region go
+        assert_eq "$(ask GET /v2/health/live)" 200
+        sleep 0.1
+    done
+    process_lives "$inference"
+    process_lives "$status_of_all"
+    kill -CONT "$worker"
+    wait_exit "$inference"
+    assert_match "$(output_of "$inference")" '"model_name":"simple"'
+    wait_exit "$status_of_all"
+    assert_match "$(output_of "$status_of_all")" '"name":"r".*200$'
+    curl -s -X POST "$url/unregister"
+    kill -STOP "$worker"
+    spawn curl -s "$url/status"
+    wait_until 5 process_lives "$SPAWNED"
+    kill -TERM "$TRITON"
+    wait_exit "$TRITON" 20 # as long as the mount hangs
+    kill -CONT "$worker"
+    assert_match "$(output_of "$TRITON")" 'the mount does not answer'
+    assert_eq "$status" 1
 }
 
 @test "the command says what it cannot do" {

@@ -83,7 +83,8 @@ complete_words() {
         sed "s|@BINDIR@/gmsfs|$GMSFS|" "$unit" >"$T/units/${unit##*/}"
     done
     cd "$T/units"
-    for unit in gmsfs.target gmsfs-gpu@0.service gmsfs@mnt-gms-host.service; do
+    for unit in gmsfs.target gmsfs-gpu@0.service gmsfs@mnt-gms-host.service \
+        gmsfs-triton@mnt-gms-host.service; do
         [[ $unit != *@* ]] || cp "${unit%%@*}@.service" "$unit"
         # The manual's pages are not installed where this runs, and systemd would look for them.
         run_logged -0 systemd-analyze verify --man=no "./$unit"

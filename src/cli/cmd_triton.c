@@ -2,7 +2,6 @@
 /* gmsfs triton - serves clients of NVIDIA Triton: their shared-memory regions, over HTTP and gRPC
  */
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "cli/ui.h"
 #include "triton/triton.h"
 
@@ -33,11 +32,6 @@ static const char usage[] =
     "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP; 1 failure; 2 usage.\n";
 
 #define NOWHERE "none"
-
-static bool is_stopped(void)
-{
-    return signals_get() != 0;
-}
 
 static void say(const char *text)
 {
@@ -73,8 +67,6 @@ static int triton_serve(const struct triton_options *options)
 {
     struct failure failure;
 
-    signals_install("");
-    signals_defer(true);
     return triton_run(options, &failure) == 0 ? CLI_OK : cli_failure(&failure);
 }
 
@@ -107,7 +99,7 @@ static int triton_command(int argc, char **argv)
                                                  {"test-delay", required_argument, NULL, 'd'},
                                                  {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
-    struct triton_options options = {.is_stopped = is_stopped, .on_serving = say};
+    struct triton_options options = {.on_serving = say};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", long_options)) != -1) {

@@ -10,10 +10,16 @@
 #include <time.h>
 #include <unistd.h>
 
-void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call))
+void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call),
+               void (*released)(struct call *call))
 {
-    *call = (struct call){.host = host, .done = done};
+    *call = (struct call){.host = host, .done = done, .released = released};
     wire_answer_begin(&call->answer);
+}
+
+bool call_is_under_way(const struct call *call)
+{
+    return call->opener.id || call->delay.link || call->is_working;
 }
 
 static void drop_references(struct call *call)
@@ -22,20 +28,62 @@ static void drop_references(struct call *call)
         registry_drop(call->references[--call->reference_count]);
 }
 
-void call_end(struct call *call)
+/* References of a call that is gone. */
+struct leftovers {
+    struct job job;
+    struct registry_reference *references[OPENER_MAX_NAMES];
+    unsigned count;
+};
+
+static void drop_leftovers(struct job *job)
+{
+    struct leftovers *left = (struct leftovers *)job;
+
+    while (left->count > 0)
+        registry_drop(left->references[--left->count]);
+}
+
+static void free_leftovers(struct job *job)
+{
+    free(job);
+}
+
+/* By a thread; here where there is none. */
+static void leave_references(struct call *call)
+{
+    struct leftovers *left = call->reference_count > 0 ? malloc(sizeof *left) : NULL;
+
+    if (left) {
+        left->job = (struct job){.run = drop_leftovers, .done = free_leftovers};
+        memcpy(left->references, call->references, sizeof left->references);
+        left->count = call->reference_count;
+    }
+    if (left && workers_submit(call->host->workers, &left->job) == 0) {
+        call->reference_count = 0;
+        return;
+    }
+    free(left);
+    drop_references(call);
+}
+
+bool call_end(struct call *call)
 {
     if (!call->host)
-        return;
+        return true;
     opener_cancel(&call->opener);
     call->host->loop.clear_timeout(call->host->loop.context, &call->delay);
-    drop_references(call);
+    if (call->is_working) {
+        call->is_left = true;
+        return false;
+    }
+    leave_references(call);
     wire_answer_free(&call->answer);
     call->host = NULL;
+    return true;
 }
 
 static bool is_over(struct call *call)
 {
-    drop_references(call);
     call->is_over = true;
     return true;
 }
@@ -65,6 +113,21 @@ static int explain_refusal(struct call *call, const struct opener_reply *reply)
     }
 }
 
+static int explain_cuda(struct call *call, int error)
+{
+    if (error == -ENODEV)
+        return wire_fail(&call->answer, WIRE_INVALID,
+                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
+                         WIRE_SHOW(call->request.name));
+    if (error == -EOPNOTSUPP)
+        return wire_fail(
+            &call->answer, WIRE_UNSUPPORTED,
+            "failed to register CUDA shared memory region: '%.*s': this server opens no "
+            "CUDA memory handles; share GPU memory as a store of a gmsfs mount",
+            WIRE_SHOW(call->request.name));
+    return wire_explain(&call->request, GMSFS_REGION_FINE, error, &call->answer);
+}
+
 /* 0, or -EINVAL and the answer says why. */
 static int judge(struct call *call, const struct opener_reply *reply, int error)
 {
@@ -74,10 +137,8 @@ static int judge(struct call *call, const struct opener_reply *reply, int error)
         return 0;
     if (reply)
         error = reply->error;
-    if (error == -EOPNOTSUPP && call->request.kind == GMSFS_REGION_CUDA)
-        return wire_fail(&call->answer, WIRE_INVALID,
-                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
-                         WIRE_SHOW(call->request.name));
+    if (call->request.verb == WIRE_REGISTER && call->request.kind == GMSFS_REGION_CUDA)
+        return explain_cuda(call, error);
     return wire_explain(&call->request, reply ? (enum gmsfs_region_reason)reply->reason : 0, error,
                         &call->answer);
 }
@@ -130,15 +191,46 @@ static void on_status(struct opener_call *opener, const struct opener_reply *rep
 
 /* ---- inference ----------------------------------------------------------------------------- */
 
-static void run_model(struct call *call)
+/* On a thread. */
+static void run_model(struct job *job)
 {
-    infer_run(&call->request, call->references, &call->answer);
-    finish(call);
+    struct call *call = (struct call *)((char *)job - offsetof(struct call, job));
+
+    if (call->answer.code == WIRE_OK)
+        infer_run(&call->request, call->references, &call->answer);
+    drop_references(call);
+}
+
+static void on_worked(struct job *job)
+{
+    struct call *call = (struct call *)((char *)job - offsetof(struct call, job));
+
+    call->is_working = false;
+    if (call->is_left)
+        call->released(call);
+    else
+        finish(call);
+}
+
+/* What was asked, or if the answer says already why not, only the end of it. True: it is over. */
+static bool work(struct call *call)
+{
+    if (call->reference_count == 0 && call->answer.code != WIRE_OK)
+        return is_over(call);
+    call->job = (struct job){.run = run_model, .done = on_worked};
+    call->is_working = workers_submit(call->host->workers, &call->job) == 0;
+    if (call->is_working)
+        return false;
+    run_model(&call->job);
+    return is_over(call);
 }
 
 static void on_delay(struct event_timeout *timeout)
 {
-    run_model((struct call *)((char *)timeout - offsetof(struct call, delay)));
+    struct call *call = (struct call *)((char *)timeout - offsetof(struct call, delay));
+
+    if (work(call))
+        call->done(call);
 }
 
 static uint64_t now_ms(void)
@@ -149,16 +241,13 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Where its regions are sound. Memory is looked at before the model is. True: it is over. */
+/* Where its regions are at hand. Memory is looked at before the model is. True: it is over. */
 static bool go_on(struct call *call)
 {
     if (infer_check_regions(&call->request, call->references, &call->answer) ||
-        infer_check_model(&call->request, call->host->has_test_models, &call->answer))
-        return is_over(call);
-    if (call->host->delay_ms == 0) {
-        infer_run(&call->request, call->references, &call->answer);
-        return is_over(call);
-    }
+        infer_check_model(&call->request, call->host->has_test_models, &call->answer) ||
+        call->host->delay_ms == 0)
+        return work(call);
     call->delay.expired = on_delay;
     call->host->loop.set_timeout(call->host->loop.context, &call->delay,
                                  now_ms() + call->host->delay_ms);
@@ -201,7 +290,7 @@ static void on_held(struct opener_call *opener, const struct opener_reply *reply
         error = judge(call, reply, error);
     if (!error)
         error = take_references(call, reply, fds, fd_count);
-    if (error || go_on(call))
+    if (error ? work(call) : go_on(call))
         finish(call);
 }
 

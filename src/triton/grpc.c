@@ -190,22 +190,18 @@ static int send_output(struct grpc_connection *grpc)
 /* UINT64_MAX: what it waits for is not the client. */
 static uint64_t get_deadline(const struct stream *stream)
 {
-    if (stream->is_answered)
-        return stream->since_ms + SERVER_UNREAD_MS;
-    if (stream->call.opener.id || stream->call.delay.link)
-        return UINT64_MAX;
-    return stream->since_ms + SERVER_REQUEST_MS;
+    return call_is_under_way(&stream->call) ? UINT64_MAX : stream->deadline_ms;
 }
 
 /* The whole connection has a time without streams, and one in which it must take something. */
 static void set_deadline(struct grpc_connection *grpc, bool is_blocked)
 {
-    uint64_t now_ms = server_now_ms(), deadline_ms = UINT64_MAX;
+    uint64_t deadline_ms = UINT64_MAX;
 
     if (is_blocked)
-        deadline_ms = now_ms + SERVER_UNREAD_MS;
+        deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
     else if (!grpc->streams)
-        deadline_ms = now_ms + SERVER_IDLE_MS;
+        deadline_ms = server_deadline_ms(SERVER_IDLE_MS);
     for (struct stream *at = grpc->streams; at; at = at->next) {
         if (get_deadline(at) < deadline_ms)
             deadline_ms = get_deadline(at);
@@ -241,6 +237,10 @@ static void grpc_ready(struct connection *connection, uint32_t events)
     uint8_t bytes[READ_BYTES];
     int error = 0;
 
+    if (grpc->has_ended && (events & EVENT_READ)) { /* nothing is read any more: it takes nothing */
+        connection_end(connection);
+        return;
+    }
     for (int i = 0; i < READS_PER_TURN && (events & EVENT_READ) && !error && !grpc->has_ended &&
                     grpc->output_bytes == 0;
          i++) {
@@ -283,13 +283,16 @@ static void grpc_stop(struct connection *connection)
     grpc_flush(grpc);
 }
 
-static void grpc_free(struct connection *connection)
+static bool grpc_free(struct connection *connection)
 {
     struct grpc_connection *grpc = grpc_of(connection);
 
     while (grpc->streams)
         grpc_stream_free(grpc->streams);
+    if (grpc->left)
+        return false;
     nghttp2_session_del(grpc->session);
+    return true;
 }
 
 static int new_session(struct grpc_connection *grpc)

@@ -26,8 +26,7 @@ struct stream {
     struct wire_buffer answer; /* with its prefix */
     size_t sent_bytes;
     uint64_t held_bytes;
-    uint64_t
-        since_ms; /* it is waited for: for the request to be whole, or the answer to be taken */
+    uint64_t deadline_ms; /* for the request to be whole, or the answer to be taken */
     struct call call;
 };
 
@@ -35,6 +34,7 @@ struct grpc_connection {
     struct connection base; /* first */
     nghttp2_session *session;
     struct stream *streams;
+    struct stream *left;   /* closed, and a thread still works for them */
     const uint8_t *output; /* nghttp2's, until the next call of it */
     size_t output_bytes;
     unsigned resets;
@@ -47,6 +47,7 @@ void grpc_flush(struct grpc_connection *grpc);
 
 /* grpc_stream.c */
 struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id);
+/* At once, or when the thread that works for it has done so. */
 void grpc_stream_free(struct stream *stream);
 /* It takes so many bytes altogether. As connection_hold */
 int grpc_stream_hold(struct stream *stream, uint64_t bytes);

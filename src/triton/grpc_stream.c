@@ -26,16 +26,33 @@ int grpc_stream_hold(struct stream *stream, uint64_t bytes)
     return error;
 }
 
+static void link_stream(struct stream *stream, struct stream **list)
+{
+    stream->next = *list;
+    stream->link = list;
+    if (stream->next)
+        stream->next->link = &stream->next;
+    *list = stream;
+}
+
+static void unlink_stream(struct stream *stream)
+{
+    *stream->link = stream->next;
+    if (stream->next)
+        stream->next->link = stream->link;
+}
+
 void grpc_stream_free(struct stream *stream)
 {
     struct connection *base = &stream->grpc->base;
 
-    call_end(&stream->call);
+    unlink_stream(stream);
+    if (!call_end(&stream->call)) {
+        link_stream(stream, &stream->grpc->left);
+        return;
+    }
     if (!base->is_ended)
         connection_hold(base, base->held_bytes - stream->held_bytes);
-    *stream->link = stream->next;
-    if (stream->next)
-        stream->next->link = stream->link;
     free(stream->path);
     free(stream->session);
     wire_buffer_free(&stream->message);
@@ -51,14 +68,10 @@ struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id)
         return NULL;
     stream->grpc = grpc;
     stream->id = id;
-    stream->since_ms = server_now_ms();
+    stream->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     stream->message.limit_bytes = SERVER_MAX_MESSAGE + WIRE_GRPC_PREFIX_BYTES;
     stream->answer.limit_bytes = SERVER_MAX_ANSWER;
-    stream->next = grpc->streams;
-    stream->link = &grpc->streams;
-    if (stream->next)
-        stream->next->link = &stream->next;
-    grpc->streams = stream;
+    link_stream(stream, &grpc->streams);
     return stream;
 }
 
@@ -67,7 +80,7 @@ struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id)
 static void set_answered(struct stream *stream)
 {
     stream->is_answered = true;
-    stream->since_ms = server_now_ms();
+    stream->deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
 }
 
 static nghttp2_nv field(const char *name, const char *value, size_t value_bytes)
@@ -164,8 +177,20 @@ static void on_call_done(struct call *call)
     struct stream *stream = (struct stream *)((char *)call - offsetof(struct stream, call));
     struct grpc_connection *grpc = stream->grpc;
 
+    if (grpc->base.is_ended)
+        return; /* answered too late; it is freed soon */
     answer_call(stream);
     grpc_flush(grpc);
+}
+
+static void on_call_released(struct call *call)
+{
+    struct stream *stream = (struct stream *)((char *)call - offsetof(struct stream, call));
+    struct connection *base = &stream->grpc->base;
+
+    grpc_stream_free(stream);
+    if (base->is_ended)
+        connection_is_free(base);
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -210,7 +235,8 @@ void grpc_stream_serve(struct stream *stream)
 
 void grpc_stream_open(struct stream *stream)
 {
-    call_init(&stream->call, server_get_host(stream->grpc->base.server), on_call_done);
+    call_init(&stream->call, server_get_host(stream->grpc->base.server), on_call_done,
+              on_call_released);
     if (stream->is_over_limit)
         answer_http(stream, "431");
     else if (!stream->is_post)

@@ -74,7 +74,7 @@ static void drop_input(struct http_connection *http)
 
 static void end_request(struct http_connection *http)
 {
-    call_end(&http->call);
+    call_end(&http->call); /* which is over */
     free(http->path);
     http->path = NULL;
     wire_buffer_free(&http->body);
@@ -89,7 +89,7 @@ static void next_request(struct http_connection *http)
 {
     end_request(http);
     http->phase = http->is_kept ? HTTP_HEAD : HTTP_LINGER;
-    http->base.deadline_ms = server_now_ms() + (http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
+    http->base.deadline_ms = server_deadline_ms(http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
     if (http->is_kept)
         return;
     drop_input(http);
@@ -145,7 +145,7 @@ static void answer_with(struct http_connection *http, unsigned status, struct wi
         return;
     }
     http->phase = HTTP_ANSWER;
-    http->base.deadline_ms = server_now_ms() + SERVER_UNREAD_MS;
+    http->base.deadline_ms = server_deadline_ms(SERVER_UNREAD_MS);
     http_send(http);
 }
 
@@ -183,8 +183,18 @@ static void on_call_done(struct call *call)
     struct http_connection *http =
         (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
 
+    if (http->base.is_ended)
+        return; /* answered too late; it is freed soon */
     answer_call(http);
     http_serve(http);
+}
+
+static void on_call_released(struct call *call)
+{
+    struct http_connection *http =
+        (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
+
+    connection_is_free(&http->base);
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -211,7 +221,7 @@ static bool route(struct http_connection *http)
     bool is_encoded = head->encoding.bytes > 0 && !wire_text_is_header(head->encoding, "identity");
     int error = keep_texts(http);
 
-    call_init(&http->call, server_get_host(http->base.server), on_call_done);
+    call_init(&http->call, server_get_host(http->base.server), on_call_done, on_call_released);
     if (!error)
         error = wire_rest_route(head->method, http->path, head->path.bytes, request);
     if (!error && head->session.at)
@@ -285,8 +295,9 @@ static int serve_head(struct http_connection *http)
 
     if (error == -EAGAIN)
         return error;
-    http->base.deadline_ms = server_now_ms() + SERVER_REQUEST_MS;
-    http->is_kept = http->head.is_kept;
+    http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
+    /* What answers a HEAD has no body, whatever it says. */
+    http->is_kept = http->head.is_kept && !wire_text_is(http->head.method, "HEAD");
     if (error) {
         refuse(http, &refusal);
         return 0;
@@ -392,7 +403,7 @@ static int receive(struct http_connection *http, size_t *got)
     http->input_end -= http->input_begin;
     http->input_begin = 0;
     if (http->input_end == 0 && http->phase == HTTP_HEAD)
-        http->base.deadline_ms = server_now_ms() + SERVER_REQUEST_MS;
+        http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     int error =
         connection_receive(&http->base, http->input + http->input_end, room - http->input_end, got);
     http->input_end += *got;
@@ -453,15 +464,17 @@ static void http_stop(struct connection *connection)
         connection_end(connection);
 }
 
-static void http_free(struct connection *connection)
+static bool http_free(struct connection *connection)
 {
     struct http_connection *http = http_of(connection);
 
-    call_end(&http->call);
+    if (!call_end(&http->call))
+        return false;
     free(http->path);
     free(http->input);
     wire_buffer_free(&http->body);
     wire_buffer_free(&http->output);
+    return true;
 }
 
 int http_new(struct connection **connection)

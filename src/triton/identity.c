@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -11,12 +12,14 @@
 #include <netinet/tcp.h>
 #include <pwd.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define PASSWD_BYTES 16384u
 #define MAX_GROUPS   64
+#define OVERFLOW_UID 65534u /* unless it was changed */
 
 struct question {
     struct nlmsghdr header;
@@ -66,7 +69,6 @@ static bool make_question(int fd, struct question *question)
                    .nlmsg_flags = NLM_F_REQUEST},
         .request = {.sdiag_family = (uint8_t)own.ss_family,
                     .sdiag_protocol = IPPROTO_TCP,
-                    .idiag_states = 1u << TCP_ESTABLISHED,
                     .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
     return fill_address(&peer, &id->idiag_sport, id->idiag_src) &&
            fill_address(&own, &id->idiag_dport, id->idiag_dst) && is_loopback(&peer);
@@ -78,6 +80,13 @@ static bool is_address(const __be32 *told, bool is_mapped, const __be32 *asked)
     if (!is_mapped)
         return memcmp(told, asked, 4 * sizeof *told) == 0;
     return told[0] == 0 && told[1] == 0 && told[2] == htonl(0xffff) && told[3] == asked[0];
+}
+
+/* Perhaps one direction is at its end: a client may say all at once, and then only listen. */
+static bool is_connected(uint8_t state)
+{
+    return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 ||
+           state == TCP_CLOSE_WAIT;
 }
 
 /* A socket that is closed already has no owner that the kernel remembers, and counts as root's in
@@ -93,7 +102,7 @@ static uint32_t read_answer(const struct question *question, const char *bytes, 
         header->nlmsg_len < NLMSG_LENGTH(sizeof *answer))
         return IDENTITY_NOBODY;
     is_mapped = answer->idiag_family == AF_INET6 && question->request.sdiag_family == AF_INET;
-    if (answer->idiag_state != TCP_ESTABLISHED || answer->idiag_inode == 0 ||
+    if (!is_connected(answer->idiag_state) || answer->idiag_inode == 0 ||
         (answer->idiag_family != question->request.sdiag_family && !is_mapped) ||
         answer->id.idiag_sport != asked->idiag_sport ||
         answer->id.idiag_dport != asked->idiag_dport ||
@@ -125,20 +134,50 @@ static uint32_t ask_kernel(int fd)
     return uid;
 }
 
+/* A number from a file of /proc that has nothing but numbers; the `index`th of them. */
+static bool read_number(const char *path, int index, uint64_t *number)
+{
+    FILE *file = fopen(path, "re");
+    bool good = file != NULL;
+
+    for (int i = 0; good && i <= index; i++)
+        good = fscanf(file, "%" SCNu64, number) == 1;
+    if (file)
+        fclose(file);
+    return good;
+}
+
+/* In a user namespace all who have no number there share one, and are told apart by nothing. */
+static bool is_shared(uint32_t uid)
+{
+    uint64_t stand_in, mapped;
+
+    if (!read_number("/proc/sys/kernel/overflowuid", 0, &stand_in))
+        stand_in = OVERFLOW_UID;
+    return uid == stand_in &&
+           (!read_number("/proc/self/uid_map", 2, &mapped) || mapped < UINT32_MAX);
+}
+
+static uint32_t ask_peer(int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return IDENTITY_NOBODY;
+    return peer.uid;
+}
+
 uint32_t identity_of_socket(int fd)
 {
     int domain = 0;
     socklen_t bytes = sizeof domain;
-    struct ucred peer;
+    uint32_t uid;
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0)
         return IDENTITY_NOBODY;
-    if (domain != AF_UNIX)
-        return ask_kernel(fd);
-    bytes = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-        return IDENTITY_NOBODY;
-    return peer.uid;
+    uid = domain == AF_UNIX ? ask_peer(fd) : ask_kernel(fd);
+    return is_shared(uid) ? IDENTITY_NOBODY : uid;
 }
 
 int identity_get_groups(uint32_t uid, uint32_t *gid, uint32_t *groups, size_t room, size_t *count)

@@ -45,6 +45,20 @@ static int remove_dead(const struct sockaddr_un *address)
     return error;
 }
 
+/* The mode of the socket before bind(2) is that of its name from the beginning. */
+static int bind_unix(int fd, const struct sockaddr_un *address, bool is_shared)
+{
+    int error = 0;
+
+    if (fchmod(fd, is_shared ? 0666 : 0600) != 0)
+        return -errno;
+    mode_t before = umask(0);
+    if (bind(fd, (const struct sockaddr *)address, sizeof *address) != 0)
+        error = -errno;
+    umask(before);
+    return error;
+}
+
 static int open_unix(const char *path, bool is_shared, struct listen_socket *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -63,10 +77,8 @@ static int open_unix(const char *path, bool is_shared, struct listen_socket *lis
     if (listening->fd < 0)
         return -errno;
     snprintf(listening->text, sizeof listening->text, UNIX_MARK "%s", path);
-    /* The mode of the socket before bind(2) is that of its name from the beginning. */
-    if (fchmod(listening->fd, is_shared ? 0666 : 0600) != 0 ||
-        bind(listening->fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        error = -errno;
+    error = bind_unix(listening->fd, &address, is_shared);
+    if (error) {
         close(listening->fd);
         return error;
     }

@@ -6,14 +6,13 @@
 #include "triton/shm_object.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_PEERS 16384u /* more than the server takes */
+#define MAX_PEERS   16384u /* more than the server takes */
+#define CUDA_DEVICE "/dev/nvidiactl"
 
 /* Who is at a connection, as it was found once and stays. */
 struct peer_record {
@@ -158,8 +157,8 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
                                           .byte_size = request->byte_size};
     int error;
 
-    if (request->kind == GMSFS_REGION_CUDA)
-        return -EOPNOTSUPP;
+    if (request->kind == GMSFS_REGION_CUDA) /* whose handles nobody here opens */
+        return access(CUDA_DEVICE, F_OK) == 0 ? -EOPNOTSUPP : -ENODEV;
     error = register_system(opener, uid, &wanted, reason);
     /* That the name is taken is told first, whatever else is wrong. */
     if (error && *reason != GMSFS_REGION_EXISTS && has_name(opener, uid)) {
@@ -286,60 +285,21 @@ static int serve_next(struct opener *opener)
     return error == -EPIPE || error == -ECONNRESET ? 1 : error;
 }
 
-/* The other end finishes what it has begun, and may still ask for that. */
-static void tell_stop(struct opener *opener, bool *told)
-{
-    if (*told || !opener->options->is_stopped())
-        return;
-    *told = true;
-    opener->reply = (struct opener_reply){.id = OPENER_STOP};
-    answer(opener);
-}
-
-/* A signal that comes between a look and the wait is not lost: it is let in by the wait alone. */
-static void block_signals(sigset_t *before)
-{
-    sigset_t ends;
-
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    sigprocmask(SIG_BLOCK, &ends, before);
-}
-
-static int serve_all(struct opener *opener, const sigset_t *waiting)
-{
-    struct pollfd readable = {.fd = opener->socket, .events = POLLIN};
-    bool told = false;
-    int error = 0;
-
-    while (!error) {
-        tell_stop(opener, &told);
-        if (ppoll(&readable, 1, NULL, waiting) > 0)
-            error = serve_next(opener);
-        else if (errno != EINTR)
-            error = -errno;
-    }
-    return error > 0 ? 0 : error;
-}
-
 int opener_serve(const struct opener_options *options, int socket)
 {
     struct opener *opener = calloc(1, sizeof *opener);
-    sigset_t before;
+    int error = 0;
 
     if (!opener)
         return -ENOMEM;
     opener->options = options;
     opener->socket = socket;
     opener->own_uid = geteuid();
-    block_signals(&before);
-    int error = serve_all(opener, &before);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    while (!error)
+        error = serve_next(opener);
     for (size_t i = 0; i < opener->peers.count; i++)
         free(opener->peers.items[i]);
     idvec_free(&opener->peers);
     free(opener);
-    return error;
+    return error > 0 ? 0 : error;
 }

@@ -19,11 +19,9 @@ struct opener_options {
     struct registry *registry;
     const struct identity_tokens *tokens; /* NULL: there are none */
     bool serves_all;                      /* root's: for every user, each with his own */
-    bool (*is_stopped)(void);             /* looked at when a signal has come */
 };
 
-/* Serves until the other end of `socket` is closed. When it is stopped it tells the other end,
- * which then closes. 0 or a negative errno */
+/* Serves until the other end of `socket` is closed. 0 or a negative errno */
 int opener_serve(const struct opener_options *options, int socket);
 
 #endif

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_TURN 32
+#define WARNING_MS       10000u
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
 
@@ -33,7 +34,8 @@ struct server {
     struct connection *connections, *ended;
     uint64_t next_id, stop_at_ms;
     struct share share, held;
-    bool is_stopping, is_full; /* full: said so, and again when it was not meanwhile */
+    bool is_stopping;
+    uint64_t warned_ms; /* that somebody was turned away */
     int error;
 };
 
@@ -52,6 +54,26 @@ uint64_t server_now_ms(void)
     return loop_now_ms();
 }
 
+#ifdef GMSFS_TEST_HOOKS
+static uint64_t hasten(uint64_t wait_ms)
+{
+    const char *haste = getenv("GMSFS_TRITON_HASTE");
+    uint64_t divisor = haste ? strtoull(haste, NULL, 10) : 1;
+
+    return divisor > 1 ? wait_ms / divisor : wait_ms;
+}
+#else
+static uint64_t hasten(uint64_t wait_ms)
+{
+    return wait_ms;
+}
+#endif
+
+uint64_t server_deadline_ms(uint64_t wait_ms)
+{
+    return loop_now_ms() + hasten(wait_ms);
+}
+
 /* ---- connections --------------------------------------------------------------------------- */
 
 void connection_watch(struct connection *connection, uint32_t events)
@@ -68,6 +90,8 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     struct share *held = &connection->server->held;
     int error = 0;
 
+    if (connection->is_ended)
+        return 0; /* what is freed is freed with it */
     if (bytes > connection->held_bytes) {
         uint64_t more = bytes - connection->held_bytes;
         error = share_check(held, connection->uid, SHARE_USER, more);
@@ -87,12 +111,12 @@ void connection_end(struct connection *connection)
 
     if (connection->is_ended)
         return;
+    connection_hold(connection, 0);
     connection->is_ended = true;
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
     opener_cancel(&connection->identify);
     opener_forget(server->host.opener, connection->id);
-    connection_hold(connection, 0);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;
     if (connection->next)
@@ -102,20 +126,34 @@ void connection_end(struct connection *connection)
     loop_set_idle(server->loop);
 }
 
+void connection_is_free(struct connection *connection)
+{
+    loop_set_idle(connection->server->loop);
+}
+
 static void free_ended(struct server *server)
 {
-    while (server->ended) {
-        struct connection *connection = server->ended;
-        server->ended = connection->next;
-        connection->calls->free(connection);
+    struct connection **link = &server->ended;
+
+    while (*link) {
+        struct connection *connection = *link;
+        if (!connection->calls->free(connection)) {
+            link = &connection->next;
+            continue;
+        }
+        *link = connection->next;
         free(connection);
     }
 }
 
+/* Of an ended one the number of its descriptor may be another's already. */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes)
 {
     ssize_t got;
 
+    *bytes = 0;
+    if (connection->is_ended)
+        return -ENOTCONN;
     do
         got = recv(connection->watch.fd, to, room, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
@@ -127,11 +165,25 @@ int connection_send(struct connection *connection, const void *bytes, size_t siz
 {
     ssize_t put;
 
+    *sent = 0;
+    if (connection->is_ended)
+        return -ENOTCONN;
     do
         put = send(connection->watch.fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (put < 0 && errno == EINTR);
     *sent = put > 0 ? (size_t)put : 0;
     return put < 0 ? -errno : 0;
+}
+
+/* Whoever floods us does not flood the log. */
+static bool may_warn(struct server *server)
+{
+    uint64_t now_ms = loop_now_ms();
+    bool may = server->warned_ms == 0 || now_ms - server->warned_ms >= WARNING_MS;
+
+    if (may)
+        server->warned_ms = now_ms;
+    return may;
 }
 
 /* From here on it counts for its user. */
@@ -155,8 +207,10 @@ static void on_identified(struct opener_call *call, const struct opener_reply *r
         error = -EDQUOT;
     if (!error)
         return;
-    log_warning("triton: user %u has as many connections as one user may have; one more is closed",
-                connection->uid);
+    if (may_warn(server))
+        log_warning("triton: user %u has as many connections as one user may have: those that "
+                    "come are closed",
+                    connection->uid);
     connection_end(connection);
 }
 
@@ -202,7 +256,7 @@ static int add_connection(struct listener *listener, int fd)
     connection->server = server;
     connection->id = ++server->next_id;
     connection->uid = UINT32_MAX;
-    connection->deadline_ms = loop_now_ms() + SERVER_REQUEST_MS;
+    connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;
     if (connection->next)
@@ -226,11 +280,10 @@ static void accept_one(struct listener *listener, int fd)
     int error = add_connection(listener, fd);
     if (error)
         close(fd);
-    if (error && !server->is_full)
+    if (error && may_warn(server))
         log_warning("triton: no more connections are taken (%d at a time): those that come are "
                     "closed",
                     (int)server->share.limit);
-    server->is_full = error != 0;
 }
 
 static void on_listener(struct event_watch *watch, uint32_t events)
@@ -356,8 +409,21 @@ static int begin(struct server *server, const struct server_options *options)
                                       .delay_ms = options->delay_ms};
     share_init(&server->share, limit_connections());
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
-    error = opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
+    error = workers_new(server->loop, &server->host.workers);
+    if (!error)
+        error =
+            opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
     return error ? error : watch_listeners(server, options);
+}
+
+static void free_server(struct server *server)
+{
+    opener_client_free(server->host.opener);
+    workers_free(server->host.workers);
+    loop_free(server->loop);
+    share_free(&server->share);
+    share_free(&server->held);
+    free(server);
 }
 
 /* Tensors of some megabytes come and go with each request: their pages are kept, or half of the
@@ -366,6 +432,7 @@ static void keep_pages(void)
 {
     mallopt(M_MMAP_THRESHOLD, 2 * SERVER_MAX_MESSAGE);
     mallopt(M_TRIM_THRESHOLD, 4 * SERVER_MAX_MESSAGE);
+    mallopt(M_ARENA_MAX, 1);
 }
 
 int server_run(const struct server_options *options)
@@ -381,16 +448,15 @@ int server_run(const struct server_options *options)
         error = loop_run(server->loop);
     if (!error)
         error = server->error;
-    if (server->loop) {
-        close_listeners(server);
-        while (server->connections)
-            connection_end(server->connections);
-        opener_client_free(server->host.opener);
-        free_ended(server);
-        loop_free(server->loop);
+    if (!server->loop) {
+        free(server);
+        return error;
     }
-    share_free(&server->share);
-    share_free(&server->held);
-    free(server);
+    close_listeners(server);
+    while (server->connections)
+        connection_end(server->connections);
+    free_ended(server);
+    if (!server->ended) /* else a thread waits for the mount: all goes with the process */
+        free_server(server);
     return error;
 }

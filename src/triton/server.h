@@ -34,7 +34,8 @@ struct connection_calls {
     void (*ready)(struct connection *connection, uint32_t events);
     void (*expired)(struct connection *connection); /* its deadline has passed */
     void (*stop)(struct connection *connection);    /* finish what has begun, and end */
-    void (*free)(struct connection *connection);    /* all but the struct connection itself */
+    /* All but the struct connection itself. False: not yet; connection_is_free says when. */
+    bool (*free)(struct connection *connection);
 };
 
 struct connection {
@@ -59,6 +60,8 @@ int grpc_begin(struct connection *connection);
 const struct call_host *server_get_host(const struct server *server);
 bool server_is_stopping(const struct server *server);
 uint64_t server_now_ms(void);
+/* So long from now. In builds for tests GMSFS_TRITON_HASTE divides all of these times. */
+uint64_t server_deadline_ms(uint64_t wait_ms);
 
 /* What it waits for. */
 void connection_watch(struct connection *connection, uint32_t events);
@@ -67,6 +70,8 @@ void connection_watch(struct connection *connection, uint32_t events);
 int connection_hold(struct connection *connection, uint64_t bytes);
 /* It goes, and is freed before the loop waits again. Harmless where it has ended. */
 void connection_end(struct connection *connection);
+/* One that has ended and was not free to go may be so now. */
+void connection_is_free(struct connection *connection);
 /* 0 and *bytes; 0 bytes: the client sends nothing any more; -EAGAIN; or the connection is broken */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes);
 /* Some of it. 0 and *sent; -EAGAIN; or the connection is broken */

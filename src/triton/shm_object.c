@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
@@ -46,12 +47,13 @@ static bool become(uint32_t uid)
 int shm_object_open(uint32_t uid, const char *key, int *fd)
 {
     uint32_t own = geteuid();
-    int error = -EPERM;
+    int error;
 
-    if (become(uid))
-        error = open_object(key, fd);
-    if (!become(own))
+    if (uid != own && !become(uid))
         return -EPERM;
+    error = open_object(key, fd);
+    if (uid != own && !become(own))
+        abort(); /* nobody may be served with another's rights */
     if (error)
         return error;
     error = check_owner(*fd, uid);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/triton.h"
 
+#include "triton/ends.h"
 #include "triton/listen.h"
 #include "triton/opener.h"
 #include "triton/server.h"
@@ -168,8 +169,7 @@ static int end_server(struct triton *triton, struct failure *failure)
 static int run_opener(struct triton *triton, struct failure *failure)
 {
     const struct triton_options *options = triton->options;
-    struct opener_options opener = {.serves_all = geteuid() == 0,
-                                    .is_stopped = options->is_stopped};
+    struct opener_options opener = {.serves_all = geteuid() == 0};
     struct identity_tokens *tokens = NULL;
     int error =
         options->token_file ? identity_read_tokens(options->token_file, &tokens, failure) : 0;
@@ -185,8 +185,11 @@ static int run_opener(struct triton *triton, struct failure *failure)
                                : strerror(-error));
     }
     opener.tokens = tokens;
-    say_where(triton);
-    error = opener_serve(&opener, triton->opener);
+    error = ends_start(triton->opener);
+    if (!error)
+        say_where(triton);
+    if (!error)
+        error = opener_serve(&opener, triton->opener);
     registry_close(opener.registry);
     identity_free_tokens(tokens);
     return error ? failure_set(failure, error, "the opener: %s", strerror(-error)) : 0;
@@ -209,6 +212,7 @@ int triton_run(const struct triton_options *options, struct failure *failure)
     int error;
 
     raise_limit();
+    ends_block();
     error = listen_all(&triton, failure);
     if (!error)
         error = start_server(&triton, failure);

@@ -23,13 +23,12 @@ struct triton_options {
     const char *token_file; /* NULL: none */
     bool has_test_models;
     uint64_t delay_ms; /* of the test models */
-    /* Looked at when a signal has come. */
-    bool (*is_stopped)(void);
     /* It serves; `text` says where. */
     void (*on_serving)(const char *text);
 };
 
-/* Until it is stopped. 0 or a negative errno with a failure. */
+/* Until SIGTERM, SIGINT or SIGHUP comes, which are blocked from here on. 0 or a negative errno with
+ * a failure. */
 int triton_run(const struct triton_options *options, struct failure *failure);
 
 #endif

@@ -53,6 +53,14 @@ class Requests(Served):
             self.assertEqual(error_of(http.answer()), "Request for unknown model: 'm' is not found")
             self.assertEqual(http.ask("GET", "/v2")[0], 200)
 
+    def test_who_says_all_at_once_and_then_only_listens_is_known_and_answered(self):
+        for _ in range(20):
+            with Http() as http:
+                http.send(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\n\r\n")
+                http.socket.shutdown(socket.SHUT_WR)
+                self.assertEqual(http.answer()[0], 200)
+                self.assertTrue(http.is_closed())
+
     def test_unknown_paths_and_methods(self):
         with Http() as http:
             for method, path, status, text in (

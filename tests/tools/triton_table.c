@@ -13,7 +13,6 @@
 #include "triton/triton.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 #define MAX_REGIONS    4096
@@ -35,8 +34,6 @@ struct registry_reference {
     struct gmsfs_region_info info;
     int file, fd;
 };
-
-static volatile sig_atomic_t is_stopped;
 
 int registry_open(const char *mount, struct registry **registry)
 {
@@ -285,17 +282,6 @@ void registry_drop(struct registry_reference *reference)
     free(reference);
 }
 
-static void on_signal(int number)
-{
-    (void)number;
-    is_stopped = 1;
-}
-
-static bool get_stopped(void)
-{
-    return is_stopped;
-}
-
 static void say(const char *text)
 {
     puts(text);
@@ -304,7 +290,6 @@ static void say(const char *text)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_signal};
     struct failure failure;
 
     if (argc < 3 || argc > 5)
@@ -317,9 +302,7 @@ int main(int argc, char **argv)
                                      .has_test_models = true,
                                      .delay_ms = argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
                                      .token_file = argc > 4 ? argv[4] : NULL,
-                                     .is_stopped = get_stopped,
                                      .on_serving = say};
-    sigaction(SIGTERM, &action, NULL);
     if (triton_run(&options, &failure) != 0)
         tool_die("%s", failure.text);
     return 0;
