@@ -278,6 +278,8 @@ for kind in ("http", "grpc"):
     assert_match "$output" 'serves the user who runs it alone'
     run_logged -0 as_user curl -s -X POST "$url/unregister"
     stop_triton
+    expect_death # its socket is bound through the mount
+    run_logged -0 as_user "$GMSFS" umount "$M"
 }
 
 @test "a front end that is killed leaves its regions, and the next one serves them" {
