@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What server.c and connection.c share; nobody else includes it. */
+#ifndef GMSFS_TRITON_SERVER_INTERNAL_H
+#define GMSFS_TRITON_SERVER_INTERNAL_H
+
+#include "base/share.h"
+#include "daemon/loop.h"
+#include "triton/server.h"
+
+struct listener {
+    struct event_watch watch;
+    struct server *server;
+    enum server_protocol protocol;
+};
+
+struct server {
+    struct loop *loop;
+    struct call_host host;
+    struct listener listeners[SERVER_MAX_LISTENERS];
+    unsigned listener_count;
+    struct connection *connections, *ended;
+    uint64_t next_id, stop_at_ms;
+    struct share share, held;
+    bool is_stopping;
+    uint64_t warned_ms; /* that somebody was turned away */
+    int error;
+};
+
+#endif
