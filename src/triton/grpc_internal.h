@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grpc_internal - what the two files share that speak gRPC
+ * grpc_internal - what the files share that speak gRPC
  *
- * grpc.c has the connection, as HTTP/2 has it; grpc_stream.c the calls on it, a stream each.
+ * grpc.c has the connection, as HTTP/2 has it; grpc_stream.c the calls on it, a stream each; both
+ * send by grpc_output.c.
  */
 #ifndef GMSFS_TRITON_GRPC_INTERNAL_H
 #define GMSFS_TRITON_GRPC_INTERNAL_H
@@ -42,7 +43,9 @@ struct grpc_connection {
     bool has_ended, is_leaving;
 };
 
-/* grpc.c: sends what there is to send, and waits for what comes next. */
+/* grpc_output.c. 0: all is sent; -EAGAIN; or it is broken */
+int grpc_send_output(struct grpc_connection *grpc);
+/* Sends what there is to send, and waits for what comes next. */
 void grpc_flush(struct grpc_connection *grpc);
 
 /* grpc_stream.c */
