@@ -91,6 +91,8 @@ struct gmsfs_graph_pool {
 
 /* ---- graph_enter.c ------------------------------------------------------------------------ */
 
+/* May calls use this pool? -EINVAL: it is NULL; -ECHILD: it was opened before fork(). */
+int gfs_graph_check_pool(const struct gmsfs_graph_pool *pool);
 /* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
 int gfs_graph_begin(struct gmsfs_graph_pool *pool);
 void gfs_graph_end(struct gmsfs_graph_pool *pool);

@@ -4,14 +4,20 @@
 
 #include <errno.h>
 
-int gfs_graph_begin(struct gmsfs_graph_pool *pool)
+int gfs_graph_check_pool(const struct gmsfs_graph_pool *pool)
 {
     if (!pool)
         return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
-    pthread_mutex_lock(&pool->op);
-    return 0;
+    return atomic_load(&pool->handle->dead) ? -ECHILD : 0;
+}
+
+int gfs_graph_begin(struct gmsfs_graph_pool *pool)
+{
+    int error = gfs_graph_check_pool(pool);
+
+    if (!error)
+        pthread_mutex_lock(&pool->op);
+    return error;
 }
 
 void gfs_graph_end(struct gmsfs_graph_pool *pool)

@@ -95,12 +95,10 @@ int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_g
 
 int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
 {
-    int error;
+    int error = gfs_graph_check_pool(pool);
 
-    if (!pool)
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
+    if (error)
+        return error;
     if (!guard_is_mine(&pool->guard))
         return -EPERM;
     error = gfs_memory_end_turn(&pool->handle->memory, &pool->guard.turn, stream);
@@ -112,13 +110,10 @@ int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
 
 int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool)
 {
-    int error;
+    int error = gfs_graph_check_pool(pool);
 
-    if (!pool)
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
-    error = gfs_graph_guard_take(&pool->guard);
+    if (!error)
+        error = gfs_graph_guard_take(&pool->guard);
     if (!error)
         pthread_mutex_lock(&pool->op);
     return error;

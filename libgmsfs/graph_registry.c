@@ -189,12 +189,10 @@ int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 
 int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream)
 {
-    int error;
+    int error = gfs_graph_check_pool(pool);
 
-    if (!pool)
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
+    if (error)
+        return error;
     gfs_graph_registry_lock();
     error = selected_drop(pool, stream);
     gfs_graph_registry_unlock();

@@ -47,20 +47,29 @@ int gfs_session_writes(const struct gmsfs *handle)
     return handle->mode == GMSFS_MODE_RW || handle->mode == GMSFS_MODE_RW_DATA;
 }
 
-void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+/* What this session has mapped is of the layout that its work has become. In the state's lock. */
+static void session_take_layout(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit,
+                                int is_committed)
 {
     struct gfs_ident *ident = &handle->ident;
 
-    gfs_state_lock(handle);
     ident->generation = commit->generation;
     memcpy(ident->layout_hash, commit->layout_hash, 16);
     for (size_t i = 0; i < handle->map.mapping_count; i++) {
         struct gfs_mapping *mapping = handle->map.mappings + i;
+
         if (mapping->ident.epoch != ident->epoch)
             continue;
         mapping->ident = *ident;
-        mapping->access = GMSFS_ACCESS_READ;
+        if (is_committed)
+            mapping->access = GMSFS_ACCESS_READ;
     }
+}
+
+void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+{
+    gfs_state_lock(handle);
+    session_take_layout(handle, commit, 1);
     handle->mode = commit->mode == GMSFS_MODE_RO ? GMSFS_MODE_RO : GMSFS_MODE_NONE;
     if (handle->mode == GMSFS_MODE_NONE) {
         handle->session = 0;
@@ -71,17 +80,8 @@ void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *co
 
 void gfs_session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
 {
-    struct gfs_ident *ident = &handle->ident;
-
     gfs_state_lock(handle);
-    ident->generation = commit->generation;
-    memcpy(ident->layout_hash, commit->layout_hash, 16);
-    for (size_t i = 0; i < handle->map.mapping_count; i++) {
-        struct gfs_mapping *mapping = handle->map.mappings + i;
-
-        if (mapping->ident.epoch == ident->epoch)
-            mapping->ident = *ident;
-    }
+    session_take_layout(handle, commit, 0);
     handle->mode = GMSFS_MODE_RW_DATA;
     gfs_state_unlock(handle);
     handle->announced_bytes = 0;
