@@ -84,7 +84,7 @@ int apply_file_open(struct apply *apply)
     struct core_file *file = NULL;
     int error;
 
-    if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_REGION ||
+    if (record->kind == CORE_KIND_NONE || record->kind >= CORE_KIND_COUNT ||
         record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (record->store != 0 && !store)

@@ -64,10 +64,10 @@ enum core_kind {
     CORE_KIND_ENTRY,
     CORE_KIND_REGION,
 };
+#define CORE_KIND_COUNT (CORE_KIND_REGION + 1)
 
-/* Which bound a record met (struct outcome). */
-/* Of what is state; what is not (bytes on their way, connections, …) is the service's (bounds.h).
- */
+/* Which bound a record met (struct outcome). Of what is state; what is not (bytes on their way,
+ * connections, …) is the service's (bounds.h). */
 enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,

@@ -233,7 +233,7 @@ static int check_file(struct check *check, const struct core_file *file)
     bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY ||
                     file->kind == CORE_KIND_REGION;
 
-    if (file->kind <= CORE_KIND_NONE || file->kind > CORE_KIND_REGION ||
+    if (file->kind <= CORE_KIND_NONE || file->kind >= CORE_KIND_COUNT ||
         file->flags & ~CORE_OPEN_FLAGS)
         return WRONG(check, "file %" PRIu64 ": it is of no kind that there is", file->id);
     if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))

@@ -122,7 +122,7 @@ static void read_file(struct input *input)
     if (!file)
         return;
     file->id = id;
-    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_REGION);
+    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_COUNT - 1);
     file->store = input_u64(input);
     file->serial = input_u64(input);
     file->session = input_u64(input);
