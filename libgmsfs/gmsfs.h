@@ -842,6 +842,16 @@ GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
 GMSFS_API int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags);
 
 /*
+ * gmsfs_graph_grow - have size_bytes of memory (rounded up to chunks), before spaces need it
+ *
+ * Captures then find it, so that none is held up by what makes memory, or fails for want of it: an
+ * earlier run's high_bytes says how much. What no space reaches goes with the next
+ * gmsfs_graph_shrink or sleep. A pool that has as much stays as it is.
+ * Errors: -ENOLCK: asleep. Others as gmsfs_graph_space_alloc; then nothing was made.
+ */
+GMSFS_API int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes);
+
+/*
  * gmsfs_graph_shrink - give back the memory that no live segment needs
  *
  * Every space is unmapped behind its last live segment, and chunks that none reaches any more go

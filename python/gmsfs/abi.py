@@ -264,6 +264,7 @@ PROTOTYPES = {
     "gmsfs_graph_handle": (c_void_p, (POOL,)),
     "gmsfs_graph_wake": (c_int, (POOL, c_uint64)),
     "gmsfs_graph_sleep": (c_int, (POOL, c_uint)),
+    "gmsfs_graph_grow": (c_int, (POOL, c_uint64)),
     "gmsfs_graph_shrink": (c_int, (POOL, POINTER(c_uint64))),
     "gmsfs_graph_get_stats": (c_int, (POOL, POINTER(GraphStats))),
     "gmsfs_graph_space_new": (c_int, (POOL, c_uint64, c_uint, POINTER(SPACE))),
