@@ -114,7 +114,7 @@ static int parse_length(struct wire_text value, struct wire_http_head *head, str
 
     if (error == -ERANGE)
         return refuse(refusal, 413, "Content-Length is beyond all bounds");
-    if (error || (seen->length && length_bytes != head->length_bytes))
+    if (error || seen->length)
         return refuse(refusal, 400, "Content-Length is malformed");
     seen->length = true;
     head->length_bytes = length_bytes;
@@ -144,6 +144,9 @@ static int parse_field(struct wire_text name, struct wire_text value, struct wir
         if (!wire_text_is_header(value, "100-continue"))
             return refuse(refusal, 417, "only 100-continue can be expected");
         head->wants_continue = true;
+    } else if (wire_text_is_header(name, "Origin")) {
+        /* A browser is its user's process, whoever wrote the page that makes it ask. */
+        return refuse(refusal, 403, "requests of web pages are not served");
     } else if (wire_text_is_header(name, "gmsfs-session")) {
         if (head->session.at)
             return refuse(refusal, 400, "gmsfs-session stands twice");

@@ -83,6 +83,7 @@ TAP_TEST(what_leaves_room_for_two_readings_is_refused)
     check_int(refuse(GET "A: \x01\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), 400);
+    check_int(refuse(GET "Content-Length: 1\r\nContent-Length: 1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: +1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1, 1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length:\r\n\r\n"), 400);
@@ -91,6 +92,14 @@ TAP_TEST(what_leaves_room_for_two_readings_is_refused)
     check_int(refuse(GET "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"), 501);
     check_int(refuse(GET "Expect: 200-ok\r\n\r\n"), 417);
     check_int(refuse(GET "gmsfs-session: a\r\ngmsfs-session: b\r\n\r\n"), 400);
+}
+
+TAP_TEST(what_a_web_page_makes_a_browser_send_is_refused)
+{
+    check_int(refuse("POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost:8000\r\n"
+                     "Origin: https://example.org\r\nContent-Length: 0\r\n\r\n"),
+              403);
+    check_int(refuse(GET "origin: null\r\n\r\n"), 403);
 }
 
 TAP_TEST(request_lines_that_are_none_are_refused)
