@@ -47,7 +47,7 @@ TAP_TEST(a_request_of_the_python_client_is_read)
 
 TAP_TEST(a_head_may_come_in_any_pieces)
 {
-    static const char text[] = "\r\nGET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const char text[] = "\r\nGET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
     size_t scanned = 0;
     for (size_t size = 0; size < sizeof text - 1; size++)
         check_int(wire_http_parse(text, size, &scanned, &head, &refusal), -EAGAIN);
@@ -100,6 +100,19 @@ TAP_TEST(what_a_web_page_makes_a_browser_send_is_refused)
                      "Origin: https://example.org\r\nContent-Length: 0\r\n\r\n"),
               403);
     check_int(refuse(GET "origin: null\r\n\r\n"), 403);
+}
+
+TAP_TEST(a_server_without_tokens_is_asked_for_by_no_name_that_others_give)
+{
+    check_int(refuse(GET "Host: rebound.example:8000\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: 127.0.0.1.example\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: localhost.example:8000\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: localhost\r\nHost: rebound.example\r\n\r\n"), 403);
+    check_int(parse(GET "Host: rebound.example\r\ngmsfs-session: t\r\n\r\n"), 0);
+    check_int(parse(GET "Host: LocalHost:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host: 127.0.0.1:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host: [::1]:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host:\r\n\r\n"), 0);
 }
 
 TAP_TEST(request_lines_that_are_none_are_refused)
