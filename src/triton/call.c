@@ -96,9 +96,23 @@ static void finish(struct call *call)
 
 /* ---- what the opener says ------------------------------------------------------------------ */
 
+static int explain_helper(struct call *call, int error)
+{
+    if (error == -ENOSPC)
+        return wire_fail(&call->answer, WIRE_EXHAUSTED,
+                         "no more users can have CUDA memory open at this server, or this one has "
+                         "asked for too much at once; ask again later");
+    return wire_fail(&call->answer, WIRE_UNAVAILABLE,
+                     error == -ETIMEDOUT ? "the CUDA driver does not answer"
+                                         : "the process that opens CUDA memory for this user has "
+                                           "ended; ask again");
+}
+
 static int explain_refusal(struct call *call, const struct opener_reply *reply)
 {
     switch (reply->refusal) {
+    case OPENER_NO_HELPER:
+        return explain_helper(call, reply->error);
     case OPENER_UNKNOWN_PEER:
         return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
                          "which user this connection is of cannot be told: it is not of this "
@@ -113,34 +127,23 @@ static int explain_refusal(struct call *call, const struct opener_reply *reply)
     }
 }
 
-static int explain_cuda(struct call *call, int error)
-{
-    if (error == -ENODEV)
-        return wire_fail(&call->answer, WIRE_INVALID,
-                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
-                         WIRE_SHOW(call->request.name));
-    if (error == -EOPNOTSUPP)
-        return wire_fail(
-            &call->answer, WIRE_UNSUPPORTED,
-            "failed to register CUDA shared memory region: '%.*s': this server opens no "
-            "CUDA memory handles; share GPU memory as a store of a gmsfs mount",
-            WIRE_SHOW(call->request.name));
-    return wire_explain(&call->request, GMSFS_REGION_FINE, error, &call->answer);
-}
-
 /* 0, or -EINVAL and the answer says why. */
 static int judge(struct call *call, const struct opener_reply *reply, int error)
 {
+    enum gmsfs_region_reason reason;
+
     if (reply && reply->refusal != OPENER_FINE)
         return explain_refusal(call, reply);
     if (reply && !reply->error)
         return 0;
     if (reply)
         error = reply->error;
-    if (call->request.verb == WIRE_REGISTER && call->request.kind == GMSFS_REGION_CUDA)
-        return explain_cuda(call, error);
-    return wire_explain(&call->request, reply ? (enum gmsfs_region_reason)reply->reason : 0, error,
-                        &call->answer);
+    reason = reply ? (enum gmsfs_region_reason)reply->reason : GMSFS_REGION_FINE;
+    if (call->request.kind == GMSFS_REGION_CUDA && error == -ENODEV && reason == GMSFS_REGION_FINE)
+        return wire_fail(&call->answer, WIRE_INVALID,
+                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
+                         WIRE_SHOW(call->request.name));
+    return wire_explain(&call->request, reason, error, &call->answer);
 }
 
 static void on_plain(struct opener_call *opener, const struct opener_reply *reply, const int *fds,

@@ -3,7 +3,8 @@
  * opener - the process beside the one that serves clients: it has the rights, and decides by them
  *
  * It finds out who is at the other end of a connection, opens shared-memory objects as that user,
- * and asks the mount for its regions. It reads no byte that a client has sent but names and keys in
+ * has CUDA memory opened by a process of that user's (cuda_helpers.h), and asks the mount for its
+ * regions. It reads no byte that a client has sent but names and keys in
  * messages of fixed form. One thread; it blocks where the mount does, and the server does not wait
  * for it to answer what needs no mount.
  */

@@ -4,7 +4,8 @@
  *
  * One message each over a SOCK_SEQPACKET pair. The opener has rights that the asker has not, and
  * the asker reads what strangers send: so the opener takes nothing in a request for granted, and
- * who a connection belongs to is its own finding. Requests are answered in order.
+ * who a connection belongs to is its own finding. What needs CUDA memory to be opened is answered
+ * when it is; all else in order.
  */
 #ifndef GMSFS_TRITON_OPENER_MESSAGE_H
 #define GMSFS_TRITON_OPENER_MESSAGE_H
@@ -34,6 +35,7 @@ enum opener_refusal {
     OPENER_UNKNOWN_PEER,
     OPENER_UNKNOWN_TOKEN,
     OPENER_OTHER_USER, /* a user's own front end serves nobody else */
+    OPENER_NO_HELPER,  /* of CUDA memory; `error`, as cuda_helpers.h has them, says why */
 };
 
 struct opener_request {
@@ -66,7 +68,7 @@ struct opener_reply {
 };
 
 /* Descriptors of HOLD: of each info its file, and behind that its memory's if it has
- * GMSFS_REGION_DESCRIPTOR. */
+ * GMSFS_REGION_DESCRIPTOR; of a CUDA region that is a lease (cuda_lease.h). */
 #define OPENER_MAX_FDS (2 * OPENER_MAX_INFOS)
 
 #define OPENER_REQUEST_BYTES(count) \

@@ -292,6 +292,8 @@ int main(int argc, char **argv)
 {
     struct failure failure;
 
+    if (argc == 2 && strcmp(argv[1], TRITON_CUDA_COMMAND) == 0)
+        return triton_cuda_main();
     if (argc < 3 || argc > 5)
         tool_die("usage: triton_table HTTP GRPC [DELAY_MS [TOKEN_FILE]]");
     struct triton_options options = {.mount = "table",
