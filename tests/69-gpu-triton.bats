@@ -162,6 +162,31 @@ share_as_other() { # sets `body` for memory of root's
     stop_triton
 }
 
+@test "--drain-timeout closes CUDA memory that is unregistered and in use" {
+    requires curl
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 30 --drain-timeout 0.5
+    share_as
+    local url=http://$HTTP/v2/cudasharedmemory/region/c
+    curl -s -d "{\"raw_handle\":{\"b64\":\"$HANDLE\"},\"device_id\":0,\"byte_size\":128}" "$url/register"
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"c","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"c","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+    local request=$SPAWNED
+    is_used() {
+        [[ $(jq .references "$M/regions/$(id -u)/c") == 1 ]]
+    }
+    wait_until 5 is_used
+    curl -s -X POST "$url/unregister"
+    wait_exit "$request"
+    assert_match "$(output_of "$request")" "Unable to find shared memory region: 'c'"
+    wait_until 20 has_no_helper # nothing is open
+    exec 7>&-
+    stop_triton
+}
+
 @test "a helper that is stopped holds up its own user alone" {
     requires root curl
     python_with ctypes

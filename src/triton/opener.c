@@ -27,6 +27,7 @@ struct opener {
     uint32_t own_uid;
     struct idvec peers;
     struct cuda_helpers *helpers;
+    struct drains drains;
     struct opener_request request;
     struct opener_reply reply;
     bool is_later;           /* the request is answered when CUDA memory is open */
@@ -323,6 +324,20 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
     return error;
 }
 
+/* One that is over is to nobody's use any more, and the reference goes. */
+static int check_drain(struct opener *opener, const struct gmsfs_region_info *info, int file,
+                       int fd, enum gmsfs_region_reason *reason)
+{
+    drains_note(&opener->drains, info, 1, now_ms());
+    if (!drains_is_over(&opener->drains, info))
+        return 0;
+    close(file);
+    if (fd >= 0)
+        close(fd);
+    *reason = GMSFS_REGION_UNKNOWN;
+    return -ENOENT;
+}
+
 /* On failure the reference goes. */
 static int lease(struct opener *opener, uint32_t uid, struct gmsfs_region_info *info, int *fd,
                  int file)
@@ -347,6 +362,8 @@ static int hold_one(struct opener *opener, uint32_t uid, uint32_t at,
         error = registry_hold(opener->options->registry, uid, opener->request.names[at], info,
                               &file, &fd, reason);
 
+    if (!error)
+        error = check_drain(opener, info, file, fd, reason);
     if (!error && info->kind == GMSFS_REGION_CUDA)
         error = lease(opener, uid, info, &fd, file);
     if (error)
@@ -374,6 +391,20 @@ static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reaso
     return error;
 }
 
+/* What is unregistered and still there is in use. */
+static void note_drains(struct opener *opener, uint32_t uid)
+{
+    const struct opener_request *request = &opener->request;
+    struct gmsfs_region_info *list = NULL;
+    enum gmsfs_region_reason reason;
+    size_t count = 0;
+
+    registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
+                  request->name_count ? request->names[0] : NULL, &list, &count, &reason);
+    drains_note(&opener->drains, list, count, now_ms());
+    free(list);
+}
+
 static int unregister(struct opener *opener, uint32_t uid)
 {
     const struct opener_request *request = &opener->request;
@@ -383,6 +414,8 @@ static int unregister(struct opener *opener, uint32_t uid)
 
     if (request->kind == GMSFS_REGION_CUDA)
         cuda_helpers_look(opener->helpers, uid);
+    if (!error && opener->drains.limit_ms != DRAINS_FOREVER)
+        note_drains(opener, uid);
     return error;
 }
 
@@ -446,17 +479,54 @@ static int serve_next(struct opener *opener)
     return error == -EPIPE || error == -ECONNRESET ? 1 : error;
 }
 
-/* Nothing but the server is waited for as long as nobody has CUDA memory. */
+/* The server lets go of those whose time is over. */
+static int end_drains(struct opener *opener)
+{
+    struct opener_reply *reply = &opener->reply;
+    uint64_t region;
+    int error = 0;
+
+    while (!error && drains_take_over(&opener->drains, now_ms(), &region)) {
+        memset(reply, 0, OPENER_REPLY_BYTES(0));
+        reply->id = OPENER_ENDED;
+        reply->region = region;
+        error = answer(opener);
+    }
+    return error;
+}
+
+static void tick(struct opener *opener)
+{
+    cuda_helpers_tick(opener->helpers);
+    drains_look(&opener->drains, opener->options->registry);
+}
+
+static int get_wait_ms(const struct opener *opener)
+{
+    int wait_ms = drains_get_wait_ms(&opener->drains, now_ms());
+
+    return wait_ms < 0 || wait_ms > CUDA_TICK_MS ? CUDA_TICK_MS : wait_ms;
+}
+
+/* Only the server is waited for as long as nobody has CUDA memory and nothing drains. */
+static bool has_more_to_do(const struct opener *opener)
+{
+    return cuda_helpers_has_any(opener->helpers) || opener->drains.items.count > 0;
+}
+
 static int wait_next(struct opener *opener, uint64_t *tick_ms)
 {
     struct pollfd polled[1 + CUDA_MAX_HELPERS] = {{.fd = opener->socket, .events = POLLIN}};
     nfds_t count = cuda_helpers_list(opener->helpers, polled + 1);
 
-    if (poll(polled, 1 + count, CUDA_TICK_MS) < 0 && errno != EINTR)
+    if (poll(polled, 1 + count, get_wait_ms(opener)) < 0 && errno != EINTR)
         return -errno;
     cuda_helpers_serve(opener->helpers, polled + 1, count);
+    int error = end_drains(opener);
+    if (error)
+        return error;
     if (now_ms() - *tick_ms >= CUDA_TICK_MS) {
-        cuda_helpers_tick(opener->helpers);
+        tick(opener);
         *tick_ms = now_ms();
     }
     return polled[0].revents ? serve_next(opener) : 0;
@@ -473,11 +543,12 @@ int opener_serve(const struct opener_options *options, int socket)
     opener->options = options;
     opener->socket = socket;
     opener->own_uid = geteuid();
+    opener->drains.limit_ms = options->drain_ms;
     error = cuda_helpers_new(options->registry, &opener->helpers);
     while (!error)
-        error = cuda_helpers_has_any(opener->helpers) ? wait_next(opener, &tick_ms)
-                                                      : serve_next(opener);
+        error = has_more_to_do(opener) ? wait_next(opener, &tick_ms) : serve_next(opener);
     cuda_helpers_free(opener->helpers);
+    drains_free(&opener->drains);
     for (size_t i = 0; i < opener->peers.count; i++)
         free(opener->peers.items[i]);
     idvec_free(&opener->peers);

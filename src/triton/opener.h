@@ -11,6 +11,7 @@
 #ifndef GMSFS_TRITON_OPENER_H
 #define GMSFS_TRITON_OPENER_H
 
+#include "triton/drains.h"
 #include "triton/identity.h"
 #include "triton/registry.h"
 
@@ -20,6 +21,7 @@ struct opener_options {
     struct registry *registry;
     const struct identity_tokens *tokens; /* NULL: there are none */
     bool serves_all;                      /* root's: for every user, each with his own */
+    uint64_t drain_ms; /* how long one that is unregistered may be used; DRAINS_FOREVER */
 };
 
 /* Serves until the other end of `socket` is closed. 0 or a negative errno */

@@ -53,7 +53,9 @@ struct opener_request {
     char names[OPENER_MAX_NAMES][GMSFS_REGION_NAME_MAX + 1]; /* those that are there are sent */
 };
 
-#define OPENER_STOP UINT64_MAX /* as an id: nobody asked; the server is to end */
+/* As an id, where nobody asked: */
+#define OPENER_STOP  UINT64_MAX       /* the server is to end */
+#define OPENER_ENDED (UINT64_MAX - 1) /* `region` may be used no longer */
 
 struct opener_reply {
     uint64_t id;
@@ -61,6 +63,7 @@ struct opener_reply {
     uint32_t refusal; /* enum opener_refusal */
     uint32_t reason;  /* enum gmsfs_region_reason */
     uint32_t failed;  /* HOLD: which of the names it is about */
+    uint64_t region;  /* ENDED: its number */
     uint32_t uid;     /* IDENTIFY: UINT32_MAX: nobody knows */
     uint32_t more;    /* STATUS: another message follows */
     uint32_t info_count;

@@ -172,7 +172,7 @@ static int end_server(struct triton *triton, struct failure *failure)
 static int run_opener(struct triton *triton, struct failure *failure)
 {
     const struct triton_options *options = triton->options;
-    struct opener_options opener = {.serves_all = geteuid() == 0};
+    struct opener_options opener = {.serves_all = geteuid() == 0, .drain_ms = options->drain_ms};
     struct identity_tokens *tokens = NULL;
     int error =
         options->token_file ? identity_read_tokens(options->token_file, &tokens, failure) : 0;

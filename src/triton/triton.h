@@ -24,6 +24,7 @@ struct triton_options {
     const char *token_file; /* NULL: none */
     bool has_test_models;
     uint64_t delay_ms; /* of the test models */
+    uint64_t drain_ms; /* how long an unregistered region may be used; UINT64_MAX: no bound */
     /* It serves; `text` says where. */
     void (*on_serving)(const char *text);
 };

@@ -302,6 +302,7 @@ int main(int argc, char **argv)
                                      .grpc = {argv[2]},
                                      .grpc_count = 1,
                                      .has_test_models = true,
+                                     .drain_ms = UINT64_MAX,
                                      .delay_ms = argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
                                      .token_file = argc > 4 ? argv[4] : NULL,
                                      .on_serving = say};
