@@ -187,6 +187,36 @@ share_as_other() { # sets `body` for memory of root's
     stop_triton
 }
 
+@test "an allocation of a store on a GPU is a region whose bytes an inference reads" {
+    requires curl
+    python_with ctypes
+    # shellcheck disable=SC2034 # start_mount's
+    BACKEND=cuda SIZE=32M
+    start_mount
+    mkdir -p "$M/weights"
+    exec 5<>"$M/weights/lock"
+    "$PYTHON" -c 'import struct, sys
+sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/allocations/a"
+    echo 1 >"$M/weights/commit"
+    exec 5>&-
+    start_triton
+    local url=http://$HTTP/v2/systemsharedmemory/region/w request
+    run_logged -0 curl -s -d '{"key":"weights/a","byte_size":128}' "$url/register"
+    assert_eq "$output" ''
+    request='{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"w","shared_memory_offset":64,"shared_memory_byte_size":64}},{"name":"INPUT1",
+        "shape":[1,16],"datatype":"INT32","parameters":{"shared_memory_region":"w","shared_memory_byte_size":64}}]'
+    curl -s -d "$request}" "http://$HTTP/v2/models/simple/infer" >"$T/answer"
+    assert_eq "$(jq -c '.outputs[0].data[:3]' "$T/answer")" '[216,218,220]'
+    assert_eq "$(jq -c '.outputs[1].data | unique' "$T/answer")" '[16]'
+    curl -s -d "$request,\"outputs\":[{\"name\":\"OUTPUT0\",\"parameters\":{\"shared_memory_region\":\"w\",
+        \"shared_memory_byte_size\":64}}]}" "http://$HTTP/v2/models/simple/infer" >"$T/answer"
+    assert_match "$(jq -r .error "$T/answer")" 'may only be read'
+    assert_eq "$(helpers_of "$TRITON")" '' 'who opens CUDA memory for it'
+    rm "$M/regions/$(id -u)/w"
+    stop_triton
+}
+
 @test "a helper that is stopped holds up its own user alone" {
     requires root curl
     python_with ctypes
