@@ -21,6 +21,7 @@ int apply_store_drain(struct apply *apply)
         return -ENOENT;
     store->drain = (struct core_drain){
         .is_on = true,
+        .id = store->drain.is_on ? store->drain.id : apply->core->next_event,
         .since_ms = store->drain.is_on ? store->drain.since_ms : record->wall_ms,
         .deadline_ms = record->deadline_ms,
         .by = record->process,

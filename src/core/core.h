@@ -21,6 +21,7 @@
 #include "base/idvec.h"
 #include "base/share.h"
 #include "core/event.h"
+#include "core/store_drain.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -94,15 +95,6 @@ enum core_health {
 #define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
 #define CORE_OPEN_FRESH    (1u << 7) /* ACQUIRE: a grant of RW drops what is committed */
 
-/* Of one store: while it is on, nobody is let in, and its holders are asked to leave. Nothing is
- * discarded. */
-struct core_drain {
-    bool is_on; /* false: the rest is zero */
-    uint64_t since_ms, deadline_ms; /* wall clock; deadline 0: none was said */
-    struct core_process by;
-    uint32_t uid;
-};
-
 struct core_store {
     uint64_t id; /* serial */
     uint8_t uuid[16];
@@ -129,7 +121,7 @@ struct core_store {
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
-    struct core_drain drain; /* lock.closed follows from it */
+    struct core_drain drain;                                 /* lock.closed follows from it */
 };
 
 struct core_session {

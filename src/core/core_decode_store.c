@@ -130,6 +130,7 @@ static void read_drain(struct input *input, struct core_drain *drain)
     drain->is_on = input_bool(input);
     if (!drain->is_on)
         return;
+    drain->id = input_u64(input);
     drain->since_ms = input_u64(input);
     drain->deadline_ms = input_u64(input);
     drain->by = input_process(input);

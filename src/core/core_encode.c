@@ -143,6 +143,7 @@ static void put_drain(struct output *output, const struct core_drain *drain)
     put_u8(output, drain->is_on);
     if (!drain->is_on)
         return;
+    put_u64(output, drain->id);
     put_u64(output, drain->since_ms);
     put_u64(output, drain->deadline_ms);
     put_process(output, drain->by);

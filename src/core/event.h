@@ -45,7 +45,7 @@ enum core_event_type {
     CORE_EVENT_UNFENCED,
     CORE_EVENT_REGION_REGISTERED,
     CORE_EVENT_REGION_UNREGISTERED,
-    CORE_EVENT_REGION_ENDED, /* its lock ended before it was unregistered */
+    CORE_EVENT_REGION_ENDED,   /* its lock ended before it was unregistered */
     CORE_EVENT_STORE_DRAINING, /* these two: nobody is let into this store, and again */
     CORE_EVENT_STORE_SERVING,
     CORE_EVENT_TYPE_COUNT,

@@ -594,11 +594,11 @@ static const struct {
     int (*step)(void);
     unsigned weight;
 } steps[] = {
-    {step_store, 3},  {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
-    {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
-    {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
-    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},      {step_region, 12},
+    {step_store, 3},       {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
+    {step_join, 4},        {step_leave, 12},      {step_time, 10},      {step_commit, 8},
+    {step_add, 10},        {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
+    {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
+    {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
     {step_store_drain, 4},
 };
 

@@ -373,7 +373,8 @@ static bool happen(struct walk *walk, int event)
     }
     if (event == EVENT_TIMER)
         ring_timer(walk);
-    else if (event == EVENT_DRAIN ? would_crowd(walk, 0) : what->role == IDLE && would_crowd(walk, 1))
+    else if (event == EVENT_DRAIN ? would_crowd(walk, 0)
+                                  : what->role == IDLE && would_crowd(walk, 1))
         return false;
     else if (event == EVENT_DRAIN)
         drain_or_serve(walk);

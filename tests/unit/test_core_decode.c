@@ -422,6 +422,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(suspect), 0);
     LIE(STORE(drain.is_on), true);
     LIE(STORE(drain.deadline_ms), 1);
+    LIE(STORE(drain.id), 1);
     LIE(STORE(lock.closed), true);
     LIE(STORE(sessions.taken), 0);
     LIE(STORE(waiters.taken), 0);

@@ -31,7 +31,8 @@ TAP_TEST(who_asks_for_a_draining_store_waits_and_is_granted_when_it_serves_again
 
     check_int(drain(store, 0), 0);
     check_int(last_event(), CORE_EVENT_STORE_DRAINING);
-    uint64_t reader = must_wait(store, LOCK_WISH_RO, P1), either = must_wait(store, LOCK_WISH_AUTO, P2);
+    uint64_t reader = must_wait(store, LOCK_WISH_RO, P1),
+             either = must_wait(store, LOCK_WISH_AUTO, P2);
     check_int(core_find_store(core, store)->lock.session_count, 0);
     check_int(serve(store), 0);
     check(granted(reader) && granted(either));
@@ -122,7 +123,8 @@ TAP_TEST(a_drained_store_that_nobody_holds_can_be_renamed_and_removed)
     uint64_t store = make_committed("weights", NULL);
 
     check_int(drain(store, 0), 0);
-    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")), 0);
+    check_int(apply(named((struct record){.type = RECORD_STORE_RENAME, .store = store}, "other")),
+              0);
     must_wait(store, LOCK_WISH_RO, P1);
     check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = store}), -EBUSY);
     check_int(serve(store), 0);
