@@ -181,6 +181,16 @@ assert idle.is_closed() and busy.is_closed()'
     stop_triton
 }
 
+@test "--drain-timeout bounds how long a region that is unregistered serves" {
+    tritonclient
+    start_mount
+    start_triton --test-delay 20 --drain-timeout 1
+    GMSFS_TEST_REGIONS=$M/regions/$(id -u)
+    export GMSFS_TEST_REGIONS
+    triton_tests test_triton_bound
+    stop_triton
+}
+
 @test "over a mount every user has regions of his own" {
     requires root
     python_with ctypes
@@ -392,6 +402,7 @@ references_are() { # NAME COUNT
     cli -2 triton
     cli -2 triton --http none --grpc none "$M"
     cli -2 triton --test-delay x "$M"
+    cli -2 triton --drain-timeout -1 "$M"
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T"
     assert_match "$output" 'not the top of a gmsfs mount'
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"

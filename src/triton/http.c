@@ -383,9 +383,7 @@ static void http_serve(struct http_connection *http)
         connection_end(&http->base);
     else if (is_whole && server_is_stopping(http->base.server))
         connection_end(&http->base);
-    else if (http->phase == HTTP_CALL)
-        connection_watch(&http->base, 0); /* a client that is gone shows as an error */
-    else if (http->phase != HTTP_ANSWER)
+    else if (http->phase != HTTP_ANSWER && http->phase != HTTP_CALL)
         connection_watch(&http->base, EVENT_READ);
 }
 
@@ -433,8 +431,12 @@ static void http_ready(struct connection *connection, uint32_t events)
     if (http->phase == HTTP_ANSWER) {
         http_send(http);
     } else if (http->phase == HTTP_CALL) {
-        /* Nothing is waited for but the client's end; it has come. */
-        connection_end(connection);
+        /* Most clients send nothing until they are answered, so reading is waited for on, and only
+         * stopped when somebody does. Without it a client that is gone shows, and nothing else. */
+        if (connection->events == 0)
+            connection_end(connection);
+        else
+            connection_watch(connection, 0);
         return;
     } else if (events & EVENT_READ) {
         http_read(http);

@@ -115,6 +115,10 @@ static void give_reply(struct opener_client *client, const int *fds, size_t fd_c
         client->events.on_stop(client->events.context);
         return;
     }
+    if (reply->id == OPENER_ENDED) {
+        client->events.on_ended(client->events.context, reply->region);
+        return;
+    }
     call = idvec_find(&client->asked, reply->id);
     if (!call) {
         for (size_t i = 0; i < fd_count; i++)

@@ -32,8 +32,9 @@ struct opener_call {
 
 struct opener_events {
     void *context;
-    void (*on_stop)(void *context);            /* the server is to end */
-    void (*on_lost)(void *context, int error); /* the opener is gone */
+    void (*on_stop)(void *context);                   /* the server is to end */
+    void (*on_ended)(void *context, uint64_t region); /* it may be used no longer */
+    void (*on_lost)(void *context, int error);        /* the opener is gone */
 };
 
 /* The socket is the client's then. */

@@ -196,6 +196,13 @@ static void on_stop(void *context)
     stop(context);
 }
 
+static void on_ended(void *context, uint64_t region)
+{
+    struct server *server = context;
+
+    call_end_region(&server->host, region);
+}
+
 static void on_lost(void *context, int error)
 {
     struct server *server = context;
@@ -258,7 +265,8 @@ static int watch_listeners(struct server *server, const struct server_options *o
 static int begin(struct server *server, const struct server_options *options)
 {
     struct loop_calls calls = {.context = server, .on_idle = on_idle, .on_tick = on_tick};
-    struct opener_events events = {.context = server, .on_stop = on_stop, .on_lost = on_lost};
+    struct opener_events events = {
+        .context = server, .on_stop = on_stop, .on_ended = on_ended, .on_lost = on_lost};
     int error = loop_new(&calls, &server->loop);
 
     if (error)
@@ -266,7 +274,8 @@ static int begin(struct server *server, const struct server_options *options)
     server->host = (struct call_host){.loop = loop_get_calls(server->loop),
                                       .has_test_models = options->has_test_models,
                                       .has_cuda = options->has_cuda,
-                                      .delay_ms = options->delay_ms};
+                                      .delay_ms = options->delay_ms,
+                                      .waiting = &server->waiting};
     share_init(&server->share, limit_connections());
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
     error = workers_new(server->loop, &server->host.workers);

@@ -19,6 +19,7 @@ struct server {
     struct listener listeners[SERVER_MAX_LISTENERS];
     unsigned listener_count;
     struct connection *connections, *ended;
+    struct call *waiting;
     uint64_t next_id, stop_at_ms;
     struct share share, held;
     bool is_stopping;

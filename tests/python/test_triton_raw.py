@@ -199,12 +199,12 @@ class Grpc(Served):
             self.assertNotIn(b"\x08\x01", h2.answer(stream))
             self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
 
-    def test_rapid_resets_end_the_connection(self):
+    def assert_told_to_leave(self, cut):
+        """cut(h2, stream): what makes the server drop a call that has begun."""
         with H2() as h2:
             try:
                 for _ in range(500):
-                    stream = h2.begin("ServerReady")
-                    h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8)))
+                    cut(h2, h2.begin("ServerReady"))
                 payload = h2.until(raw.GOAWAY)[3]
                 self.assertEqual(payload[4:8], struct.pack(">I", 11))  # ENHANCE_YOUR_CALM
             except (BrokenPipeError, ConnectionResetError, EOFError):
@@ -216,6 +216,14 @@ class Grpc(Served):
                 self.fail("the connection goes on")
             except (BrokenPipeError, ConnectionResetError):
                 pass
+
+    def test_rapid_resets_end_the_connection(self):
+        self.assert_told_to_leave(
+            lambda h2, stream: h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8))))
+
+    def test_rapid_errors_that_make_the_server_reset_end_the_connection(self):
+        self.assert_told_to_leave(
+            lambda h2, stream: h2.send(frame(raw.WINDOW, 0, stream, struct.pack(">I", 0x7fffffff))))
 
     def test_some_resets_are_the_clients_right(self):
         with H2() as h2:

@@ -7,6 +7,8 @@
 #include "core_states.h"
 #include "core_wind.h"
 
+#include <dirent.h>
+
 #define USUAL_WALKS  20
 #define WALK_RECORDS 2000
 
@@ -611,4 +613,46 @@ TAP_TEST(core_check_notices_what_is_wrong_with_tickets_and_events)
     LIE(EVENT(bound[0]), 0);
     LIE(EVENT(by.pid), 1);
     LIE(EVENT(by_uid), 1);
+}
+
+/* ---- seeds ----------------------------------------------------------------------------------- */
+
+static bool decodes(const char *directory, const char *name)
+{
+    static uint8_t bytes[1 << 20];
+    char path[512];
+    struct core *decoded = NULL;
+    struct failure failure = {0};
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    size_t size = fread(bytes, 1, sizeof(bytes), file);
+    fclose(file);
+    int error = core_decode(bytes, size, &decoded, &failure);
+    if (error < 0)
+        fprintf(stderr, "# %s: %s\n", path, failure.text);
+    core_free(decoded);
+    return error == 0;
+}
+
+/* A fuzzer that begins with states of another version learns nothing from them. */
+TAP_TEST(the_fuzzers_seeds_are_states)
+{
+    static const char directory[] = "tests/fuzz/corpus/core";
+    DIR *seeds = opendir(directory);
+    const struct dirent *entry;
+    int count = 0;
+
+    check(seeds != NULL);
+    while (seeds && (entry = readdir(seeds))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        check(decodes(directory, entry->d_name));
+        count++;
+    }
+    check(count > 0);
+    if (seeds)
+        closedir(seeds);
 }

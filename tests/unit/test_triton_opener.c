@@ -92,7 +92,7 @@ static size_t fd_count;
 static int serve(int socket, bool serves_all)
 {
     char path[] = "/tmp/test-triton-opener.XXXXXX";
-    struct opener_options options = {.serves_all = serves_all};
+    struct opener_options options = {.serves_all = serves_all, .drain_ms = DRAINS_FOREVER};
     struct identity_tokens *tokens = NULL;
     struct failure failure;
     int fd = mkstemp(path);
