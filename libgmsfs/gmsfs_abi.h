@@ -392,14 +392,25 @@ enum gmsfs_fds_op {
     GMSFS_FDS_REGION_LIST = 14, /* by owner and kind, in order of names, from the first behind
                                  * `name`; flags GMSFS_REGION_LIST_ONE: the one of this name.
                                  * ENOENT */
+    /* The drain of the store whose id is in `ticket`, for its owner, root and the daemon's uid.
+     * EPERM; ENOENT */
+    GMSFS_FDS_STORE_DRAIN = 15,   /* let nobody in: whoever asks waits, until STORE_SERVE or the end
+                                   * of this connection. batch: in so many milliseconds holders are
+                                   * to have left, which `info` and `events` tell; 0: no word of
+                                   * that. Again: another deadline. EBUSY: another connection drains
+                                   * it, or this one another store */
+    GMSFS_FDS_STORE_HOLDERS = 16, /* 0: nobody holds what this connection drains. EBUSY: `remaining`
+                                   * sessions do; batch 1: and they are revoked. ECANCELED: its
+                                   * drain is over; ENOENT: its store is gone */
+    GMSFS_FDS_STORE_SERVE = 17,   /* end the drain, whoever's it is */
 };
 
 struct gmsfs_fds_request {
     uint32_t version; /* GMSFS_ABI_VERSION */
     uint32_t op;      /* enum gmsfs_fds_op */
-    uint32_t batch;   /* descriptors wanted per message, 1..GMSFS_BATCH_MAX */
+    uint32_t batch;   /* REDEEM: descriptors wanted per message, 1..GMSFS_BATCH_MAX */
     uint32_t pad;
-    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT: a store's id; FENCE_*: a token */
+    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT, STORE_*: a store's id; FENCE_*: a token */
 };
 
 /* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */

@@ -24,6 +24,10 @@ setup() {
     python_tests test_lock
 }
 
+@test "Python hears that a store is drained, from when on and by when" {
+    python_tests test_drain ctypes
+}
+
 @test "Python seals a layout, and the next process adopts it" {
     python_tests test_seal ctypes
 }

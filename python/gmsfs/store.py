@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from . import abi, layout, library, memory
 from .buffers import Buffer
+from .drain import DrainWatch
 from .errors import make
 from .handle import Handle
 from .metadata import Metadata
@@ -79,6 +80,7 @@ class Store:
         self._entries = None  # of the layout that changes no more, as it was attached
         self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
         self._kind = self._device = None  # once something was mapped
+        self._watches = []
 
     def __repr__(self):
         if self._handle is None:
@@ -123,6 +125,9 @@ class Store:
         """
         handle, self._handle = self._handle, None
         self._buffers, self._entries = {}, None
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.close()
         if handle is not None:
             handle.release()
 
@@ -205,6 +210,18 @@ class Store:
         if len(raw) != abi.TOKEN_BYTES:
             raise ValueError(f"a token is a string of {2 * abi.TOKEN_BYTES} hex digits")
         self._live().call("gmsfs_join", abi.TOKEN(*raw))
+
+    def on_drain(self, callback):
+        """Calls callback(deadline) when somebody drains the store, and so asks its holders to leave: now,
+        if that is so already, and again for another deadline. deadline: as time.time() counts, or None
+        where none was said. It is called in a thread of its own, which must not use this Store while
+        another thread does. What is returned has close(); the end of the Store ends it too. Raises
+        OSError where the store's files cannot be opened.
+        """
+        self._live()
+        watch = DrainWatch(self, self._path, callback)
+        self._watches.append(watch)
+        return watch
 
     @property
     def metadata(self):

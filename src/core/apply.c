@@ -51,6 +51,8 @@ static const struct {
     [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
     [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_STORE_DRAIN] = {"store_drain", apply_store_drain},
+    [RECORD_STORE_SERVE] = {"store_serve", apply_store_serve},
 };
 
 const char *record_type_name(enum record_type type)
@@ -96,7 +98,7 @@ static bool must_succeed(enum record_type type)
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE;
+           type == RECORD_REGION_RELEASE || type == RECORD_STORE_SERVE;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than

@@ -21,6 +21,7 @@
 #include "base/idvec.h"
 #include "base/share.h"
 #include "core/event.h"
+#include "core/store_drain.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -120,6 +121,7 @@ struct core_store {
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
+    struct core_drain drain;                                 /* lock.closed follows from it */
 };
 
 struct core_session {
@@ -334,6 +336,9 @@ enum record_type {
     RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
                               of the region's ctl → out.id. -ESTALE: the region is gone */
     RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
+    RECORD_STORE_DRAIN,    /* store, process, uid, deadline_ms (wall clock; 0: none): nobody is let
+                              in from now on, whoever asks waits. Again: another deadline. -ENOENT */
+    RECORD_STORE_SERVE,    /* store: lets in again, first who waits. -ENOENT */
     RECORD_TYPE_COUNT,
 };
 

@@ -320,6 +320,7 @@ static void read_event(struct input *input, uint64_t seq)
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
     event->resolved_by = input_u32(input);
+    event->deadline_ms = input_u64(input);
     input_text(input, event->region, sizeof event->region);
 }
 

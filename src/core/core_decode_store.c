@@ -125,6 +125,18 @@ static void read_history(struct input *input, struct core_history *history)
     }
 }
 
+static void read_drain(struct input *input, struct core_drain *drain)
+{
+    drain->is_on = input_bool(input);
+    if (!drain->is_on)
+        return;
+    drain->id = input_u64(input);
+    drain->since_ms = input_u64(input);
+    drain->deadline_ms = input_u64(input);
+    drain->by = input_process(input);
+    drain->uid = input_u32(input);
+}
+
 void input_store(struct input *input)
 {
     struct core *core = input->core;
@@ -161,6 +173,8 @@ void input_store(struct input *input)
     store->exports = input_u64(input);
     read_writers(input, store);
     read_history(input, &store->history);
+    read_drain(input, &store->drain);
+    lock_set_closed(&store->lock, store->drain.is_on, 0);
     derive_committed(input, store, sealed);
 }
 

@@ -138,6 +138,18 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
+static void put_drain(struct output *output, const struct core_drain *drain)
+{
+    put_u8(output, drain->is_on);
+    if (!drain->is_on)
+        return;
+    put_u64(output, drain->id);
+    put_u64(output, drain->since_ms);
+    put_u64(output, drain->deadline_ms);
+    put_process(output, drain->by);
+    put_u32(output, drain->uid);
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -165,6 +177,7 @@ static void put_store(struct output *output, const struct core_store *store)
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
+    put_drain(output, &store->drain);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -307,6 +320,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_text(output, event->bound);
     put_u8(output, event->is_share);
     put_u32(output, event->resolved_by);
+    put_u64(output, event->deadline_ms);
     put_text(output, event->region);
 }
 

@@ -86,6 +86,8 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
     }
     if (type == CORE_EVENT_UNFENCED)
         event->resolved_by = apply->record->flags;
+    if (type == CORE_EVENT_STORE_DRAINING)
+        event->deadline_ms = store->drain.deadline_ms;
 }
 
 void core_add_region_event(struct apply *apply, enum core_event_type type,

@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     5u
+#define CORE_STATE_VERSION     6u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -246,6 +246,10 @@ int apply_fence(struct apply *apply);
 
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);
+
+/* apply_store_drain.c */
+int apply_store_drain(struct apply *apply);
+int apply_store_serve(struct apply *apply);
 
 /* apply_health.c */
 int apply_health(struct apply *apply);

@@ -45,7 +45,9 @@ enum core_event_type {
     CORE_EVENT_UNFENCED,
     CORE_EVENT_REGION_REGISTERED,
     CORE_EVENT_REGION_UNREGISTERED,
-    CORE_EVENT_REGION_ENDED, /* its lock ended before it was unregistered */
+    CORE_EVENT_REGION_ENDED,   /* its lock ended before it was unregistered */
+    CORE_EVENT_STORE_DRAINING, /* these two: nobody is let into this store, and again */
+    CORE_EVENT_STORE_SERVING,
     CORE_EVENT_TYPE_COUNT,
 };
 
@@ -69,6 +71,7 @@ struct core_event {
     char bound[CORE_BOUND_BYTES]; /* its name; "": of no bound */
     bool is_share;                /* it was the user's share, not the whole */
     uint32_t resolved_by;         /* UNFENCED: CORE_FENCE_ABORT or _COMPLETE */
+    uint64_t deadline_ms;         /* STORE_DRAINING: by the wall clock; 0: none was said */
     char region[256];             /* its name, for its owner (uid) and root; "": of none */
 };
 

@@ -45,6 +45,7 @@ enum store_metric {
     METRIC_ENTRIES,
     METRIC_GENERATION,
     METRIC_SUSPECT,
+    METRIC_DRAINING,
     METRIC_READERS,
     METRIC_WAITERS,
     METRIC_OLDEST_WAIT,
@@ -68,6 +69,8 @@ static const struct {
     [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
     [METRIC_SUSPECT] = {"gmsfs_store_suspect", "gauge",
                         "1 if what the store holds may be damaged: it takes no new readers."},
+    [METRIC_DRAINING] = {"gmsfs_store_draining", "gauge",
+                         "1 while the store is drained: it lets nobody in."},
     [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
     [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
     [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
@@ -153,6 +156,9 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
         break;
     case METRIC_SUSPECT:
         sample(out, name, store, "", store->suspect > 0);
+        break;
+    case METRIC_DRAINING:
+        sample(out, name, store, "", store->drain.is_on);
         break;
     case METRIC_READERS:
         sample(out, name, store, "", service_count_readers(store));

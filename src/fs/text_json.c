@@ -176,6 +176,16 @@ static json_t *make_graph(const struct core *core, const struct core_store *stor
                      make_number(graph.address_bytes), "high_bytes", make_number(graph.high_bytes));
 }
 
+/* When a drain asks its holders to have left; null: nobody said, or nobody drains it. */
+static bool add_drain(json_t *object, const struct core_drain *drain)
+{
+    bool failed = json_object_set_new(object, "draining", json_boolean(drain->is_on)) != 0;
+    failed |= json_object_set_new(object, "drain_deadline_ms",
+                                  drain->deadline_ms ? make_number(drain->deadline_ms)
+                                                     : json_null()) != 0;
+    return failed;
+}
+
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     static const uint8_t none[16];
@@ -193,6 +203,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |= json_object_set_new(object, "fenced",
                                   json_boolean(core_is_fenced(fs->core, store->name))) != 0;
+    failed |= add_drain(object, &store->drain);
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",

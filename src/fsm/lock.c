@@ -70,8 +70,10 @@ static unsigned held_modes(const struct lock *lock)
 
 struct view lock_view_at(const struct lock *lock, uint64_t now_ms)
 {
-    struct view view = {
-        .held = held_modes(lock), .turn = lock->waiter_count, .content = content_of(lock)};
+    struct view view = {.held = held_modes(lock),
+                        .turn = lock->waiter_count,
+                        .content = content_of(lock),
+                        .closed = lock->closed};
 
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
@@ -103,7 +105,7 @@ bool lock_mode_fits(const struct view *view, enum lock_mode mode)
 {
     const struct mode_rule *rule = &mode_rules[mode];
 
-    if (!content_fits(view->content, mode))
+    if (view->closed || !content_fits(view->content, mode))
         return false;
     if (mode_excluded_by(mode, view->held))
         return false;
@@ -362,6 +364,14 @@ void lock_set_sealed(struct lock *lock, bool sealed)
     lock->changed = true;
 }
 
+void lock_set_closed(struct lock *lock, bool closed, uint64_t now_ms)
+{
+    if (lock->closed && !closed)
+        restart_patience(lock, now_ms);
+    lock->closed = closed;
+    lock->changed = true;
+}
+
 int lock_remove_waiter(struct lock *lock, uint64_t waiter_id)
 {
     size_t i = find_waiter_index(lock, waiter_id);
@@ -419,7 +429,8 @@ int lock_set_sleep(struct lock *lock, uint64_t waiter_id, enum lock_sleep sleep)
 bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
 {
     size_t i = find_waiter_index(lock, waiter_id);
-    struct view view = {.held = held_modes(lock), .content = content_of(lock)};
+    struct view view = {
+        .held = held_modes(lock), .content = content_of(lock), .closed = lock->closed};
 
     return i < lock->waiter_count && waiter_counts(&lock->waiters[i]) &&
            lock_mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));

@@ -71,6 +71,7 @@ struct lock_waiter {
 struct lock {
     bool committed;
     bool sealed;  /* a layout is there whose shape is final, and which is not committed */
+    bool closed;  /* nobody is let in; who waits goes on waiting */
     bool changed; /* since whoever remembers what follows from it has set this to false */
     uint64_t patience_ms;
     struct lock_session *sessions; /* in order of grant */
@@ -131,6 +132,8 @@ int lock_seal(struct lock *lock, uint64_t session_id);
  * where it may be damaged is looked at before. */
 void lock_set_committed(struct lock *lock, bool committed);
 void lock_set_sealed(struct lock *lock, bool sealed);
+/* Opened again, it gives the waiting writers patience anew, as a release does. */
+void lock_set_closed(struct lock *lock, bool closed, uint64_t now_ms);
 
 /* A kept place is never granted and, unless its caller is only looking around, holds nobody off;
  * resumed, it is where it was in the queue, with the patience that it had left. Its deadline sleeps

@@ -26,6 +26,7 @@ struct view {
     unsigned wanted; /* modes of waiters that hold others off, with patience left */
     size_t turn;     /* the first waiter that nobody behind it passes; their count: none */
     enum content content;
+    bool closed;
 };
 
 struct view lock_view_at(const struct lock *lock, uint64_t now_ms);

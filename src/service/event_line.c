@@ -35,6 +35,8 @@ static const char *const names[] = {
     [CORE_EVENT_REGION_REGISTERED] = "region_registered",
     [CORE_EVENT_REGION_UNREGISTERED] = "region_unregistered",
     [CORE_EVENT_REGION_ENDED] = "region_ended",
+    [CORE_EVENT_STORE_DRAINING] = "store_draining",
+    [CORE_EVENT_STORE_SERVING] = "store_serving",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -83,6 +85,8 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
         failed |= json_object_set_new(
             object, "resolved_by",
             json_string(event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort"));
+    if (event->deadline_ms)
+        failed |= set_number(object, "deadline_ms", event->deadline_ms);
     if (event->region[0] && may_name)
         failed |= set_text(object, "region", event->region, sizeof event->region);
     return failed;

@@ -134,6 +134,12 @@ static const struct deed DEEDS[] = {
      NULL, NULL},
     {"stores", "drain-broken-off", "connect M/ ask drain 0 disconnect", NULL,
      "open W/lock rw read 9"},
+    {"stores", "store-drain",
+     "open W/ctl r acquire ro 1000 connect M/ ask-of drain W 1000 ask-of holders W 1 "
+     "ask-of serve W 0",
+     NULL, NULL},
+    {"stores", "store-drain-broken-off", "connect M/ ask-of drain W 0 disconnect", NULL,
+     "open W/lock rw read 9"},
     {"tickets", "export",
      "open W/lock r connect M/ export 0 0 redeem last 1 peek 1 0 4 "
      "export 0 0 redeem last 8",

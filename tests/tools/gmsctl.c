@@ -202,6 +202,7 @@ static const struct op {
     {"send", op_send, "DATA"},
     {"request", op_request, "TICKET BATCH"},
     {"ask", op_ask, "drain|drain-end|serve BATCH"},
+    {"ask-of", op_ask_of, "drain|holders|serve STORE BATCH"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
     {"region", op_region, "FLAGS"}, /* 1: hold */

@@ -567,6 +567,17 @@ static int step_drain(void)
     return apply(record);
 }
 
+static int step_store_drain(void)
+{
+    struct record record = {.type = one_in(3) ? RECORD_STORE_DRAIN : RECORD_STORE_SERVE,
+                            .store = random_id(&core->stores),
+                            .deadline_ms = one_in(2) ? now + below(3000) : 0,
+                            .process = random_process(),
+                            .uid = (uint32_t)below(3)};
+
+    return apply(record);
+}
+
 /* Doubt and trust; a loss would be the end of the walk. */
 static int step_health(void)
 {
@@ -583,11 +594,12 @@ static const struct {
     int (*step)(void);
     unsigned weight;
 } steps[] = {
-    {step_store, 3},  {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
-    {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
-    {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
-    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},      {step_region, 12},
+    {step_store, 3},       {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
+    {step_join, 4},        {step_leave, 12},      {step_time, 10},      {step_commit, 8},
+    {step_add, 10},        {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
+    {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
+    {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
+    {step_store_drain, 4},
 };
 
 /* Every other walk meets bounds. */
