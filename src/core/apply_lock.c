@@ -27,6 +27,7 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
         share_give(&apply->core->file_share, waiter->uid, 1);
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
+    core_note_waiters(apply->core, store);
     core_waiter_free(idvec_remove(&apply->core->waiters, waiter->id));
 }
 
@@ -254,6 +255,7 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     waiter->reserve_bytes = asking->reserve_bytes;
     apply->core->reserving += waiter->reserve_bytes > 0;
     idvec_append(&apply->core->waiters, waiter);
+    core_note_waiters(apply->core, store);
     apply->own_waiter = waiter->id;
     apply->out->waiter = waiter->id;
     rouse(apply, store);
@@ -516,9 +518,10 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
 int apply_time(struct apply *apply)
 {
     uint64_t now_ms = apply->record->now_ms;
+    struct core_store *store;
 
-    for (size_t i = 0; i < apply->core->stores.count; i++) {
-        struct core_store *store = apply->core->stores.items[i];
+    for (uint64_t at = 0; (store = idvec_find_after(&apply->core->index.waited, at));
+         at = store->id) {
         uint64_t id;
         bool kept;
 

@@ -43,6 +43,7 @@ static int take_places(struct core *core, struct core_store *store, const struct
 
     if (error < 0)
         return error;
+    core_touch(core, store);
     error = share_take(&core->file_share, asking->uid, files);
     if (error == 0) {
         error = lock_add_session(&store->lock, core->next_session, mode);
@@ -144,7 +145,7 @@ static bool abort_writer(struct apply *apply, struct core_store *store,
     if (keeps)
         core_add_event(apply, CORE_EVENT_ROLLED_BACK, store, session);
     else
-        core_forget_writers(store);
+        core_forget_writers(apply->core, store);
     return keeps;
 }
 
@@ -161,6 +162,7 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
         core_add_event(apply, CORE_EVENT_RW_DATA_DISCONNECTED, store, session);
     else
         core_add_event(apply, CORE_EVENT_RO_DISCONNECTED, store, session);
+    core_touch(apply->core, store);
     lock_remove_session(&store->lock, session->id, apply->record->now_ms);
     forget_session(apply, session);
     return kept;
@@ -195,6 +197,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 {
     const struct record *record = apply->record;
 
+    core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
     core_throw_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);

@@ -34,7 +34,7 @@
  * last are shared by the users (base/share.h), as are the sessions and the waiters of a store
  * (fsm/lock.h): beyond a user's share EDQUOT.
  */
-#define CORE_MAX_STORES         64u
+#define CORE_MAX_STORES         4096u
 #define CORE_MAX_FILES          65536u /* open ones, and those who wait for an open */
 #define CORE_MAX_TICKETS        4096u
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
@@ -105,6 +105,7 @@ struct core_store {
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
+    bool is_touched;    /* it is in the index's `touched` */
     struct share sessions, waiters; /* of the lock, by user */
     bool crowded;                   /* some waiters may sleep, whatever memory there is */
     struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
@@ -459,6 +460,31 @@ struct core_fence {
     uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
 };
 
+/* What `state` of a store showed before the record that is being applied. */
+struct core_shown {
+    uint64_t store;
+    enum lock_state state;
+    uint64_t generation;
+};
+
+/* The store that an allocation or an entry was in when it was last looked for. */
+struct core_hint {
+    uint64_t serial, store;
+};
+
+/* What the stores are found by, and which of them a record has to look at: so most stores cost it
+ * nothing. All follows from the stores. */
+struct core_index {
+    struct core_store **names; /* by name */
+    size_t name_count;
+    struct idvec waited; /* stores that somebody waits for */
+    struct idvec lent;   /* stores with writers that can be seen */
+    struct core_shown *touched;
+    size_t touched_count;
+    size_t room; /* of `names` and `touched`: for so many stores */
+    struct core_hint *hints;
+};
+
 struct core {
     struct core_options options;
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
@@ -472,6 +498,7 @@ struct core {
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
+    struct core_index index;
     struct regions regions;
     struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
@@ -555,6 +582,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+/* Whoever has found one by its name, and will ask for it by its serial, says where it is. */
+void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store);
 const struct region *core_find_region(const struct core *core, uint64_t id);
 /* The allocation that it lies on; NULL: on none. */
 const struct layout_allocation *core_find_region_allocation(const struct core *core,

@@ -241,6 +241,8 @@ static void read_place(struct input *input, struct core_store *store, struct cor
     error = lock_restore_waiter(&store->lock, &queued);
     if (error == -EINVAL)
         input_refuse(input, "it cannot wait behind the others of its store");
+    if (error == 0)
+        core_note_waiters(input->core, store);
     input_fail(input, error);
 }
 

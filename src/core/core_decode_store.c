@@ -110,6 +110,7 @@ static void read_writers(struct input *input, struct core_store *store)
     }
     for (size_t i = 0; i < store->writer_count; i++)
         store->writers[i] = input_process(input);
+    core_note_writers(input->core, store);
 }
 
 static void read_history(struct input *input, struct core_history *history)
@@ -138,10 +139,12 @@ void input_store(struct input *input)
     lock_init(&store->lock, core->options.patience_ms);
     share_init(&store->sessions, core->options.limits.sessions);
     share_init(&store->waiters, core->options.limits.waiters);
+    input_fail(input, core_index_reserve(core));
     if (!input_keep(input, &core->stores, store, core->next_id))
         return;
     input_fixed(input, store->uuid, sizeof store->uuid);
     input_text(input, store->name, sizeof store->name);
+    core_enter_name(core, store);
     store->uid = input_u32(input);
     store->gid = input_u32(input);
     store->mode = input_u32(input);

@@ -252,11 +252,9 @@ static void put_waiters(struct output *output, const struct core *core)
     put_u32(output, (uint32_t)core->waiters.count);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
-        const struct core_store *store = core->stores.items[0];
-        size_t at = 0;
+        const struct core_store *store = core_store(core, waiter->store);
+        size_t at = core_find_index(&core->stores, waiter->store);
 
-        while (store->id != waiter->store)
-            store = core->stores.items[++at];
         assert(store->lock.waiters[next[at]].id == waiter->id);
         put_waiter(output, waiter, &store->lock.waiters[next[at]++]);
     }

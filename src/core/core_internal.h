@@ -63,6 +63,8 @@ struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
+/* Index of the item with this id; `count`: there is none. */
+size_t core_find_index(const struct idvec *vec, uint64_t id);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
@@ -81,6 +83,22 @@ void core_note_ticket(struct core *core, const struct core_ticket *ticket);
 void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
 /* When the next one expires; UINT64_MAX: there is none. */
 uint64_t core_ticket_moment(struct core *core);
+
+/* core_index.c */
+int core_index_init(struct core_index *index); /* -ENOMEM */
+void core_index_free(struct core_index *index);
+int core_index_reserve(struct core *core); /* room for one more store. -ENOMEM */
+/* A store is found by the name that it has, or no longer. */
+void core_enter_name(struct core *core, struct core_store *store);
+void core_forget_name(struct core *core, const struct core_store *store);
+/* Before what `state` of the store shows may change. */
+void core_touch(struct core *core, struct core_store *store);
+void core_end_touching(struct core *core);
+/* After its waiters, or its writers, have come or gone. */
+void core_note_waiters(struct core *core, struct core_store *store);
+void core_note_writers(struct core *core, struct core_store *store);
+/* As core_check: the index is what the stores say. */
+int core_check_index(const struct core *core, struct failure *failure);
 
 /* core_effects.c */
 /* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
@@ -150,7 +168,7 @@ void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
 /* Whoever could write the store's memory: there is none of it any more. */
-void core_forget_writers(struct core_store *store);
+void core_forget_writers(struct core *core, struct core_store *store);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);

@@ -166,18 +166,20 @@ void core_drop_working(struct core *core, struct core_store *store)
     store->working = NULL;
 }
 
-void core_forget_writers(struct core_store *store)
+void core_forget_writers(struct core *core, struct core_store *store)
 {
     free(store->writers);
     store->writers = NULL;
     store->writer_count = 0;
     store->unseen_writer = false;
+    core_note_writers(core, store);
 }
 
 void core_drop_fixed(struct core *core, struct core_store *store)
 {
     if (!store->fixed)
         return;
+    core_touch(core, store);
     mark_committed(core, store->fixed, 0);
     core_memory_unref_layout(core, store->fixed);
     core_throw_layout(core, store->fixed);
@@ -189,7 +191,7 @@ void core_drop_fixed(struct core *core, struct core_store *store)
     lock_set_committed(&store->lock, false);
     lock_set_sealed(&store->lock, false);
     if (!store->working)
-        core_forget_writers(store);
+        core_forget_writers(core, store);
 }
 
 void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout)

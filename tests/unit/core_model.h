@@ -23,7 +23,8 @@ enum fate {
 static struct {
     uint8_t waiters[MAX_IDS], memories[MAX_IDS], sessions[MAX_IDS];
     uint64_t generations[MAX_IDS], versions[MAX_IDS]; /* by store */
-    bool announced[MAX_IDS];                          /* EFFECT_STATE in this step */
+    enum lock_state states[MAX_IDS];
+    bool announced[MAX_IDS]; /* EFFECT_STATE in this step */
 } model;
 
 static void model_take(const struct effect *effect)
@@ -157,6 +158,10 @@ static void check_stores(void)
         require(store->id < MAX_IDS);
         require(store->generation >= model.generations[store->id]);
         require((store->version != model.versions[store->id]) == model.announced[store->id]);
+        require((store->generation != model.generations[store->id] ||
+                 lock_get_state(&store->lock) != model.states[store->id]) ==
+                (store->version != model.versions[store->id]));
+        model.states[store->id] = lock_get_state(&store->lock);
         model.generations[store->id] = store->generation;
         model.versions[store->id] = store->version;
     }
