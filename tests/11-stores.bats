@@ -35,7 +35,7 @@ mode_of() {
 }
 
 @test "mkdir of a name that is taken is EEXIST" {
-    for name in weights device events metrics regions .fds; do
+    for name in weights device events metrics pools regions .fds; do
         expect EEXIST mkdir "$M/$name"
     done
 }
@@ -43,7 +43,7 @@ mode_of() {
 @test "rmdir removes a committed store with its memory" {
     commit_store
     rmdir "$W"
-    assert_eq "$(names "$M")" '.fds device events metrics regions'
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions'
     wait_until 5 used_is 0
 }
 
@@ -121,7 +121,7 @@ mode_of() {
     expect ENOTEMPTY rename "$M/other" "$W"
     ctl rename "$W" "$M/other"
     assert_state other COMMITTED
-    assert_eq "$(names "$M")" ".fds device events metrics other regions"
+    assert_eq "$(names "$M")" ".fds device events metrics other pools regions"
     expect ENOENT exchange "$M/other" "$M/none"
 }
 
@@ -446,5 +446,5 @@ time_locks() { # STORE
     expect EBUSY rmdir "$M/s3000"
     let_go "$HOLDER"
     rmdir "${names[@]/#/$M/}"
-    assert_eq "$(names "$M")" '.fds device events metrics regions weights'
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions weights'
 }

@@ -51,6 +51,10 @@ static const struct {
     [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
     [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_POOL_SET] = {"pool_set", apply_pool_set},
+    [RECORD_STORE_POOL] = {"store_pool", apply_store_pool},
+    [RECORD_STORE_PIN] = {"store_pin", apply_store_pin},
+    [RECORD_OVER_QUOTA] = {"over_quota", apply_over_quota},
 };
 
 const char *record_type_name(enum record_type type)

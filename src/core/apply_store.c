@@ -11,7 +11,7 @@
 
 /* What else stands at the top of the tree. */
 static const char *const taken_names[] = {"device",  "events", "metrics", ".fds",
-                                          "regions", ".",      ".."};
+                                          "regions", "pools",  ".",       ".."};
 
 /* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
 int core_check_store_name(const char *name)
@@ -72,6 +72,7 @@ int apply_store_create(struct apply *apply)
     share_init(&store->waiters, core->options.limits.waiters);
     idvec_append(&core->stores, store);
     core_enter_name(core, store);
+    core_enter_pool(core, store, CORE_DEFAULT_POOL);
     core_add_event(apply, CORE_EVENT_STORE_CREATED, store, NULL);
     apply->out->id = store->id;
     return 0;
@@ -90,6 +91,7 @@ static void remove_store(struct apply *apply, struct core_store *store)
     core_add_event(apply, CORE_EVENT_STORE_REMOVED, store, NULL);
     core_drop_working(apply->core, store);
     core_drop_fixed(apply->core, store);
+    core_leave_pool(apply->core, store);
     core_forget_name(apply->core, store);
     idvec_remove(&apply->core->stores, store->id);
     core_store_free(store);

@@ -44,7 +44,8 @@ int core_new(const struct core_options *options, struct core **core)
     share_init(&made->region_bytes_share, made->options.limits.region_bytes);
     made->events = calloc(made->options.limits.events, sizeof *made->events);
     made->empty = layout_new();
-    if (!made->events || !made->empty || core_index_init(&made->index) < 0) {
+    if (!made->events || !made->empty || core_index_init(&made->index) < 0 ||
+        core_pools_init(made) < 0) {
         core_free(made);
         return -ENOMEM;
     }
@@ -178,6 +179,7 @@ void core_free(struct core *core)
         core_store_free(core->stores.items[i]);
     idvec_free(&core->stores);
     core_index_free(&core->index);
+    core_pools_free(core);
     free_items(&core->sessions);
     for (size_t i = 0; i < core->waiters.count; i++)
         core_waiter_free(core->waiters.items[i]);

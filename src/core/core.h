@@ -21,6 +21,7 @@
 #include "base/idvec.h"
 #include "base/share.h"
 #include "core/event.h"
+#include "core/pool.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -60,6 +61,7 @@ enum core_kind {
     CORE_KIND_ABORT,
     CORE_KIND_DATA,
     CORE_KIND_SEAL,
+    CORE_KIND_POOLS,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
     CORE_KIND_REGION,
@@ -121,6 +123,7 @@ struct core_store {
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
+    struct core_use use;
 };
 
 struct core_session {
@@ -132,6 +135,7 @@ struct core_session {
     bool touched;    /* committed bytes may have changed: no rollback */
     bool owned;      /* ends with its owner's process, whoever has its files open */
     bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
+    bool holds;      /* the store is in use while it lives (pool.h) */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;
@@ -143,6 +147,7 @@ struct core_session {
     struct core_file *first_file; /* of these, in no order */
     uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
     uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
+    uint64_t making_bytes;        /* charged for memory that is not in its layout yet */
 };
 
 struct core_file {
@@ -246,7 +251,8 @@ enum record_type {
                            is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
                            place is kept, and holds others off meanwhile. size_bytes: to be set
                            aside with a grant of RW (see RESERVATIONS); if it may not wait and only
-                           memory is lacking, -ENOMEM. -EINVAL with RO. See SEALED LAYOUTS */
+                           memory is lacking, -ENOMEM, or -EDQUOT of its pool, also where that could
+                           never have as much. -EINVAL with RO. See SEALED LAYOUTS */
     RECORD_JOIN,        /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
                            (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
                            file */
@@ -268,11 +274,13 @@ enum record_type {
                            who could write it cannot be seen; not with STAY */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
+                         offset: so much was being made for it (RESERVE), and is no longer.
                          name's trailing digits count up when count > 1 (slots and serials are
                          consecutive; -EINVAL without digits). value (or empty): its wire id, then
                          count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
-                            A spool may grow, end, or be replaced; other memory: -EBUSY */
+                            A spool may grow, end, or be replaced; other memory: -EBUSY.
+                            offset: as ALLOC_ADD */
     RECORD_ALLOC_REMOVE, /* session, serial */
     RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
     RECORD_ALLOC_TAG,    /* session, serial, tag */
@@ -296,7 +304,8 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
-                       what is due to it. More than before: -ENOMEM if free_bytes lacks it. flags
+                       what is due to it, offset = what is charged and being made for it. More than
+                       before: -ENOMEM if free_bytes lacks it, -EDQUOT if its pool does. flags
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
@@ -335,6 +344,15 @@ enum record_type {
     RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
                               of the region's ctl → out.id. -ESTALE: the region is gone */
     RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
+    RECORD_POOL_SET,   /* name; flags CORE_POOL_*: which of min (offset), max (size_bytes), slots
+                          (count), class (kind) and sm (mode) it says; a pool that is not there is
+                          made → out.id. CORE_POOL_REMOVE alone: it goes; -EBUSY: a store is in it,
+                          or it is `default`; -ENOENT. -ENOSPC: there are CORE_MAX_POOLS. -EINVAL:
+                          no name, or no budget */
+    RECORD_STORE_POOL, /* store, name: it is in that pool from now on. -EDQUOT: which has no room
+                          for what it uses; -ENOENT */
+    RECORD_STORE_PIN,  /* store, flags CORE_PIN_ON or 0. -ENOENT */
+    RECORD_OVER_QUOTA, /* store, name = of the pool, process, uid: only an event */
     RECORD_TYPE_COUNT,
 };
 
@@ -363,6 +381,13 @@ enum record_type {
 #define CORE_FENCE_COMPLETE     (1u << 2)
 #define CORE_REGION_WRITABLE    (1u << 0)
 #define CORE_REGION_ALL         (1u << 0)
+#define CORE_POOL_MIN           (1u << 0)
+#define CORE_POOL_MAX           (1u << 1)
+#define CORE_POOL_SLOTS         (1u << 2)
+#define CORE_POOL_CLASS         (1u << 3)
+#define CORE_POOL_SM            (1u << 4)
+#define CORE_POOL_REMOVE        (1u << 5)
+#define CORE_PIN_ON             (1u << 0)
 
 struct record {
     enum record_type type;
@@ -408,6 +433,7 @@ struct outcome {
     bool rolled_back;
     enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
     uint32_t bound_uid;    /* and whose */
+    uint64_t pool;         /* with -EDQUOT: whose budget it was, of a pool; 0: of none */
     struct core_ticket ticket;
 };
 
@@ -499,6 +525,7 @@ struct core {
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
     struct core_index index;
+    struct core_pools pools;
     struct regions regions;
     struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
@@ -604,6 +631,15 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
 /* Who this user is where a bound is about `store` (NULL: no store). */
 enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
                               uint32_t uid);
+/* The store's, and the one of this name (NULL: there is none). */
+const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store);
+const struct core_pool *core_find_pool_name(const struct core *core, const char *name);
+bool core_is_pool_name(const char *name);
+const char *core_pool_class_name(enum pool_class class);
+/* Could the store have so much more, of what is free? -EDQUOT: its pool does not allow it;
+ * -ENOMEM */
+int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
+                    uint64_t free_bytes);
 /* True if the memory of this allocation is also part of the fixed layout. */
 bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP

@@ -173,8 +173,8 @@ static int check_session(struct check *check, size_t index)
         return WRONG(check, "session %" PRIu64 ": the lock does not know it", session->id);
     if (session->files != check->session_files[index])
         return WRONG(check, "session %" PRIu64 ": its files are counted wrongly", session->id);
-    if (session->mode != LOCK_MODE_RW &&
-        (session->touched || session->reserved_bytes > 0 || session->due_bytes > 0))
+    if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
+                                          session->due_bytes > 0 || session->making_bytes > 0))
         return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
     if (!core_is_text(session->comm, sizeof session->comm))
         return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
@@ -517,6 +517,8 @@ static int check_all(struct check *check)
         error = check_shares(check);
     if (error == 0)
         error = core_check_memories(check->core, check->failure);
+    if (error == 0)
+        error = core_check_pools(check->core, check->failure);
     if (error == 0)
         error = core_check_ids(check->core, check->failure);
     if (error == 0)

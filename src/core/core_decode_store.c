@@ -126,6 +126,28 @@ static void read_history(struct input *input, struct core_history *history)
     }
 }
 
+static void read_use(struct input *input, struct core_store *store)
+{
+    uint64_t pool = input_u64(input);
+
+    store->use.pinned = input_bool(input);
+    store->use.last_used_ms = input_u64(input);
+    if (!core_pool(input->core, pool))
+        input_refuse(input, "its pool %" PRIu64 " is not there", pool);
+    if (input->error == 0)
+        core_enter_pool(input->core, store, pool);
+}
+
+void input_use(struct input *input, struct core_store *store, uint64_t bytes)
+{
+    const struct core_pool *pool = core_find_pool(input->core, store);
+
+    if (bytes > UINT64_MAX - pool->used_bytes)
+        input_refuse(input, "its pool has more than there can be");
+    else
+        core_use_more(input->core, store, bytes);
+}
+
 void input_store(struct input *input)
 {
     struct core *core = input->core;
@@ -164,6 +186,7 @@ void input_store(struct input *input)
     store->exports = input_u64(input);
     read_writers(input, store);
     read_history(input, &store->history);
+    read_use(input, store);
     derive_committed(input, store, sealed);
 }
 
@@ -180,9 +203,11 @@ static void derive_memories(struct input *input, const struct core_memory_use *u
                 return;
             memory->id = uses[i].memory;
             memory->aligned_bytes = uses[i].allocation->aligned_bytes;
+            memory->store = uses[i].store;
             memory->committed = uses[i].committed ? uses[i].store : 0;
             if (!input_keep(input, &input->core->memories, memory, UINT64_MAX))
                 return;
+            input_use(input, core_store(input->core, memory->store), memory->aligned_bytes);
         }
         memory->refs++; /* core_check says whether so many may have it */
     }

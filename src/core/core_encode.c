@@ -165,6 +165,21 @@ static void put_store(struct output *output, const struct core_store *store)
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
+    put_u64(output, store->use.pool);
+    put_u8(output, store->use.pinned);
+    put_u64(output, store->use.last_used_ms);
+}
+
+/* What is used of it follows from the stores. */
+static void put_pool(struct output *output, const struct core_pool *pool)
+{
+    put_u64(output, pool->id);
+    put_text(output, pool->name);
+    put_u8(output, (uint8_t)pool->class);
+    put_u32(output, pool->sm_percent);
+    put_u64(output, pool->min_bytes);
+    put_u64(output, pool->max_bytes);
+    put_u64(output, pool->slots);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -177,6 +192,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->touched);
     put_u8(output, session->owned);
     put_u8(output, session->ending);
+    put_u8(output, session->holds);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -185,6 +201,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u64(output, session->since_ms);
     put_u64(output, session->reserved_bytes);
     put_u64(output, session->due_bytes);
+    put_u64(output, session->making_bytes);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
@@ -304,6 +321,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->by_uid);
     put_text(output, event->bound);
     put_u8(output, event->is_share);
+    put_text(output, event->pool);
     put_u32(output, event->resolved_by);
     put_text(output, event->region);
 }
@@ -343,6 +361,7 @@ static void put_head(struct output *output, const struct core *core)
     put_text(output, core->fence.names[1]);
     put_raw(output, core->fence.token, sizeof core->fence.token);
     put_u32(output, core->fence.resolved_by);
+    put_u64(output, core->pools.next_id);
 }
 
 #define PUT_ALL(output, vec, put)                    \
@@ -357,6 +376,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     struct output output = {0};
 
     put_head(&output, core);
+    PUT_ALL(&output, &core->pools.items, put_pool);
     PUT_ALL(&output, &core->stores, put_store);
     put_suspects(&output, core);
     PUT_ALL(&output, &core->sessions, put_session);

@@ -88,7 +88,7 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
                            uses[0].memory);
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
-        memory->committed != committed ||
+        memory->committed != committed || memory->store != uses[0].store ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
         return failure_set(failure, -EINVAL, "memory %" PRIu64 ": it is counted wrongly",
                            uses[0].memory);

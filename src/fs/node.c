@@ -41,6 +41,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY, false},
     [NODE_REGIONS] = {"regions", NODE_ROOT, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_REGION_OWNER] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_POOLS] = {"pools", NODE_ROOT, S_IFREG, CORE_KIND_POOLS, false},
     [NODE_REGION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_REGION, false},
 };
 
