@@ -25,7 +25,7 @@ mode_of() {
 # ---- what is there ---------------------------------------------------------------------------
 
 @test "the top shows the device, events, metrics, the ticket socket and one store" {
-    assert_eq "$(names "$M")" '.fds device events metrics regions weights'
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions weights'
     [[ -S $M/.fds && -d $M/weights ]]
     assert_eq "$(mode_of "$M/.fds")" 666
     for file in $PSEUDO_OF_TOP; do

@@ -90,16 +90,30 @@ int apply_health(struct apply *apply)
     }
 }
 
+static void empty_store(struct apply *apply, struct core_store *store)
+{
+    if (!store->fixed || store->lock.session_count > 0)
+        return;
+    core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
+    core_drop_fixed(apply->core, store);
+    store->changed_ms = apply->record->wall_ms;
+}
+
+/* All that nobody holds, when the device is lost; then each whose last session ends. */
 static void empty_stores(struct apply *apply)
 {
-    for (size_t i = 0; i < apply->core->stores.count; i++) {
-        struct core_store *store = apply->core->stores.items[i];
+    struct core *core = apply->core;
 
-        if (!store->fixed || store->lock.session_count > 0)
-            continue;
-        core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
-        core_drop_fixed(apply->core, store);
-        store->changed_ms = apply->record->wall_ms;
+    if (apply->record->type == RECORD_HEALTH) {
+        for (size_t i = 0; i < core->stores.count; i++)
+            empty_store(apply, core->stores.items[i]);
+        return;
+    }
+    for (size_t i = 0; i < core->index.touched_count; i++) {
+        struct core_store *store = core_store(core, core->index.touched[i].store);
+
+        if (store)
+            empty_store(apply, store);
     }
 }
 

@@ -27,6 +27,7 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
         share_give(&apply->core->file_share, waiter->uid, 1);
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
+    core_note_waiters(apply->core, store);
     core_waiter_free(idvec_remove(&apply->core->waiters, waiter->id));
 }
 
@@ -141,13 +142,11 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
     store->crowded = crowded;
 }
 
-/* Who of the store's waiters sleeps. As apply_rouse */
-static bool rouse(struct apply *apply, struct core_store *store)
+/* Who of the store's waiters sleeps. */
+static void rouse(struct apply *apply, struct core_store *store)
 {
-    bool spoken_for = apply_rouse(apply);
-
+    apply_rouse(apply);
     put_crowd_to_sleep(apply, store);
-    return spoken_for;
 }
 
 void apply_grant_waiters(struct apply *apply, struct core_store *store)
@@ -254,6 +253,7 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     waiter->reserve_bytes = asking->reserve_bytes;
     apply->core->reserving += waiter->reserve_bytes > 0;
     idvec_append(&apply->core->waiters, waiter);
+    core_note_waiters(apply->core, store);
     apply->own_waiter = waiter->id;
     apply->out->waiter = waiter->id;
     rouse(apply, store);
@@ -287,17 +287,18 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
                                   const struct asking *asking, int *error)
 {
     enum lock_wish wish = (enum lock_wish)apply->record->wish;
-    bool spoken_for = rouse(apply, store);
-    enum lock_mode mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
+    enum lock_mode mode;
 
+    rouse(apply, store);
+    mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
     *error = -EAGAIN;
     if (mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner))
         return LOCK_MODE_NONE;
     if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
         return mode;
     if (!apply_has_memory(apply, store, asking->reserve_bytes))
-        *error = -ENOMEM;
-    else if (!spoken_for)
+        *error = apply_why_no_memory(apply, store, asking->reserve_bytes);
+    else if (!apply_is_spoken_for(apply, store, asking->reserve_bytes))
         return mode;
     return LOCK_MODE_NONE;
 }
@@ -446,6 +447,17 @@ int apply_lock_open(struct apply *apply)
                may_wait && record->deadline_ms > record->now_ms);
 }
 
+/* What its pool can never have is not waited for. */
+static int check_budget(struct apply *apply, const struct core_store *store)
+{
+    const struct core_pool *pool = core_find_pool(apply->core, store);
+
+    if (apply->record->size_bytes <= pool->max_bytes)
+        return 0;
+    apply->out->pool = pool->id;
+    return -EDQUOT;
+}
+
 int apply_acquire(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -471,6 +483,9 @@ int apply_acquire(struct apply *apply)
     if (apply->core->draining || apply->core->lost ||
         core_is_fenced(apply->core, core_store(apply->core, file->store)->name))
         return -ENODEV;
+    error = check_budget(apply, core_store(apply->core, file->store));
+    if (error < 0)
+        return error;
     asking.uid = file->uid;
     return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
                record->deadline_ms > record->now_ms);
@@ -516,9 +531,10 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
 int apply_time(struct apply *apply)
 {
     uint64_t now_ms = apply->record->now_ms;
+    struct core_store *store;
 
-    for (size_t i = 0; i < apply->core->stores.count; i++) {
-        struct core_store *store = apply->core->stores.items[i];
+    for (uint64_t at = 0; (store = idvec_find_after(&apply->core->index.waited, at));
+         at = store->id) {
         uint64_t id;
         bool kept;
 

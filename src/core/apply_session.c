@@ -43,6 +43,7 @@ static int take_places(struct core *core, struct core_store *store, const struct
 
     if (error < 0)
         return error;
+    core_touch(core, store);
     error = share_take(&core->file_share, asking->uid, files);
     if (error == 0) {
         error = lock_add_session(&store->lock, core->next_session, mode);
@@ -97,10 +98,12 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     if (session->exclusive || session->implicit)
         session->opener = file->id;
     core_enter_session(session, file);
-    if (mode == LOCK_MODE_RW)
-        begin_writing(apply, store, asking, session);
     core->next_session++;
     idvec_append(&core->sessions, session);
+    if (!session->implicit)
+        core_hold(core, session);
+    if (mode == LOCK_MODE_RW)
+        begin_writing(apply, store, asking, session);
     *(mode == LOCK_MODE_RO ? &store->grants_ro : &store->grants_rw) += 1;
     core_add_event(apply, connected_events[mode], store, session);
     *session_id = session->id;
@@ -117,6 +120,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
         apply_end_region_of(apply, taker);
     apply_drop_reservation(apply->core, session);
     apply_drop_tickets(apply->core, session->id, false);
+    core_let_go(apply->core, session, apply->record->wall_ms);
     core_push_effect(
         apply->core,
         (struct effect){.type = EFFECT_SESSION_OVER,
@@ -144,7 +148,7 @@ static bool abort_writer(struct apply *apply, struct core_store *store,
     if (keeps)
         core_add_event(apply, CORE_EVENT_ROLLED_BACK, store, session);
     else
-        core_forget_writers(store);
+        core_forget_writers(apply->core, store);
     return keeps;
 }
 
@@ -161,6 +165,7 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
         core_add_event(apply, CORE_EVENT_RW_DATA_DISCONNECTED, store, session);
     else
         core_add_event(apply, CORE_EVENT_RO_DISCONNECTED, store, session);
+    core_touch(apply->core, store);
     lock_remove_session(&store->lock, session->id, apply->record->now_ms);
     forget_session(apply, session);
     return kept;
@@ -195,6 +200,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 {
     const struct record *record = apply->record;
 
+    core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
     core_throw_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
@@ -340,6 +346,23 @@ int apply_give_up(struct apply *apply)
     change.session->touched = true;
     core_drop_fixed(apply->core, change.store);
     /* Who waits for `auto` now waits as a writer: nobody can be granted while one is there. */
+    return 0;
+}
+
+int apply_over_quota(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    const struct core_store *store = core_store(apply->core, record->store);
+    char name[256];
+    int error = apply_copy_name(record, name);
+
+    if (error < 0)
+        return error;
+    if (!core_is_pool_name(name))
+        return -EINVAL;
+    if (!store)
+        return -ENOENT;
+    core_add_event(apply, CORE_EVENT_OVER_QUOTA, store, NULL);
     return 0;
 }
 

@@ -152,6 +152,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
         return error;
     if (ticket->writable && committed && session->mode == LOCK_MODE_RW)
         session->touched = true;
+    core_hold(apply->core, session);
     store->exports++;
     return 0;
 }

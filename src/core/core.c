@@ -44,7 +44,8 @@ int core_new(const struct core_options *options, struct core **core)
     share_init(&made->region_bytes_share, made->options.limits.region_bytes);
     made->events = calloc(made->options.limits.events, sizeof *made->events);
     made->empty = layout_new();
-    if (!made->events || !made->empty) {
+    if (!made->events || !made->empty || core_index_init(&made->index) < 0 ||
+        core_pools_init(made) < 0) {
         core_free(made);
         return -ENOMEM;
     }
@@ -177,6 +178,8 @@ void core_free(struct core *core)
     for (size_t i = 0; i < core->stores.count; i++)
         core_store_free(core->stores.items[i]);
     idvec_free(&core->stores);
+    core_index_free(&core->index);
+    core_pools_free(core);
     free_items(&core->sessions);
     for (size_t i = 0; i < core->waiters.count; i++)
         core_waiter_free(core->waiters.items[i]);
@@ -226,6 +229,20 @@ bool core_same_process(struct core_process a, struct core_process b)
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
 {
     return now_ms > UINT64_MAX - delay_ms ? UINT64_MAX : now_ms + delay_ms;
+}
+
+size_t core_find_index(const struct idvec *vec, uint64_t id)
+{
+    size_t low = 0, high = vec->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (*(const uint64_t *)vec->items[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
 }
 
 int core_reserve(struct idvec *vec, size_t more)

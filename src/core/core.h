@@ -22,6 +22,7 @@
 #include "base/share.h"
 #include "core/event.h"
 #include "core/store_drain.h"
+#include "core/pool.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -35,7 +36,7 @@
  * last are shared by the users (base/share.h), as are the sessions and the waiters of a store
  * (fsm/lock.h): beyond a user's share EDQUOT.
  */
-#define CORE_MAX_STORES         64u
+#define CORE_MAX_STORES         4096u
 #define CORE_MAX_FILES          65536u /* open ones, and those who wait for an open */
 #define CORE_MAX_TICKETS        4096u
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
@@ -61,6 +62,7 @@ enum core_kind {
     CORE_KIND_ABORT,
     CORE_KIND_DATA,
     CORE_KIND_SEAL,
+    CORE_KIND_POOLS,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
     CORE_KIND_REGION,
@@ -106,6 +108,7 @@ struct core_store {
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
+    bool is_touched;    /* it is in the index's `touched` */
     struct share sessions, waiters; /* of the lock, by user */
     bool crowded;                   /* some waiters may sleep, whatever memory there is */
     struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
@@ -122,6 +125,7 @@ struct core_store {
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
     struct core_drain drain;                                 /* lock.closed follows from it */
+    struct core_use use;
 };
 
 struct core_session {
@@ -133,6 +137,7 @@ struct core_session {
     bool touched;    /* committed bytes may have changed: no rollback */
     bool owned;      /* ends with its owner's process, whoever has its files open */
     bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
+    bool holds;      /* the store is in use while it lives (pool.h) */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;
@@ -144,6 +149,7 @@ struct core_session {
     struct core_file *first_file; /* of these, in no order */
     uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
     uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
+    uint64_t making_bytes;        /* charged for memory that is not in its layout yet */
 };
 
 struct core_file {
@@ -247,7 +253,8 @@ enum record_type {
                            is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
                            place is kept, and holds others off meanwhile. size_bytes: to be set
                            aside with a grant of RW (see RESERVATIONS); if it may not wait and only
-                           memory is lacking, -ENOMEM. -EINVAL with RO. See SEALED LAYOUTS */
+                           memory is lacking, -ENOMEM, or -EDQUOT of its pool, also where that could
+                           never have as much. -EINVAL with RO. See SEALED LAYOUTS */
     RECORD_JOIN,        /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
                            (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
                            file */
@@ -269,11 +276,13 @@ enum record_type {
                            who could write it cannot be seen; not with STAY */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
+                         offset: so much was being made for it (RESERVE), and is no longer.
                          name's trailing digits count up when count > 1 (slots and serials are
                          consecutive; -EINVAL without digits). value (or empty): its wire id, then
                          count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
-                            A spool may grow, end, or be replaced; other memory: -EBUSY */
+                            A spool may grow, end, or be replaced; other memory: -EBUSY.
+                            offset: as ALLOC_ADD */
     RECORD_ALLOC_REMOVE, /* session, serial */
     RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
     RECORD_ALLOC_TAG,    /* session, serial, tag */
@@ -297,7 +306,8 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
-                       what is due to it. More than before: -ENOMEM if free_bytes lacks it. flags
+                       what is due to it, offset = what is charged and being made for it. More than
+                       before: -ENOMEM if free_bytes lacks it, -EDQUOT if its pool does. flags
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
@@ -339,6 +349,15 @@ enum record_type {
     RECORD_STORE_DRAIN,    /* store, process, uid, deadline_ms (wall clock; 0: none): nobody is let
                               in from now on, whoever asks waits. Again: another deadline. -ENOENT */
     RECORD_STORE_SERVE,    /* store: lets in again, first who waits. -ENOENT */
+    RECORD_POOL_SET,   /* name; flags CORE_POOL_*: which of min (offset), max (size_bytes), slots
+                          (count), class (kind) and sm (mode) it says; a pool that is not there is
+                          made → out.id. CORE_POOL_REMOVE alone: it goes; -EBUSY: a store is in it,
+                          or it is `default`; -ENOENT. -ENOSPC: there are CORE_MAX_POOLS. -EINVAL:
+                          no name, or no budget */
+    RECORD_STORE_POOL, /* store, name: it is in that pool from now on. -EDQUOT: which has no room
+                          for what it uses; -ENOENT */
+    RECORD_STORE_PIN,  /* store, flags CORE_PIN_ON or 0. -ENOENT */
+    RECORD_OVER_QUOTA, /* store, name = of the pool, process, uid: only an event */
     RECORD_TYPE_COUNT,
 };
 
@@ -367,6 +386,13 @@ enum record_type {
 #define CORE_FENCE_COMPLETE     (1u << 2)
 #define CORE_REGION_WRITABLE    (1u << 0)
 #define CORE_REGION_ALL         (1u << 0)
+#define CORE_POOL_MIN           (1u << 0)
+#define CORE_POOL_MAX           (1u << 1)
+#define CORE_POOL_SLOTS         (1u << 2)
+#define CORE_POOL_CLASS         (1u << 3)
+#define CORE_POOL_SM            (1u << 4)
+#define CORE_POOL_REMOVE        (1u << 5)
+#define CORE_PIN_ON             (1u << 0)
 
 struct record {
     enum record_type type;
@@ -412,6 +438,7 @@ struct outcome {
     bool rolled_back;
     enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
     uint32_t bound_uid;    /* and whose */
+    uint64_t pool;         /* with -EDQUOT: whose budget it was, of a pool; 0: of none */
     struct core_ticket ticket;
 };
 
@@ -464,6 +491,31 @@ struct core_fence {
     uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
 };
 
+/* What `state` of a store showed before the record that is being applied. */
+struct core_shown {
+    uint64_t store;
+    enum lock_state state;
+    uint64_t generation;
+};
+
+/* The store that an allocation or an entry was in when it was last looked for. */
+struct core_hint {
+    uint64_t serial, store;
+};
+
+/* What the stores are found by, and which of them a record has to look at: so most stores cost it
+ * nothing. All follows from the stores. */
+struct core_index {
+    struct core_store **names; /* by name */
+    size_t name_count;
+    struct idvec waited; /* stores that somebody waits for */
+    struct idvec lent;   /* stores with writers that can be seen */
+    struct core_shown *touched;
+    size_t touched_count;
+    size_t room; /* of `names` and `touched`: for so many stores */
+    struct core_hint *hints;
+};
+
 struct core {
     struct core_options options;
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
@@ -477,6 +529,8 @@ struct core {
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
+    struct core_index index;
+    struct core_pools pools;
     struct regions regions;
     struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
@@ -560,6 +614,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+/* Whoever has found one by its name, and will ask for it by its serial, says where it is. */
+void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store);
 const struct region *core_find_region(const struct core *core, uint64_t id);
 /* The allocation that it lies on; NULL: on none. */
 const struct layout_allocation *core_find_region_allocation(const struct core *core,
@@ -580,6 +636,15 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
 /* Who this user is where a bound is about `store` (NULL: no store). */
 enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
                               uint32_t uid);
+/* The store's, and the one of this name (NULL: there is none). */
+const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store);
+const struct core_pool *core_find_pool_name(const struct core *core, const char *name);
+bool core_is_pool_name(const char *name);
+const char *core_pool_class_name(enum pool_class class);
+/* Could the store have so much more, of what is free? -EDQUOT: its pool does not allow it;
+ * -ENOMEM */
+int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
+                    uint64_t free_bytes);
 /* True if the memory of this allocation is also part of the fixed layout. */
 bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP

@@ -42,6 +42,10 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         (of_region ? region_check_name(event->region, strlen(event->region)) < 0
                    : event->region[0] != '\0'))
         return WRONG("event %" PRIu64 ": it has a region that is not its own", seq);
+    if (!core_is_text(event->pool, sizeof event->pool) ||
+        (event->type == CORE_EVENT_OVER_QUOTA ? !core_is_pool_name(event->pool)
+                                              : event->pool[0] != '\0'))
+        return WRONG("event %" PRIu64 ": it has a pool that is not its own", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);

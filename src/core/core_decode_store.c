@@ -110,6 +110,7 @@ static void read_writers(struct input *input, struct core_store *store)
     }
     for (size_t i = 0; i < store->writer_count; i++)
         store->writers[i] = input_process(input);
+    core_note_writers(input->core, store);
 }
 
 static void read_history(struct input *input, struct core_history *history)
@@ -137,6 +138,28 @@ static void read_drain(struct input *input, struct core_drain *drain)
     drain->uid = input_u32(input);
 }
 
+static void read_use(struct input *input, struct core_store *store)
+{
+    uint64_t pool = input_u64(input);
+
+    store->use.pinned = input_bool(input);
+    store->use.last_used_ms = input_u64(input);
+    if (!core_pool(input->core, pool))
+        input_refuse(input, "its pool %" PRIu64 " is not there", pool);
+    if (input->error == 0)
+        core_enter_pool(input->core, store, pool);
+}
+
+void input_use(struct input *input, struct core_store *store, uint64_t bytes)
+{
+    const struct core_pool *pool = core_find_pool(input->core, store);
+
+    if (bytes > UINT64_MAX - pool->used_bytes)
+        input_refuse(input, "its pool has more than there can be");
+    else
+        core_use_more(input->core, store, bytes);
+}
+
 void input_store(struct input *input)
 {
     struct core *core = input->core;
@@ -150,10 +173,12 @@ void input_store(struct input *input)
     lock_init(&store->lock, core->options.patience_ms);
     share_init(&store->sessions, core->options.limits.sessions);
     share_init(&store->waiters, core->options.limits.waiters);
+    input_fail(input, core_index_reserve(core));
     if (!input_keep(input, &core->stores, store, core->next_id))
         return;
     input_fixed(input, store->uuid, sizeof store->uuid);
     input_text(input, store->name, sizeof store->name);
+    core_enter_name(core, store);
     store->uid = input_u32(input);
     store->gid = input_u32(input);
     store->mode = input_u32(input);
@@ -175,6 +200,7 @@ void input_store(struct input *input)
     read_history(input, &store->history);
     read_drain(input, &store->drain);
     lock_set_closed(&store->lock, store->drain.is_on, 0);
+    read_use(input, store);
     derive_committed(input, store, sealed);
 }
 
@@ -191,9 +217,11 @@ static void derive_memories(struct input *input, const struct core_memory_use *u
                 return;
             memory->id = uses[i].memory;
             memory->aligned_bytes = uses[i].allocation->aligned_bytes;
+            memory->store = uses[i].store;
             memory->committed = uses[i].committed ? uses[i].store : 0;
             if (!input_keep(input, &input->core->memories, memory, UINT64_MAX))
                 return;
+            input_use(input, core_store(input->core, memory->store), memory->aligned_bytes);
         }
         memory->refs++; /* core_check says whether so many may have it */
     }

@@ -178,6 +178,21 @@ static void put_store(struct output *output, const struct core_store *store)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
     put_drain(output, &store->drain);
+    put_u64(output, store->use.pool);
+    put_u8(output, store->use.pinned);
+    put_u64(output, store->use.last_used_ms);
+}
+
+/* What is used of it follows from the stores. */
+static void put_pool(struct output *output, const struct core_pool *pool)
+{
+    put_u64(output, pool->id);
+    put_text(output, pool->name);
+    put_u8(output, (uint8_t)pool->class);
+    put_u32(output, pool->sm_percent);
+    put_u64(output, pool->min_bytes);
+    put_u64(output, pool->max_bytes);
+    put_u64(output, pool->slots);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -190,6 +205,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->touched);
     put_u8(output, session->owned);
     put_u8(output, session->ending);
+    put_u8(output, session->holds);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -198,6 +214,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u64(output, session->since_ms);
     put_u64(output, session->reserved_bytes);
     put_u64(output, session->due_bytes);
+    put_u64(output, session->making_bytes);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
@@ -265,11 +282,9 @@ static void put_waiters(struct output *output, const struct core *core)
     put_u32(output, (uint32_t)core->waiters.count);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
-        const struct core_store *store = core->stores.items[0];
-        size_t at = 0;
+        const struct core_store *store = core_store(core, waiter->store);
+        size_t at = core_find_index(&core->stores, waiter->store);
 
-        while (store->id != waiter->store)
-            store = core->stores.items[++at];
         assert(store->lock.waiters[next[at]].id == waiter->id);
         put_waiter(output, waiter, &store->lock.waiters[next[at]++]);
     }
@@ -319,6 +334,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->by_uid);
     put_text(output, event->bound);
     put_u8(output, event->is_share);
+    put_text(output, event->pool);
     put_u32(output, event->resolved_by);
     put_u64(output, event->deadline_ms);
     put_text(output, event->region);
@@ -359,6 +375,7 @@ static void put_head(struct output *output, const struct core *core)
     put_text(output, core->fence.names[1]);
     put_raw(output, core->fence.token, sizeof core->fence.token);
     put_u32(output, core->fence.resolved_by);
+    put_u64(output, core->pools.next_id);
 }
 
 #define PUT_ALL(output, vec, put)                    \
@@ -373,6 +390,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     struct output output = {0};
 
     put_head(&output, core);
+    PUT_ALL(&output, &core->pools.items, put_pool);
     PUT_ALL(&output, &core->stores, put_store);
     put_suspects(&output, core);
     PUT_ALL(&output, &core->sessions, put_session);

@@ -84,6 +84,8 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         memcpy(event->bound, apply->record->name, apply->record->name_bytes);
         event->is_share = (apply->record->flags & CORE_BOUND_SHARE) != 0;
     }
+    if (type == CORE_EVENT_OVER_QUOTA)
+        memcpy(event->pool, apply->record->name, apply->record->name_bytes);
     if (type == CORE_EVENT_UNFENCED)
         event->resolved_by = apply->record->flags;
     if (type == CORE_EVENT_STORE_DRAINING)

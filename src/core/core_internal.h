@@ -26,7 +26,8 @@
 /* Memory by its handle, counted over the committed layout and the working copy of its one store. */
 struct core_memory {
     uint64_t id;
-    uint64_t refs; /* 1 or 2: a layout has it at most once */
+    uint64_t refs;  /* 1 or 2: a layout has it at most once */
+    uint64_t store; /* whose */
     uint64_t aligned_bytes;
     uint64_t committed; /* the store whose committed layout has it; 0: none has */
     uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
@@ -40,6 +41,7 @@ struct apply {
     uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
     uint64_t free_bytes; /* the record's, less what it has set aside so far */
     unsigned grants;     /* to those who waited */
+    bool spoken_for;     /* a waiter lacks memory of the device */
 };
 
 /* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.
@@ -63,6 +65,8 @@ struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
+/* Index of the item with this id; `count`: there is none. */
+size_t core_find_index(const struct idvec *vec, uint64_t id);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
@@ -81,6 +85,48 @@ void core_note_ticket(struct core *core, const struct core_ticket *ticket);
 void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
 /* When the next one expires; UINT64_MAX: there is none. */
 uint64_t core_ticket_moment(struct core *core);
+
+/* core_index.c */
+int core_index_init(struct core_index *index); /* -ENOMEM */
+void core_index_free(struct core_index *index);
+int core_index_reserve(struct core *core); /* room for one more store. -ENOMEM */
+/* A store is found by the name that it has, or no longer. */
+void core_enter_name(struct core *core, struct core_store *store);
+void core_forget_name(struct core *core, const struct core_store *store);
+/* Before what `state` of the store shows may change. */
+void core_touch(struct core *core, struct core_store *store);
+void core_end_touching(struct core *core);
+/* After its waiters, or its writers, have come or gone. */
+void core_note_waiters(struct core *core, struct core_store *store);
+void core_note_writers(struct core *core, struct core_store *store);
+/* As core_check: the index is what the stores say. */
+int core_check_index(const struct core *core, struct failure *failure);
+
+/* core_pools.c */
+int core_pools_init(struct core *core); /* with the first pool. -ENOMEM */
+void core_pools_free(struct core *core);
+struct core_pool *core_pool(const struct core *core, uint64_t id);
+struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL: no memory */
+/* What it has not used of its min, into the sum (1) or out of it (-1): around a change of either.
+ */
+void core_count_pool(struct core *core, struct core_pool *pool, int sign);
+void core_use_more(struct core *core, struct core_store *store, uint64_t bytes);
+void core_use_less(struct core *core, struct core_store *store, uint64_t bytes);
+/* With what it uses. */
+void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool);
+void core_leave_pool(struct core *core, struct core_store *store);
+/* How much more its budget allows for this store (NULL: for one that uses nothing yet). */
+uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store);
+uint64_t core_get_unfilled(const struct core_pool *pool);
+/* What is free and others' alone. */
+uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool);
+/* How much more the store can have, of what is free. */
+uint64_t core_get_room(const struct core *core, const struct core_store *store,
+                       uint64_t free_bytes);
+void core_hold(struct core *core, struct core_session *session);
+void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms);
+/* As core_check */
+int core_check_pools(const struct core *core, struct failure *failure);
 
 /* core_effects.c */
 /* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
@@ -139,9 +185,12 @@ int core_check_mount(const struct core *core, struct failure *failure);
 bool core_is_text(const char *text, size_t room);
 
 /* core_memory.c */
-int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
-void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */
+/* For this store, with refs 0. */
+int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
+                    uint64_t aligned_bytes);
+void core_memory_forget(struct core *core, uint64_t memory); /* undoes that */
 struct core_memory *core_memory(const struct core *core, uint64_t memory);
+void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_bytes);
 void core_memory_ref(struct core *core, uint64_t memory);
 void core_memory_unref(struct core *core, uint64_t memory); /* the last one: EFFECT_FREE_MEMORY */
 /* The memories of a layout of the store, counted as suspect or no longer. */
@@ -150,7 +199,7 @@ void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
 /* Whoever could write the store's memory: there is none of it any more. */
-void core_forget_writers(struct core_store *store);
+void core_forget_writers(struct core *core, struct core_store *store);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);
@@ -194,16 +243,24 @@ struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t fil
 /* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter);
-/* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
- * it, so nobody who comes later may reserve. */
-bool apply_rouse(struct apply *apply);
+/* Puts to sleep who lacks memory and wakes who does not. */
+void apply_rouse(struct apply *apply);
+/* Somebody who came before, and whose lock is free, lacks it: so nobody who comes later may reserve
+ * so much. Who lacks what the budget of its pool has left keeps that from its pool alone, and
+ * nobody is kept from what is guaranteed to its pool. After apply_rouse */
+bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* Could this much be set aside now for a writer of the store? */
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
+/* Why not: -EDQUOT (which sets outcome.pool) or -ENOMEM */
+int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* At the grant of RW, of what apply_has_memory has said to be there. */
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
 /* What was not drawn goes back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
 int apply_reserve(struct apply *apply);
+/* The record has put so much of what was being made into the layout. -EINVAL: it was not */
+int apply_check_made(const struct apply *apply, const struct core_session *session);
+void apply_made(struct apply *apply, struct core_session *session);
 
 /* apply_bound.c */
 /* May this user take so much more of the bound? Else outcome.bound, and -EDQUOT or `whole`. */
@@ -226,6 +283,7 @@ int apply_commit(struct apply *apply);
 int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
+int apply_over_quota(struct apply *apply);
 
 /* apply_writers.c: who may still write the memory of a store */
 int apply_lend(struct apply *apply);
@@ -243,6 +301,11 @@ void apply_end_region_of(struct apply *apply, const struct core_file *file);
 
 /* apply_fence.c */
 int apply_fence(struct apply *apply);
+
+/* apply_pool.c */
+int apply_pool_set(struct apply *apply);
+int apply_store_pool(struct apply *apply);
+int apply_store_pin(struct apply *apply);
 
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);

@@ -24,7 +24,8 @@ static void insert_memory(struct idvec *vec, struct core_memory *memory)
     vec->count++;
 }
 
-int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes)
+int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
+                    uint64_t aligned_bytes)
 {
     struct core_memory *fresh;
 
@@ -35,14 +36,30 @@ int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes)
     fresh = malloc(sizeof *fresh);
     if (!fresh)
         return -ENOMEM;
-    *fresh = (struct core_memory){.id = memory, .aligned_bytes = aligned_bytes};
+    *fresh = (struct core_memory){.id = memory, .store = store->id, .aligned_bytes = aligned_bytes};
     insert_memory(&core->memories, fresh);
+    core_use_more(core, store, aligned_bytes);
     return 0;
+}
+
+static void use_less(struct core *core, const struct core_memory *held)
+{
+    core_use_less(core, core_store(core, held->store), held->aligned_bytes);
 }
 
 void core_memory_forget(struct core *core, uint64_t memory)
 {
+    use_less(core, core_memory(core, memory));
     free(idvec_remove(&core->memories, memory));
+}
+
+void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_bytes)
+{
+    struct core_memory *held = core_memory(core, memory);
+
+    use_less(core, held);
+    held->aligned_bytes = aligned_bytes;
+    core_use_more(core, core_store(core, held->store), aligned_bytes);
 }
 
 static void trust(struct core *core, struct core_memory *held)
@@ -100,6 +117,7 @@ static bool drop_ref(struct core *core, uint64_t memory)
     if (--held->refs > 0)
         return false;
     trust(core, held);
+    use_less(core, held);
     core_push_effect(core, (struct effect){.type = EFFECT_FREE_MEMORY, .memory = memory});
     return true;
 }
@@ -107,7 +125,7 @@ static bool drop_ref(struct core *core, uint64_t memory)
 void core_memory_unref(struct core *core, uint64_t memory)
 {
     if (drop_ref(core, memory))
-        core_memory_forget(core, memory);
+        free(idvec_remove(&core->memories, memory));
 }
 
 void core_memory_ref_layout(struct core *core, const struct layout *layout)
@@ -166,18 +184,20 @@ void core_drop_working(struct core *core, struct core_store *store)
     store->working = NULL;
 }
 
-void core_forget_writers(struct core_store *store)
+void core_forget_writers(struct core *core, struct core_store *store)
 {
     free(store->writers);
     store->writers = NULL;
     store->writer_count = 0;
     store->unseen_writer = false;
+    core_note_writers(core, store);
 }
 
 void core_drop_fixed(struct core *core, struct core_store *store)
 {
     if (!store->fixed)
         return;
+    core_touch(core, store);
     mark_committed(core, store->fixed, 0);
     core_memory_unref_layout(core, store->fixed);
     core_throw_layout(core, store->fixed);
@@ -189,7 +209,7 @@ void core_drop_fixed(struct core *core, struct core_store *store)
     lock_set_committed(&store->lock, false);
     lock_set_sealed(&store->lock, false);
     if (!store->working)
-        core_forget_writers(store);
+        core_forget_writers(core, store);
 }
 
 void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout)

@@ -88,7 +88,7 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
                            uses[0].memory);
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
-        memory->committed != committed ||
+        memory->committed != committed || memory->store != uses[0].store ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
         return failure_set(failure, -EINVAL, "memory %" PRIu64 ": it is counted wrongly",
                            uses[0].memory);
@@ -122,14 +122,15 @@ static int check_uses(const struct core *core, const struct core_memory_use *use
 
 static int check_suspects(const struct core *core, struct failure *failure)
 {
-    uint64_t counts[CORE_MAX_STORES] = {0}, all = 0;
+    uint64_t counts[CORE_MAX_STORES + 1] = {0}, all = 0;
 
     for (size_t i = 0; i < core->memories.count; i++) {
         const struct core_memory *memory = core->memories.items[i];
 
-        for (size_t at = 0; memory->suspect != 0 && at < core->stores.count; at++)
-            counts[at] += ((struct core_store *)core->stores.items[at])->id == memory->suspect;
-        all += memory->suspect != 0;
+        if (memory->suspect == 0)
+            continue;
+        counts[core_find_index(&core->stores, memory->suspect)]++;
+        all++;
     }
     for (size_t at = 0; at < core->stores.count; at++) {
         const struct core_store *store = core->stores.items[at];

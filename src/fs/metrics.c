@@ -53,6 +53,8 @@ enum store_metric {
     METRIC_COMMITS,
     METRIC_ABORTS,
     METRIC_EXPORTS,
+    METRIC_HELD,
+    METRIC_LAST_USED,
     METRIC_GRAPH_SPACES,
     METRIC_GRAPH_ADDRESS_BYTES,
     METRIC_GRAPH_HIGH_BYTES,
@@ -79,6 +81,10 @@ static const struct {
     [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
     [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter", "Writers that ended otherwise."},
     [METRIC_EXPORTS] = {"gmsfs_store_exports_total", "counter", "Tickets for descriptors."},
+    [METRIC_HELD] = {"gmsfs_store_held", "gauge",
+                     "Sessions that keep the store from being evicted."},
+    [METRIC_LAST_USED] = {"gmsfs_store_last_used_seconds", "gauge",
+                          "When the store was last held, in seconds since 1970; now while it is."},
     [METRIC_GRAPH_SPACES] = {"gmsfs_store_graph_spaces", "gauge",
                              "Address spaces of the graph pool that holds the store."},
     [METRIC_GRAPH_ADDRESS_BYTES] = {"gmsfs_store_graph_address_bytes", "gauge",
@@ -133,6 +139,14 @@ static void write_graph(FILE *out, const struct core *core, const struct core_st
                                                   : graph.high_bytes);
 }
 
+/* Only of stores that were used. */
+static void write_last_used(FILE *out, const char *name, const struct core_store *store)
+{
+    uint64_t last_used_ms = fs_get_last_used_ms(store);
+    if (last_used_ms > 0)
+        sample(out, name, store, "", last_used_ms / 1000);
+}
+
 static void write_store(FILE *out, const struct core *core, const struct core_store *store,
                         enum store_metric metric)
 {
@@ -182,6 +196,12 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
     case METRIC_EXPORTS:
         sample(out, name, store, "", store->exports);
         break;
+    case METRIC_HELD:
+        sample(out, name, store, "", store->use.holds);
+        break;
+    case METRIC_LAST_USED:
+        write_last_used(out, name, store);
+        break;
     case METRIC_GRAPH_SPACES:
     case METRIC_GRAPH_ADDRESS_BYTES:
     case METRIC_GRAPH_HIGH_BYTES:
@@ -219,6 +239,38 @@ static void write_regions(FILE *out, const struct core *core)
            "Regions that are unregistered and still referred to.", draining);
     single(out, "gmsfs_region_references", "gauge", "Open files that refer to regions.",
            references);
+}
+
+enum pool_metric {
+    POOL_MIN,
+    POOL_MAX,
+    POOL_USED,
+    POOL_METRIC_COUNT,
+};
+
+static const struct {
+    const char *name, *help;
+} POOL_METRICS[POOL_METRIC_COUNT] = {
+    [POOL_MIN] = {"gmsfs_pool_min_bytes", "Memory of the device that is kept for the pool."},
+    [POOL_MAX] = {"gmsfs_pool_max_bytes",
+                  "Memory that the pool may have; none: as much as there is."},
+    [POOL_USED] = {"gmsfs_pool_used_bytes", "Memory that the stores of the pool have."},
+};
+
+static void write_pools(FILE *out, const struct core *core)
+{
+    for (unsigned metric = 0; metric < POOL_METRIC_COUNT; metric++) {
+        head(out, POOL_METRICS[metric].name, "gauge", POOL_METRICS[metric].help);
+        for (size_t i = 0; i < core->pools.items.count; i++) {
+            const struct core_pool *pool = core->pools.items.items[i];
+            uint64_t value = metric == POOL_MIN   ? pool->min_bytes
+                             : metric == POOL_MAX ? pool->max_bytes
+                                                  : pool->used_bytes;
+            if (metric != POOL_MAX || value != CORE_NO_LIMIT)
+                fprintf(out, "%s{pool=\"%s\"} %llu\n", POOL_METRICS[metric].name, pool->name,
+                        (unsigned long long)value);
+        }
+    }
 }
 
 static void write_audit(FILE *out, const struct fs *fs)
@@ -279,6 +331,7 @@ int fs_text_metrics(const struct fs *fs, struct fs_text *text)
     write_device(out, fs);
     write_health(out, fs->core);
     write_regions(out, fs->core);
+    write_pools(out, fs->core);
     for (unsigned metric = 0; metric < METRIC_COUNT; metric++) {
         head(out, STORE_METRICS[metric].name, STORE_METRICS[metric].type,
              STORE_METRICS[metric].help);

@@ -43,6 +43,7 @@ enum node_kind {
     NODE_REGIONS,
     NODE_REGION_OWNER, /* its serial is the uid */
     NODE_REGION,
+    NODE_POOLS,
     NODE_KIND_COUNT,
 };
 

@@ -61,6 +61,8 @@ static int render(struct fs *fs, const struct node *node, const struct fs_handle
         return fs_text_device(fs, text);
     case NODE_METRICS:
         return fs_text_metrics(fs, text);
+    case NODE_POOLS:
+        return fs_text_pools(fs, text);
     case NODE_STATE:
         return render_state(node->store, text);
     case NODE_LAYOUT_HASH:

@@ -186,6 +186,18 @@ static bool add_drain(json_t *object, const struct core_drain *drain)
     return failed;
 }
 
+static bool add_use(json_t *object, const struct core *core, const struct core_store *store)
+{
+    uint64_t last_used_ms = fs_get_last_used_ms(store);
+    const char *pool = core_find_pool(core, store)->name;
+    bool failed = json_object_set_new(object, "pool", json_string(pool)) != 0;
+    failed |= json_object_set_new(object, "pinned", json_boolean(store->use.pinned)) != 0;
+    failed |= json_object_set_new(object, "held", make_number(store->use.holds)) != 0;
+    failed |= json_object_set_new(object, "last_used_ms",
+                                  last_used_ms ? make_number(last_used_ms) : json_null()) != 0;
+    return failed;
+}
+
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     static const uint8_t none[16];
@@ -225,6 +237,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
         json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
     failed |= json_object_set_new(object, "reserved_bytes",
                                   make_number(count_reserved(fs->core, store))) != 0;
+    failed |= add_use(object, fs->core, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;

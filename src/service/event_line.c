@@ -37,6 +37,9 @@ static const char *const names[] = {
     [CORE_EVENT_REGION_ENDED] = "region_ended",
     [CORE_EVENT_STORE_DRAINING] = "store_draining",
     [CORE_EVENT_STORE_SERVING] = "store_serving",
+    [CORE_EVENT_PINNED] = "pinned",
+    [CORE_EVENT_UNPINNED] = "unpinned",
+    [CORE_EVENT_OVER_QUOTA] = "over_quota",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -81,6 +84,8 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
         failed |= set_text(object, "bound", event->bound, sizeof event->bound);
         failed |= json_object_set_new(object, "share", json_boolean(event->is_share));
     }
+    if (event->pool[0])
+        failed |= set_text(object, "pool", event->pool, sizeof event->pool);
     if (event->type == CORE_EVENT_UNFENCED)
         failed |= json_object_set_new(
             object, "resolved_by",

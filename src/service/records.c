@@ -4,6 +4,7 @@
 #include "service/service_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 static void tell_state(struct service *s, uint64_t store)
@@ -72,12 +73,30 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     return core_apply(s->core, record, outcome);
 }
 
+/* Who wanted more than the pool of the store allows. */
+static void note_pool(struct service *s, const struct record *record, const struct outcome *outcome,
+                      const struct core_file *file)
+{
+    const struct core_session *session = core_find_session(s->core, record->session);
+    const struct core_store *store = core_find_store(s->core, session ? session->store
+                                                              : file  ? file->store
+                                                                      : record->store);
+    if (store && store->use.pool == outcome->pool)
+        service_note_over_quota(s, store,
+                                session ? session->uid
+                                : file  ? file->uid
+                                        : record->uid,
+                                session ? session->owner : record->process);
+}
+
 /* A bound that the record met is told after its effects: telling it is another record. */
 static void note_bound(struct service *s, const struct record *record,
                        const struct outcome *outcome, int error)
 {
     const struct core_file *file = core_find_file(s->core, record->file);
     uint64_t store = record->store;
+    if (error == -EDQUOT && outcome->pool != 0)
+        note_pool(s, record, outcome, file);
     if (!error || outcome->bound == CORE_BOUND_NONE)
         return;
     if (store == 0 && file)

@@ -171,6 +171,9 @@ void service_on_seal_failed(struct service *s, uint64_t session, int error);
 /* bounds.c */
 void service_free_bounds(struct service *s);
 void service_init_bounds(struct service *s);
+/* Somebody met the budget of the store's pool. Told now and then, as bounds are. */
+void service_note_over_quota(struct service *s, const struct core_store *store, uint32_t uid,
+                             struct core_process process);
 
 /* member.c: whose session it is */
 struct core_process service_caller_process(const struct service_caller *caller);
@@ -297,7 +300,8 @@ void service_cancel_session_allocs(struct service *s, uint64_t session);
 /* reserve.c */
 /* Charges the device: from what is set aside for the session, then from what is free, after giving
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
- * coming back, wait; -ENOMEM */
+ * coming back, wait; -ENOMEM; -EDQUOT: the store's pool does not allow it. The record that puts it
+ * into the layout says so (offset), or service_undraw. */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
 /* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
  * false: there is nothing, or too little. */
@@ -306,8 +310,9 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 /* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
-/* What was drawn is on its way back unused: it will be set aside for the session again. */
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
+/* What was charged for `made` bytes is given back: they are made no more, and what was drawn will
+ * be set aside for the session again. */
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
 /* Discharges memory that an allocation of this store had. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 

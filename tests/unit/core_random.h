@@ -175,6 +175,7 @@ static int step_reserve(void)
                             .session = session ? session->id : 0,
                             .size_bytes = below(8) * GRAIN,
                             .count = one_in(3) ? below(4) * GRAIN : 0,
+                            .offset = one_in(3) ? below(4) * GRAIN : 0,
                             .flags = one_in(3) ? CORE_RESERVE_AS_ACQUIRE : 0};
 
     return apply(record);
@@ -306,7 +307,10 @@ static int step_add(void)
                             .tag_bytes = below(4),
                             .size_bytes = below(3) ? 5000 : 4096,
                             .aligned_bytes = 8192};
+    const struct core_session *session = core_find_session(core, record.session);
 
+    if (session && one_in(2))
+        record.offset = below(session->making_bytes + 1 + one_in(20));
     if (one_in(2))
         random_wire_id(&record);
     if (!one_in(3)) {
@@ -590,6 +594,33 @@ static int step_health(void)
     return apply(with_name(record, random_name()));
 }
 
+/* Budgets of a few, narrow and wide, and who is in which. */
+static int step_pool(void)
+{
+    static const char *const names[] = {"default", "chat", "batch", "adapters", "-", ""};
+    struct record record = {.type = RECORD_POOL_SET,
+                            .flags = (uint32_t)below(32),
+                            .offset = one_in(2) ? 0 : below(6) * GRAIN,
+                            .size_bytes = one_in(3) ? CORE_NO_LIMIT : below(30) * GRAIN,
+                            .count = one_in(2) ? 0 : below(4),
+                            .kind = (uint32_t)below(5),
+                            .mode = (uint32_t)below(110),
+                            .process = random_process()};
+
+    record = with_name(record, names[below(one_in(10) ? 6 : 4)]);
+    if (one_in(6))
+        record.flags = CORE_POOL_REMOVE;
+    if (one_in(2))
+        return apply(record);
+    record.type = one_in(3) ? RECORD_STORE_PIN : one_in(6) ? RECORD_OVER_QUOTA : RECORD_STORE_POOL;
+    record.store = random_id(&core->stores);
+    record.flags = record.type == RECORD_STORE_PIN ? (uint32_t)one_in(2) : 0;
+    return apply(record);
+}
+
+/* Each other walk has no budgets but the first pool's, which has none. */
+static bool has_pools;
+
 static const struct {
     int (*step)(void);
     unsigned weight;
@@ -599,13 +630,14 @@ static const struct {
     {step_add, 10},        {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
     {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
     {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
-    {step_store_drain, 4},
+    {step_store_drain, 4}, {step_pool, 8},
 };
 
 /* Every other walk meets bounds. */
 static void choose_limits(uint64_t seed)
 {
     core_start_limits = (struct core_limits){.events = 16};
+    has_pools = seed % 4 < 2;
     if (seed % 2)
         core_start_limits = (struct core_limits){.events = 16,
                                                  .files = 16 + below(16),
@@ -630,6 +662,8 @@ static int random_step(void)
     reserved_before = core->reserved_bytes;
     while (dice >= steps[i].weight)
         dice -= steps[i++].weight;
+    if (steps[i].step == step_pool && !has_pools)
+        return step_time();
     return steps[i].step();
 }
 
