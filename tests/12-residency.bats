@@ -382,3 +382,67 @@ host_is_free() {
     assert_eq "$(sha256sum "$W"/allocations/*)" "$before"
     assert_eq "$(layout_of)" "$start"
 }
+
+# ---- who takes it where it is ------------------------------------------------------------------
+
+moves_are() { # COUNT
+    assert_eq "$(info_of weights .moves)" "$1"
+}
+
+@test "a reader of any place is let in at once, moves nothing, and keeps the bytes that it reads" {
+    committed
+    move_to host host
+    hold open "$W/ctl" rw acquire-any ro 0 export 0 0
+    moves_are 1
+    moved_to host
+    refused EBUSY none
+    # others wait for the device all the same; what the first one reads stays until it goes
+    ctl open "$W/lock" r
+    moved_to 'device host'
+    refused EBUSY -host
+    let_go "$HOLDER"
+    order -host
+}
+
+@test "a writer that replaces all waits for no move; what is elsewhere it can neither use nor commit" {
+    committed
+    move_to host host
+    hold open "$W/ctl" rw acquire-replace rw 0
+    moved_to host
+    let_go "$HOLDER"
+    expect EAGAIN open "$W/ctl" rw acquire-replace rw 0 export 0 0
+    expect EINVAL open "$W/ctl" rw acquire-replace rw 0 commit
+    assert_match "$(info_of weights .last_error)" 'is not on the device'
+    moves_are 1
+    bytes_are_right
+    ctl open "$W/ctl" rw acquire-replace rw 0 clear alloc 100 1 anew '' commit
+    moved_to device
+    wait_until 5 host_is_free
+    moves_are 2
+}
+
+@test "flags of ACQUIRE that do not go with its mode are EINVAL" {
+    committed
+    expect EINVAL open "$W/ctl" rw acquire-any rw 0
+    expect EINVAL open "$W/ctl" rw acquire-replace ro 0
+}
+
+@test "the commands that read take a store where it is; those that load replace it there" {
+    requires python3
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 --seed 7 | tail -n 1)
+    cli load "$W" "$model"
+    cli sum "$W" >"$T/sum"
+    move_to host host
+    cli sum "$W" >"$T/sum.host"
+    assert_eq "$(cat "$T/sum.host")" "$(cat "$T/sum")"
+    cli verify "$W" "$model"
+    cli save "$W" "$T/saved.safetensors"
+    cli image save "$W" "$T/image"
+    moved_to host
+    moves_are 1
+    cli load "$W" "$model"
+    moved_to device
+    moves_are 1
+    cli verify "$W" "$T/saved.safetensors"
+}

@@ -12,9 +12,9 @@
 
 #include <stdatomic.h>
 
-#define MOVE_MAX_PARTS  8u
-#define MOVE_STEP_COUNT 64u /* pieces that are begun in one step, and told the keeper at its end \
-                             */
+#define MOVE_MAX_PARTS 8u
+/* Pieces that are begun in one step, and told the keeper at its end. */
+#define MOVE_STEP_COUNT 64u
 
 /* One thread's share: whichever piece is next, to its end. */
 struct move_part {

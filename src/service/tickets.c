@@ -189,6 +189,16 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
     return 0;
 }
 
+/* Beside the device it is a memfd, as on host memory. */
+static enum vmm_memory get_kind(const struct service *s, const struct piece *piece)
+{
+    struct vmm_info info;
+    if (piece->tier != VMM_TIER_DEVICE)
+        return VMM_MEMORY_HOST;
+    vmm_get_info(s->vmm, &info);
+    return info.memory;
+}
+
 /* The first user that gets a piece shares the service's own descriptor with nobody but itself. */
 static int lend(struct service *s, struct piece *piece, uint32_t uid, bool writable,
                 struct service_descriptor *descriptor)
@@ -235,6 +245,7 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
     if (!piece)
         return -ESTALE; /* freed since the ticket was made */
     describe(layout, allocation, descriptor);
+    descriptor->memory = get_kind(s, piece);
     return lend(s, piece, ticket->uid, ticket->writable, descriptor);
 }
 
