@@ -150,6 +150,26 @@ static void put_drain(struct output *output, const struct core_drain *drain)
     put_u32(output, drain->uid);
 }
 
+/* The spares are the committed layout but for their memories. */
+static void put_places(struct output *output, const struct core_places *places)
+{
+    put_u8(output, (uint8_t)places->place);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        const struct layout *spare = places->spares[tier];
+
+        put_u8(output, spare != NULL);
+        for (size_t i = 0; spare && i < layout_count_allocations(spare); i++)
+            put_u64(output, layout_at_rank(spare, i)->memory);
+    }
+    put_u64(output, places->move.id);
+    put_u8(output, (uint8_t)places->move.to);
+    put_u8(output, places->move.spare);
+    put_u64(output, places->move.since_ms);
+    put_u64(output, places->moves);
+    put_u64(output, places->promote_ms);
+    put_u64(output, places->version);
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -181,6 +201,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_u64(output, store->use.pool);
     put_u8(output, store->use.pinned);
     put_u64(output, store->use.last_used_ms);
+    put_places(output, &store->places);
 }
 
 /* What is used of it follows from the stores. */
@@ -206,6 +227,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->owned);
     put_u8(output, session->ending);
     put_u8(output, session->holds);
+    put_u8(output, session->any);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -337,6 +359,9 @@ static void put_event(struct output *output, const struct core_event *event)
     put_text(output, event->pool);
     put_u32(output, event->resolved_by);
     put_u64(output, event->deadline_ms);
+    put_u32(output, event->tier);
+    put_u32(output, event->error);
+    put_u64(output, event->took_ms);
     put_text(output, event->region);
 }
 

@@ -156,8 +156,11 @@ void core_touch(struct core *core, struct core_store *store)
     if (store->is_touched)
         return;
     store->is_touched = true;
-    core->index.touched[core->index.touched_count++] = (struct core_shown){
-        .store = store->id, .state = lock_get_state(&store->lock), .generation = store->generation};
+    core->index.touched[core->index.touched_count++] =
+        (struct core_shown){.store = store->id,
+                            .state = lock_get_state(&store->lock),
+                            .generation = store->generation,
+                            .place_version = store->places.version};
 }
 
 void core_end_touching(struct core *core)

@@ -275,7 +275,8 @@ static int check_stores(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < core->memories.count; i++) {
         const struct core_memory *memory = core->memories.items[i];
 
-        bytes[core_find_index(&core->stores, memory->store)] += memory->aligned_bytes;
+        if (memory->tier == CORE_PLACE_DEVICE)
+            bytes[core_find_index(&core->stores, memory->store)] += memory->aligned_bytes;
     }
     for (size_t i = 0; i < core->stores.count && error == 0; i++)
         error = check_use(core, core->stores.items[i], bytes[i], failure);

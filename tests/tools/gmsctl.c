@@ -171,6 +171,8 @@ static const struct op {
     {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
     {"acquire-again", op_acquire_again, "MODE TIMEOUT_MS"},
     {"acquire-fresh", op_acquire_fresh, "MODE TIMEOUT_MS"},
+    {"acquire-replace", op_acquire_replace, "MODE TIMEOUT_MS"},
+    {"acquire-any", op_acquire_any, "MODE TIMEOUT_MS"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
