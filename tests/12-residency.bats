@@ -418,7 +418,7 @@ moves_are() { # COUNT
     ctl open "$W/ctl" rw acquire-replace rw 0 clear alloc 100 1 anew '' commit
     moved_to device
     wait_until 5 host_is_free
-    moves_are 2
+    moves_are 1
 }
 
 @test "flags of ACQUIRE that do not go with its mode are EINVAL" {
