@@ -292,7 +292,7 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
     mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
     *error = -EAGAIN;
     if ((mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner)) ||
-        apply_lacks_place(store, mode, asking->kind, asking->flags))
+        core_lacks_place(store, mode, asking->kind, asking->flags))
         return LOCK_MODE_NONE;
     if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
         return mode;

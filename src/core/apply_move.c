@@ -5,18 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-bool apply_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
-                       uint32_t flags)
-{
-    enum core_place place = store->places.place;
-
-    if (place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE)
-        return false;
-    if (mode == LOCK_MODE_RO)
-        return kind != CORE_KIND_ALLOCATION && !(flags & CORE_OPEN_ANY);
-    return mode == LOCK_MODE_RW && !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
-}
-
 /* What copies, in the direction of time. */
 static bool uses_device(const struct core_store *store)
 {
@@ -272,7 +260,7 @@ static void refuse_awaiting(struct apply *apply, struct core_store *store, int e
         struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i - 1].id);
         enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
 
-        if (apply_lacks_place(store, mode, waiter->kind, waiter->flags))
+        if (core_lacks_place(store, mode, waiter->kind, waiter->flags))
             apply_refuse_waiter(apply, waiter, -error);
     }
 }

@@ -197,6 +197,15 @@ void core_note_writers(struct core *core, struct core_store *store)
     set_member(&core->index.lent, store, store->writer_count > 0);
 }
 
+void core_forget_writers(struct core *core, struct core_store *store)
+{
+    free(store->writers);
+    store->writers = NULL;
+    store->writer_count = 0;
+    store->unseen_writer = false;
+    core_note_writers(core, store);
+}
+
 /* ---- check ---------------------------------------------------------------------------------- */
 
 int core_check_index(const struct core *core, struct failure *failure)

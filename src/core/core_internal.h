@@ -190,6 +190,9 @@ int core_check_regions(const struct core *core, struct failure *failure);
 int core_check_places(const struct core *core, struct failure *failure);
 
 /* core_places.c: the copies of what is committed */
+/* Would a session of this mode have to wait until the store is on the device? */
+bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
+                      uint32_t flags);
 /* The place of a committed store from now on; counted. */
 void core_set_place(struct core *core, struct core_store *store, enum core_place place);
 /* The committed layout with these memories by rank (NULL: with none). NULL: no memory. */
@@ -343,9 +346,6 @@ int apply_move_end(struct apply *apply);
 int apply_move_fail(struct apply *apply);
 int apply_move_cancel(struct apply *apply);
 int apply_copy_drop(struct apply *apply);
-/* Would a session of this mode have to wait until the store is on the device? */
-bool apply_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
-                       uint32_t flags);
 /* Ends the move that is under way, if any, in `error`, and tells of it. */
 void apply_abandon_move(struct apply *apply, struct core_store *store, int error);
 /* The bytes on the device are no good: the fastest spare takes their place. False: there is none.

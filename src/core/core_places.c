@@ -33,6 +33,18 @@ bool core_is_held(const struct core_store *store)
     return store->use.holds > 0;
 }
 
+bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
+                      uint32_t flags)
+{
+    enum core_place place = store->places.place;
+
+    if (place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE)
+        return false;
+    if (mode == LOCK_MODE_RO)
+        return kind != CORE_KIND_ALLOCATION && !(flags & CORE_OPEN_ANY);
+    return mode == LOCK_MODE_RW && !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
+}
+
 bool core_is_awaited(const struct core *core, const struct core_store *store)
 {
     if (store->places.place == CORE_PLACE_DEVICE)
@@ -42,7 +54,7 @@ bool core_is_awaited(const struct core *core, const struct core_store *store)
         enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
 
         if (core_waiter_counts(waiter) &&
-            apply_lacks_place(store, mode, waiter->kind, waiter->flags))
+            core_lacks_place(store, mode, waiter->kind, waiter->flags))
             return true;
     }
     return false;

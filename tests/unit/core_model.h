@@ -172,7 +172,7 @@ static void check_reservations(int error)
 
         if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
             lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW ||
-            apply_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))
+            core_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))
             continue;
         /* The first whose lock is free may lack memory; those behind it wait for it. Who looks
          * around is not granted what is there. */
