@@ -85,11 +85,19 @@ static void end_request(struct http_connection *http)
     hold_all(http);
 }
 
+/* The next request has begun where a piece of it has come with the last one. */
+static uint64_t wait_for_next_ms(const struct http_connection *http)
+{
+    if (!http->is_kept)
+        return SERVER_UNREAD_MS;
+    return count_input(http) > 0 ? SERVER_REQUEST_MS : SERVER_IDLE_MS;
+}
+
 static void next_request(struct http_connection *http)
 {
     end_request(http);
     http->phase = http->is_kept ? HTTP_HEAD : HTTP_LINGER;
-    http->base.deadline_ms = server_deadline_ms(http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
+    http->base.deadline_ms = server_deadline_ms(wait_for_next_ms(http));
     if (http->is_kept)
         return;
     drop_input(http);
