@@ -46,31 +46,42 @@ static bool may_warn(struct server *server)
     return may;
 }
 
-/* From here on it counts for its user. */
+/* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
+ * nothing, and is to end. */
+static int count_for(struct connection *connection, uint32_t uid)
+{
+    struct server *server = connection->server;
+    uint64_t held_bytes = connection->held_bytes;
+    int error = share_check(&server->share, uid, SHARE_USER, 1);
+
+    connection_hold(connection, 0);
+    if (!error)
+        error = share_take(&server->share, uid, 1);
+    if (error)
+        return error;
+    share_give(&server->share, connection->uid, 1);
+    connection->uid = uid;
+    return connection_hold(connection, held_bytes);
+}
+
 static void on_identified(struct opener_call *call, const struct opener_reply *reply,
                           const int *fds, size_t fd_count, int error)
 {
     struct connection *connection =
         (struct connection *)((char *)call - offsetof(struct connection, identify));
-    struct server *server = connection->server;
-    uint64_t held_bytes = connection->held_bytes;
 
     (void)fds;
     (void)fd_count;
     if (error || reply->error || reply->uid == connection->uid)
         return;
-    connection_hold(connection, 0);
-    share_give(&server->share, connection->uid, 1);
-    connection->uid = reply->uid;
-    error = share_check(&server->share, connection->uid, SHARE_USER, 1);
-    if (share_take(&server->share, connection->uid, 1) || connection_hold(connection, held_bytes))
-        error = -EDQUOT;
+    error = count_for(connection, reply->uid);
     if (!error)
         return;
-    if (may_warn(server))
-        log_warning("triton: user %u has as many connections as one user may have: those that "
-                    "come are closed",
-                    connection->uid);
+    if (may_warn(connection->server))
+        log_warning("triton: a connection of user %u is closed: %s", reply->uid,
+                    error == -ENOMEM
+                        ? "the server is out of memory"
+                        : "he has as many, or as much in memory, as one user may have");
     connection_end(connection);
 }
 
