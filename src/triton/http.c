@@ -179,6 +179,7 @@ static void answer_call(struct http_connection *http)
     size_t json_bytes;
     unsigned status = wire_rest_encode(&http->call.request, &http->call.answer, &body, &json_bytes);
 
+    wire_answer_free(&http->call.answer); /* it is not counted, and its text may wait for long */
     if (!body.has_failed && connection_hold(&http->base, http->body.room + 2 * body.room) == 0)
         answer_with(http, status, &body, json_bytes);
     else
