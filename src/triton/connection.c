@@ -53,6 +53,17 @@ void connection_watch(struct connection *connection, uint32_t events)
         connection_end(connection);
 }
 
+static int take_memory(const struct connection *connection, uint64_t more)
+{
+    struct share *held = &connection->server->held;
+    int error = share_check(held, connection->uid, SHARE_USER, more);
+
+    while (error && connection->uid == SERVER_STRANGER &&
+           server_end_stranger(connection->server, connection, 1))
+        error = share_check(held, connection->uid, SHARE_USER, more);
+    return error ? error : share_take(held, connection->uid, more);
+}
+
 int connection_hold(struct connection *connection, uint64_t bytes)
 {
     struct share *held = &connection->server->held;
@@ -61,10 +72,7 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     if (connection->is_ended)
         return 0; /* what is freed is freed with it */
     if (bytes > connection->held_bytes) {
-        uint64_t more = bytes - connection->held_bytes;
-        error = share_check(held, connection->uid, SHARE_USER, more);
-        if (!error)
-            error = share_take(held, connection->uid, more);
+        error = take_memory(connection, bytes - connection->held_bytes);
     } else {
         share_give(held, connection->uid, connection->held_bytes - bytes);
     }
@@ -84,6 +92,7 @@ void connection_end(struct connection *connection)
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
     opener_cancel(&connection->identify);
+    opener_cancel(&connection->who);
     opener_forget(server->host.opener, connection->id);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;

@@ -313,6 +313,7 @@ static int serve_head(struct http_connection *http)
     }
     wire_http_body_begin(&http->body_state, &http->head);
     http->phase = HTTP_BODY;
+    connection_show_token(&http->base, http->head.session);
     if (!route(http) || http->body_state.total_bytes > SERVER_MAX_MESSAGE)
         begin_discard(http);
     if (http->head.wants_continue && count_input(http) == http->head.head_bytes) {

@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -64,25 +65,56 @@ static int count_for(struct connection *connection, uint32_t uid)
     return connection_hold(connection, held_bytes);
 }
 
-static void on_identified(struct opener_call *call, const struct opener_reply *reply,
-                          const int *fds, size_t fd_count, int error)
+static void judge_identity(struct connection *connection, const struct opener_reply *reply,
+                           int error)
 {
-    struct connection *connection =
-        (struct connection *)((char *)call - offsetof(struct connection, identify));
-
-    (void)fds;
-    (void)fd_count;
-    if (error || reply->error || reply->uid == connection->uid)
+    if (error || reply->error || connection->uid != SERVER_STRANGER ||
+        reply->uid == SERVER_STRANGER)
         return;
     error = count_for(connection, reply->uid);
     if (!error)
         return;
     if (may_warn(connection->server))
         log_warning("triton: a connection of user %u is closed: %s", reply->uid,
-                    error == -ENOMEM
-                        ? "the server is out of memory"
-                        : "he has as many, or as much in memory, as one user may have");
+                    error == -ENOMEM ? "the server is out of memory"
+                                     : "he has as many, or as much in memory, as one user may "
+                                       "have");
     connection_end(connection);
+}
+
+static void on_identified(struct opener_call *call, const struct opener_reply *reply,
+                          const int *fds, size_t fd_count, int error)
+{
+    (void)fds;
+    (void)fd_count;
+    judge_identity((struct connection *)((char *)call - offsetof(struct connection, identify)),
+                   reply, error);
+}
+
+static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
+                   size_t fd_count, int error)
+{
+    (void)fds;
+    (void)fd_count;
+    judge_identity((struct connection *)((char *)call - offsetof(struct connection, who)), reply,
+                   error);
+}
+
+void connection_show_token(struct connection *connection, struct wire_text token)
+{
+    struct opener_request *request;
+
+    if (!token.at || token.bytes > OPENER_TOKEN_BYTES || connection->is_ended ||
+        connection->uid != SERVER_STRANGER || connection->who.id != 0)
+        return;
+    request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
+    if (!request)
+        return; /* the next request tries it again */
+    request->connection = connection->id;
+    memcpy(request->token, token.at, token.bytes);
+    request->token[token.bytes] = '\0';
+    connection->who.done = on_who;
+    opener_ask(&connection->who);
 }
 
 static int identify(struct connection *connection)
@@ -106,18 +138,42 @@ static void on_connection(struct event_watch *watch, uint32_t events)
     connection->calls->ready(connection, events);
 }
 
+/* The first that came are the last of the list. */
+bool server_end_stranger(struct server *server, const struct connection *other, uint64_t held_bytes)
+{
+    struct connection *first = NULL;
+
+    for (struct connection *at = server->connections; at; at = at->next) {
+        if (at->uid == SERVER_STRANGER && at->identify.id == 0 && at->who.id == 0 && at != other &&
+            at->held_bytes >= held_bytes)
+            first = at;
+    }
+    if (first)
+        connection_end(first);
+    return first != NULL;
+}
+
+static int check_room(struct server *server)
+{
+    int error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+
+    if (error && server_end_stranger(server, NULL, 0))
+        error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+    return error;
+}
+
 /* 0 or a negative errno, and the descriptor is the caller's still. */
 static int add_connection(struct listener *listener, int fd)
 {
     struct server *server = listener->server;
     struct connection *connection;
-    int error = share_check(&server->share, UINT32_MAX, SHARE_USER, 1);
+    int error = check_room(server);
 
     if (!error)
         error = listener->protocol == SERVER_HTTP ? http_new(&connection) : grpc_new(&connection);
     if (error)
         return error;
-    error = share_take(&server->share, UINT32_MAX, 1);
+    error = share_take(&server->share, SERVER_STRANGER, 1);
     if (error) {
         connection->calls->free(connection);
         free(connection);
@@ -126,7 +182,7 @@ static int add_connection(struct listener *listener, int fd)
     connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
     connection->server = server;
     connection->id = ++server->next_id;
-    connection->uid = UINT32_MAX;
+    connection->uid = SERVER_STRANGER;
     connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;

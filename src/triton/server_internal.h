@@ -27,4 +27,10 @@ struct server {
     int error;
 };
 
+/* Whoever has shown no token, and is known by nothing else, makes room for those who come after
+ * him: the first one to have come goes that holds so many bytes, but not this one. False: there is
+ * none. */
+bool server_end_stranger(struct server *server, const struct connection *other,
+                         uint64_t held_bytes);
+
 #endif
