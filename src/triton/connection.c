@@ -44,6 +44,12 @@ uint64_t server_deadline_ms(uint64_t wait_ms)
 
 /* ---- connections --------------------------------------------------------------------------- */
 
+/* Those of one that is not known yet wait until it is: for all strangers a flood would be one. */
+uint64_t connection_get_owner(const struct connection *connection)
+{
+    return connection->is_new ? OPENER_OF(connection->id) : connection->uid;
+}
+
 void connection_watch(struct connection *connection, uint32_t events)
 {
     if (connection->is_ended || connection->events == events)
@@ -91,6 +97,7 @@ void connection_end(struct connection *connection)
     connection->is_ended = true;
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
+    server_count_out(connection);
     opener_cancel(&connection->identify);
     opener_cancel(&connection->who);
     opener_forget(server->host.opener, connection->id);

@@ -223,6 +223,7 @@ static int open_message(struct stream *stream, struct wire_text *message)
 
 void grpc_stream_serve(struct stream *stream)
 {
+    const struct connection *base = &stream->grpc->base;
     struct call *call = &stream->call;
     struct wire_text message;
 
@@ -230,7 +231,7 @@ void grpc_stream_serve(struct stream *stream)
         return;
     call->request.session = wire_text_of(stream->session);
     if (wire_grpc_decode(message, &call->request, &call->answer) != 0 ||
-        call_begin(call, stream->grpc->base.id))
+        call_begin(call, base->id, connection_get_owner(base)))
         answer_call(stream);
 }
 

@@ -283,7 +283,7 @@ static void begin_call(struct http_connection *http)
 
     http->phase = HTTP_CALL;
     http->base.deadline_ms = UINT64_MAX; /* what the call waits for has its own */
-    if (error || call_begin(call, http->base.id))
+    if (error || call_begin(call, http->base.id, connection_get_owner(&http->base)))
         answer_call(http);
 }
 

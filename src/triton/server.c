@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_TURN 32
+#define NEW_PART         16u /* of the bound; beyond, who comes waits in the kernel to be known */
 #define WARNING_MS       10000u
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
@@ -45,6 +46,30 @@ static bool may_warn(struct server *server)
     if (may)
         server->warned_ms = now_ms;
     return may;
+}
+
+static void watch_listeners(struct server *server, uint32_t events)
+{
+    for (unsigned i = 0; i < server->listener_count; i++)
+        loop_watch(server->loop, &server->listeners[i].watch, events);
+}
+
+void server_count_out(struct connection *connection)
+{
+    struct server *server = connection->server;
+
+    if (!connection->is_new)
+        return;
+    connection->is_new = false;
+    if (server->new_count-- == server->max_new)
+        watch_listeners(server, EVENT_READ);
+}
+
+static void count_in(struct connection *connection)
+{
+    connection->is_new = true;
+    if (++connection->server->new_count == connection->server->max_new)
+        watch_listeners(connection->server, 0);
 }
 
 /* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
@@ -85,10 +110,14 @@ static void judge_identity(struct connection *connection, const struct opener_re
 static void on_identified(struct opener_call *call, const struct opener_reply *reply,
                           const int *fds, size_t fd_count, int error)
 {
+    struct connection *connection =
+        (struct connection *)((char *)call - offsetof(struct connection, identify));
+
     (void)fds;
     (void)fd_count;
-    judge_identity((struct connection *)((char *)call - offsetof(struct connection, identify)),
-                   reply, error);
+    server_count_out(connection);
+    judge_identity(connection, reply, error);
+    opener_release(connection->server->host.opener, connection->id, connection->uid);
 }
 
 static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
@@ -144,7 +173,7 @@ bool server_end_stranger(struct server *server, const struct connection *other, 
     struct connection *first = NULL;
 
     for (struct connection *at = server->connections; at; at = at->next) {
-        if (at->uid == SERVER_STRANGER && at->identify.id == 0 && at->who.id == 0 && at != other &&
+        if (at->uid == SERVER_STRANGER && !at->is_new && at->who.id == 0 && at != other &&
             at->held_bytes >= held_bytes)
             first = at;
     }
@@ -189,6 +218,7 @@ static int add_connection(struct listener *listener, int fd)
     if (connection->next)
         connection->next->link = &connection->next;
     server->connections = connection;
+    count_in(connection);
     if (identify(connection) == 0)
         connection_watch(connection, EVENT_READ);
     else
@@ -217,9 +247,10 @@ static void on_listener(struct event_watch *watch, uint32_t events)
 {
     struct listener *listener =
         (struct listener *)((char *)watch - offsetof(struct listener, watch));
+    const struct server *server = listener->server;
 
     (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && server->new_count < server->max_new; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             break;
@@ -314,7 +345,7 @@ static uint64_t limit_connections(void)
     return room < SERVER_MAX_CONNECTIONS ? room : SERVER_MAX_CONNECTIONS;
 }
 
-static int watch_listeners(struct server *server, const struct server_options *options)
+static int take_listeners(struct server *server, const struct server_options *options)
 {
     int error = 0;
 
@@ -344,12 +375,13 @@ static int begin(struct server *server, const struct server_options *options)
                                       .delay_ms = options->delay_ms,
                                       .waiting = &server->waiting};
     share_init(&server->share, limit_connections());
+    server->max_new = (unsigned)(server->share.limit / NEW_PART) + 1;
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
     error = workers_new(server->loop, &server->host.workers);
     if (!error)
         error =
             opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
-    return error ? error : watch_listeners(server, options);
+    return error ? error : take_listeners(server, options);
 }
 
 static void free_server(struct server *server)

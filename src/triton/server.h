@@ -50,6 +50,7 @@ struct connection {
     uint64_t held_bytes;  /* by connection_hold */
     bool is_ended;
     struct opener_call identify, who; /* who: by a token */
+    bool is_new;                      /* it is being identified */
     struct connection *next, **link;
 };
 
@@ -67,6 +68,8 @@ uint64_t server_deadline_ms(uint64_t wait_ms);
 /* A request has come with this token: it is the one that a stranger's connection is known by from
  * now on, if it is any. At NULL: it came with none. */
 void connection_show_token(struct connection *connection, struct wire_text token);
+/* Whose turn its requests take (opener_client.h). */
+uint64_t connection_get_owner(const struct connection *connection);
 /* What it waits for. */
 void connection_watch(struct connection *connection, uint32_t events);
 /* So many bytes of requests and answers are kept for it from now on. 0, -EDQUOT or -ENOSPC: it is
