@@ -65,6 +65,16 @@ tokens() {
     stop_triton
 }
 
+@test "connections of nobody knows whom make room, and take nothing from those who are known" {
+    requires root netns
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    run_logged -0 timeout 120 unshare --net "$PYTHON" "$ROOT/tests/python/test_triton_strangers.py" \
+        "$BUILD/tests/tools/triton_table" "$T/tokens"
+    assert_match "$output" 'OK'
+}
+
 ask() { # METHOD PATH: the status that HTTP answers
     curl -s -o /dev/null -w '%{http_code}' -X "$1" "http://$HTTP$2"
 }

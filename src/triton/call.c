@@ -362,6 +362,7 @@ static void put(char *to, struct wire_text text)
 
 static bool ask(struct call *call)
 {
+    call->opener.owner = call->owner;
     int error = opener_ask(&call->opener);
 
     if (!error)
@@ -426,10 +427,11 @@ static bool begin_inference(struct call *call, uint64_t connection)
     return infer_count_regions(&call->request) > 0 ? ask_references(call, connection) : go_on(call);
 }
 
-bool call_begin(struct call *call, uint64_t connection)
+bool call_begin(struct call *call, uint64_t connection, uint64_t owner)
 {
     const struct wire_request *request = &call->request;
 
+    call->owner = owner;
     if (request->session.bytes > OPENER_TOKEN_BYTES) {
         wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
                   "the token that was sent as gmsfs-session is unknown");

@@ -32,6 +32,7 @@ struct call {
     void (*released)(struct call *call); /* instead, where call_end had to leave it to a thread */
     bool is_over;
     struct opener_call opener;
+    uint64_t owner;
     struct job job;  /* of an inference: what may wait */
     bool is_working; /* a thread has it, and all that it points into */
     bool is_left;    /* nobody waits for it any more */
@@ -47,8 +48,9 @@ void call_init(struct call *call, const struct call_host *host, void (*done)(str
                void (*released)(struct call *call));
 /* It waits for something that has a time of its own. */
 bool call_is_under_way(const struct call *call);
-/* connection: whose request it is. True: it is over already, and `done` is not called. */
-bool call_begin(struct call *call, uint64_t connection);
+/* connection: whose request it is; owner: whose turn it takes (opener_client.h). True: it is over
+ * already, and `done` is not called. */
+bool call_begin(struct call *call, uint64_t connection, uint64_t owner);
 /* Ends it, whether it is over or not; references go, nobody is told. Harmless on a zeroed one.
  * False: a thread works for it; nothing of it may be freed until `released`, and then it is to be
  * ended once more. */

@@ -44,6 +44,12 @@ uint64_t server_deadline_ms(uint64_t wait_ms)
 
 /* ---- connections --------------------------------------------------------------------------- */
 
+/* Those of one that is not known yet wait until it is: for all strangers a flood would be one. */
+uint64_t connection_get_owner(const struct connection *connection)
+{
+    return connection->is_new ? OPENER_OF(connection->id) : connection->uid;
+}
+
 void connection_watch(struct connection *connection, uint32_t events)
 {
     if (connection->is_ended || connection->events == events)
@@ -51,6 +57,17 @@ void connection_watch(struct connection *connection, uint32_t events)
     connection->events = events;
     if (loop_watch(connection->server->loop, &connection->watch, events) != 0)
         connection_end(connection);
+}
+
+static int take_memory(const struct connection *connection, uint64_t more)
+{
+    struct share *held = &connection->server->held;
+    int error = share_check(held, connection->uid, SHARE_USER, more);
+
+    while (error && connection->uid == SERVER_STRANGER &&
+           server_end_stranger(connection->server, connection, 1))
+        error = share_check(held, connection->uid, SHARE_USER, more);
+    return error ? error : share_take(held, connection->uid, more);
 }
 
 int connection_hold(struct connection *connection, uint64_t bytes)
@@ -61,10 +78,7 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     if (connection->is_ended)
         return 0; /* what is freed is freed with it */
     if (bytes > connection->held_bytes) {
-        uint64_t more = bytes - connection->held_bytes;
-        error = share_check(held, connection->uid, SHARE_USER, more);
-        if (!error)
-            error = share_take(held, connection->uid, more);
+        error = take_memory(connection, bytes - connection->held_bytes);
     } else {
         share_give(held, connection->uid, connection->held_bytes - bytes);
     }
@@ -83,7 +97,9 @@ void connection_end(struct connection *connection)
     connection->is_ended = true;
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
+    server_count_out(connection);
     opener_cancel(&connection->identify);
+    opener_cancel(&connection->who);
     opener_forget(server->host.opener, connection->id);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;

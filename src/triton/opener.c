@@ -449,6 +449,9 @@ static int serve(struct opener *opener, int fd)
     case OPENER_IDENTIFY:
         identify(opener, fd);
         break;
+    case OPENER_WHO:
+        reply->error = find_user(opener) == IDENTITY_NOBODY ? -EPERM : 0;
+        break;
     case OPENER_FORGET:
         free(idvec_remove(&opener->peers, opener->request.connection));
         break;

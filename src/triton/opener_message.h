@@ -21,6 +21,7 @@
 
 enum opener_op {
     OPENER_IDENTIFY = 1, /* with the connection's descriptor: who is at its other end */
+    OPENER_WHO,          /* who asks with this token, or without one over this connection */
     OPENER_FORGET,       /* the connection is gone */
     OPENER_PING,
     OPENER_REGISTER,
@@ -64,7 +65,7 @@ struct opener_reply {
     uint32_t reason;  /* enum gmsfs_region_reason */
     uint32_t failed;  /* HOLD: which of the names it is about */
     uint64_t region;  /* ENDED: its number */
-    uint32_t uid;     /* IDENTIFY: UINT32_MAX: nobody knows */
+    uint32_t uid;     /* IDENTIFY, WHO: UINT32_MAX: nobody knows */
     uint32_t more;    /* STATUS: another message follows */
     uint32_t info_count;
     struct gmsfs_region_info infos[OPENER_MAX_INFOS]; /* those that are there are sent */

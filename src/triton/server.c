@@ -9,11 +9,13 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define ACCEPTS_PER_TURN 32
+#define NEW_PART         16u /* of the bound; beyond, who comes waits in the kernel to be known */
 #define WARNING_MS       10000u
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
@@ -46,32 +48,102 @@ static bool may_warn(struct server *server)
     return may;
 }
 
-/* From here on it counts for its user. */
+static void watch_listeners(struct server *server, uint32_t events)
+{
+    for (unsigned i = 0; i < server->listener_count; i++)
+        loop_watch(server->loop, &server->listeners[i].watch, events);
+}
+
+void server_count_out(struct connection *connection)
+{
+    struct server *server = connection->server;
+
+    if (!connection->is_new)
+        return;
+    connection->is_new = false;
+    if (server->new_count-- == server->max_new)
+        watch_listeners(server, EVENT_READ);
+}
+
+static void count_in(struct connection *connection)
+{
+    connection->is_new = true;
+    if (++connection->server->new_count == connection->server->max_new)
+        watch_listeners(connection->server, 0);
+}
+
+/* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
+ * nothing, and is to end. */
+static int count_for(struct connection *connection, uint32_t uid)
+{
+    struct server *server = connection->server;
+    uint64_t held_bytes = connection->held_bytes;
+    int error = share_check(&server->share, uid, SHARE_USER, 1);
+
+    connection_hold(connection, 0);
+    if (!error)
+        error = share_take(&server->share, uid, 1);
+    if (error)
+        return error;
+    share_give(&server->share, connection->uid, 1);
+    connection->uid = uid;
+    return connection_hold(connection, held_bytes);
+}
+
+static void judge_identity(struct connection *connection, const struct opener_reply *reply,
+                           int error)
+{
+    if (error || reply->error || connection->uid != SERVER_STRANGER ||
+        reply->uid == SERVER_STRANGER)
+        return;
+    error = count_for(connection, reply->uid);
+    if (!error)
+        return;
+    if (may_warn(connection->server))
+        log_warning("triton: a connection of user %u is closed: %s", reply->uid,
+                    error == -ENOMEM ? "the server is out of memory"
+                                     : "he has as many, or as much in memory, as one user may "
+                                       "have");
+    connection_end(connection);
+}
+
 static void on_identified(struct opener_call *call, const struct opener_reply *reply,
                           const int *fds, size_t fd_count, int error)
 {
     struct connection *connection =
         (struct connection *)((char *)call - offsetof(struct connection, identify));
-    struct server *server = connection->server;
-    uint64_t held_bytes = connection->held_bytes;
 
     (void)fds;
     (void)fd_count;
-    if (error || reply->error || reply->uid == connection->uid)
+    server_count_out(connection);
+    judge_identity(connection, reply, error);
+    opener_release(connection->server->host.opener, connection->id, connection->uid);
+}
+
+static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
+                   size_t fd_count, int error)
+{
+    (void)fds;
+    (void)fd_count;
+    judge_identity((struct connection *)((char *)call - offsetof(struct connection, who)), reply,
+                   error);
+}
+
+void connection_show_token(struct connection *connection, struct wire_text token)
+{
+    struct opener_request *request;
+
+    if (!token.at || token.bytes > OPENER_TOKEN_BYTES || connection->is_ended ||
+        connection->uid != SERVER_STRANGER || connection->who.id != 0)
         return;
-    connection_hold(connection, 0);
-    share_give(&server->share, connection->uid, 1);
-    connection->uid = reply->uid;
-    error = share_check(&server->share, connection->uid, SHARE_USER, 1);
-    if (share_take(&server->share, connection->uid, 1) || connection_hold(connection, held_bytes))
-        error = -EDQUOT;
-    if (!error)
-        return;
-    if (may_warn(server))
-        log_warning("triton: user %u has as many connections as one user may have: those that "
-                    "come are closed",
-                    connection->uid);
-    connection_end(connection);
+    request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
+    if (!request)
+        return; /* the next request tries it again */
+    request->connection = connection->id;
+    memcpy(request->token, token.at, token.bytes);
+    request->token[token.bytes] = '\0';
+    connection->who.done = on_who;
+    opener_ask(&connection->who);
 }
 
 static int identify(struct connection *connection)
@@ -95,18 +167,42 @@ static void on_connection(struct event_watch *watch, uint32_t events)
     connection->calls->ready(connection, events);
 }
 
+/* The first that came are the last of the list. */
+bool server_end_stranger(struct server *server, const struct connection *other, uint64_t held_bytes)
+{
+    struct connection *first = NULL;
+
+    for (struct connection *at = server->connections; at; at = at->next) {
+        if (at->uid == SERVER_STRANGER && !at->is_new && at->who.id == 0 && at != other &&
+            at->held_bytes >= held_bytes)
+            first = at;
+    }
+    if (first)
+        connection_end(first);
+    return first != NULL;
+}
+
+static int check_room(struct server *server)
+{
+    int error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+
+    if (error && server_end_stranger(server, NULL, 0))
+        error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+    return error;
+}
+
 /* 0 or a negative errno, and the descriptor is the caller's still. */
 static int add_connection(struct listener *listener, int fd)
 {
     struct server *server = listener->server;
     struct connection *connection;
-    int error = share_check(&server->share, UINT32_MAX, SHARE_USER, 1);
+    int error = check_room(server);
 
     if (!error)
         error = listener->protocol == SERVER_HTTP ? http_new(&connection) : grpc_new(&connection);
     if (error)
         return error;
-    error = share_take(&server->share, UINT32_MAX, 1);
+    error = share_take(&server->share, SERVER_STRANGER, 1);
     if (error) {
         connection->calls->free(connection);
         free(connection);
@@ -115,13 +211,14 @@ static int add_connection(struct listener *listener, int fd)
     connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
     connection->server = server;
     connection->id = ++server->next_id;
-    connection->uid = UINT32_MAX;
+    connection->uid = SERVER_STRANGER;
     connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;
     if (connection->next)
         connection->next->link = &connection->next;
     server->connections = connection;
+    count_in(connection);
     if (identify(connection) == 0)
         connection_watch(connection, EVENT_READ);
     else
@@ -150,9 +247,10 @@ static void on_listener(struct event_watch *watch, uint32_t events)
 {
     struct listener *listener =
         (struct listener *)((char *)watch - offsetof(struct listener, watch));
+    const struct server *server = listener->server;
 
     (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && server->new_count < server->max_new; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             break;
@@ -247,7 +345,7 @@ static uint64_t limit_connections(void)
     return room < SERVER_MAX_CONNECTIONS ? room : SERVER_MAX_CONNECTIONS;
 }
 
-static int watch_listeners(struct server *server, const struct server_options *options)
+static int take_listeners(struct server *server, const struct server_options *options)
 {
     int error = 0;
 
@@ -277,12 +375,13 @@ static int begin(struct server *server, const struct server_options *options)
                                       .delay_ms = options->delay_ms,
                                       .waiting = &server->waiting};
     share_init(&server->share, limit_connections());
+    server->max_new = (unsigned)(server->share.limit / NEW_PART) + 1;
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
     error = workers_new(server->loop, &server->host.workers);
     if (!error)
         error =
             opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
-    return error ? error : watch_listeners(server, options);
+    return error ? error : take_listeners(server, options);
 }
 
 static void free_server(struct server *server)

@@ -22,9 +22,18 @@ struct server {
     struct call *waiting;
     uint64_t next_id, stop_at_ms;
     struct share share, held;
+    unsigned new_count, max_new; /* of connections that are being identified */
     bool is_stopping;
     uint64_t warned_ms; /* that somebody was turned away */
     int error;
 };
+
+/* It is known whose it is, or it is gone. */
+void server_count_out(struct connection *connection);
+/* Whoever has shown no token, and is known by nothing else, makes room for those who come after
+ * him: the first one to have come goes that holds so many bytes, but not this one. False: there is
+ * none. */
+bool server_end_stranger(struct server *server, const struct connection *other,
+                         uint64_t held_bytes);
 
 #endif

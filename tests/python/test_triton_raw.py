@@ -274,6 +274,43 @@ class Grpc(Served):
                     pass
 
 
+class Lists(Served):
+    COUNT = 1500
+
+    def setUp(self):
+        self.key = f"/{os.environ['GMSFS_TEST_SHM']}-lists"
+        with open("/dev/shm" + self.key, "wb") as file:
+            file.write(bytes(64))
+        with Http() as http:
+            for i in range(self.COUNT):
+                self.assertEqual(raw.register(http, f"list{i}", self.key, 64)[0], 200)
+
+    def tearDown(self):
+        with Http() as http:
+            http.ask("POST", "/v2/systemsharedmemory/unregister", b"")
+        super().tearDown()
+
+    def test_long_lists_that_are_not_taken_cost_no_more_than_they_are_long(self):
+        """An answer is about 100 KiB; what it was made of is ten times as much."""
+        before, held = memory_kib(), []
+        for _ in range(2):
+            h2 = H2(settings=struct.pack(">HI", 4, 0))
+            last = [h2.call("SystemSharedMemoryStatus") for _ in range(100)][-1]
+            h2.send(frame(raw.WINDOW, 0, last, struct.pack(">I", 1)))
+            while h2.frame()[2] != last:  # the others were asked for before it
+                pass
+            held.append(h2)
+        for _ in range(100):
+            http = Http()
+            http.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            http.request("GET", "/v2/systemsharedmemory/status")
+            self.assertTrue(http.socket.recv(1))
+            held.append(http)
+        self.assert_memory(before, 100 << 10)
+        for each in held:
+            each.socket.close()
+
+
 class Account(unittest.TestCase):
     def test_connections_come_and_go_without_a_trace(self):
         fds = len(os.listdir(f"/proc/{os.environ['GMSFS_TEST_SERVER']}/fd"))
