@@ -96,14 +96,25 @@ struct gmsfs_ioc_info {
     uint32_t memory;       /* enum gmsfs_memory */
     uint32_t layout_bytes; /* of the file `layout`, where layout_hash is not zeros; else 0 */
     uint32_t sealed;       /* there is a sealed layout, adopted or not */
-    uint32_t pad;
+    uint32_t residency;    /* GMSFS_RESIDENCY_*: the tiers that have the committed bytes */
+    uint64_t moves;        /* how often their place has changed: other physical memory each time */
 };
+
+#define GMSFS_RESIDENCY_DEVICE (1u << 0)
+#define GMSFS_RESIDENCY_HOST   (1u << 1)
+#define GMSFS_RESIDENCY_DISK   (1u << 2)
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
 /* After ETIMEDOUT the caller looks around and asks again: for a second its place is kept, and holds
  * others off as if it waited. */
 #define GMSFS_ACQUIRE_AGAIN (1u << 1)
 #define GMSFS_ACQUIRE_FRESH (1u << 2) /* RW begins with nothing: what is committed is dropped */
+/* RW does not wait until the store is on the device, for the writer replaces all that is committed:
+ * until it has, bytes and descriptors of what is elsewhere are EAGAIN, and a commit EINVAL. */
+#define GMSFS_ACQUIRE_REPLACE (1u << 3)
+/* RO does not wait until the store is on the device: descriptors are of whatever kind its bytes are
+ * in (struct gmsfs_fds_header). */
+#define GMSFS_ACQUIRE_ANY (1u << 4)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {
@@ -342,7 +353,7 @@ struct gmsfs_ioc_region {
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 #define GMSFS_IOC_REGION          _IOWR('G', 17, struct gmsfs_ioc_region)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 176, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");
@@ -405,9 +416,9 @@ struct gmsfs_fds_request {
 /* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */
 struct gmsfs_fds_header {
     uint32_t version;
-    int32_t error;  /* 0 or a negative errno; then the transfer is over */
-    uint32_t count; /* items and descriptors in this message */
-    uint32_t pad;
+    int32_t error;      /* 0 or a negative errno; then the transfer is over */
+    uint32_t count;     /* items and descriptors in this message */
+    uint32_t memory;    /* enum gmsfs_memory: what the descriptors of this message are */
     uint64_t remaining; /* descriptors still to come after this message; 0 ends the transfer */
 };
 

@@ -79,6 +79,14 @@ static int handle_set_memory(struct gmsfs *handle, const struct gfs_memory *memo
     return 0;
 }
 
+int gfs_set_memory_kind(struct gmsfs *handle, const struct gfs_memory_kind *kind)
+{
+    struct gfs_memory memory;
+
+    gfs_memory_init(&memory, kind, handle->memory.uuid, handle->memory.granularity_bytes);
+    return handle_set_memory(handle, &memory);
+}
+
 static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
 {
     handle->dir_fd = files->dir_fd;
@@ -86,6 +94,7 @@ static void handle_set_files(struct gmsfs *handle, const struct handle_files *fi
     handle->writable = files->writable;
     handle->granularity_bytes = files->memory.granularity_bytes;
     handle->slab_bytes = 0;
+    handle->is_beside = 0;
 }
 
 /* A handle outlives changes of the working directory. */

@@ -42,7 +42,7 @@ some_faults() {
 
 start_armed() {
     "$FAULTS_TOOL" new "$T/control"
-    GMSFS_FAULT_CONTROL=$T/control start_mount size=8M,granularity=64K
+    GMSFS_FAULT_CONTROL=$T/control start_mount size=8M,granularity=64K,host_size=2M
 }
 
 daemon_faults() { # keeper|worker GROUP...
@@ -91,6 +91,14 @@ daemon_faults() { # keeper|worker GROUP...
 
 @test "worker: entries, stores and tickets" {
     daemon_faults worker entries stores tickets
+}
+
+@test "worker: places" {
+    daemon_faults worker places
+}
+
+@test "worker: spares" {
+    daemon_faults worker spares
 }
 
 @test "worker: regions" {

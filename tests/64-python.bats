@@ -24,6 +24,10 @@ setup() {
     python_tests test_lock
 }
 
+@test "Python sleeps while its store leaves the device, and wakes with the same addresses and bytes" {
+    python_tests test_places numpy size=64M,host_size=32M,keep_copy=no
+}
+
 @test "Python seals a layout, and the next process adopts it" {
     python_tests test_seal ctypes
 }

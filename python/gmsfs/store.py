@@ -35,6 +35,8 @@ class Info(NamedTuple):
     readers: int
     writers_waiting: int
     sealed: bool
+    residency: tuple  # where the committed bytes are: of "device", "host", "disk"; () for nowhere
+    moves: int  # how often their place has changed: other physical memory each time
 
 
 def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
@@ -155,6 +157,8 @@ class Store:
             readers=raw.readers,
             writers_waiting=raw.writers_waiting,
             sealed=bool(raw.sealed),
+            residency=tuple(tier for tier, bit in abi.RESIDENCY.items() if raw.residency & bit),
+            moves=raw.moves,
         )
 
     @property
@@ -351,7 +355,10 @@ class Store:
         addresses.
 
         Without strict a writer may have published new bytes in the same layout meanwhile. A layout
-        that changed (strict: any commit) is Stale, and the store sleeps on.
+        that changed (strict: any commit) is Stale, and the store sleeps on. A store that was demoted
+        meanwhile comes back to its device first.
+        Returns Info.moves: where it is another number than before, the physical memory is other, and
+        whoever registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
         """
         handle = self._live()
         took = not self.mode and self.asleep
@@ -363,6 +370,7 @@ class Store:
             if took:
                 handle.release()
             raise
+        return self.info.moves
 
     def set_streams(self, streams):
         """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):

@@ -51,6 +51,11 @@ static const struct {
     [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
     [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_MOVE_BEGIN] = {"move_begin", apply_move_begin},
+    [RECORD_MOVE_END] = {"move_end", apply_move_end},
+    [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail},
+    [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
+    [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
 };
 
 const char *record_type_name(enum record_type type)
@@ -65,11 +70,13 @@ struct shown {
     uint64_t store;
     enum lock_state state;
     uint64_t generation;
+    uint64_t place_version; /* the same of `residency` */
 };
 
 static struct shown show(const struct core_store *store)
 {
-    return (struct shown){store->id, lock_get_state(&store->lock), store->generation};
+    return (struct shown){store->id, lock_get_state(&store->lock), store->generation,
+                          store->places.version};
 }
 
 static void note_changes(struct core *core, const struct shown *before, size_t count)
@@ -80,6 +87,8 @@ static void note_changes(struct core *core, const struct shown *before, size_t c
 
         if (store) {
             now = show(store);
+            if (now.place_version != before[i].place_version)
+                core_push_effect(core, (struct effect){.type = EFFECT_PLACE, .store = store->id});
             if (now.state == before[i].state && now.generation == before[i].generation)
                 continue;
             store->version++;
@@ -96,7 +105,7 @@ static bool must_succeed(enum record_type type)
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE;
+           type == RECORD_REGION_RELEASE || type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than
@@ -120,7 +129,9 @@ static int make_room(struct core *core, const struct record *record)
 /* What one store gives up, in memory or in its place in the queue, another may be waiting for. */
 static void settle_reservations(struct apply *apply)
 {
-    for (size_t i = 0; apply->core->reserving > 0 && i < apply->core->stores.count; i++)
+    bool waits = apply->core->reserving > 0;
+
+    for (size_t i = 0; waits && i < apply->core->stores.count; i++)
         apply_grant_waiters(apply, apply->core->stores.items[i]);
 }
 

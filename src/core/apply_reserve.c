@@ -7,7 +7,8 @@
 
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
-    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
+    uint64_t replaced_bytes = is_there ? layout_total_bytes(store->fixed) : 0;
 
     return bytes <= apply->free_bytes || bytes - apply->free_bytes <= replaced_bytes;
 }
@@ -26,12 +27,18 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
            !core_is_left_to(store, waiter->owner);
 }
 
+static bool lacks_place(const struct core_store *store, const struct core_waiter *waiter)
+{
+    return apply_lacks_place(store, lock_get_wish_mode(&store->lock, waiter->wish), waiter->kind,
+                             waiter->flags);
+}
+
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter)
 {
     enum share_rank rank = core_get_rank(core, store, waiter->uid);
 
-    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
+    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0 || lacks_place(store, waiter))
         return LOCK_ASLEEP;
     return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
 }
@@ -58,7 +65,9 @@ bool apply_rouse(struct apply *apply)
         lacks = bytes > 0 && (spoken_for || !apply_has_memory(apply, store, bytes));
         lock_set_sleep(&store->lock, waiter->id,
                        lacks ? LOCK_ASLEEP : apply_get_sleep(core, store, waiter));
-        spoken_for |= lacks && lock_is_free_for(&store->lock, waiter->id);
+        /* Memory alone would not help who waits for the store's place besides. */
+        spoken_for |=
+            lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter);
     }
     return spoken_for;
 }

@@ -61,6 +61,8 @@ void core_store_free(struct core_store *store)
     share_free(&store->waiters);
     layout_free(store->fixed);
     layout_free(store->working);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+        layout_free(store->places.spares[tier]);
     blob_unref(store->encoding);
     free(store->writers);
     free(store);

@@ -18,6 +18,11 @@ bool core_is_text(const char *text, size_t room)
     return memchr(text, '\0', room) != NULL;
 }
 
+static bool is_of_copies(enum core_event_type type)
+{
+    return type >= CORE_EVENT_PROMOTED && type <= CORE_EVENT_HEALED;
+}
+
 static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
 {
     const struct core_event *event = core_find_event(core, seq);
@@ -45,6 +50,10 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
+    if (event->tier >= CORE_PLACE_COUNT ||
+        (!is_of_copies(event->type) && (event->tier != 0 || event->took_ms != 0)) ||
+        (event->type != CORE_EVENT_MOVE_FAILED && event->error != 0))
+        return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)
         return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);

@@ -90,6 +90,8 @@ static void read_session(struct input *input)
     session->touched = input_bool(input);
     session->owned = input_bool(input);
     session->ending = input_bool(input);
+    session->holds = input_bool(input);
+    session->any = input_bool(input);
     session->opener = input_u64(input);
     input_fixed(input, session->token, sizeof session->token);
     session->owner = input_process(input);
@@ -320,6 +322,9 @@ static void read_event(struct input *input, uint64_t seq)
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
     event->resolved_by = input_u32(input);
+    event->tier = input_u32(input);
+    event->error = input_u32(input);
+    event->took_ms = input_u64(input);
     input_text(input, event->region, sizeof event->region);
 }
 

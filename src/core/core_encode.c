@@ -138,6 +138,26 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
+/* The spares are the committed layout but for their memories. */
+static void put_places(struct output *output, const struct core_places *places)
+{
+    put_u8(output, (uint8_t)places->place);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        const struct layout *spare = places->spares[tier];
+
+        put_u8(output, spare != NULL);
+        for (size_t i = 0; spare && i < layout_count_allocations(spare); i++)
+            put_u64(output, layout_at_rank(spare, i)->memory);
+    }
+    put_u64(output, places->move.id);
+    put_u8(output, (uint8_t)places->move.to);
+    put_u8(output, places->move.spare);
+    put_u64(output, places->move.since_ms);
+    put_u64(output, places->moves);
+    put_u64(output, places->promote_ms);
+    put_u64(output, places->version);
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -165,6 +185,7 @@ static void put_store(struct output *output, const struct core_store *store)
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
+    put_places(output, &store->places);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -177,6 +198,8 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->touched);
     put_u8(output, session->owned);
     put_u8(output, session->ending);
+    put_u8(output, session->holds);
+    put_u8(output, session->any);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -307,6 +330,9 @@ static void put_event(struct output *output, const struct core_event *event)
     put_text(output, event->bound);
     put_u8(output, event->is_share);
     put_u32(output, event->resolved_by);
+    put_u32(output, event->tier);
+    put_u32(output, event->error);
+    put_u64(output, event->took_ms);
     put_text(output, event->region);
 }
 

@@ -75,7 +75,7 @@ void core_memory_suspect(struct core *core, struct core_store *store, const stru
         if (allocation->memory == LAYOUT_NO_MEMORY)
             continue;
         held = core_memory(core, allocation->memory);
-        if (held->suspect)
+        if (held->suspect || held->tier != CORE_PLACE_DEVICE)
             continue;
         held->suspect = store->id;
         store->suspect++;
@@ -146,8 +146,7 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout)
         idvec_remove_if(&core->memories, free_unreferenced, NULL);
 }
 
-/* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
-static void mark_committed(struct core *core, const struct layout *layout, uint64_t store)
+void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store)
 {
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
@@ -178,7 +177,10 @@ void core_drop_fixed(struct core *core, struct core_store *store)
 {
     if (!store->fixed)
         return;
-    mark_committed(core, store->fixed, 0);
+    core_end_move(core, store);
+    core_drop_spares(core, store);
+    core_set_place(core, store, CORE_PLACE_DEVICE);
+    core_mark_committed(core, store->fixed, 0);
     core_memory_unref_layout(core, store->fixed);
     core_throw_layout(core, store->fixed);
     core_throw_blob(core, store->encoding);
@@ -199,5 +201,5 @@ void core_set_fixed(struct core *core, struct core_store *store, struct layout *
     if (layout == store->working)
         store->working = NULL;
     store->fixed = layout;
-    mark_committed(core, layout, store->id);
+    core_mark_committed(core, layout, store->id);
 }

@@ -26,7 +26,8 @@ struct parser {
     struct daemon_options *options;
     const char *source; /* NULL: none given */
     bool has_backend, has_ordinal;
-    struct option needs_gms; /* the first one that does; no name: none */
+    struct option needs_gms;  /* the first one that does; no name: none */
+    struct option needs_host; /* the same of host_size */
     char *error;
     size_t error_bytes;
 };
@@ -123,13 +124,55 @@ static int parse_granularity(const struct parser *parser, const struct option *o
     return 0;
 }
 
-static int parse_hugepages(const struct parser *parser, const struct option *option)
+static int parse_hugepages(const struct parser *parser, const struct option *option,
+                           uint64_t *page_bytes)
 {
     uint64_t bytes = 0;
 
     if (size_parse(option->value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))
         return refuse(parser, option, "expected 2M or 1G");
-    parser->options->vmm.hugepage_bytes = bytes;
+    *page_bytes = bytes;
+    return 0;
+}
+
+static int parse_yes(const struct parser *parser, const struct option *option, bool *yes)
+{
+    *yes = strcmp(option->value, "yes") == 0;
+    return *yes || strcmp(option->value, "no") == 0 ? 0
+                                                    : refuse(parser, option, "expected yes or no");
+}
+
+/* ---- the host tier ------------------------------------------------------------------------ */
+
+static void note_needs_host(struct parser *parser, const struct option *option)
+{
+    if (!parser->needs_host.name[0])
+        parser->needs_host = *option;
+}
+
+static int parse_host_tier(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+    bool keeps = true;
+    int error;
+
+    if (strcmp(option->name, "host_size") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.host_bytes);
+    note_needs_host(parser, option);
+    if (strcmp(option->name, "host_hugepages") == 0)
+        return parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
+    if (strcmp(option->name, "keep_copy") != 0)
+        return -ENOENT;
+    error = parse_yes(parser, option, &keeps);
+    o->drops_copies = !keeps;
+    return error;
+}
+
+static int check_host_tier(const struct parser *parser)
+{
+    if (parser->options->vmm.host_bytes == 0 && parser->needs_host.name[0])
+        return refuse(parser, &parser->needs_host,
+                      "is for memory beside the device: give host_size=SIZE, too");
     return 0;
 }
 
@@ -336,7 +379,7 @@ static int parse_valued(struct parser *parser, const struct option *option)
     if (strcmp(name, "granularity") == 0)
         return parse_granularity(parser, option);
     if (strcmp(name, "hugepages") == 0)
-        return parse_hugepages(parser, option);
+        return parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
     if (strcmp(name, "uuid") == 0)
         return parse_uuid(parser, option);
     if (strcmp(name, "alloc_timeout") == 0)
@@ -358,6 +401,8 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return log_parse_level(option->value, &o->log_level)
                    ? refuse(parser, option, "expected error, warning, info or debug")
                    : 0;
+    if (strncmp(name, "host_", 5) == 0 || strcmp(name, "keep_copy") == 0)
+        return parse_host_tier(parser, option);
     if (strncmp(name, "gms_", 4) == 0)
         return parse_gms(parser, option);
     return -ENOENT;
@@ -537,6 +582,8 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
     if (options->help || options->version)
         return 0;
     int wrong = check_gms(&parser);
+    if (!wrong)
+        wrong = check_host_tier(&parser);
     if (wrong)
         return wrong;
     set_ordinal(&parser);

@@ -179,6 +179,8 @@ static int send_batch(struct connection *connection)
             close_own(&batch);
             return is_shortage(error) ? error : send_error(connection, error);
         }
+        /* They are of one kind: all of a store moves at once. */
+        message.header.memory = (uint32_t)descriptor.memory;
         batch.descriptors[i] = descriptor.fd;
         if (descriptor.is_own)
             batch.own[batch.own_count++] = descriptor.fd;

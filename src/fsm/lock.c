@@ -23,7 +23,7 @@ struct mode_rule {
 static const struct mode_rule mode_rules[] = {
     [LOCK_MODE_RO] = {.excludes = WRITERS,
                       .gives_way_to = WRITERS,
-                      .needs = CONTENT_BIT(CONTENT_COMMITTED),
+                      .needs = CONTENT_BIT(CONTENT_COMMITTED) | CONTENT_BIT(CONTENT_BARE),
                       .state = LOCK_STATE_RO},
     [LOCK_MODE_RW] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS, .state = LOCK_STATE_RW},
     [LOCK_MODE_RW_DATA] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS,
@@ -31,12 +31,13 @@ static const struct mode_rule mode_rules[] = {
                            .state = LOCK_STATE_RW},
 };
 
-/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed. */
+/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed,
+ * with its bytes or without. */
 static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
-    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
-    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
-    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RO},
-    [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW},
+    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
+    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
+    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RO, LOCK_MODE_RW},
+    [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW, LOCK_MODE_RW},
 };
 
 _Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
@@ -49,7 +50,7 @@ static bool modes_exclude(enum lock_mode a, enum lock_mode b)
 static enum content content_of(const struct lock *lock)
 {
     if (lock->committed)
-        return CONTENT_COMMITTED;
+        return lock->bare ? CONTENT_BARE : CONTENT_COMMITTED;
     return lock->sealed ? CONTENT_SEALED : CONTENT_NONE;
 }
 
@@ -320,6 +321,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
         return -EINVAL;
     assert(!lock->sealed);
     lock->committed = true;
+    lock->bare = false;
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
         return lock_remove_session(lock, session_id, now_ms);
@@ -343,6 +345,7 @@ int lock_seal(struct lock *lock, uint64_t session_id)
     lock->held[LOCK_MODE_RW_DATA]++;
     lock->sessions[i].mode = LOCK_MODE_RW_DATA;
     lock->committed = false;
+    lock->bare = false;
     lock->sealed = true;
     lock->changed = true;
     return 0;
@@ -352,6 +355,14 @@ void lock_set_committed(struct lock *lock, bool committed)
 {
     assert(!committed || !lock->sealed);
     lock->committed = committed;
+    lock->bare = false;
+    lock->changed = true;
+}
+
+void lock_set_bare(struct lock *lock, bool bare)
+{
+    assert(!bare || lock->committed);
+    lock->bare = bare;
     lock->changed = true;
 }
 

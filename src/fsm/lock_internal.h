@@ -17,6 +17,7 @@ enum content {
     CONTENT_NONE,
     CONTENT_SEALED,
     CONTENT_COMMITTED,
+    CONTENT_BARE, /* committed, and without its bytes */
     CONTENT_COUNT,
 };
 

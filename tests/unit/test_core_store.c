@@ -147,7 +147,7 @@ TAP_TEST(attributes_change_one_by_one)
     check_int(core_find_store(core, store)->mode, 0700);
     check_int(core_find_store(core, store)->uid, 5);
     check_int(core_find_store(core, store)->gid, 0);
-    record.flags = 1u << 9;
+    record.flags = 1u << 10;
     check_int(apply(record), -EINVAL);
 }
 
