@@ -140,12 +140,14 @@ static struct window frame(const struct vmm *vmm, uint64_t offset, uint64_t byte
     return (struct window){.start = start, .length = (offset + bytes - start + mask) & ~mask};
 }
 
-/* Through a mapping of the host tier's side: the other side reads into it or writes from it. */
+/* By the device itself, or through a mapping of the host tier's side: the other side reads into it
+ * or writes from it. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes)
 {
     bool to_host = to->tier == VMM_TIER_HOST;
     const struct vmm_piece *mapped = to_host ? to : from;
+    const struct vmm_piece *device_side = to_host ? from : to;
     struct window window = frame(vmm, offset, bytes);
     uint8_t *map;
     int error;
@@ -155,6 +157,8 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
     if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
         bytes > to->aligned_bytes || offset > to->aligned_bytes - bytes)
         return -EINVAL;
+    if (device_side->tier == VMM_TIER_DEVICE && vmm->backend->move)
+        return vmm->backend->move(&vmm->device, device_side, mapped->fd, to_host, offset, bytes);
     map = mmap(NULL, window.length, to_host ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                mapped->fd, (off_t)window.start);
     if (map == MAP_FAILED)
