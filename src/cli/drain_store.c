@@ -76,10 +76,11 @@ static void say_holders(const struct waiting *waiting, uint64_t left)
     rows = holders_read(waiting->drain->path);
     ui_line(stderr, "waiting for %" PRIu64 " session%s%s", left, left == 1 ? "" : "s",
             json_array_size(rows) ? ":" : "");
-    json_array_foreach (rows, i, row)
+    json_array_foreach (rows, i, row) {
         ui_line(stderr, "  %s  held  pid %" PRIu64 "  uid %" PRIu64 "  %s",
                 store_json_text(row, "mode"), store_json_number(row, "pid"),
                 store_json_number(row, "uid"), store_json_text(row, "comm"));
+    }
     json_decref(rows);
 }
 

@@ -150,8 +150,9 @@ int holders_kill(const char *mount, const char *path)
         return -1;
     }
     rows = holders_read(path);
-    json_array_foreach (rows, i, row)
+    json_array_foreach (rows, i, row) {
         failed |= kill_row(row);
+    }
     json_decref(rows);
     return failed;
 }

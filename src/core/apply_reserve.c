@@ -50,7 +50,7 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
 static bool lacks_place(const struct core_store *store, const struct core_waiter *waiter)
 {
     return core_lacks_place(store, lock_get_wish_mode(&store->lock, waiter->wish), waiter->kind,
-                             waiter->flags);
+                            waiter->flags);
 }
 
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
