@@ -138,7 +138,7 @@ static void close_region(struct helper *helper, const struct cuda_request *reque
 /* False: the opener has hung up. */
 static bool serve_opener(struct helper *helper)
 {
-    struct cuda_request request;
+    struct cuda_request request = {0};
     size_t bytes = sizeof request, fd_count = 1;
     int fd = -1;
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA memory of a client's, registered by its handle with NVIDIA's client, on the fake driver or a real one."""
+"""CUDA memory of a client's, registered by its handle with NVIDIA's client, on the fake driver or a real
+one."""
 
 import base64
 import os
