@@ -143,9 +143,25 @@ static int explain_helper(struct call *call, int error)
                                            "ended; ask again");
 }
 
+static int explain_groups(struct call *call, const struct opener_reply *reply)
+{
+    if (reply->error == -E2BIG)
+        return wire_fail(
+            &call->answer, WIRE_EXHAUSTED,
+            "the user %u is in more than %u groups, and no more can be told the mount; "
+            "run gmsfs triton as that user",
+            reply->uid, GMSFS_REGION_GROUPS_MAX);
+    return wire_fail(&call->answer, WIRE_UNAVAILABLE,
+                     "which groups the user %u is in cannot be told: the machine's directory of "
+                     "users says %s; ask again",
+                     reply->uid, reply->error == -ETIMEDOUT ? "nothing" : strerror(-reply->error));
+}
+
 static int explain_refusal(struct call *call, const struct opener_reply *reply)
 {
     switch (reply->refusal) {
+    case OPENER_NO_GROUPS:
+        return explain_groups(call, reply);
     case OPENER_NO_HELPER:
         return explain_helper(call, reply->error);
     case OPENER_UNKNOWN_PEER:
