@@ -134,6 +134,39 @@ with H2() as h2:
     [[ ! -e $T/s ]]
 }
 
+@test "a path that is no socket, or too long for one, is refused and left alone" {
+    echo mine >"$T/file"
+    ln -s "$T/nowhere" "$T/link"
+    mkdir "$T/dir"
+    local name
+    for name in file link dir; do
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/$name"
+        assert_match "$output" 'what is there is no socket, name another path'
+    done
+    assert_eq "$(cat "$T/file")" mine
+    [[ -L $T/link && -d $T/dir ]]
+    for name in '' "$(printf '%108s' '' | tr ' ' x)"; do
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$name"
+        assert_match "$output" 'a path has 1 to 107 bytes'
+    done
+}
+
+@test "a token that is taken out of the file counts until the next start, and no signal reads it again" {
+    requires root curl
+    tokens
+    start_table 0 "$T/tokens"
+    asks() { curl -s -o /dev/null -w '%{http_code}' -H "gmsfs-session: $GMSFS_TEST_TOKEN" "http://$HTTP/v2/systemsharedmemory/status"; }
+    assert_eq "$(asks)" 200
+    : >"$T/tokens"
+    assert_eq "$(asks)" 200
+    kill -HUP "$TRITON"
+    wait_exit "$TRITON" 10
+    assert_eq "$status" 0
+    start_table 0 "$T/tokens"
+    assert_eq "$(asks)" 401
+    stop_triton
+}
+
 @test "the end: what was asked is answered, who has asked nothing is let go, and nothing stays" {
     python_with ctypes
     start_table 1000

@@ -244,6 +244,40 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     stop_triton
 }
 
+# both_inputs REGION: an inference whose inputs are 64 bytes of it
+both_inputs() {
+    local place="\"parameters\":{\"shared_memory_region\":\"$1\",\"shared_memory_byte_size\":64}"
+    echo "{\"inputs\":[{\"name\":\"INPUT0\",\"shape\":[1,16],\"datatype\":\"INT32\",$place},
+        {\"name\":\"INPUT1\",\"shape\":[1,16],\"datatype\":\"INT32\",$place}]}"
+}
+
+@test "inferences that wait for a helper that is stopped hold up its own user alone" {
+    requires root curl
+    python_with ctypes
+    start_mount allow_other
+    start_triton
+    share_as "$TEST_UID"
+    as_user curl -s -d "{\"raw_handle\":{\"b64\":\"$HANDLE\"},\"device_id\":0,\"byte_size\":128}" \
+        "http://$HTTP/v2/cudasharedmemory/region/a/register"
+    head -c 64 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    curl -s -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":64}" "http://$HTTP/v2/systemsharedmemory/region/r/register"
+    as_user kill -STOP "$(helpers_of "$TRITON")"
+    spawn "${AS_USER[@]}" curl -s -Z --parallel-immediate --parallel-max 40 -d "$(both_inputs a)" "http://$HTTP/v2/models/simple/infer#[1-40]"
+    local waiting=$SPAWNED
+    wait_until 10 is_held_up
+    run_logged -0 curl -s -m 5 -d "$(both_inputs r)" "http://$HTTP/v2/models/simple/infer"
+    assert_match "$output" '"model_name":"simple"'
+    as_user kill -CONT "$(helpers_of "$TRITON")"
+    wait_exit "$waiting"
+    assert_eq "$(output_of "$waiting" | grep -o '"model_name":"simple"' | wc -l)" 40
+    exec 7>&-
+    stop_triton
+}
+
+is_held_up() { # threads of the server wait for the helper
+    [[ $(find "/proc/$(triton_server | head -1)/task" -mindepth 1 -maxdepth 1 | wc -l) -ge 9 ]]
+}
+
 @test "the helper is no command of a user's" {
     run_logged -2 "$GMSFS" triton-cuda
     assert_match "$output" 'started by gmsfs triton, not by hand'

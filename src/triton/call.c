@@ -93,7 +93,7 @@ static void leave_references(struct call *call)
         memcpy(left->references, call->references, sizeof left->references);
         left->count = call->reference_count;
     }
-    if (left && workers_submit(call->host->workers, &left->job) == 0) {
+    if (left && workers_submit(call->host->workers, call->owner, &left->job) == 0) {
         call->reference_count = 0;
         return;
     }
@@ -143,9 +143,25 @@ static int explain_helper(struct call *call, int error)
                                            "ended; ask again");
 }
 
+static int explain_groups(struct call *call, const struct opener_reply *reply)
+{
+    if (reply->error == -E2BIG)
+        return wire_fail(
+            &call->answer, WIRE_EXHAUSTED,
+            "the user %u is in more than %u groups, and no more can be told the mount; "
+            "run gmsfs triton as that user",
+            reply->uid, GMSFS_REGION_GROUPS_MAX);
+    return wire_fail(&call->answer, WIRE_UNAVAILABLE,
+                     "which groups the user %u is in cannot be told: the machine's directory of "
+                     "users says %s; ask again",
+                     reply->uid, reply->error == -ETIMEDOUT ? "nothing" : strerror(-reply->error));
+}
+
 static int explain_refusal(struct call *call, const struct opener_reply *reply)
 {
     switch (reply->refusal) {
+    case OPENER_NO_GROUPS:
+        return explain_groups(call, reply);
     case OPENER_NO_HELPER:
         return explain_helper(call, reply->error);
     case OPENER_UNKNOWN_PEER:
@@ -256,7 +272,7 @@ static bool work(struct call *call)
     if (call->reference_count == 0 && call->answer.code != WIRE_OK)
         return is_over(call);
     call->job = (struct job){.run = run_model, .done = on_worked};
-    call->is_working = workers_submit(call->host->workers, &call->job) == 0;
+    call->is_working = workers_submit(call->host->workers, call->owner, &call->job) == 0;
     if (call->is_working)
         return false;
     run_model(&call->job);
@@ -317,8 +333,10 @@ static void on_held(struct opener_call *opener, const struct opener_reply *reply
             wire_explain_unknown(infer_get_region(&call->request, reply->failed), &call->answer);
     else
         error = judge(call, reply, error);
-    if (!error)
+    if (!error) {
+        call->owner = reply->uid; /* it may not have been known before */
         error = take_references(call, reply, fds, fd_count);
+    }
     if (error ? work(call) : go_on(call))
         finish(call);
 }

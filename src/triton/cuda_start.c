@@ -4,7 +4,7 @@
 #include "base/child.h"
 #include "cuda/driver.h"
 #include "triton/cuda_message.h"
-#include "triton/identity.h"
+#include "triton/groups.h"
 #include "triton/triton.h"
 
 #include <errno.h>
@@ -19,7 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_GROUPS      64u
 #define MAX_VARIABLES   64u
 #define PROBE_MS        5000
 #define SELF_EXECUTABLE "/proc/self/exe"
@@ -27,9 +26,8 @@
 extern char **environ;
 
 struct user {
-    uint32_t uid, gid;
-    gid_t groups[MAX_GROUPS];
-    size_t group_count;
+    uint32_t uid;
+    struct groups groups;
     bool is_own;
     char *environment[MAX_VARIABLES + 1];
 };
@@ -51,15 +49,15 @@ static void choose_environment(struct user *user)
     user->environment[count] = NULL;
 }
 
-static void describe(uint32_t uid, struct user *user)
+/* 0 or a negative errno */
+static int describe(uint32_t uid, struct user *user)
 {
     *user = (struct user){.uid = uid, .is_own = uid == geteuid()};
-    if (!user->is_own &&
-        identity_get_groups(uid, &user->gid, user->groups, MAX_GROUPS, &user->group_count) != 0) {
-        user->gid = uid; /* a number without a name */
-        user->group_count = 0;
-    }
     choose_environment(user);
+    int error = user->is_own ? 0 : groups_find(uid, &user->groups);
+    if (error == -ENOENT) /* a number without a name */
+        user->groups.gid = uid;
+    return error == -ENOENT ? 0 : error;
 }
 
 /* In the child. Of what was ours nothing stays: no descriptor, no terminal, no right. */
@@ -74,8 +72,8 @@ static bool become(const struct user *user)
     setsid();
     if (user->is_own)
         return true;
-    return setgroups(user->group_count, user->groups) == 0 &&
-           setresgid(user->gid, user->gid, user->gid) == 0 &&
+    gid_t gid = user->groups.gid;
+    return setgroups(user->groups.count, user->groups.list) == 0 && setresgid(gid, gid, gid) == 0 &&
            setresuid(user->uid, user->uid, user->uid) == 0;
 }
 
@@ -99,15 +97,19 @@ static void run(struct user *user, int socket)
 int cuda_start(uint32_t uid, pid_t *pid, int *socket)
 {
     struct user user;
-    int pair[2];
+    int pair[2], error = describe(uid, &user);
 
-    describe(uid, &user);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        return -errno;
+    if (!error && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        error = -errno;
+    if (error) {
+        groups_free(&user.groups);
+        return error;
+    }
     *pid = fork();
     if (*pid == 0)
         run(&user, pair[1]);
-    int error = *pid < 0 ? -errno : fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+    error = *pid < 0 ? -errno : fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+    groups_free(&user.groups);
     close(pair[1]);
     if (error)
         close(pair[0]); /* which ends it */

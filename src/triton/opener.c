@@ -3,6 +3,7 @@
 
 #include "base/idvec.h"
 #include "triton/cuda_helpers.h"
+#include "triton/groups.h"
 #include "triton/opener_message.h"
 #include "triton/shm_object.h"
 
@@ -138,10 +139,26 @@ static int open_key(const char *key, uint32_t uid, int *fd)
     return end[1] == '\0' || strchr(end + 1, '/') ? -EINVAL : 0; /* STORE/ALLOCATION */
 }
 
+/* For the mount to judge by; a number without a name has none. */
+static int find_groups(struct opener *opener, uint32_t uid, struct groups *groups)
+{
+    int error = groups_find(uid, groups);
+
+    if (error == -ENOENT) {
+        groups->gid = uid;
+        error = 0;
+    }
+    if (!error && groups->count > GMSFS_REGION_GROUPS_MAX)
+        error = -E2BIG;
+    if (error)
+        opener->reply.refusal = OPENER_NO_GROUPS;
+    return error;
+}
+
 static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_region_request *wanted,
                            enum gmsfs_region_reason *reason)
 {
-    uint32_t groups[GMSFS_REGION_GROUPS_MAX];
+    struct groups groups = {0};
     int error = open_key(opener->request.key, uid, &wanted->fd);
 
     if (error) {
@@ -150,15 +167,14 @@ static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_reg
     }
     wanted->key = opener->request.key;
     if (wanted->fd < 0 && uid != opener->own_uid) {
-        wanted->groups = groups;
-        error = identity_get_groups(uid, &wanted->gid, groups, GMSFS_REGION_GROUPS_MAX,
-                                    &wanted->group_count);
-        if (error) { /* a number without a name: it has no groups */
-            wanted->gid = uid;
-            wanted->group_count = 0;
-        }
+        error = find_groups(opener, uid, &groups);
+        wanted->gid = groups.gid;
+        wanted->groups = groups.list;
+        wanted->group_count = (uint32_t)groups.count;
     }
-    error = registry_register(opener->options->registry, wanted, reason);
+    if (!error)
+        error = registry_register(opener->options->registry, wanted, reason);
+    groups_free(&groups);
     if (wanted->fd >= 0)
         close(wanted->fd);
     return error;

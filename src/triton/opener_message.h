@@ -36,6 +36,7 @@ enum opener_refusal {
     OPENER_UNKNOWN_PEER,
     OPENER_UNKNOWN_TOKEN,
     OPENER_OTHER_USER, /* a user's own front end serves nobody else */
+    OPENER_NO_GROUPS,  /* which the user is in is not known; `error` says why */
     OPENER_NO_HELPER,  /* of CUDA memory; `error`, as cuda_helpers.h has them, says why */
 };
 

@@ -143,6 +143,7 @@ void connection_show_token(struct connection *connection, struct wire_text token
     memcpy(request->token, token.at, token.bytes);
     request->token[token.bytes] = '\0';
     connection->who.done = on_who;
+    connection->who.owner = connection_get_owner(connection);
     opener_ask(&connection->who);
 }
 
