@@ -28,6 +28,8 @@ struct parser {
     bool has_backend, has_ordinal;
     struct option needs_gms;  /* the first one that does; no name: none */
     struct option needs_host; /* the same of host_size */
+    struct option spill;      /* the last one of the disk tier */
+    struct option keep_copy;
     char *error;
     size_t error_bytes;
 };
@@ -142,7 +144,16 @@ static int parse_yes(const struct parser *parser, const struct option *option, b
                                                     : refuse(parser, option, "expected yes or no");
 }
 
-/* ---- the host tier ------------------------------------------------------------------------ */
+static int parse_path(const struct parser *parser, const struct option *option,
+                      char path[OPTIONS_PATH_BYTES])
+{
+    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
+        return refuse(parser, option, "expected an absolute path");
+    strcpy(path, option->value);
+    return 0;
+}
+
+/* ---- what is beside the device ------------------------------------------------------------ */
 
 static void note_needs_host(struct parser *parser, const struct option *option)
 {
@@ -158,20 +169,43 @@ static int parse_host_tier(struct parser *parser, const struct option *option)
 
     if (strcmp(option->name, "host_size") == 0)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.host_bytes);
-    note_needs_host(parser, option);
-    if (strcmp(option->name, "host_hugepages") == 0)
+    if (strcmp(option->name, "host_hugepages") == 0) {
+        note_needs_host(parser, option);
         return parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
+    }
     if (strcmp(option->name, "keep_copy") != 0)
         return -ENOENT;
+    parser->keep_copy = *option;
     error = parse_yes(parser, option, &keeps);
     o->drops_copies = !keeps;
     return error;
 }
 
-static int check_host_tier(const struct parser *parser)
+static int parse_disk_tier(struct parser *parser, const struct option *option)
 {
-    if (parser->options->vmm.host_bytes == 0 && parser->needs_host.name[0])
+    struct vmm_options *vmm = &parser->options->vmm;
+
+    parser->spill = *option;
+    if (strcmp(option->name, "spill") == 0)
+        return parse_path(parser, option, vmm->spill);
+    if (strcmp(option->name, "spill_size") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &vmm->spill_bytes);
+    return -ENOENT;
+}
+
+static int check_tiers(const struct parser *parser)
+{
+    const struct vmm_options *vmm = &parser->options->vmm;
+
+    if (vmm->host_bytes == 0 && parser->needs_host.name[0])
         return refuse(parser, &parser->needs_host,
+                      "is for memory beside the device: give host_size=SIZE, too");
+    if ((vmm->spill[0] != '\0') != (vmm->spill_bytes > 0))
+        return refuse(parser, &parser->spill,
+                      "is half of it: a disk beside the device is spill=DIRECTORY and "
+                      "spill_size=SIZE");
+    if (vmm->host_bytes == 0 && vmm->spill_bytes == 0 && parser->keep_copy.name[0])
+        return refuse(parser, &parser->keep_copy,
                       "is for memory beside the device: give host_size=SIZE, too");
     return 0;
 }
@@ -306,15 +340,6 @@ static int parse_device(const struct parser *parser, const struct option *option
 }
 
 /* The daemon's directory is not the caller's. */
-static int parse_path(const struct parser *parser, const struct option *option,
-                      char path[OPTIONS_PATH_BYTES])
-{
-    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
-        return refuse(parser, option, "expected an absolute path");
-    strcpy(path, option->value);
-    return 0;
-}
-
 /* ---- for GMS clients --------------------------------------------------------------------- */
 
 static void note_needs_gms(struct parser *parser, const struct option *option)
@@ -403,6 +428,8 @@ static int parse_valued(struct parser *parser, const struct option *option)
                    : 0;
     if (strncmp(name, "host_", 5) == 0 || strcmp(name, "keep_copy") == 0)
         return parse_host_tier(parser, option);
+    if (strncmp(name, "spill", 5) == 0)
+        return parse_disk_tier(parser, option);
     if (strncmp(name, "gms_", 4) == 0)
         return parse_gms(parser, option);
     return -ENOENT;
@@ -583,7 +610,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
         return 0;
     int wrong = check_gms(&parser);
     if (!wrong)
-        wrong = check_host_tier(&parser);
+        wrong = check_tiers(&parser);
     if (wrong)
         return wrong;
     set_ordinal(&parser);

@@ -1,21 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tier - host memory beside the device, and bytes from one to the other
+ * tier - memory beside the device, and bytes from one to the other
  *
- * The host tier is the backend for host memory once more, whatever the device is, with an account
- * of its own. Its pieces are sealed memfds as any other: they are read without a driver.
+ * The host tier is the backend for host memory once more, whatever the device is; the disk tier is
+ * disk.c. Each has an account of its own. Their pieces are read without a driver.
  */
+#include "vmm/tier.h"
+
 #include "vmm/vmm_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
-#define WHY_BYTES 256
+#define WHY_BYTES    512
+#define BOUNCE_BYTES (UINT64_C(4) << 20) /* between device and disk */
 
-int vmm_open_host(struct vmm *vmm, const char *root, const struct vmm_options *options, char *why,
-                  size_t why_bytes)
+static const struct vmm_backend *const backends[VMM_TIER_COUNT] = {
+    [VMM_TIER_HOST] = &vmm_backend_host,
+    [VMM_TIER_DISK] = &vmm_backend_disk,
+};
+
+static int open_tier(struct vmm *vmm, enum vmm_tier tier, const char *root,
+                     const struct vmm_options *options, char *why, size_t why_bytes)
+{
+    struct vmm_device *device = &vmm->beside[tier];
+
+    device->health = &vmm->health;
+    device->measurement = &vmm->measurement;
+    return backends[tier]->open(root, options, device, why, why_bytes);
+}
+
+static int open_host(struct vmm *vmm, const char *root, const struct vmm_options *options,
+                     char *why, size_t why_bytes)
 {
     uint64_t unit_bytes = vmm->device.granularity_bytes;
     struct vmm_options host = {.size_bytes = options->host_bytes,
@@ -24,40 +43,63 @@ int vmm_open_host(struct vmm *vmm, const char *root, const struct vmm_options *o
     int error;
 
     host.granularity_bytes = unit_bytes > host.hugepage_bytes ? unit_bytes : host.hugepage_bytes;
-    vmm->host.health = &vmm->health;
-    vmm->host.measurement = &vmm->measurement;
-    error = vmm_backend_host.open(root, &host, &vmm->host, reason, sizeof(reason));
+    error = open_tier(vmm, VMM_TIER_HOST, root, &host, reason, sizeof(reason));
     if (error < 0)
         snprintf(why, why_bytes, "host tier (host_size=, host_hugepages=): %s", reason);
     return error;
 }
 
-void vmm_close_host(struct vmm *vmm)
+static int open_disk(struct vmm *vmm, const struct vmm_options *options, char *why,
+                     size_t why_bytes)
 {
-    if (vmm->host.state)
-        vmm_backend_host.close(&vmm->host);
+    struct vmm_options disk = *options;
+
+    disk.size_bytes = options->spill_bytes;
+    disk.granularity_bytes = vmm->device.granularity_bytes;
+    return open_tier(vmm, VMM_TIER_DISK, "", &disk, why, why_bytes);
+}
+
+int vmm_open_beside(struct vmm *vmm, const char *root, const struct vmm_options *options, char *why,
+                    size_t why_bytes)
+{
+    int error = 0;
+
+    if (options->host_bytes > 0)
+        error = open_host(vmm, root, options, why, why_bytes);
+    if (error == 0 && options->spill[0])
+        error = open_disk(vmm, options, why, why_bytes);
+    if (error < 0)
+        vmm_close_beside(vmm);
+    return error;
+}
+
+void vmm_close_beside(struct vmm *vmm)
+{
+    for (unsigned tier = 0; tier < VMM_TIER_COUNT; tier++)
+        if (vmm->beside[tier].state)
+            backends[tier]->close(&vmm->beside[tier]);
 }
 
 const struct vmm_backend *vmm_backend_of(const struct vmm *vmm, const struct vmm_piece *piece)
 {
-    return piece->tier == VMM_TIER_HOST ? &vmm_backend_host : vmm->backend;
+    return piece->tier == VMM_TIER_DEVICE ? vmm->backend : backends[piece->tier];
 }
 
 struct vmm_device *vmm_device_of(struct vmm *vmm, const struct vmm_piece *piece)
 {
-    return piece->tier == VMM_TIER_HOST ? &vmm->host : &vmm->device;
+    return piece->tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[piece->tier];
 }
 
 /* ---- account ------------------------------------------------------------------------------- */
 
 bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier)
 {
-    return tier == VMM_TIER_DEVICE || (tier == VMM_TIER_HOST && vmm->host.state);
+    return tier == VMM_TIER_DEVICE || (tier < VMM_TIER_COUNT && vmm->beside[tier].state);
 }
 
 static const struct vmm_device *get_device(const struct vmm *vmm, enum vmm_tier tier)
 {
-    return tier == VMM_TIER_HOST ? &vmm->host : &vmm->device;
+    return tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[tier];
 }
 
 uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
@@ -76,14 +118,14 @@ uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_b
 
 int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
 {
-    uint64_t taken = atomic_load(&vmm->host_taken_bytes);
+    uint64_t taken = atomic_load(&vmm->beside_taken_bytes[tier]);
 
     if (tier == VMM_TIER_DEVICE)
         return vmm_reserve(vmm, bytes);
     do {
-        if (bytes > vmm->host.total_bytes - taken)
+        if (bytes > vmm->beside[tier].total_bytes - taken)
             return -ENOMEM;
-    } while (!atomic_compare_exchange_weak(&vmm->host_taken_bytes, &taken, taken + bytes));
+    } while (!atomic_compare_exchange_weak(&vmm->beside_taken_bytes[tier], &taken, taken + bytes));
     return 0;
 }
 
@@ -95,7 +137,7 @@ void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
         vmm_unreserve(vmm, bytes);
         return;
     }
-    taken = atomic_fetch_sub(&vmm->host_taken_bytes, bytes);
+    taken = atomic_fetch_sub(&vmm->beside_taken_bytes[tier], bytes);
     assert(taken >= bytes);
     (void)taken;
 }
@@ -116,7 +158,7 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
         return -EINVAL;
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    error = vmm_backend_host.create(&vmm->host, aligned_bytes, true, piece);
+    error = backends[tier]->create(&vmm->beside[tier], aligned_bytes, true, piece);
     if (error < 0)
         return error;
     piece->size_bytes = size_bytes;
@@ -134,29 +176,23 @@ struct window {
 
 static struct window frame(const struct vmm *vmm, uint64_t offset, uint64_t bytes)
 {
-    uint64_t mask = vmm->host.granularity_bytes - 1;
+    uint64_t mask = vmm->beside[VMM_TIER_HOST].granularity_bytes - 1;
     uint64_t start = offset & ~mask;
 
     return (struct window){.start = start, .length = (offset + bytes - start + mask) & ~mask};
 }
 
 /* Through a mapping of the host tier's side: the other side reads into it or writes from it. */
-int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
-             uint64_t bytes)
+static int move_mapped(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
+                       uint64_t offset, uint64_t bytes)
 {
     bool to_host = to->tier == VMM_TIER_HOST;
     const struct vmm_piece *mapped = to_host ? to : from;
     struct window window = frame(vmm, offset, bytes);
-    uint8_t *map;
+    uint8_t *map = mmap(NULL, window.length, to_host ? PROT_READ | PROT_WRITE : PROT_READ,
+                        MAP_SHARED, mapped->fd, (off_t)window.start);
     int error;
 
-    if (mapped->tier != VMM_TIER_HOST || !from->sealed || !to->sealed)
-        return -EINVAL;
-    if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
-        bytes > to->aligned_bytes || offset > to->aligned_bytes - bytes)
-        return -EINVAL;
-    map = mmap(NULL, window.length, to_host ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-               mapped->fd, (off_t)window.start);
     if (map == MAP_FAILED)
         return -errno;
     if (to_host)
@@ -165,4 +201,37 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
         error = vmm_write(vmm, to, map + (offset - window.start), bytes, offset);
     munmap(map, window.length);
     return error;
+}
+
+/* Between device and disk. A file is not mapped: a disk that fails would be a signal. */
+static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
+                        uint64_t offset, uint64_t bytes)
+{
+    uint64_t most = bytes < BOUNCE_BYTES ? bytes : BOUNCE_BYTES;
+    uint8_t *buffer = malloc(most ? most : 1);
+    int error = buffer ? 0 : -ENOMEM;
+
+    for (uint64_t done = 0; error == 0 && done < bytes;) {
+        uint64_t part = bytes - done < most ? bytes - done : most;
+
+        error = vmm_read(vmm, from, buffer, part, offset + done);
+        if (error == 0)
+            error = vmm_write(vmm, to, buffer, part, offset + done);
+        done += part;
+    }
+    free(buffer);
+    return error;
+}
+
+int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
+             uint64_t bytes)
+{
+    if (from->tier == to->tier || !from->sealed || !to->sealed)
+        return -EINVAL;
+    if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
+        bytes > to->aligned_bytes || offset > to->aligned_bytes - bytes)
+        return -EINVAL;
+    if (from->tier == VMM_TIER_HOST || to->tier == VMM_TIER_HOST)
+        return move_mapped(vmm, from, to, offset, bytes);
+    return move_bounced(vmm, from, to, offset, bytes);
 }
