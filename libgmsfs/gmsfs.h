@@ -106,8 +106,8 @@ struct gmsfs_info {
     uint64_t writers_waiting;
     int sealed;         /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
     unsigned residency; /* GMSFS_RESIDENCY_*: where the committed bytes are */
-    uint64_t moves;     /* how often their place has changed: whoever registered mapped memory (NCCL,
-                         * GPUDirect) does so again where this is another number than before */
+    uint64_t moves; /* how often their place has changed: whoever registered mapped memory (NCCL,
+                     * GPUDirect) does so again where this is another number than before */
 };
 
 /* One allocation. */
@@ -268,9 +268,9 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
  * flags: 0: it waits until the store is there, as the writer and as a reader.
  *   GMSFS_CONNECT_REPLACE: as the writer it does not, for it will clear the store first
  *   (gmsfs_clear_all_handles); until then what is elsewhere cannot be mapped or exported (-EAGAIN),
- *   nor committed. GMSFS_CONNECT_ANY: as a reader it does not, and maps what there is: bytes that are
- *   beside a GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that has
- *   addresses reserved already keeps their kind, and calls that map another are -EXDEV. Of
+ *   nor committed. GMSFS_CONNECT_ANY: as a reader it does not, and maps what there is: bytes that
+ * are beside a GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that
+ * has addresses reserved already keeps their kind, and calls that map another are -EXDEV. Of
  *   gmsfs_connect; a group's members do not change their kind.
  * Errors: -EINVAL.
  */

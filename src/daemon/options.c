@@ -2,6 +2,7 @@
 #include "daemon/options.h"
 
 #include "base/size.h"
+#include "daemon/options_ignored.h"
 #include "vmm/backends.h"
 
 #include <ctype.h>
@@ -32,44 +33,6 @@ struct parser {
     struct option keep_copy;
     char *error;
     size_t error_bytes;
-};
-
-/* What mount(8), fstab and mount.fuse3 pass on and what is always so here. */
-static const char *const IGNORED[] = {
-    "rw",
-    "suid",
-    "nosuid",
-    "dev",
-    "nodev",
-    "exec",
-    "noexec",
-    "sync",
-    "async",
-    "dirsync",
-    "atime",
-    "noatime",
-    "diratime",
-    "nodiratime",
-    "relatime",
-    "lazytime",
-    "nolazytime",
-    "norelatime",
-    "nomand",
-    "strictatime",
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "_netdev",
-    "nofail",
-    "loud",
-    "silent",
-    "default_permissions",
-    "nostrictatime",
 };
 
 /* One line, and nothing that a terminal obeys, whatever the arguments hold. */
@@ -457,21 +420,10 @@ static bool parse_word(struct parser *parser, const struct option *option)
     return true;
 }
 
-static bool is_ignored(const struct option *option)
-{
-    if (strncmp(option->name, "x-", 2) == 0 || strncmp(option->name, "X-", 2) == 0 ||
-        strcmp(option->name, "comment") == 0)
-        return true;
-    for (size_t i = 0; i < sizeof IGNORED / sizeof IGNORED[0]; i++) {
-        if (!option->has_value && strcmp(option->name, IGNORED[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int parse_option(struct parser *parser, const struct option *option)
 {
-    if (is_ignored(option) || (!option->has_value && parse_word(parser, option)))
+    if (options_is_ignored(option->name, option->has_value) ||
+        (!option->has_value && parse_word(parser, option)))
         return 0;
     if (!option->has_value && strcmp(option->name, "ro") == 0)
         return refuse(parser, option,
@@ -500,7 +452,7 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
         name_bytes = sizeof option.name - 1;
     memcpy(option.name, text, name_bytes);
     /* Automounters leave notes of any length. */
-    if (is_ignored(&option))
+    if (options_is_ignored(option.name, option.has_value))
         return 0;
     if (too_long)
         return refuse(parser, &option, "is too long");

@@ -153,8 +153,9 @@ static void describe(const struct holding *holding, char *text, size_t size)
              "%llu jobs, %llu waiting, %llu lines of sessions",
              holding->keeper_fds, (long long)holding->keeper_blocks, holding->worker_fds,
              (long long)holding->worker_blocks, (unsigned long long)holding->used_bytes,
-             (unsigned long long)holding->host_bytes, (unsigned long long)holding->open_files, (unsigned long long)holding->jobs,
-             (unsigned long long)holding->waiting, (unsigned long long)holding->sessions);
+             (unsigned long long)holding->host_bytes, (unsigned long long)holding->open_files,
+             (unsigned long long)holding->jobs, (unsigned long long)holding->waiting,
+             (unsigned long long)holding->sessions);
 }
 
 /* Releases and freeing go on behind the back of who closed: the same is waited for. */

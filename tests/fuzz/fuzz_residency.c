@@ -17,9 +17,9 @@ static void write_again(const struct service_move_order *order)
 {
     struct service_move_order again;
     char word[32];
-    int size = snprintf(word, sizeof word, "%.1s%s\n", &ACTS[order->act],
-                        order->act == SERVICE_MOVE_CANCEL ? "cancel"
-                                                          : core_place_name(order->place));
+    int size =
+        snprintf(word, sizeof word, "%.1s%s\n", &ACTS[order->act],
+                 order->act == SERVICE_MOVE_CANCEL ? "cancel" : core_place_name(order->place));
 
     must(residency_parse(word, (size_t)size, &again) == 0);
     must(again.act == order->act && again.place == order->place);
