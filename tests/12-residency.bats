@@ -92,6 +92,8 @@ layout_of() {
     is_at host
     assert_eq "$(info_of weights '"\(.residency) \(.moves)"')" '["host"] 1'
     has_event demoted host
+    jq -es --argjson bytes "$used" \
+        'any(.event == "demoted" and .bytes == $bytes and .ms >= 0)' <"$M/events"
 }
 
 @test "a reader that waits is granted by the record that ends the promotion" {

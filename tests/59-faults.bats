@@ -40,13 +40,13 @@ some_faults() {
     [[ $status -eq 0 ]] || fail "exit status $status: ${*: -6}"
 }
 
-start_armed() {
+start_armed() { # [OPTIONS]
     "$FAULTS_TOOL" new "$T/control"
-    GMSFS_FAULT_CONTROL=$T/control start_mount size=8M,granularity=64K,host_size=2M
+    GMSFS_FAULT_CONTROL=$T/control start_mount "size=8M,granularity=64K,host_size=2M${1-}"
 }
 
 daemon_faults() { # keeper|worker GROUP...
-    start_armed
+    start_armed "${ARMED_WITH-}"
     some_faults "$GMSFS" "$FAULTS_TOOL" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
         "$(worker_of "$KEEPER")" "$@"
 }
@@ -95,6 +95,12 @@ daemon_faults() { # keeper|worker GROUP...
 
 @test "worker: places" {
     daemon_faults worker places
+}
+
+@test "worker: the disk" {
+    requires unnamed-files
+    mkdir "$T/spill"
+    ARMED_WITH=",spill=$T/spill,spill_size=2M" daemon_faults worker spills
 }
 
 @test "worker: spares" {

@@ -40,8 +40,8 @@ move_to() { # WORD TIERS [STORE]
     wait_until 10 at "$2" "${3-weights}"
 }
 
-bytes_are_right() { # [STORE]
-    assert_eq "$(sha256sum <"$M/${1-weights}/allocations/a")" "$SUM"
+bytes_are_right() {
+    assert_eq "$(sha256sum <"$W/allocations/a")" "$SUM"
 }
 
 device_is() { # JQ VALUE

@@ -66,6 +66,8 @@ static void print_help(void)
         "  host_size=SIZE         host memory beside the device, for stores that are moved there;\n"
         "                         default: none\n"
         "  host_hugepages=2M|1G   of such pages\n"
+        "  spill=DIR              a disk beside the device, by files without names in DIR\n"
+        "  spill_size=SIZE        how much of it\n"
         "  keep_copy=yes|no       keep what was there when a store is moved back; default yes\n"
         "  uuid=UUID              host: of the device; default: from the machine's id\n"
         "  alloc_timeout=SECONDS  how long ALLOC waits for memory; default 60, 0: not at all\n"

@@ -303,6 +303,8 @@ static void write_tier(FILE *out, const char *name, const struct vmm_info *info,
             (unsigned long long)(total ? info->total_bytes : info->used_bytes));
     fprintf(out, "%s{tier=\"host\"} %llu\n", name,
             (unsigned long long)(total ? info->host_total_bytes : info->host_used_bytes));
+    fprintf(out, "%s{tier=\"disk\"} %llu\n", name,
+            (unsigned long long)(total ? info->spill_total_bytes : info->spill_used_bytes));
 }
 
 static void write_moves(FILE *out, const struct vmm_info *info,

@@ -124,6 +124,12 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
         failed |=
             json_object_set_new(object, "host_used_bytes", make_number(info.host_used_bytes)) != 0;
     }
+    if (info.spill_total_bytes > 0) {
+        failed |= json_object_set_new(object, "spill_total_bytes",
+                                      make_number(info.spill_total_bytes)) != 0;
+        failed |= json_object_set_new(object, "spill_used_bytes",
+                                      make_number(info.spill_used_bytes)) != 0;
+    }
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);

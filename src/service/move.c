@@ -20,7 +20,7 @@
 static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
     [CORE_PLACE_HOST] = VMM_TIER_HOST,
-    [CORE_PLACE_DISK] = VMM_TIER_COUNT, /* there is none */
+    [CORE_PLACE_DISK] = VMM_TIER_DISK,
 };
 
 /* ---- records ----------------------------------------------------------------------------- */

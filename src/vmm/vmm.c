@@ -53,8 +53,8 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     measurement_init(&made->measurement);
     made->device.measurement = &made->measurement;
     error = made->backend->open(root, options, &made->device, why, why_bytes);
-    if (error == 0 && options->host_bytes > 0) {
-        error = vmm_open_host(made, root, options, why, why_bytes);
+    if (error == 0) {
+        error = vmm_open_beside(made, root, options, why, why_bytes);
         if (error < 0)
             made->backend->close(&made->device);
     }
@@ -80,7 +80,7 @@ void vmm_close(struct vmm *vmm)
     if (!vmm)
         return;
     vmm->backend->close(&vmm->device);
-    vmm_close_host(vmm);
+    vmm_close_beside(vmm);
     measurement_destroy(&vmm->measurement);
     health_destroy(&vmm->health);
     free(vmm);
@@ -111,8 +111,10 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     memcpy(info->uuid, vmm->device.uuid, sizeof(info->uuid));
     info->granularity_bytes = vmm->device.granularity_bytes;
     info->total_bytes = vmm->device.total_bytes;
-    info->host_total_bytes = vmm->host.total_bytes;
-    info->host_used_bytes = atomic_load(&vmm->host_taken_bytes);
+    info->host_total_bytes = vmm->beside[VMM_TIER_HOST].total_bytes;
+    info->host_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_HOST]);
+    info->spill_total_bytes = vmm->beside[VMM_TIER_DISK].total_bytes;
+    info->spill_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_DISK]);
     info->aside_bytes = atomic_load(&vmm->aside_bytes);
     info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
     memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));

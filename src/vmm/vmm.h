@@ -24,13 +24,15 @@
 struct vmm;
 
 #define VMM_DEVICE_BYTES    64
+#define VMM_PATH_BYTES      256
 #define VMM_MOVE_STEP_BYTES (UINT64_C(64) << 20) /* as much as one vmm_move should be given */
 
-/* Where memory is. Besides the device's own there may be host memory, with an account of its own:
- * for what is moved away from the device. */
+/* Where memory is. Besides the device's own there may be host memory and a disk, each with an
+ * account of its own: for what is moved away from the device. */
 enum vmm_tier {
     VMM_TIER_DEVICE = 0,
     VMM_TIER_HOST,
+    VMM_TIER_DISK, /* files without names */
     VMM_TIER_COUNT,
 };
 
@@ -51,6 +53,8 @@ struct vmm_options {
     uint64_t copier_idle_ms;      /* cuda: the copier leaves after so long without transfers */
     uint64_t host_bytes;          /* of the host tier; 0: there is none */
     uint64_t host_hugepage_bytes; /* its pages, as hugepage_bytes */
+    char spill[VMM_PATH_BYTES];   /* directory of the disk tier, absolute; "": there is none */
+    uint64_t spill_bytes;         /* of the disk tier; not 0 where there is one */
 };
 
 struct vmm_info {
@@ -64,6 +68,8 @@ struct vmm_info {
     uint64_t aside_bytes;      /* set aside: vmm_reserve does not give them */
     uint64_t host_total_bytes; /* of the host tier; 0: there is none */
     uint64_t host_used_bytes;
+    uint64_t spill_total_bytes; /* the same of the disk tier */
+    uint64_t spill_used_bytes;
     unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
     /* GPUs only */
     char pci_id[16];

@@ -181,6 +181,11 @@ static const struct deed DEEDS[] = {
      "alloc 100 1 n t commit",
      NULL, "open W/allocations/n r pread 0 4"},
     {"spares", "given-up", "open W/residency rw write host rest write none", NULL, NULL},
+    {"spills", "down-and-up", "open W/residency rw write disk rest write device rest", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"spills", "by-the-host",
+     "open W/residency rw write host rest write disk rest open W/allocations/a r pread 0 9", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
     {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
      NULL},
 };
