@@ -16,7 +16,6 @@
 
 #define ACCEPTS_PER_TURN 32
 #define NEW_PART         16u /* of the bound; beyond, who comes waits in the kernel to be known */
-#define WARNING_MS       10000u
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
 
@@ -37,150 +36,12 @@ static void free_ended(struct server *server)
     }
 }
 
-/* Whoever floods us does not flood the log. */
-static bool may_warn(struct server *server)
-{
-    uint64_t now_ms = loop_now_ms();
-    bool may = server->warned_ms == 0 || now_ms - server->warned_ms >= WARNING_MS;
-
-    if (may)
-        server->warned_ms = now_ms;
-    return may;
-}
-
-static void watch_listeners(struct server *server, uint32_t events)
-{
-    for (unsigned i = 0; i < server->listener_count; i++)
-        loop_watch(server->loop, &server->listeners[i].watch, events);
-}
-
-void server_count_out(struct connection *connection)
-{
-    struct server *server = connection->server;
-
-    if (!connection->is_new)
-        return;
-    connection->is_new = false;
-    if (server->new_count-- == server->max_new)
-        watch_listeners(server, EVENT_READ);
-}
-
-static void count_in(struct connection *connection)
-{
-    connection->is_new = true;
-    if (++connection->server->new_count == connection->server->max_new)
-        watch_listeners(connection->server, 0);
-}
-
-/* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
- * nothing, and is to end. */
-static int count_for(struct connection *connection, uint32_t uid)
-{
-    struct server *server = connection->server;
-    uint64_t held_bytes = connection->held_bytes;
-    int error = share_check(&server->share, uid, SHARE_USER, 1);
-
-    connection_hold(connection, 0);
-    if (!error)
-        error = share_take(&server->share, uid, 1);
-    if (error)
-        return error;
-    share_give(&server->share, connection->uid, 1);
-    connection->uid = uid;
-    return connection_hold(connection, held_bytes);
-}
-
-static void judge_identity(struct connection *connection, const struct opener_reply *reply,
-                           int error)
-{
-    if (error || reply->error || connection->uid != SERVER_STRANGER ||
-        reply->uid == SERVER_STRANGER)
-        return;
-    error = count_for(connection, reply->uid);
-    if (!error)
-        return;
-    if (may_warn(connection->server))
-        log_warning("triton: a connection of user %u is closed: %s", reply->uid,
-                    error == -ENOMEM ? "the server is out of memory"
-                                     : "he has as many, or as much in memory, as one user may "
-                                       "have");
-    connection_end(connection);
-}
-
-static void on_identified(struct opener_call *call, const struct opener_reply *reply,
-                          const int *fds, size_t fd_count, int error)
-{
-    struct connection *connection =
-        (struct connection *)((char *)call - offsetof(struct connection, identify));
-
-    (void)fds;
-    (void)fd_count;
-    server_count_out(connection);
-    judge_identity(connection, reply, error);
-    opener_release(connection->server->host.opener, connection->id, connection->uid);
-}
-
-static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
-                   size_t fd_count, int error)
-{
-    (void)fds;
-    (void)fd_count;
-    judge_identity((struct connection *)((char *)call - offsetof(struct connection, who)), reply,
-                   error);
-}
-
-void connection_show_token(struct connection *connection, struct wire_text token)
-{
-    struct opener_request *request;
-
-    if (!token.at || token.bytes > OPENER_TOKEN_BYTES || connection->is_ended ||
-        connection->uid != SERVER_STRANGER || connection->who.id != 0)
-        return;
-    request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
-    if (!request)
-        return; /* the next request tries it again */
-    request->connection = connection->id;
-    memcpy(request->token, token.at, token.bytes);
-    request->token[token.bytes] = '\0';
-    connection->who.done = on_who;
-    connection->who.owner = connection_get_owner(connection);
-    opener_ask(&connection->who);
-}
-
-static int identify(struct connection *connection)
-{
-    struct opener_request *request =
-        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
-
-    if (!request)
-        return -ENOMEM;
-    request->connection = connection->id;
-    connection->identify.done = on_identified;
-    connection->identify.passed_fd = connection->watch.fd;
-    return opener_ask(&connection->identify);
-}
-
 static void on_connection(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection =
         (struct connection *)((char *)watch - offsetof(struct connection, watch));
 
     connection->calls->ready(connection, events);
-}
-
-/* The first that came are the last of the list. */
-bool server_end_stranger(struct server *server, const struct connection *other, uint64_t held_bytes)
-{
-    struct connection *first = NULL;
-
-    for (struct connection *at = server->connections; at; at = at->next) {
-        if (at->uid == SERVER_STRANGER && !at->is_new && at->who.id == 0 && at != other &&
-            at->held_bytes >= held_bytes)
-            first = at;
-    }
-    if (first)
-        connection_end(first);
-    return first != NULL;
 }
 
 static int check_room(struct server *server)
@@ -219,8 +80,8 @@ static int add_connection(struct listener *listener, int fd)
     if (connection->next)
         connection->next->link = &connection->next;
     server->connections = connection;
-    count_in(connection);
-    if (identify(connection) == 0)
+    server_count_in(connection);
+    if (connection_identify(connection) == 0)
         connection_watch(connection, EVENT_READ);
     else
         connection_end(connection);
@@ -238,7 +99,7 @@ static void accept_one(struct listener *listener, int fd)
     int error = add_connection(listener, fd);
     if (error)
         close(fd);
-    if (error && may_warn(server))
+    if (error && server_may_warn(server))
         log_warning("triton: no more connections are taken (%d at a time): those that come are "
                     "closed",
                     (int)server->share.limit);

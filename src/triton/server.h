@@ -2,9 +2,9 @@
 /*
  * server - the process that Triton clients talk to: one loop, connections with bounds and deadlines
  *
- * server.c accepts, connection.c keeps account, http.c and grpc.c speak. It holds no right that its
- * clients could misuse: who they are and what they may open is the opener's to say (opener.h). On
- * one thread, except server_run's caller.
+ * server.c accepts, connection.c keeps account, connection_user.c finds out for whom, http.c and
+ * grpc.c speak. It holds no right that its clients could misuse: who they are and what they may
+ * open is the opener's to say (opener.h). On one thread, except server_run's caller.
  */
 #ifndef GMSFS_TRITON_SERVER_H
 #define GMSFS_TRITON_SERVER_H
