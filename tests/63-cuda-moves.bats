@@ -37,7 +37,7 @@ publish() { # STORE [BYTES]: random, in $T/STORE and committed
     head -c "${2-$BYTES}" /dev/urandom >"$T/$1"
     # shellcheck disable=SC2016
     bash -c 'exec 4<>"$1/lock"; truncate -s "$(stat -c %s "$2")" "$1/allocations/a"
-        cat "$2" 1<>"$1/allocations/a" >&1; echo >"$1/commit"' _ "$M/$1" "$T/$1"
+        cat "$2" 1<>"$1/allocations/a"; echo >"$1/commit"' _ "$M/$1" "$T/$1"
 }
 
 order() { # WORD [STORE]
@@ -48,8 +48,8 @@ at() { # TIERS [STORE]: and nothing is under way
     [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
 }
 
-moves() { # [STORE]
-    grep -q moving "$M/${1-weights}/residency"
+moves() {
+    grep -q moving "$W/residency"
 }
 
 move_to() { # WORD TIERS [STORE]
