@@ -25,7 +25,7 @@ enum direction {
 struct move {
     bool exists;
     struct copier_request request;
-    int fd;
+    struct lane_file file;
     uint64_t turn;  /* the earliest is served first */
     uint64_t begun; /* bytes that are some lane's, or done */
     unsigned parts; /* that lanes have */
@@ -115,7 +115,7 @@ static void end_part(struct lanes *lanes, struct move *move, int error, const ch
     over = *move;
     move->exists = false;
     pthread_mutex_unlock(&lanes->mutex);
-    close(over.fd);
+    lane_file_close(&over.file);
     lanes->finish(lanes->context, &over.request, over.error, over.why);
     pthread_mutex_lock(&lanes->mutex);
 }
@@ -136,7 +136,7 @@ static int begin_part(struct lane *lane, struct buffer *buffer, char *why)
     int error = 0;
 
     if (lane->direction == IN)
-        error = lane_file_read(buffer->move->fd, buffer->bytes, part->bytes, part->offset);
+        error = lane_file_read(&buffer->move->file, buffer->bytes, part->bytes, part->offset);
     if (error < 0)
         return explain_file("read", error, why);
     return lanes->driver->begin(lanes->gpu, lane->stream, part, buffer->bytes, buffer->mark, why);
@@ -149,8 +149,8 @@ static int complete_part(struct lane *lane, struct buffer *buffer, char *why)
 
     if (error < 0 || lane->direction == IN)
         return error;
-    error =
-        lane_file_write(buffer->move->fd, buffer->bytes, buffer->part.bytes, buffer->part.offset);
+    error = lane_file_write(&buffer->move->file, buffer->bytes, buffer->part.bytes,
+                            buffer->part.offset);
     return error < 0 ? explain_file("write", error, why) : 0;
 }
 
@@ -315,7 +315,8 @@ bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd
         pthread_mutex_unlock(&lanes->mutex);
         return false;
     }
-    *move = (struct move){.exists = true, .request = *request, .fd = fd, .turn = lanes->turns++};
+    *move = (struct move){.exists = true, .request = *request, .turn = lanes->turns++};
+    lane_file_open(&move->file, fd, direction == OUT, request->offset, request->bytes);
     if (lanes->counts[direction] == 0)
         start(lanes, direction);
     if (lanes->counts[direction] == 0) {

@@ -106,13 +106,10 @@ static void done_step(struct job *job)
 
 int move_op_start(struct move_op *op)
 {
-    uint32_t count = op->service->options.alloc_threads;
+    /* Not as many as make a device's memory best: a demotion makes the pages of the host's. */
+    uint32_t count = op->count < MOVE_MAX_PARTS ? op->count : MOVE_MAX_PARTS;
     bool started = false;
     int error = 0;
-    if (count > MOVE_MAX_PARTS)
-        count = MOVE_MAX_PARTS;
-    if (count > op->count)
-        count = op->count;
     if (count == 0)
         count = 1;
     op->parts_running = 1; /* this one: a job may be done before the next one begins */
