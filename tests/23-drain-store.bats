@@ -4,7 +4,7 @@
 # gmsfs drain STORE: who asks waits, who holds it is told to leave, nothing is discarded, and with
 # the end of the command the store lets in again.
 #
-# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
 
 load helpers
 load gmsctl

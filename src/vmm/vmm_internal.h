@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmm_internal - what vmm.c, tier.c and move.c share: the device, its account, and what is beside it
+ * vmm_internal - what vmm.c, tier.c and move.c share: the device, its account, what is beside it
  */
 #ifndef GMSFS_VMM_VMM_INTERNAL_H
 #define GMSFS_VMM_VMM_INTERNAL_H
