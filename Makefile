@@ -260,6 +260,8 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 COMMAND_OBJ := $(filter-out $(O)/obj/$(MAIN_SRC:.c=.o),$(OBJ))
 $(O)/bench/gpu_load: $(COMMAND_OBJ)
 $(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/evict: $(O)/obj/src/core/evict.o
+$(O)/bench/evict: BENCH_OBJ = $(O)/obj/src/core/evict.o
 $(O)/bench/%: bench/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
@@ -325,8 +327,8 @@ bench:
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
-	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_disk gpu_cat gpu_python \
-		gpu_graph_torch gpu_gms
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_move gpu_disk gpu_cat \
+		gpu_python gpu_graph_torch gpu_gms
 
 gpu-check:
 	@scripts/deps test

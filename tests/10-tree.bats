@@ -10,7 +10,7 @@ load helpers
 load gmsctl
 
 PSEUDO_OF_TOP='device events metrics'
-PSEUDO_OF_STORE='state layout_hash layout info sessions lock auto ctl data commit seal abort'
+PSEUDO_OF_STORE='state residency layout_hash layout info sessions lock auto ctl data commit seal abort'
 
 setup() {
     common_setup
@@ -25,7 +25,7 @@ mode_of() {
 # ---- what is there ---------------------------------------------------------------------------
 
 @test "the top shows the device, events, metrics, the ticket socket and one store" {
-    assert_eq "$(names "$M")" '.fds device events metrics regions weights'
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions weights'
     [[ -S $M/.fds && -d $M/weights ]]
     assert_eq "$(mode_of "$M/.fds")" 666
     for file in $PSEUDO_OF_TOP; do
@@ -35,7 +35,7 @@ mode_of() {
 
 @test "a store has its files, readable and writable as they can be used" {
     assert_eq "$(names "$W")" \
-        'abort allocations auto commit ctl data info layout layout_hash lock metadata seal sessions state'
+        'abort allocations auto commit ctl data info layout layout_hash lock metadata residency seal sessions state'
     chmod 755 "$W"
     for file in state layout_hash layout info sessions; do
         assert_eq "$(mode_of "$W/$file")" 444 "mode of $file"

@@ -35,7 +35,7 @@ mode_of() {
 }
 
 @test "mkdir of a name that is taken is EEXIST" {
-    for name in weights device events metrics regions .fds; do
+    for name in weights device events metrics pools regions .fds; do
         expect EEXIST mkdir "$M/$name"
     done
 }
@@ -43,7 +43,7 @@ mode_of() {
 @test "rmdir removes a committed store with its memory" {
     commit_store
     rmdir "$W"
-    assert_eq "$(names "$M")" '.fds device events metrics regions'
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions'
     wait_until 5 used_is 0
 }
 
@@ -121,7 +121,7 @@ mode_of() {
     expect ENOTEMPTY rename "$M/other" "$W"
     ctl rename "$W" "$M/other"
     assert_state other COMMITTED
-    assert_eq "$(names "$M")" ".fds device events metrics other regions"
+    assert_eq "$(names "$M")" ".fds device events metrics other pools regions"
     expect ENOENT exchange "$M/other" "$M/none"
 }
 
@@ -411,4 +411,40 @@ mode_of() {
     assert_eq "$(find "$W/metadata" -name 'key-*' | sort -u | wc -l)" 1500
     assert_eq "$(find "$W/metadata" -name 'key-*' | wc -l)" 1500
     assert_eq "$(find "$W/allocations" -type f | wc -l)" 40
+}
+
+# ---- many stores -----------------------------------------------------------------------------
+
+# Microseconds for 200 locks and unlocks of this store, the least of three.
+time_locks() { # STORE
+    local least=0 from us round i
+    for ((round = 0; round < 3; round++)); do
+        from=${EPOCHREALTIME/[.,]/}
+        for ((i = 0; i < 200; i++)); do
+            exec 9<>"$M/$1/lock"
+            exec 9>&-
+        done
+        us=$((${EPOCHREALTIME/[.,]/} - from))
+        ((least > 0 && least < us)) || least=$us
+    done
+    echo "$least"
+}
+
+@test "4,096 stores are made, listed, locked and removed, and a lock among them costs no more than alone" {
+    local alone among names=(s{0001..4095})
+    alone=$(time_locks weights)
+    mkdir "${names[@]/#/$M/}"
+    expect ENOSPC mkdir "$M/more"
+    assert_eq "$(find "$M" -mindepth 1 -maxdepth 1 -name 's[0-9]*' -printf '%f\n' | sort)" \
+        "$(printf '%s\n' "${names[@]}")"
+    assert_eq "$(cat "$M"/s*0/state | sort | uniq -c | tr -s ' ')" ' 409 EMPTY'
+    among=$(time_locks s2048)
+    echo "# alone $alone us, among 4,096 $among us" >&3
+    ((among < 3 * alone))
+    hold open "$M/s3000/lock" rw
+    assert_state s3000 RW
+    expect EBUSY rmdir "$M/s3000"
+    let_go "$HOLDER"
+    rmdir "${names[@]/#/$M/}"
+    assert_eq "$(names "$M")" '.fds device events metrics pools regions weights'
 }

@@ -42,6 +42,9 @@ message_of() {
     ENOSPC) echo 'No space left on device' ;;
     EPERM) echo 'Operation not permitted' ;;
     EFBIG) echo 'File too large' ;;
+    EDQUOT) echo 'Disk quota exceeded' ;;
+    ENOENT) echo 'No such file or directory' ;;
+    EEXIST) echo 'File exists' ;;
     *) fail "no message for $1" ;;
     esac
 }

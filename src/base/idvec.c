@@ -65,6 +65,12 @@ void *idvec_find(const struct idvec *vec, uint64_t id)
     return vec->items[index];
 }
 
+void *idvec_find_after(const struct idvec *vec, uint64_t id)
+{
+    size_t index = id < UINT64_MAX ? lower_bound(vec, id + 1) : vec->count;
+    return index < vec->count ? vec->items[index] : NULL;
+}
+
 void *idvec_remove(struct idvec *vec, uint64_t id)
 {
     size_t index = lower_bound(vec, id);

@@ -25,6 +25,8 @@ int idvec_append(struct idvec *vec, void *item);
 /* Anywhere; the id must not be in it yet. For tables that follow another table's ids. */
 int idvec_insert(struct idvec *vec, void *item);
 void *idvec_find(const struct idvec *vec, uint64_t id);
+/* The first behind this id: so a walk bears that items come and go meanwhile. NULL: none */
+void *idvec_find_after(const struct idvec *vec, uint64_t id);
 /* Takes the item out and returns it; NULL if there is none. */
 void *idvec_remove(struct idvec *vec, uint64_t id);
 /* Takes out every item for which `take` is true, in one go through all of them; `take` owns it

@@ -51,6 +51,17 @@ static const struct {
     [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
     [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_STORE_DRAIN] = {"store_drain", apply_store_drain},
+    [RECORD_STORE_SERVE] = {"store_serve", apply_store_serve},
+    [RECORD_POOL_SET] = {"pool_set", apply_pool_set},
+    [RECORD_STORE_POOL] = {"store_pool", apply_store_pool},
+    [RECORD_STORE_PIN] = {"store_pin", apply_store_pin},
+    [RECORD_OVER_QUOTA] = {"over_quota", apply_over_quota},
+    [RECORD_MOVE_BEGIN] = {"move_begin", apply_move_begin},
+    [RECORD_MOVE_END] = {"move_end", apply_move_end},
+    [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail},
+    [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
+    [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
 };
 
 const char *record_type_name(enum record_type type)
@@ -60,32 +71,23 @@ const char *record_type_name(enum record_type type)
     return record_types[type].name;
 }
 
-/* What the file `state` of a store shows, and what a poll on it compares. */
-struct shown {
-    uint64_t store;
-    enum lock_state state;
-    uint64_t generation;
-};
-
-static struct shown show(const struct core_store *store)
+/* What the file `state` of a store shows, and a poll on it compares, may be another now. */
+static void note_changes(struct core *core)
 {
-    return (struct shown){store->id, lock_get_state(&store->lock), store->generation};
-}
-
-static void note_changes(struct core *core, const struct shown *before, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct core_store *store = core_store(core, before[i].store);
-        struct shown now;
+    for (size_t i = 0; i < core->index.touched_count; i++) {
+        const struct core_shown *before = &core->index.touched[i];
+        struct core_store *store = core_store(core, before->store);
 
         if (store) {
-            now = show(store);
-            if (now.state == before[i].state && now.generation == before[i].generation)
+            if (store->places.version != before->place_version)
+                core_push_effect(core, (struct effect){.type = EFFECT_PLACE, .store = store->id});
+            if (lock_get_state(&store->lock) == before->state &&
+                store->generation == before->generation)
                 continue;
             store->version++;
         }
         /* Who polls the state of a store that is removed has to hear of it as well. */
-        core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = before[i].store});
+        core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = before->store});
     }
 }
 
@@ -96,7 +98,8 @@ static bool must_succeed(enum record_type type)
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE;
+           type == RECORD_REGION_RELEASE || type == RECORD_STORE_SERVE ||
+           type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than
@@ -111,8 +114,8 @@ static int make_room(struct core *core, const struct record *record)
         return -ENOMEM;
     if (ending)
         return 0;
-    if (core_reserve(&core->stores, 1) < 0 || core_reserve(&core->waiters, 1) < 0 ||
-        core_reserve(&core->tickets, 1) < 0)
+    if (core_reserve(&core->stores, 1) < 0 || core_index_reserve(core) < 0 ||
+        core_reserve(&core->waiters, 1) < 0 || core_reserve(&core->tickets, 1) < 0)
         return -ENOMEM;
     return 0;
 }
@@ -120,14 +123,17 @@ static int make_room(struct core *core, const struct record *record)
 /* What one store gives up, in memory or in its place in the queue, another may be waiting for. */
 static void settle_reservations(struct apply *apply)
 {
-    for (size_t i = 0; apply->core->reserving > 0 && i < apply->core->stores.count; i++)
-        apply_grant_waiters(apply, apply->core->stores.items[i]);
+    struct core *core = apply->core;
+    bool waits = core->reserving > 0;
+    struct core_store *store;
+
+    for (uint64_t id = 0; waits && (store = idvec_find_after(&core->index.waited, id));
+         id = store->id)
+        apply_grant_waiters(apply, store);
 }
 
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome)
 {
-    struct shown before[CORE_MAX_STORES];
-    size_t count = core->stores.count;
     uint64_t suspect_before = core->suspect;
     struct outcome unused;
     struct apply apply = {.core = core,
@@ -142,14 +148,13 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
     error = make_room(core, record);
     if (error < 0)
         return error;
-    for (size_t i = 0; i < count; i++)
-        before[i] = show(core->stores.items[i]);
     error = record_types[record->type].apply(&apply);
     if (error == 0)
         settle_reservations(&apply);
     if (error == 0)
         apply_settle_health(&apply, suspect_before);
     if (error == 0)
-        note_changes(core, before, count);
+        note_changes(core);
+    core_end_touching(core);
     return error;
 }

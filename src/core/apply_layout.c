@@ -134,10 +134,11 @@ static int add_batch(const struct record *record, struct layout *layout, struct 
 }
 
 /* Counts what comes with the record; on failure what was counted before stays in `memories`. */
-static int count_memories(struct apply *apply, const struct layout *layout,
+static int count_memories(struct apply *apply, const struct change *change,
                           struct addition *addition)
 {
     const struct record *record = apply->record;
+    const struct layout *layout = change->layout;
     uint64_t bytes;
     int error = 0;
 
@@ -147,8 +148,8 @@ static int count_memories(struct apply *apply, const struct layout *layout,
         bytes > UINT64_MAX - layout_total_bytes(layout))
         return -EINVAL;
     while (error == 0 && addition->memories < record->memory_count) {
-        error = core_memory_add(apply->core, record->memories[addition->memories],
-                                record->aligned_bytes);
+        error = core_memory_add(apply->core, change->store, record->memories[addition->memories],
+                                CORE_PLACE_DEVICE, record->aligned_bytes);
         addition->memories += error == 0;
     }
     return error;
@@ -194,6 +195,7 @@ static void finish_addition(struct apply *apply, const struct change *change,
                           record->size_bytes, record->aligned_bytes, false);
         core_memory_ref(apply->core, record->memories[i]);
     }
+    apply_made(apply, change->session);
     apply->core->next_id = addition->next_serial;
     layout_find_slot(change->layout, addition->slot, &rank);
     apply->out->serial = addition->serial;
@@ -213,7 +215,9 @@ int apply_alloc_add(struct apply *apply)
     error = apply_change_begin(apply, apply->record->count > 1, &change);
     if (error < 0)
         return error;
-    error = count_memories(apply, change.layout, &addition);
+    error = apply_check_made(apply, change.session);
+    if (error == 0)
+        error = count_memories(apply, &change, &addition);
     if (error == 0)
         error = add_batch(apply->record, change.layout, &addition);
     error = apply_change_end(apply, &change, error);
@@ -264,8 +268,11 @@ int apply_alloc_memory(struct apply *apply)
         return error;
     old = allocation->memory;
     error = check_memory(record, allocation);
+    if (error == 0)
+        error = apply_check_made(apply, change.session);
     if (error == 0 && record->memory != LAYOUT_NO_MEMORY && record->memory != old) {
-        error = core_memory_add(core, record->memory, record->aligned_bytes);
+        error = core_memory_add(core, change.store, record->memory, CORE_PLACE_DEVICE,
+                                record->aligned_bytes);
         if (error == 0)
             fresh = record->memory;
     }
@@ -280,10 +287,11 @@ int apply_alloc_memory(struct apply *apply)
             core_memory_forget(core, fresh);
         return error;
     }
+    apply_made(apply, change.session);
     if (fresh != LAYOUT_NO_MEMORY)
         core_memory_ref(core, fresh);
     else if (record->memory != LAYOUT_NO_MEMORY)
-        core_memory(core, record->memory)->aligned_bytes = record->aligned_bytes;
+        core_memory_resize(core, record->memory, record->aligned_bytes);
     if (old != LAYOUT_NO_MEMORY && old != record->memory)
         core_memory_unref(core, old);
     return 0;

@@ -5,11 +5,32 @@
 
 #include <errno.h>
 
+/* What a writer of the store gives back to the device. */
+static uint64_t count_replaced(const struct core_store *store)
+{
+    bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
+
+    return is_there ? layout_total_bytes(store->fixed) : 0;
+}
+
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
-    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    uint64_t replaced_bytes = count_replaced(store);
+    uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
 
-    return bytes <= apply->free_bytes || bytes - apply->free_bytes <= replaced_bytes;
+    return bytes <= room_bytes || bytes - room_bytes <= replaced_bytes;
+}
+
+int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
+{
+    const struct core_pool *pool = core_find_pool(apply->core, store);
+    uint64_t replaced_bytes = count_replaced(store);
+    uint64_t more_bytes = bytes > replaced_bytes ? bytes - replaced_bytes : 0;
+    int error = core_check_room(apply->core, store, more_bytes, apply->free_bytes);
+
+    if (error == -EDQUOT)
+        apply->out->pool = pool->id;
+    return error == 0 ? -ENOMEM : error;
 }
 
 /* What this waiter needs besides the lock; `auto` that becomes a reader needs nothing. */
@@ -26,21 +47,60 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
            !core_is_left_to(store, waiter->owner);
 }
 
+static bool lacks_place(const struct core_store *store, const struct core_waiter *waiter)
+{
+    return core_lacks_place(store, lock_get_wish_mode(&store->lock, waiter->wish), waiter->kind,
+                            waiter->flags);
+}
+
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter)
 {
     enum share_rank rank = core_get_rank(core, store, waiter->uid);
 
-    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
+    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0 || lacks_place(store, waiter))
         return LOCK_ASLEEP;
     return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
 }
 
-bool apply_rouse(struct apply *apply)
+static void forget_claims(struct apply *apply)
+{
+    const struct idvec *pools = &apply->core->pools.items;
+
+    apply->spoken_for = false;
+    for (size_t i = 0; i < pools->count; i++)
+        ((struct core_pool *)pools->items[i])->spoken_for = false;
+}
+
+/* By who waits and lacks it. */
+static void claim(struct apply *apply, const struct core_store *store, uint64_t bytes)
+{
+    struct core_pool *pool = core_pool(apply->core, store->use.pool);
+    uint64_t replaced_bytes = count_replaced(store);
+    uint64_t room_bytes = core_get_pool_room(pool, store);
+
+    if (bytes > room_bytes && bytes - room_bytes > replaced_bytes)
+        pool->spoken_for = true;
+    else
+        apply->spoken_for = true;
+}
+
+bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes)
+{
+    const struct core_pool *pool = core_find_pool(apply->core, store);
+
+    if (apply->core->reserving == 0)
+        return false;
+    return pool->spoken_for || (apply->spoken_for && bytes > core_get_unfilled(pool));
+}
+
+void apply_rouse(struct apply *apply)
 {
     const struct core *core = apply->core;
     size_t left = core->reserving;
-    bool spoken_for = false;
+
+    if (left > 0)
+        forget_claims(apply);
 
     /* Ids rise as they came, over all stores. */
     for (size_t i = 0; left > 0 && i < core->waiters.count; i++) {
@@ -55,26 +115,53 @@ bool apply_rouse(struct apply *apply)
         if (!core_waiter_counts(waiter))
             continue;
         bytes = needed_bytes(store, waiter);
-        lacks = bytes > 0 && (spoken_for || !apply_has_memory(apply, store, bytes));
+        lacks = bytes > 0 && (apply_is_spoken_for(apply, store, bytes) ||
+                              !apply_has_memory(apply, store, bytes));
         lock_set_sleep(&store->lock, waiter->id,
                        lacks ? LOCK_ASLEEP : apply_get_sleep(core, store, waiter));
-        spoken_for |= lacks && lock_is_free_for(&store->lock, waiter->id);
+        /* Memory alone would not help who waits for the store's place besides. */
+        if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
+            claim(apply, store, bytes);
     }
-    return spoken_for;
+}
+
+static void set_making(struct core *core, struct core_session *session, uint64_t making_bytes)
+{
+    struct core_store *store = core_store(core, session->store);
+
+    core_use_less(core, store, session->making_bytes);
+    session->making_bytes = making_bytes;
+    core_use_more(core, store, making_bytes);
 }
 
 static void set_reserved(struct core *core, struct core_session *session, uint64_t reserved_bytes,
                          uint64_t due_bytes)
 {
+    struct core_store *store = core_store(core, session->store);
+
+    core_use_less(core, store, session->reserved_bytes);
+    core_use_more(core, store, reserved_bytes);
     core->reserved_bytes -= session->reserved_bytes;
     core->reserved_bytes += reserved_bytes;
     session->reserved_bytes = reserved_bytes;
     session->due_bytes = due_bytes;
 }
 
+int apply_check_made(const struct apply *apply, const struct core_session *session)
+{
+    return apply->record->offset > session->making_bytes ? -EINVAL : 0;
+}
+
+void apply_made(struct apply *apply, struct core_session *session)
+{
+    set_making(apply->core, session, session->making_bytes - apply->record->offset);
+}
+
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes)
 {
-    uint64_t now_bytes = bytes < apply->free_bytes ? bytes : apply->free_bytes;
+    const struct core_store *store = core_store(apply->core, session->store);
+    uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
+    uint64_t now_bytes = bytes < room_bytes ? bytes : room_bytes;
 
     set_reserved(apply->core, session, now_bytes, bytes - now_bytes);
     apply->free_bytes -= now_bytes;
@@ -83,28 +170,57 @@ void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t
 void apply_drop_reservation(struct core *core, struct core_session *session)
 {
     set_reserved(core, session, 0, 0);
+    set_making(core, session, 0);
 }
 
 /* More for a session that has its lock, by the rules of one that asks for both. */
 static int reserve_as_acquire(struct apply *apply, struct core_session *session)
 {
-    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, now_bytes;
-    bool spoken_for = apply_rouse(apply);
+    const struct core_store *store = core_store(apply->core, session->store);
+    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, room_bytes,
+             now_bytes;
 
-    if (!apply_has_memory(apply, core_store(apply->core, session->store), more_bytes))
-        return -ENOMEM;
-    if (spoken_for)
+    apply_rouse(apply);
+    if (!apply_has_memory(apply, store, more_bytes))
+        return apply_why_no_memory(apply, store, more_bytes);
+    if (apply_is_spoken_for(apply, store, more_bytes))
         return -EAGAIN;
-    now_bytes = more_bytes < apply->free_bytes ? more_bytes : apply->free_bytes;
+    room_bytes = core_get_room(apply->core, store, apply->free_bytes);
+    now_bytes = more_bytes < room_bytes ? more_bytes : room_bytes;
     set_reserved(apply->core, session, session->reserved_bytes + now_bytes, more_bytes - now_bytes);
     apply->free_bytes -= now_bytes;
     return 0;
+}
+
+/* More than the session had, in all, is for its pool to allow. What is being made was charged
+ * before, so the device has it. */
+static int check_more(struct apply *apply, const struct core_session *session)
+{
+    const struct record *record = apply->record;
+    const struct core_store *store = core_store(apply->core, session->store);
+    const struct core_pool *pool = core_find_pool(apply->core, store);
+    uint64_t had_bytes = session->reserved_bytes + session->making_bytes, wanted_bytes;
+    uint64_t aside_bytes = record->size_bytes > session->reserved_bytes
+                               ? record->size_bytes - session->reserved_bytes
+                               : 0;
+
+    if (__builtin_add_overflow(record->size_bytes, record->offset, &wanted_bytes))
+        return -EINVAL;
+    if (aside_bytes > apply->free_bytes)
+        return -ENOMEM;
+    if (wanted_bytes <= had_bytes ||
+        (wanted_bytes - had_bytes <= core_get_pool_room(pool, store) &&
+         core_get_others_bytes(apply->core, pool) <= apply->free_bytes - aside_bytes))
+        return 0;
+    apply->out->pool = pool->id;
+    return -EDQUOT;
 }
 
 int apply_reserve(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_session *session = core_session(apply->core, record->session);
+    int error;
 
     if (!session)
         return -ESTALE;
@@ -114,11 +230,13 @@ int apply_reserve(struct apply *apply)
         return -EINVAL;
     if (record->flags && record->size_bytes > session->reserved_bytes)
         return reserve_as_acquire(apply, session);
-    if (record->size_bytes > session->reserved_bytes &&
-        record->size_bytes - session->reserved_bytes > apply->free_bytes)
-        return -ENOMEM;
+    error = record->flags ? 0 : check_more(apply, session);
+    if (error < 0)
+        return error;
     if (record->size_bytes > session->reserved_bytes)
         apply->free_bytes -= record->size_bytes - session->reserved_bytes;
+    if (!record->flags)
+        set_making(apply->core, session, record->offset);
     set_reserved(apply->core, session, record->size_bytes, record->flags ? 0 : record->count);
     return 0;
 }

@@ -11,7 +11,7 @@
 
 /* What else stands at the top of the tree. */
 static const char *const taken_names[] = {"device",  "events", "metrics", ".fds",
-                                          "regions", ".",      ".."};
+                                          "regions", "pools",  ".",       ".."};
 
 /* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
 int core_check_store_name(const char *name)
@@ -71,6 +71,8 @@ int apply_store_create(struct apply *apply)
     share_init(&store->sessions, core->options.limits.sessions);
     share_init(&store->waiters, core->options.limits.waiters);
     idvec_append(&core->stores, store);
+    core_enter_name(core, store);
+    core_enter_pool(core, store, CORE_DEFAULT_POOL);
     core_add_event(apply, CORE_EVENT_STORE_CREATED, store, NULL);
     apply->out->id = store->id;
     return 0;
@@ -85,9 +87,12 @@ static bool store_in_use(const struct core_store *store)
 
 static void remove_store(struct apply *apply, struct core_store *store)
 {
+    core_touch(apply->core, store);
     core_add_event(apply, CORE_EVENT_STORE_REMOVED, store, NULL);
     core_drop_working(apply->core, store);
     core_drop_fixed(apply->core, store);
+    core_leave_pool(apply->core, store);
+    core_forget_name(apply->core, store);
     idvec_remove(&apply->core->stores, store->id);
     core_store_free(store);
 }
@@ -115,8 +120,12 @@ static void exchange_names(struct apply *apply, struct core_store *store, struct
     char name[256];
 
     memcpy(name, store->name, sizeof name);
+    core_forget_name(apply->core, store);
+    core_forget_name(apply->core, other);
     set_name(apply, store, other->name);
     set_name(apply, other, name);
+    core_enter_name(apply->core, store);
+    core_enter_name(apply->core, other);
     core_add_event(apply, CORE_EVENT_STORE_RENAMED, store, NULL);
     core_add_event(apply, CORE_EVENT_STORE_RENAMED, other, NULL);
 }
@@ -161,7 +170,9 @@ int apply_store_rename(struct apply *apply)
         return error;
     if (other)
         remove_store(apply, other);
+    core_forget_name(apply->core, store);
     set_name(apply, store, name);
+    core_enter_name(apply->core, store);
     core_add_event(apply, CORE_EVENT_STORE_RENAMED, store, NULL);
     return 0;
 }

@@ -37,8 +37,8 @@ bool core_is_writer_of(const struct core_store *store, struct core_process proce
 
 bool core_is_writer(const struct core *core, struct core_process process)
 {
-    for (size_t i = 0; i < core->stores.count; i++) {
-        if (core_is_writer_of(core->stores.items[i], process))
+    for (size_t i = 0; i < core->index.lent.count; i++) {
+        if (core_is_writer_of(core->index.lent.items[i], process))
             return true;
     }
     return false;
@@ -83,6 +83,7 @@ int apply_lend(struct apply *apply)
     if (core_is_writer_of(store, record->process))
         return 0;
     error = add_writer(store, record->process);
+    core_note_writers(apply->core, store);
     apply->out->count = error == 0;
     return error;
 }
@@ -90,9 +91,10 @@ int apply_lend(struct apply *apply)
 int apply_exit(struct apply *apply)
 {
     struct core_process process = apply->record->process;
+    struct core_store *store;
 
-    for (size_t i = 0; i < apply->core->stores.count; i++) {
-        struct core_store *store = apply->core->stores.items[i];
+    for (uint64_t id = 0; (store = idvec_find_after(&apply->core->index.lent, id));
+         id = store->id) {
         size_t at = find_place(store, process);
 
         if (!core_is_writer_of(store, process))
@@ -100,6 +102,7 @@ int apply_exit(struct apply *apply)
         store->writer_count--;
         memmove(store->writers + at, store->writers + at + 1,
                 (store->writer_count - at) * sizeof *store->writers);
+        core_note_writers(apply->core, store);
         apply_grant_waiters(apply, store);
     }
     return 0;

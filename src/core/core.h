@@ -21,6 +21,9 @@
 #include "base/idvec.h"
 #include "base/share.h"
 #include "core/event.h"
+#include "core/move.h"
+#include "core/pool.h"
+#include "core/store_drain.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -34,7 +37,7 @@
  * last are shared by the users (base/share.h), as are the sessions and the waiters of a store
  * (fsm/lock.h): beyond a user's share EDQUOT.
  */
-#define CORE_MAX_STORES         64u
+#define CORE_MAX_STORES         4096u
 #define CORE_MAX_FILES          65536u /* open ones, and those who wait for an open */
 #define CORE_MAX_TICKETS        4096u
 #define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
@@ -60,11 +63,13 @@ enum core_kind {
     CORE_KIND_ABORT,
     CORE_KIND_DATA,
     CORE_KIND_SEAL,
+    CORE_KIND_POOLS,
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
     CORE_KIND_REGION,
+    CORE_KIND_RESIDENCY,
 };
-#define CORE_KIND_COUNT (CORE_KIND_REGION + 1)
+#define CORE_KIND_COUNT (CORE_KIND_RESIDENCY + 1)
 
 /* Which bound a record met (struct outcome). Of what is state; what is not (bytes on their way,
  * connections, …) is the service's (bounds.h). */
@@ -93,6 +98,8 @@ enum core_health {
 #define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
 #define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
 #define CORE_OPEN_FRESH    (1u << 7) /* ACQUIRE: a grant of RW drops what is committed */
+#define CORE_OPEN_REPLACE  (1u << 8) /* ACQUIRE: RW wherever the store is, for all is replaced */
+#define CORE_OPEN_ANY      (1u << 9) /* ACQUIRE: RO wherever the store is */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -105,6 +112,7 @@ struct core_store {
     uint64_t version; /* counts changes of what `state` shows: for poll */
     struct lock lock;
     uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
+    bool is_touched;    /* it is in the index's `touched` */
     struct share sessions, waiters; /* of the lock, by user */
     bool crowded;                   /* some waiters may sleep, whatever memory there is */
     struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
@@ -120,6 +128,9 @@ struct core_store {
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
+    struct core_drain drain;                                 /* lock.closed follows from it */
+    struct core_use use;
+    struct core_places places;
 };
 
 struct core_session {
@@ -131,6 +142,8 @@ struct core_session {
     bool touched;    /* committed bytes may have changed: no rollback */
     bool owned;      /* ends with its owner's process, whoever has its files open */
     bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
+    bool holds;      /* the store is in use while it lives (pool.h): its place gets no slower */
+    bool any;        /* it was let in wherever the store is */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;
@@ -142,6 +155,7 @@ struct core_session {
     struct core_file *first_file; /* of these, in no order */
     uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
     uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
+    uint64_t making_bytes;        /* charged for memory that is not in its layout yet */
 };
 
 struct core_file {
@@ -245,7 +259,8 @@ enum record_type {
                            is resumed. At its deadline: -ETIMEDOUT; flags CORE_OPEN_AGAIN: the
                            place is kept, and holds others off meanwhile. size_bytes: to be set
                            aside with a grant of RW (see RESERVATIONS); if it may not wait and only
-                           memory is lacking, -ENOMEM. -EINVAL with RO. See SEALED LAYOUTS */
+                           memory is lacking, -ENOMEM, or -EDQUOT of its pool, also where that could
+                           never have as much. -EINVAL with RO. See SEALED LAYOUTS */
     RECORD_JOIN,        /* file (ctl), bytes16 = token → out.session, mode. -ESTALE no such token
                            (of this store), -EDEADLK, -EBUSY as ACQUIRE, -EBADF RW needs a writable
                            file */
@@ -267,11 +282,13 @@ enum record_type {
                            who could write it cannot be seen; not with STAY */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
+                         offset: so much was being made for it (RESERVE), and is no longer.
                          name's trailing digits count up when count > 1 (slots and serials are
                          consecutive; -EINVAL without digits). value (or empty): its wire id, then
                          count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
-                            A spool may grow, end, or be replaced; other memory: -EBUSY */
+                            A spool may grow, end, or be replaced; other memory: -EBUSY.
+                            offset: as ALLOC_ADD */
     RECORD_ALLOC_REMOVE, /* session, serial */
     RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
     RECORD_ALLOC_TAG,    /* session, serial, tag */
@@ -295,7 +312,8 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
-                       what is due to it. More than before: -ENOMEM if free_bytes lacks it. flags
+                       what is due to it, offset = what is charged and being made for it. More than
+                       before: -ENOMEM if free_bytes lacks it, -EDQUOT if its pool does. flags
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
@@ -334,8 +352,40 @@ enum record_type {
     RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
                               of the region's ctl → out.id. -ESTALE: the region is gone */
     RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
+    RECORD_STORE_DRAIN,    /* store, process, uid, deadline_ms (wall clock; 0: none): nobody is let
+                              in from now on, whoever asks waits. Again: another deadline. -ENOENT */
+    RECORD_STORE_SERVE,    /* store: lets in again, first who waits. -ENOENT */
+    RECORD_POOL_SET,   /* name; flags CORE_POOL_*: which of min (offset), max (size_bytes), slots
+                          (count), class (kind) and sm (mode) it says; a pool that is not there is
+                          made → out.id. CORE_POOL_REMOVE alone: it goes; -EBUSY: a store is in it,
+                          or it is `default`; -ENOENT. -ENOSPC: there are CORE_MAX_POOLS. -EINVAL:
+                          no name, or no budget */
+    RECORD_STORE_POOL, /* store, name: it is in that pool from now on. -EDQUOT: which has no room
+                          for what it uses; -ENOENT */
+    RECORD_STORE_PIN,  /* store, flags CORE_PIN_ON or 0. -ENOENT */
+    RECORD_OVER_QUOTA, /* store, name = of the pool, process, uid: only an event */
+    RECORD_MOVE_BEGIN, /* store, kind = the tier (enum core_place), flags CORE_MOVE_SPARE → out.id:
+                          a move under way, which MOVE_END or MOVE_FAIL ends; 0: there was nothing
+                          to copy, it is done. NONE: gives all copies up. -EBUSY: another move, a
+                          writer, or (to a slower place) a holder; fenced. -ENODATA: nothing is
+                          committed, or no copy is left. -EIO: it would be copied from suspect
+                          memory. -ENODEV: of or to a device that is lost. -EAGAIN: to the device,
+                          and somebody's turn for its memory comes first. -ENOENT */
+    RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
+                          the place becomes a spare. -ESTALE: it is over already; -EINVAL */
+    RECORD_MOVE_FAIL, /* store, count = the move, or 0: of one that could not begin; offset = errno;
+                         flags CORE_MOVE_REFUSE: who waits for it is refused with that;
+                         CORE_MOVE_QUIET: no event tells it again. -ESTALE */
+    RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
+    RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
+                           writer, a move, or a reader that was let in wherever the store is */
     RECORD_TYPE_COUNT,
 };
+
+#define CORE_MOVE_SPARE  (1u << 0)
+#define CORE_MOVE_KEEP   (1u << 0)
+#define CORE_MOVE_REFUSE (1u << 0)
+#define CORE_MOVE_QUIET  (1u << 1)
 
 #define CORE_ATTR_MODE          (1u << 0)
 #define CORE_ATTR_UID           (1u << 1)
@@ -362,6 +412,13 @@ enum record_type {
 #define CORE_FENCE_COMPLETE     (1u << 2)
 #define CORE_REGION_WRITABLE    (1u << 0)
 #define CORE_REGION_ALL         (1u << 0)
+#define CORE_POOL_MIN           (1u << 0)
+#define CORE_POOL_MAX           (1u << 1)
+#define CORE_POOL_SLOTS         (1u << 2)
+#define CORE_POOL_CLASS         (1u << 3)
+#define CORE_POOL_SM            (1u << 4)
+#define CORE_POOL_REMOVE        (1u << 5)
+#define CORE_PIN_ON             (1u << 0)
 
 struct record {
     enum record_type type;
@@ -407,6 +464,7 @@ struct outcome {
     bool rolled_back;
     enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
     uint32_t bound_uid;    /* and whose */
+    uint64_t pool;         /* with -EDQUOT: whose budget it was, of a pool; 0: of none */
     struct core_ticket ticket;
 };
 
@@ -417,12 +475,14 @@ enum effect_type {
     EFFECT_STATE,        /* store: what `state` shows changed */
     EFFECT_EVENT,        /* a line was added to events */
     EFFECT_SESSION_OVER, /* session, store */
+    EFFECT_PLACE,        /* store: what `residency` shows changed */
+    EFFECT_MOVE_OVER,    /* store, move: it ends without MOVE_END; its memory goes */
     EFFECT_REGION_OVER,  /* memory: its descriptor; file: its ctl, to be closed; either or none */
 };
 
 struct effect {
     enum effect_type type;
-    uint64_t waiter, session, file, memory, store;
+    uint64_t waiter, session, file, memory, store, move;
     struct core_process owner; /* SESSION_OVER: whose exit would have ended it; pid 0: nobody's */
     int error;
 };
@@ -459,6 +519,32 @@ struct core_fence {
     uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
 };
 
+/* What `state` of a store showed before the record that is being applied. */
+struct core_shown {
+    uint64_t store;
+    enum lock_state state;
+    uint64_t generation;
+    uint64_t place_version; /* the same of `residency` */
+};
+
+/* The store that an allocation or an entry was in when it was last looked for. */
+struct core_hint {
+    uint64_t serial, store;
+};
+
+/* What the stores are found by, and which of them a record has to look at: so most stores cost it
+ * nothing. All follows from the stores. */
+struct core_index {
+    struct core_store **names; /* by name */
+    size_t name_count;
+    struct idvec waited; /* stores that somebody waits for */
+    struct idvec lent;   /* stores with writers that can be seen */
+    struct core_shown *touched;
+    size_t touched_count;
+    size_t room; /* of `names` and `touched`: for so many stores */
+    struct core_hint *hints;
+};
+
 struct core {
     struct core_options options;
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
@@ -466,12 +552,15 @@ struct core {
     uint64_t next_waiter, next_ticket, next_event;
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
+    size_t displaced;        /* stores that are committed, and not on the device */
     bool draining;
     bool lost; /* the device */
     struct core_fence fence;
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
     struct idvec stores, sessions, waiters, files, tickets, memories;
+    struct core_index index;
+    struct core_pools pools;
     struct regions regions;
     struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
@@ -555,6 +644,8 @@ const struct layout_allocation *core_find_allocation(const struct core *core, ui
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
+/* Whoever has found one by its name, and will ask for it by its serial, says where it is. */
+void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store);
 const struct region *core_find_region(const struct core *core, uint64_t id);
 /* The allocation that it lies on; NULL: on none. */
 const struct layout_allocation *core_find_region_allocation(const struct core *core,
@@ -575,11 +666,30 @@ const struct core_session *core_find_membership(const struct core *core, uint64_
 /* Who this user is where a bound is about `store` (NULL: no store). */
 enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
                               uint32_t uid);
+/* The store's, and the one of this name (NULL: there is none). */
+const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store);
+const struct core_pool *core_find_pool_name(const struct core *core, const char *name);
+bool core_is_pool_name(const char *name);
+const char *core_pool_class_name(enum pool_class class);
+/* Could the store have so much more, of what is free? -EDQUOT: its pool does not allow it;
+ * -ENOMEM */
+int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
+                    uint64_t free_bytes);
 /* True if the memory of this allocation is also part of the fixed layout. */
 bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
  * frees. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
+/* Of this store somebody waits until it is on the device, and nothing brings it there yet. */
+bool core_wants_promotion(const struct core *core, const struct core_store *store);
+/* Somebody waits until it is on the device. */
+bool core_is_awaited(const struct core *core, const struct core_store *store);
+/* Somebody has its lock, or was handed descriptors: it is not demoted. */
+bool core_is_held(const struct core_store *store);
+bool core_has_copy(const struct core_store *store, enum core_place tier);
+/* Where this memory is. */
+enum core_place core_get_tier(const struct core *core, uint64_t memory);
+const char *core_place_name(enum core_place place);
 /* The earliest later time at which RECORD_TIME would do something; UINT64_MAX: none. */
 uint64_t core_next_moment(struct core *core, uint64_t now_ms);
 

@@ -30,21 +30,6 @@ static bool is_none(const void *bytes, size_t size)
     return size == 0;
 }
 
-/* Index of the item with this id; `count`: there is none. */
-static size_t index_of(const struct idvec *vec, uint64_t id)
-{
-    size_t low = 0, high = vec->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (*(const uint64_t *)vec->items[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
-}
-
 /* Ids rise, and none is still to come. */
 static int check_order(const struct check *check, const char *what, const struct idvec *vec,
                        uint64_t next)
@@ -77,7 +62,7 @@ static int check_layouts(const struct check *check, const struct core_store *sto
         (!is_none(store->hash, sizeof store->hash) || !is_none(store->group, sizeof store->group)))
         return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
                      store->id);
-    if (fixed && layout_check(fixed, false, message, sizeof message) < 0)
+    if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)
         return WRONG(check, "store %" PRIu64 ": what is committed could not have been", store->id);
     if (working && (!writer || writer->mode != LOCK_MODE_RW))
         return WRONG(check, "store %" PRIu64 ": a working copy has no writer", store->id);
@@ -101,7 +86,8 @@ static int check_lock(const struct check *check, const struct core_store *store)
         return WRONG(check, "store %" PRIu64 ": its writer is not alone", store->id);
     if (lock->session_count > writers && !lock->committed)
         return WRONG(check, "store %" PRIu64 ": it has readers, and nothing to read", store->id);
-    if (check->core->lost && lock->session_count == 0 && store->fixed)
+    if (check->core->lost && lock->session_count == 0 && store->fixed &&
+        store->places.place == CORE_PLACE_DEVICE)
         return WRONG(check, "store %" PRIu64 ": a device that is lost keeps nothing", store->id);
     return 0;
 }
@@ -134,8 +120,6 @@ static int check_store(const struct check *check, const struct core_store *store
 
     if (!core_is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
         return WRONG(check, "store %" PRIu64 ": its name is none of a store", store->id);
-    if (core_find_store_name(check->core, store->name) != store)
-        return WRONG(check, "store %" PRIu64 ": another one has its name", store->id);
     if (store->mode & ~07777u || !core_is_text(store->last_error, sizeof store->last_error))
         return WRONG(check, "store %" PRIu64 ": its attributes are none", store->id);
     error = check_layouts(check, store);
@@ -153,7 +137,7 @@ static int check_stores(const struct check *check)
         error = WRONG(check, "there are more than %u stores", CORE_MAX_STORES);
     for (size_t i = 0; i < core->stores.count && error == 0; i++)
         error = check_store(check, core->stores.items[i]);
-    return error;
+    return error < 0 ? error : core_check_index(core, check->failure);
 }
 
 /* ---- sessions ------------------------------------------------------------------------------- */
@@ -177,7 +161,7 @@ static int check_opener(const struct check *check, const struct core_session *se
 static int check_session(struct check *check, size_t index)
 {
     const struct core_session *session = check->core->sessions.items[index];
-    size_t at = index_of(&check->core->stores, session->store);
+    size_t at = core_find_index(&check->core->stores, session->store);
     const struct core_store *store;
     const struct lock_session *held;
 
@@ -190,8 +174,12 @@ static int check_session(struct check *check, size_t index)
         return WRONG(check, "session %" PRIu64 ": the lock does not know it", session->id);
     if (session->files != check->session_files[index])
         return WRONG(check, "session %" PRIu64 ": its files are counted wrongly", session->id);
-    if (session->mode != LOCK_MODE_RW &&
-        (session->touched || session->reserved_bytes > 0 || session->due_bytes > 0))
+    if ((session->any && session->mode != LOCK_MODE_RO) ||
+        (!session->holds && (!session->implicit || session->mode != LOCK_MODE_RO)))
+        return WRONG(check, "session %" PRIu64 ": whether it holds its store is not clear",
+                     session->id);
+    if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
+                                          session->due_bytes > 0 || session->making_bytes > 0))
         return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
     if (!core_is_text(session->comm, sizeof session->comm))
         return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
@@ -229,7 +217,7 @@ static int check_sessions(struct check *check)
 static int check_file(struct check *check, const struct core_file *file)
 {
     const struct core *core = check->core;
-    size_t at = index_of(&core->sessions, file->session);
+    size_t at = core_find_index(&core->sessions, file->session);
     bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY ||
                     file->kind == CORE_KIND_REGION;
 
@@ -265,7 +253,7 @@ static int check_files(struct check *check)
 /* Who asks through a ctl: a file of that store without a live session, that nobody else asks by. */
 static int check_asker(struct check *check, const struct core_waiter *waiter)
 {
-    size_t at = index_of(&check->core->files, waiter->file);
+    size_t at = core_find_index(&check->core->files, waiter->file);
     const struct core_file *file;
 
     if (waiter->file == 0)
@@ -288,7 +276,7 @@ static int check_wish(const struct check *check, const struct core_waiter *waite
     if (waiter->flags & ~CORE_OPEN_FLAGS ||
         (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
         return WRONG(check, "waiter %" PRIu64 ": it opens what was never there", waiter->id);
-    if (waiter->file == 0 && waiter->flags & CORE_OPEN_FRESH)
+    if (waiter->file == 0 && waiter->flags & CORE_ACQUIRE_FLAGS)
         return WRONG(check, "waiter %" PRIu64 ": it cannot wish that", waiter->id);
     if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
         return WRONG(check, "waiter %" PRIu64 ": nothing can be set aside for it", waiter->id);
@@ -297,7 +285,7 @@ static int check_wish(const struct check *check, const struct core_waiter *waite
 
 static int check_waiter(struct check *check, const struct core_waiter *waiter)
 {
-    size_t at = index_of(&check->core->stores, waiter->store);
+    size_t at = core_find_index(&check->core->stores, waiter->store);
     const struct lock_waiter *queued;
     const struct core_store *store;
     int error;
@@ -480,6 +468,7 @@ static int check_region_shares(struct check *check)
     return error < 0 ? error : bytes_error;
 }
 
+/* The locks have the sessions and waiters that there are: check_sessions, check_waiters. */
 static int check_store_shares(struct check *check, const struct core_store *store)
 {
     const struct core *core = check->core;
@@ -487,18 +476,10 @@ static int check_store_shares(struct check *check, const struct core_store *stor
     struct recount waiters = begin_recount(check, &store->waiters);
     int error = 0, waiters_error = 0;
 
-    for (size_t i = 0; i < core->sessions.count && error == 0; i++) {
-        const struct core_session *session = core->sessions.items[i];
-
-        if (session->store == store->id)
-            error = take_share(&sessions, session->uid, 1);
-    }
-    for (size_t i = 0; i < core->waiters.count && waiters_error == 0; i++) {
-        const struct core_waiter *waiter = core->waiters.items[i];
-
-        if (waiter->store == store->id)
-            waiters_error = take_share(&waiters, waiter->uid, 1);
-    }
+    for (size_t i = 0; i < store->lock.session_count && error == 0; i++)
+        error = take_share(&sessions, core_session(core, store->lock.sessions[i].id)->uid, 1);
+    for (size_t i = 0; i < store->lock.waiter_count && waiters_error == 0; i++)
+        waiters_error = take_share(&waiters, core_waiter(core, store->lock.waiters[i].id)->uid, 1);
     error = compare_share(&sessions, "sessions", error);
     waiters_error = compare_share(&waiters, "waiters", waiters_error);
     return error < 0 ? error : waiters_error;
@@ -534,6 +515,8 @@ static int check_all(struct check *check)
     if (error == 0)
         error = core_check_regions(check->core, check->failure);
     if (error == 0)
+        error = core_check_places(check->core, check->failure);
+    if (error == 0)
         error = core_check_events(check->core, check->failure);
     if (error == 0)
         error = core_check_mount(check->core, check->failure);
@@ -541,6 +524,8 @@ static int check_all(struct check *check)
         error = check_shares(check);
     if (error == 0)
         error = core_check_memories(check->core, check->failure);
+    if (error == 0)
+        error = core_check_pools(check->core, check->failure);
     if (error == 0)
         error = core_check_ids(check->core, check->failure);
     if (error == 0)

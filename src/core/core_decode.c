@@ -55,6 +55,7 @@ static void read_head(struct input *input)
     if (input->error < 0)
         return;
     core = input->core;
+    free(idvec_remove(&core->pools.items, CORE_DEFAULT_POOL)); /* it comes with the others */
     core->next_id = input_within(input, 1, CORE_MOST_IDS);
     core->next_session = input_within(input, 1, CORE_MOST_IDS);
     core->next_waiter = input_within(input, 1, CORE_MOST_IDS);
@@ -68,9 +69,44 @@ static void read_head(struct input *input)
     input_text(input, core->fence.names[1], sizeof core->fence.names[1]);
     input_fixed(input, core->fence.token, sizeof core->fence.token);
     core->fence.resolved_by = input_u32(input);
+    core->pools.next_id = input_within(input, CORE_DEFAULT_POOL + 1, CORE_MOST_IDS);
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+static void read_pool(struct input *input)
+{
+    struct core *core = input->core;
+    uint64_t id = input_id(input, "pool");
+    struct core_pool *pool = input_new_item(input, sizeof *pool);
+
+    if (!pool)
+        return;
+    pool->id = id;
+    input_text(input, pool->name, sizeof pool->name);
+    pool->class = (enum pool_class)input_choice(input, 0, POOL_CLASS_COUNT - 1);
+    pool->sm_percent = input_u32(input);
+    pool->min_bytes = input_within(input, 0, INT64_MAX);
+    pool->max_bytes = input_u64(input);
+    pool->slots = input_u64(input);
+    if (!input_keep(input, &core->pools.items, pool, core->pools.next_id))
+        return;
+    if (pool->min_bytes > INT64_MAX - core->pools.unfilled_bytes)
+        input_refuse(input, "the minimums of the pools are more than there can be");
+    else
+        core_count_pool(core, pool, 1);
 }
 
 /* ---- who is there --------------------------------------------------------------------------- */
+
+static void derive_use(struct input *input, struct core_store *store, struct core_session *session,
+                       bool holds)
+{
+    input_use(input, store, session->reserved_bytes);
+    input_use(input, store, session->making_bytes);
+    if (holds)
+        core_hold(input->core, session);
+}
 
 static void read_session(struct input *input)
 {
@@ -78,6 +114,7 @@ static void read_session(struct input *input)
     uint64_t id = input_id(input, "session");
     struct core_session *session = input_new_item(input, sizeof *session);
     struct core_store *store;
+    bool holds;
     int error;
 
     if (!session)
@@ -90,6 +127,8 @@ static void read_session(struct input *input)
     session->touched = input_bool(input);
     session->owned = input_bool(input);
     session->ending = input_bool(input);
+    holds = input_bool(input);
+    session->any = input_bool(input);
     session->opener = input_u64(input);
     input_fixed(input, session->token, sizeof session->token);
     session->owner = input_process(input);
@@ -98,12 +137,14 @@ static void read_session(struct input *input)
     session->since_ms = input_u64(input);
     session->reserved_bytes = input_within(input, 0, UINT64_MAX - core->reserved_bytes);
     session->due_bytes = input_u64(input);
+    session->making_bytes = input_u64(input);
     store = core_store(core, session->store);
     if (!store)
         input_refuse(input, "its store %" PRIu64 " is not there", session->store);
     if (!input_keep(input, &core->sessions, session, core->next_session))
         return;
     core->reserved_bytes += session->reserved_bytes;
+    derive_use(input, store, session, holds);
     error =
         lock_restore_session(&store->lock, &(struct lock_session){.id = id, .mode = session->mode});
     if (error == -EINVAL)
@@ -241,6 +282,8 @@ static void read_place(struct input *input, struct core_store *store, struct cor
     error = lock_restore_waiter(&store->lock, &queued);
     if (error == -EINVAL)
         input_refuse(input, "it cannot wait behind the others of its store");
+    if (error == 0)
+        core_note_waiters(input->core, store);
     input_fail(input, error);
 }
 
@@ -319,7 +362,12 @@ static void read_event(struct input *input, uint64_t seq)
     event->by_uid = input_u32(input);
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
+    input_text(input, event->pool, sizeof event->pool);
     event->resolved_by = input_u32(input);
+    event->deadline_ms = input_u64(input);
+    event->tier = input_u32(input);
+    event->error = input_u32(input);
+    event->took_ms = input_u64(input);
     input_text(input, event->region, sizeof event->region);
 }
 
@@ -359,6 +407,7 @@ static void read_all(struct input *input)
     read_head(input);
     if (input->error < 0)
         return;
+    read_many(input, "its pools", CORE_MAX_POOLS, read_pool);
     read_many(input, "its stores", CORE_MAX_STORES, input_store);
     input_memories(input);
     read_many(input, "its sessions", SIZE_MAX, read_session);

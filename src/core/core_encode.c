@@ -138,6 +138,38 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
+static void put_drain(struct output *output, const struct core_drain *drain)
+{
+    put_u8(output, drain->is_on);
+    if (!drain->is_on)
+        return;
+    put_u64(output, drain->id);
+    put_u64(output, drain->since_ms);
+    put_u64(output, drain->deadline_ms);
+    put_process(output, drain->by);
+    put_u32(output, drain->uid);
+}
+
+/* The spares are the committed layout but for their memories. */
+static void put_places(struct output *output, const struct core_places *places)
+{
+    put_u8(output, (uint8_t)places->place);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        const struct layout *spare = places->spares[tier];
+
+        put_u8(output, spare != NULL);
+        for (size_t i = 0; spare && i < layout_count_allocations(spare); i++)
+            put_u64(output, layout_at_rank(spare, i)->memory);
+    }
+    put_u64(output, places->move.id);
+    put_u8(output, (uint8_t)places->move.to);
+    put_u8(output, places->move.spare);
+    put_u64(output, places->move.since_ms);
+    put_u64(output, places->moves);
+    put_u64(output, places->promote_ms);
+    put_u64(output, places->version);
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -165,6 +197,23 @@ static void put_store(struct output *output, const struct core_store *store)
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
+    put_drain(output, &store->drain);
+    put_u64(output, store->use.pool);
+    put_u8(output, store->use.pinned);
+    put_u64(output, store->use.last_used_ms);
+    put_places(output, &store->places);
+}
+
+/* What is used of it follows from the stores. */
+static void put_pool(struct output *output, const struct core_pool *pool)
+{
+    put_u64(output, pool->id);
+    put_text(output, pool->name);
+    put_u8(output, (uint8_t)pool->class);
+    put_u32(output, pool->sm_percent);
+    put_u64(output, pool->min_bytes);
+    put_u64(output, pool->max_bytes);
+    put_u64(output, pool->slots);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
@@ -177,6 +226,8 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->touched);
     put_u8(output, session->owned);
     put_u8(output, session->ending);
+    put_u8(output, session->holds);
+    put_u8(output, session->any);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -185,6 +236,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u64(output, session->since_ms);
     put_u64(output, session->reserved_bytes);
     put_u64(output, session->due_bytes);
+    put_u64(output, session->making_bytes);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
@@ -252,11 +304,9 @@ static void put_waiters(struct output *output, const struct core *core)
     put_u32(output, (uint32_t)core->waiters.count);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
-        const struct core_store *store = core->stores.items[0];
-        size_t at = 0;
+        const struct core_store *store = core_store(core, waiter->store);
+        size_t at = core_find_index(&core->stores, waiter->store);
 
-        while (store->id != waiter->store)
-            store = core->stores.items[++at];
         assert(store->lock.waiters[next[at]].id == waiter->id);
         put_waiter(output, waiter, &store->lock.waiters[next[at]++]);
     }
@@ -306,7 +356,12 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->by_uid);
     put_text(output, event->bound);
     put_u8(output, event->is_share);
+    put_text(output, event->pool);
     put_u32(output, event->resolved_by);
+    put_u64(output, event->deadline_ms);
+    put_u32(output, event->tier);
+    put_u32(output, event->error);
+    put_u64(output, event->took_ms);
     put_text(output, event->region);
 }
 
@@ -345,6 +400,7 @@ static void put_head(struct output *output, const struct core *core)
     put_text(output, core->fence.names[1]);
     put_raw(output, core->fence.token, sizeof core->fence.token);
     put_u32(output, core->fence.resolved_by);
+    put_u64(output, core->pools.next_id);
 }
 
 #define PUT_ALL(output, vec, put)                    \
@@ -359,6 +415,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     struct output output = {0};
 
     put_head(&output, core);
+    PUT_ALL(&output, &core->pools.items, put_pool);
     PUT_ALL(&output, &core->stores, put_store);
     put_suspects(&output, core);
     PUT_ALL(&output, &core->sessions, put_session);

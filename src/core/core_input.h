@@ -54,6 +54,8 @@ bool input_keep(struct input *input, struct idvec *vec, void *item, uint64_t nex
 void input_take(struct input *input, struct share *share, uint32_t uid, uint64_t more);
 
 /* core_decode_store.c */
+/* So much more is the store's; all of it together is no more than there can be. */
+void input_use(struct input *input, struct core_store *store, uint64_t bytes);
 void input_store(struct input *input);
 /* What the layouts of all stores hold, and which of it is suspect. */
 void input_memories(struct input *input);

@@ -14,19 +14,24 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     5u
+#define CORE_STATE_VERSION     6u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
 
 #define CORE_OPEN_FLAGS                                                                          \
     (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
-     CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH)
+     CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY)
+/* What only an ACQUIRE can say. */
+#define CORE_ACQUIRE_FLAGS (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY)
 
-/* Memory by its handle, counted over the committed layout and the working copy of its one store. */
+/* Memory by its handle, counted over the committed layout, its spares and the working copy of its
+ * one store. */
 struct core_memory {
     uint64_t id;
-    uint64_t refs; /* 1 or 2: a layout has it at most once */
+    uint64_t refs; /* 1 or 2: a layout has it at most once, and copies of one have none in common */
+    uint64_t store; /* whose */
+    enum core_place tier;
     uint64_t aligned_bytes;
     uint64_t committed; /* the store whose committed layout has it; 0: none has */
     uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
@@ -40,6 +45,7 @@ struct apply {
     uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
     uint64_t free_bytes; /* the record's, less what it has set aside so far */
     unsigned grants;     /* to those who waited */
+    bool spoken_for;     /* a waiter lacks memory of the device */
 };
 
 /* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.
@@ -63,6 +69,8 @@ struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
+/* Index of the item with this id; `count`: there is none. */
+size_t core_find_index(const struct idvec *vec, uint64_t id);
 /* Room for this many appends that then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
@@ -82,6 +90,48 @@ void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
 /* When the next one expires; UINT64_MAX: there is none. */
 uint64_t core_ticket_moment(struct core *core);
 
+/* core_index.c */
+int core_index_init(struct core_index *index); /* -ENOMEM */
+void core_index_free(struct core_index *index);
+int core_index_reserve(struct core *core); /* room for one more store. -ENOMEM */
+/* A store is found by the name that it has, or no longer. */
+void core_enter_name(struct core *core, struct core_store *store);
+void core_forget_name(struct core *core, const struct core_store *store);
+/* Before what `state` of the store shows may change. */
+void core_touch(struct core *core, struct core_store *store);
+void core_end_touching(struct core *core);
+/* After its waiters, or its writers, have come or gone. */
+void core_note_waiters(struct core *core, struct core_store *store);
+void core_note_writers(struct core *core, struct core_store *store);
+/* As core_check: the index is what the stores say. */
+int core_check_index(const struct core *core, struct failure *failure);
+
+/* core_pools.c */
+int core_pools_init(struct core *core); /* with the first pool. -ENOMEM */
+void core_pools_free(struct core *core);
+struct core_pool *core_pool(const struct core *core, uint64_t id);
+struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL: no memory */
+/* What it has not used of its min, into the sum (1) or out of it (-1): around a change of either.
+ */
+void core_count_pool(struct core *core, struct core_pool *pool, int sign);
+void core_use_more(struct core *core, struct core_store *store, uint64_t bytes);
+void core_use_less(struct core *core, struct core_store *store, uint64_t bytes);
+/* With what it uses. */
+void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool);
+void core_leave_pool(struct core *core, struct core_store *store);
+/* How much more its budget allows for this store (NULL: for one that uses nothing yet). */
+uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store);
+uint64_t core_get_unfilled(const struct core_pool *pool);
+/* What is free and others' alone. */
+uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool);
+/* How much more the store can have, of what is free. */
+uint64_t core_get_room(const struct core *core, const struct core_store *store,
+                       uint64_t free_bytes);
+void core_hold(struct core *core, struct core_session *session);
+void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms);
+/* As core_check */
+int core_check_pools(const struct core *core, struct failure *failure);
+
 /* core_effects.c */
 /* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
  * that adds one object of each kind and this many memories. */
@@ -92,6 +142,9 @@ void core_push_effect(struct core *core, struct effect effect);
 /* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
+/* Of a move, or of a copy in a tier. error: 0, or what it failed with (an errno). */
+void core_add_move_event(struct apply *apply, enum core_event_type type,
+                         const struct core_store *store, enum core_place tier, int error);
 void core_add_region_event(struct apply *apply, enum core_event_type type,
                            const struct region *region);
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,
@@ -118,7 +171,8 @@ bool core_is_left_to(const struct core_store *store, struct core_process process
 struct core_memory_use {
     uint64_t memory, store;
     const struct layout_allocation *allocation;
-    bool committed; /* by the committed layout, else by the working copy */
+    bool committed; /* by the committed layout, else by the working copy or a spare */
+    enum core_place tier;
 };
 
 /* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
@@ -132,6 +186,28 @@ int core_check_wire_ids(const struct core *core, struct failure *failure);
 /* core_check_regions.c: as core_check */
 int core_check_regions(const struct core *core, struct failure *failure);
 
+/* core_check_places.c: as core_check */
+int core_check_places(const struct core *core, struct failure *failure);
+
+/* core_places.c: the copies of what is committed */
+/* Would a session of this mode have to wait until the store is on the device? */
+bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
+                      uint32_t flags);
+/* The place of a committed store from now on; counted. */
+void core_set_place(struct core *core, struct core_store *store, enum core_place place);
+/* The committed layout with these memories by rank (NULL: with none). NULL: no memory. */
+struct layout *core_make_copy(const struct layout *layout, const uint64_t *memories);
+/* Drops a spare, or all of them. */
+void core_drop_spare(struct core *core, struct core_store *store, enum core_place tier);
+void core_drop_spares(struct core *core, struct core_store *store);
+/* The fastest of the spares; NONE: there are none. */
+enum core_place core_get_fallback(const struct core_store *store);
+/* The spare in `tier` becomes the committed layout, whose memories go, or (keep) become a spare. */
+void core_switch_place(struct core *core, struct core_store *store, enum core_place tier,
+                       bool keep);
+/* A move that is under way ends; nobody is told but who makes it. */
+void core_end_move(struct core *core, struct core_store *store);
+
 /* core_check_events.c: as core_check, of what is told of the mount; of its health and its fence. */
 int core_check_events(const struct core *core, struct failure *failure);
 int core_check_mount(const struct core *core, struct failure *failure);
@@ -139,9 +215,12 @@ int core_check_mount(const struct core *core, struct failure *failure);
 bool core_is_text(const char *text, size_t room);
 
 /* core_memory.c */
-int core_memory_add(struct core *core, uint64_t memory, uint64_t aligned_bytes); /* with refs 0 */
-void core_memory_forget(struct core *core, uint64_t memory);                     /* undoes that */
+/* For this store, with refs 0. */
+int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
+                    enum core_place tier, uint64_t aligned_bytes);
+void core_memory_forget(struct core *core, uint64_t memory); /* undoes that */
 struct core_memory *core_memory(const struct core *core, uint64_t memory);
+void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_bytes);
 void core_memory_ref(struct core *core, uint64_t memory);
 void core_memory_unref(struct core *core, uint64_t memory); /* the last one: EFFECT_FREE_MEMORY */
 /* The memories of a layout of the store, counted as suspect or no longer. */
@@ -150,10 +229,12 @@ void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
 /* Whoever could write the store's memory: there is none of it any more. */
-void core_forget_writers(struct core_store *store);
+void core_forget_writers(struct core *core, struct core_store *store);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);
+/* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
+void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store);
 /* The layout becomes the store's committed one, with the references that it has. */
 void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout);
 
@@ -188,22 +269,31 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
+void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
 /* apply_reserve.c */
 /* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter);
-/* Puts to sleep who lacks memory and wakes who does not. True: somebody whose lock is free lacks
- * it, so nobody who comes later may reserve. */
-bool apply_rouse(struct apply *apply);
+/* Puts to sleep who lacks memory and wakes who does not. */
+void apply_rouse(struct apply *apply);
+/* Somebody who came before, and whose lock is free, lacks it: so nobody who comes later may reserve
+ * so much. Who lacks what the budget of its pool has left keeps that from its pool alone, and
+ * nobody is kept from what is guaranteed to its pool. After apply_rouse */
+bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* Could this much be set aside now for a writer of the store? */
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
+/* Why not: -EDQUOT (which sets outcome.pool) or -ENOMEM */
+int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* At the grant of RW, of what apply_has_memory has said to be there. */
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
 /* What was not drawn goes back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
 int apply_reserve(struct apply *apply);
+/* The record has put so much of what was being made into the layout. -EINVAL: it was not */
+int apply_check_made(const struct apply *apply, const struct core_session *session);
+void apply_made(struct apply *apply, struct core_session *session);
 
 /* apply_bound.c */
 /* May this user take so much more of the bound? Else outcome.bound, and -EDQUOT or `whole`. */
@@ -226,6 +316,7 @@ int apply_commit(struct apply *apply);
 int apply_touch(struct apply *apply);
 int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
+int apply_over_quota(struct apply *apply);
 
 /* apply_writers.c: who may still write the memory of a store */
 int apply_lend(struct apply *apply);
@@ -244,8 +335,33 @@ void apply_end_region_of(struct apply *apply, const struct core_file *file);
 /* apply_fence.c */
 int apply_fence(struct apply *apply);
 
+/* apply_pool.c */
+int apply_pool_set(struct apply *apply);
+int apply_store_pool(struct apply *apply);
+int apply_store_pin(struct apply *apply);
+
+/* apply_move.c */
+int apply_move_begin(struct apply *apply);
+int apply_move_end(struct apply *apply);
+int apply_move_fail(struct apply *apply);
+int apply_move_cancel(struct apply *apply);
+int apply_copy_drop(struct apply *apply);
+/* Ends the move that is under way, if any, in `error`, and tells of it. */
+void apply_abandon_move(struct apply *apply, struct core_store *store, int error);
+/* The bytes on the device are no good: the fastest spare takes their place. False: there is none.
+ */
+bool apply_fall_back(struct apply *apply, struct core_store *store, enum core_event_type type);
+/* What was copied to or from the device may be damaged. */
+void apply_abandon_device_moves(struct apply *apply, int error);
+/* Suspect memory goes that nobody holds and that has a sound copy. */
+void apply_heal(struct apply *apply);
+
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);
+
+/* apply_store_drain.c */
+int apply_store_drain(struct apply *apply);
+int apply_store_serve(struct apply *apply);
 
 /* apply_health.c */
 int apply_health(struct apply *apply);

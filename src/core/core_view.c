@@ -9,17 +9,6 @@ const struct core_store *core_find_store(const struct core *core, uint64_t id)
     return core_store(core, id);
 }
 
-const struct core_store *core_find_store_name(const struct core *core, const char *name)
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-
-        if (strcmp(store->name, name) == 0)
-            return store;
-    }
-    return NULL;
-}
-
 const struct core_session *core_find_session(const struct core *core, uint64_t id)
 {
     return core_session(core, id);
@@ -118,40 +107,6 @@ const struct layout *core_get_layout(const struct core *core, const struct core_
     return store->fixed ? store->fixed : core->empty;
 }
 
-const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
-                                                     const struct core_store **store)
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *at = core->stores.items[i];
-        const struct layout_allocation *found =
-            layout_find_serial(core_get_layout(core, at), serial);
-
-        if (!found)
-            continue;
-        if (store)
-            *store = at;
-        return found;
-    }
-    return NULL;
-}
-
-const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
-                                           const struct core_store **store)
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *at = core->stores.items[i];
-        const struct layout_entry *found =
-            layout_find_entry_serial(core_get_layout(core, at), serial);
-
-        if (!found)
-            continue;
-        if (store)
-            *store = at;
-        return found;
-    }
-    return NULL;
-}
-
 /* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
 static size_t find_rank(struct core_process process, const struct core_process *processes,
                         size_t count)
@@ -234,7 +189,7 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 {
     uint64_t bytes = 0;
 
-    if (!store->fixed || !store->working)
+    if (!store->fixed || !store->working || store->places.place != CORE_PLACE_DEVICE)
         return 0;
     for (size_t i = 0; i < layout_count_allocations(store->fixed); i++) {
         const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
@@ -259,7 +214,8 @@ static uint64_t lock_moment(const struct lock *lock, uint64_t now_ms)
     return lock_next_moment(lock, now_ms);
 }
 
-/* Remembered, for this is asked after every record, and a lock may have thousands of waiters. */
+/* Remembered, for this is asked after every record, and a lock may have thousands of waiters. Where
+ * nobody waits there is no such time. */
 static uint64_t store_moment(struct core_store *store, uint64_t now_ms)
 {
     if (store->lock.changed || now_ms >= store->moment_ms) {
@@ -273,8 +229,8 @@ uint64_t core_next_moment(struct core *core, uint64_t now_ms)
 {
     uint64_t moment_ms = UINT64_MAX;
 
-    for (size_t i = 0; i < core->stores.count; i++) {
-        uint64_t at_ms = store_moment(core->stores.items[i], now_ms);
+    for (size_t i = 0; i < core->index.waited.count; i++) {
+        uint64_t at_ms = store_moment(core->index.waited.items[i], now_ms);
 
         if (at_ms < moment_ms)
             moment_ms = at_ms;

@@ -249,6 +249,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argume
 void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll);
 /* Polls are woken from now on. */
+/* Of `state` or `residency`: what a poll on it compares. */
+uint64_t fs_shown_version(const struct node *node);
 void fs_observe(struct fs *fs);
 
 /* ---- files of one kind ------------------------------------------------------------------- */
@@ -268,6 +270,10 @@ void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uin
 /* control.c: writes to `commit`, `abort` and `ctl` */
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,
                       const struct fuse_file_info *info);
+/* pools.c */
+/* Wall clock; now while somebody holds it; 0: never. */
+uint64_t fs_get_last_used_ms(const struct core_store *store);
+void fs_pools_write(fuse_req_t req, const char *from, size_t size, uint64_t fh);
 /* events.c */
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
@@ -287,6 +293,7 @@ int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32
                      struct fs_text *text);
 int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
+int fs_text_pools(const struct fs *fs, struct fs_text *text);
 /* text_words.c */
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);
 const char *fs_text_health(enum core_health health);

@@ -24,6 +24,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_FDS] = {".fds", NODE_ROOT, S_IFSOCK, CORE_KIND_NONE, false},
     [NODE_STORE] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_STATE] = {"state", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_RESIDENCY] = {"residency", NODE_STORE, S_IFREG, CORE_KIND_RESIDENCY, false},
     [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
     [NODE_LAYOUT] = {"layout", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
     [NODE_INFO] = {"info", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
@@ -41,6 +42,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_ENTRY] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_ENTRY, false},
     [NODE_REGIONS] = {"regions", NODE_ROOT, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_REGION_OWNER] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
+    [NODE_POOLS] = {"pools", NODE_ROOT, S_IFREG, CORE_KIND_POOLS, false},
     [NODE_REGION] = {NULL, NODE_NONE, S_IFREG, CORE_KIND_REGION, false},
 };
 
@@ -148,6 +150,8 @@ static int lookup_entry(const struct core *core, const struct core_store *store,
         return size;
     *node = (struct node){.kind = NODE_ENTRY, .store = store};
     node->entry = layout_find_entry(core_get_layout(core, store), key, (size_t)size);
+    if (node->entry)
+        core_hint_serial(core, node->entry->serial, store->id);
     return node->entry ? 0 : -ENOENT;
 }
 
@@ -195,6 +199,8 @@ int node_lookup(const struct core *core, const struct node_top *top, uint64_t pa
     case NODE_ALLOCATIONS:
         *node = (struct node){.kind = NODE_ALLOCATION, .store = directory.store};
         node->allocation = layout_find_name(core_get_layout(core, directory.store), name);
+        if (node->allocation)
+            core_hint_serial(core, node->allocation->serial, directory.store->id);
         return node->allocation ? 0 : -ENOENT;
     case NODE_METADATA:
         return lookup_entry(core, directory.store, name, node);

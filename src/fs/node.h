@@ -25,6 +25,7 @@ enum node_kind {
     NODE_FDS,
     NODE_STORE,
     NODE_STATE,
+    NODE_RESIDENCY,
     NODE_LAYOUT_HASH,
     NODE_LAYOUT,
     NODE_INFO,
@@ -43,6 +44,7 @@ enum node_kind {
     NODE_REGIONS,
     NODE_REGION_OWNER, /* its serial is the uid */
     NODE_REGION,
+    NODE_POOLS,
     NODE_KIND_COUNT,
 };
 

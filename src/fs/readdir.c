@@ -69,11 +69,9 @@ static bool list_fixed(struct listing *list, const struct node *node, uint64_t o
 
 static void list_stores(struct listing *list, uint64_t offset)
 {
-    const struct idvec *stores = &list->fs->core->stores;
-    for (size_t i = 0; i < stores->count; i++) {
-        const struct core_store *store = stores->items[i];
-        if (OFFSET_DYNAMIC + store->id <= offset)
-            continue;
+    uint64_t id = offset > OFFSET_DYNAMIC ? offset - OFFSET_DYNAMIC : 0;
+    const struct core_store *store;
+    for (; (store = idvec_find_after(&list->fs->core->stores, id)); id = store->id) {
         if (!add(list, store->name, node_make_id(NODE_STORE, store->id), S_IFDIR,
                  OFFSET_DYNAMIC + store->id))
             return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xattr - user.gmsfs.* on allocations and entries
+ * xattr - user.gmsfs.* on stores, allocations and entries
  *
  * Every other name is unknown, not unsupported: one ENOSYS would turn extended attributes off for
  * the whole mount.
@@ -8,6 +8,7 @@
 #include "fs/fs_internal.h"
 
 #include "meta/name.h"
+#include "service/pools.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -92,6 +93,40 @@ static int set_offset(struct fs *fs, const struct service_actor *by, const struc
     return service_entry_bind(fs->service, by, node->entry->serial, node->entry->slot, offset);
 }
 
+/* Of a store: absent is what most have. */
+static int get_pool(const struct fs *fs, const struct node *node, char value[256])
+{
+    const struct core_pool *pool = core_find_pool(fs->core, node->store);
+    return pool->id == CORE_DEFAULT_POOL ? -ENODATA : snprintf(value, 256, "%s", pool->name);
+}
+
+static int get_pin(const struct fs *fs, const struct node *node, char value[256])
+{
+    (void)fs;
+    return node->store->use.pinned ? print_number(1, value) : -ENODATA;
+}
+
+static int get_last_used(const struct fs *fs, const struct node *node, char value[256])
+{
+    uint64_t last_used_ms = fs_get_last_used_ms(node->store);
+    (void)fs;
+    return last_used_ms ? print_number(last_used_ms, value) : -ENODATA;
+}
+
+static int set_pool(struct fs *fs, const struct service_actor *by, const struct node *node,
+                    const char *value)
+{
+    return service_set_store_pool(fs->service, node->store->id, value, by->caller);
+}
+
+static int set_pin(struct fs *fs, const struct service_actor *by, const struct node *node,
+                   const char *value)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return -EINVAL;
+    return service_set_store_pin(fs->service, node->store->id, value[0] == '1', by->caller);
+}
+
 #define ATTRIBUTE_NAME_BYTES 32
 
 struct attribute {
@@ -111,6 +146,9 @@ static const struct attribute ATTRIBUTES[] = {
     {"user.gmsfs.aligned_size", NODE_ALLOCATION, get_aligned, NULL, NULL},
     {"user.gmsfs.allocation", NODE_ENTRY, get_bound, set_bound, ""},
     {"user.gmsfs.offset", NODE_ENTRY, get_offset, set_offset, "0"},
+    {"user.gmsfs.pool", NODE_STORE, get_pool, set_pool, "default"},
+    {"user.gmsfs.pin", NODE_STORE, get_pin, set_pin, "0"},
+    {"user.gmsfs.last_used", NODE_STORE, get_last_used, NULL, NULL},
 };
 
 #define ATTRIBUTE_COUNT (sizeof ATTRIBUTES / sizeof ATTRIBUTES[0])

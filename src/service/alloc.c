@@ -33,8 +33,8 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
 /* Gives back what an operation that failed had made or only reserved. */
 static void op_give_back(struct service *s, struct alloc_op *op)
 {
-    service_undraw(s, op->session, op->drawn_bytes);
-    op->drawn_bytes = 0;
+    service_undraw(s, op->session, op->drawn_bytes, op->charged_bytes);
+    op->drawn_bytes = op->charged_bytes = 0;
     for (uint32_t i = 0; i < op->count; i++) {
         if (op->pieces[i])
             piece_free(s, op->pieces[i]);
@@ -52,6 +52,7 @@ static int record_resized(struct service *s, struct alloc_op *op)
         .memory = op->pieces[0]->id,
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->aligned_bytes,
+        .offset = op->charged_bytes,
     };
     return service_apply_record(s, &record, NULL);
 }
@@ -76,6 +77,7 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
         .memory_count = op->count,
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->aligned_bytes,
+        .offset = op->charged_bytes,
         .value = (const uint8_t *)op->wire_id,
         .value_bytes = strlen(op->wire_id),
     };
@@ -180,6 +182,7 @@ static int op_reserve(struct service *s, struct alloc_op *op)
     int error = service_reserve(s, op->session, bytes, &op->drawn_bytes);
     if (error)
         return error;
+    op->charged_bytes = bytes;
     for (uint32_t i = 0; i < op->count; i++) {
         op->pieces[i] = piece_new(s, op->session, op->aligned_bytes);
         if (op->pieces[i])

@@ -33,6 +33,7 @@ struct alloc_op {
     bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
     uint64_t size_bytes, aligned_bytes;
     uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
+    uint64_t charged_bytes; /* and this is what it costs */
     uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
     uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint32_t count;

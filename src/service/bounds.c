@@ -5,6 +5,7 @@
 #include "service/service_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@
 
 struct bound_note {
     uint32_t uid;
-    char name[CORE_BOUND_BYTES];
-    uint64_t until_ms; /* 0: free */
+    char name[CORE_POOL_NAME_BYTES]; /* of a bound, or of a pool */
+    uint64_t until_ms;               /* 0: free */
 };
 
 static const struct {
@@ -83,6 +84,13 @@ static struct bound_note *find_place(struct service *s, const char *name, uint32
     return free_place;
 }
 
+static void set_note(struct service *s, struct bound_note *note, const char *name, uint32_t uid)
+{
+    snprintf(note->name, sizeof note->name, "%s", name);
+    note->uid = uid;
+    note->until_ms = service_now(s) + NOTE_MS;
+}
+
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
                         int error)
 {
@@ -96,12 +104,28 @@ void service_note_bound(struct service *s, const char *name, uint64_t store, uin
                             .flags = is_share ? CORE_BOUND_SHARE : 0};
     if (!note)
         return;
-    note->uid = uid;
-    strncpy(note->name, name, sizeof note->name - 1);
-    note->until_ms = service_now(s) + NOTE_MS;
+    set_note(s, note, name, uid);
     log_info("user %u met the bound on %s: %s", uid, name,
              is_share ? "its share is taken, others are served"
                       : "all of it is taken (gmsfs(5), LIMITS)");
+    service_apply_record(s, &record, NULL);
+}
+
+void service_note_over_quota(struct service *s, const struct core_store *store, uint32_t uid,
+                             struct core_process process)
+{
+    const struct core_pool *pool = core_find_pool(s->core, store);
+    struct bound_note *note = find_place(s, pool->name, uid);
+    struct record record = {.type = RECORD_OVER_QUOTA,
+                            .store = store->id,
+                            .uid = uid,
+                            .process = process,
+                            .name = pool->name,
+                            .name_bytes = strlen(pool->name)};
+    if (!note)
+        return;
+    set_note(s, note, pool->name, uid);
+    log_info("user %u met the budget of the pool %s", uid, pool->name);
     service_apply_record(s, &record, NULL);
 }
 

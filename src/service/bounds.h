@@ -28,7 +28,7 @@ enum service_bound {
 };
 
 #define SERVICE_MAX_DIRECTORIES  65536u
-#define SERVICE_MAX_TEXT_BYTES   (8ull << 20)
+#define SERVICE_MAX_TEXT_BYTES   (64ull << 20)
 #define SERVICE_MAX_LAYOUT_BYTES (4ull << 30)
 #define SERVICE_MAX_CONNECTIONS  1024u
 #define SERVICE_MAX_WATCHES      16384u

@@ -4,6 +4,7 @@
 #include "service/service_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 static void tell_state(struct service *s, uint64_t store)
@@ -11,6 +12,13 @@ static void tell_state(struct service *s, uint64_t store)
     for (struct service_observer *at = s->observers; at; at = at->next)
         if (at->on_state)
             at->on_state(at->context, store);
+}
+
+static void tell_place(struct service *s, uint64_t store)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_place)
+            at->on_place(at->context, store);
 }
 
 static void tell_event(struct service *s)
@@ -43,6 +51,12 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_unwatch(s, effect->owner);
         service_on_session_over(s, effect->session);
         break;
+    case EFFECT_PLACE:
+        tell_place(s, effect->store);
+        break;
+    case EFFECT_MOVE_OVER:
+        service_on_move_over(s, effect);
+        break;
     case EFFECT_REGION_OVER:
         service_on_region_over(s, effect);
         break;
@@ -72,12 +86,30 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     return core_apply(s->core, record, outcome);
 }
 
+/* Who wanted more than the pool of the store allows. */
+static void note_pool(struct service *s, const struct record *record, const struct outcome *outcome,
+                      const struct core_file *file)
+{
+    const struct core_session *session = core_find_session(s->core, record->session);
+    const struct core_store *store = core_find_store(s->core, session ? session->store
+                                                              : file  ? file->store
+                                                                      : record->store);
+    if (store && store->use.pool == outcome->pool)
+        service_note_over_quota(s, store,
+                                session ? session->uid
+                                : file  ? file->uid
+                                        : record->uid,
+                                session ? session->owner : record->process);
+}
+
 /* A bound that the record met is told after its effects: telling it is another record. */
 static void note_bound(struct service *s, const struct record *record,
                        const struct outcome *outcome, int error)
 {
     const struct core_file *file = core_find_file(s->core, record->file);
     uint64_t store = record->store;
+    if (error == -EDQUOT && outcome->pool != 0)
+        note_pool(s, record, outcome, file);
     if (!error || outcome->bound == CORE_BOUND_NONE)
         return;
     if (store == 0 && file)
@@ -97,6 +129,7 @@ static void handle_effects(struct service *s)
     service_discard_garbage(s);
     if (is_freed)
         service_on_memory(s);
+    service_start_promotions(s);
     service_arm_timer(s);
 }
 
@@ -129,6 +162,7 @@ void service_on_memory(struct service *s)
     service_retry_spools(s);
     service_retry_allocs(s);
     service_answer_freed(s);
+    service_start_promotions(s);
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
 }

@@ -15,21 +15,23 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static int record_reserved(struct service *s, uint64_t session, uint64_t reserved_bytes,
-                           uint64_t due_bytes)
+static int record_reserved(struct service *s, const struct core_session *held,
+                           uint64_t reserved_bytes, uint64_t due_bytes, uint64_t making_bytes)
 {
     struct record record = {.type = RECORD_RESERVE,
-                            .session = session,
+                            .session = held->id,
                             .size_bytes = reserved_bytes,
-                            .count = due_bytes};
+                            .count = due_bytes,
+                            .offset = making_bytes};
     return service_apply_record(s, &record, NULL);
 }
 
-/* Charges `bytes`, of which `draw` were set aside. All or nothing. */
+/* Charges `bytes`, of which `draw` were set aside, and says that they are being made. All or
+ * nothing. */
 static int charge(struct service *s, const struct core_session *held, uint64_t bytes, uint64_t draw)
 {
     uint64_t aside_bytes = s->core->reserved_bytes;
-    if (draw == 0)
+    if (!held)
         return vmm_reserve(s->vmm, bytes);
     vmm_set_aside(s->vmm, aside_bytes - draw); /* less never fails */
     int error = vmm_reserve(s->vmm, bytes);
@@ -37,12 +39,19 @@ static int charge(struct service *s, const struct core_session *held, uint64_t b
         vmm_set_aside(s->vmm, aside_bytes);
         return error;
     }
-    error = record_reserved(s, held->id, held->reserved_bytes - draw, held->due_bytes);
+    error = record_reserved(s, held, held->reserved_bytes - draw, held->due_bytes,
+                            held->making_bytes + bytes);
     if (error) {
         vmm_unreserve(s->vmm, bytes);
         vmm_set_aside(s->vmm, aside_bytes);
     }
     return error;
+}
+
+static bool give_up(struct service *s, const struct core_session *held)
+{
+    struct record record = {.type = RECORD_GIVE_UP, .session = held->id};
+    return service_apply_record(s, &record, NULL) == 0;
 }
 
 /* There is not as much free. Gives up what only a rollback would need, if that is enough: -EAGAIN,
@@ -58,10 +67,8 @@ static int make_room(struct service *s, const struct core_session *held, uint64_
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
     uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
     /* Not for nothing. */
-    if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes) {
-        struct record record = {.type = RECORD_GIVE_UP, .session = held->id};
-        service_apply_record(s, &record, NULL);
-    }
+    if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes)
+        give_up(s, held);
     return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
 }
 
@@ -78,6 +85,28 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
     return given_up_bytes > 0 && service_apply_record(s, &record, NULL) == 0;
 }
 
+/* May the session's pool have so much more? 0: yes, or it is the device that lacks it. Gives up
+ * what only a rollback would need, if that is enough. -EAGAIN: when what is on its way back is
+ * there; -EDQUOT: in vain. */
+static int check_budget(struct service *s, const struct core_session *held, uint64_t bytes)
+{
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    uint64_t free_bytes = vmm_get_free(s->vmm);
+    if (!store || core_check_room(s->core, store, bytes, free_bytes) != -EDQUOT)
+        return 0;
+    free_bytes += s->numbers.freeing_bytes;
+    if (core_check_room(s->core, store, bytes, free_bytes) == 0)
+        return -EAGAIN;
+    uint64_t given_up_bytes = core_count_given_up_bytes(s->core, store);
+    uint64_t more_bytes = bytes - smaller(given_up_bytes, bytes);
+    free_bytes += given_up_bytes;
+    if (given_up_bytes > 0 && core_check_room(s->core, store, more_bytes, free_bytes) == 0 &&
+        give_up(s, held))
+        return core_check_room(s->core, store, bytes, vmm_get_free(s->vmm)) == 0 ? 0 : -EAGAIN;
+    service_note_over_quota(s, store, held->uid, held->owner);
+    return -EDQUOT;
+}
+
 static bool can_ever_fit(const struct service *s, uint64_t bytes)
 {
     struct vmm_info info;
@@ -92,7 +121,10 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_
     *drawn = 0;
     if (!can_ever_fit(s, bytes))
         return -ENOMEM;
-    int error = charge(s, held, bytes, draw);
+    int error = check_budget(s, held, bytes - draw);
+    if (error)
+        return error;
+    error = charge(s, held, bytes, draw);
     if (!error)
         *drawn = draw;
     return error == -ENOMEM ? make_room(s, held, bytes - draw) : error;
@@ -102,14 +134,17 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
 {
     const struct core_session *held = core_find_session(s->core, session);
     if (bytes <= held->reserved_bytes)
-        return record_reserved(s, session, bytes, 0);
+        return record_reserved(s, held, bytes, 0, held->making_bytes);
     uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
     uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
     if (!can_ever_fit(s, bytes))
         return -ENOMEM;
+    int error = check_budget(s, held, more_bytes);
+    if (error)
+        return error;
     if (more_bytes > vmm_get_free(s->vmm))
         return make_room(s, held, more_bytes);
-    return record_reserved(s, session, bytes - due_bytes, due_bytes);
+    return record_reserved(s, held, bytes - due_bytes, due_bytes, held->making_bytes);
 }
 
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes)
@@ -121,11 +156,12 @@ int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t byt
     return service_apply_record(s, &record, NULL);
 }
 
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn)
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    if (drawn > 0 && held && held->mode == LOCK_MODE_RW)
-        record_reserved(s, session, held->reserved_bytes, held->due_bytes + drawn);
+    if (drawn + made > 0 && held && held->mode == LOCK_MODE_RW)
+        record_reserved(s, held, held->reserved_bytes, held->due_bytes + drawn,
+                        held->making_bytes - smaller(made, held->making_bytes));
 }
 
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
@@ -134,6 +170,6 @@ void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
     uint64_t due_bytes = writer ? smaller(writer->due_bytes, bytes) : 0;
     vmm_unreserve(s->vmm, bytes);
     if (due_bytes > 0)
-        record_reserved(s, writer->id, writer->reserved_bytes + due_bytes,
-                        writer->due_bytes - due_bytes);
+        record_reserved(s, writer, writer->reserved_bytes + due_bytes,
+                        writer->due_bytes - due_bytes, writer->making_bytes);
 }

@@ -22,6 +22,7 @@ struct bound_note;
 struct commit_job;
 struct measuring;
 struct awaiting;
+struct move_op;
 
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
     uint32_t uid;
@@ -32,8 +33,10 @@ struct piece {
     uint64_t id; /* the memory handle */
     struct vmm_piece memory;
     uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
-    uint64_t reserved_bytes; /* charged to the device for it */
-    uint64_t spooled_bytes;  /* charged to this user's share of the spools: whoever began it */
+    uint64_t reserved_bytes; /* charged to the account of its tier for it */
+    enum vmm_tier tier;
+    uint64_t moving_bytes;  /* made by a move: so many come from its source */
+    uint64_t spooled_bytes; /* charged to this user's share of the spools: whoever began it */
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
@@ -118,6 +121,10 @@ struct service {
     struct bulk_op *bulk_queue;
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
     struct awaiting *awaiting;   /* and for what is being freed */
+    struct move_op *moves;       /* under way */
+    uint64_t promote_after_ms;   /* no promotion begins by itself before this */
+    uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
+    bool promoting;
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -171,6 +178,9 @@ void service_on_seal_failed(struct service *s, uint64_t session, int error);
 /* bounds.c */
 void service_free_bounds(struct service *s);
 void service_init_bounds(struct service *s);
+/* Somebody met the budget of the store's pool. Told now and then, as bounds are. */
+void service_note_over_quota(struct service *s, const struct core_store *store, uint32_t uid,
+                             struct core_process process);
 
 /* member.c: whose session it is */
 struct core_process service_caller_process(const struct service_caller *caller);
@@ -257,6 +267,7 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
 /* Any session that is not surely about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
 void service_revoke_all(struct service *s, const struct ending *revocation);
+const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16]);
 
 /* regions.c */
 void service_on_region_over(struct service *s, const struct effect *effect);
@@ -296,7 +307,8 @@ void service_cancel_session_allocs(struct service *s, uint64_t session);
 /* reserve.c */
 /* Charges the device: from what is set aside for the session, then from what is free, after giving
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
- * coming back, wait; -ENOMEM */
+ * coming back, wait; -ENOMEM; -EDQUOT: the store's pool does not allow it. The record that puts it
+ * into the layout says so (offset), or service_undraw. */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
 /* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
  * false: there is nothing, or too little. */
@@ -305,8 +317,9 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 /* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
-/* What was drawn is on its way back unused: it will be set aside for the session again. */
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn);
+/* What was charged for `made` bytes is given back: they are made no more, and what was drawn will
+ * be set aside for the session again. */
+void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
 /* Discharges memory that an allocation of this store had. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
@@ -344,6 +357,13 @@ void service_retry_spools(struct service *s);
 void service_answer_freed(struct service *s);
 void service_expire_awaiting(struct service *s, uint64_t now_ms);
 uint64_t service_awaiting_moment(const struct service *s);
+
+/* move.c */
+/* Of stores that somebody waits for, as far as there is memory. After each record. */
+void service_start_promotions(struct service *s);
+uint64_t service_promotion_moment(const struct service *s);
+void service_on_move_over(struct service *s, const struct effect *effect);
+void service_cancel_moves(struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

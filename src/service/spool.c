@@ -104,6 +104,7 @@ static int record_spool(struct service *s, const struct spool_op *op)
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->piece->reserved_bytes,
         .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
+        .offset = op->charged_bytes,
     };
     return service_apply_record(s, &record, NULL);
 }
@@ -114,7 +115,7 @@ static void undo_spool(struct service *s, struct spool_op *op)
     struct piece *piece = op->piece;
     if (op->kind != SPOOL_WRITE)
         return;
-    service_undraw(s, op->session, op->drawn_bytes);
+    service_undraw(s, op->session, op->drawn_bytes, op->charged_bytes);
     if (piece->new_serial) {
         piece->doomed = true; /* freed by piece_end */
         return;
@@ -145,6 +146,8 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
     if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
         error = record_spool(s, op);
+    else if (!error)
+        service_undraw(s, op->session, 0, op->charged_bytes);
     if (error && op->kind == SPOOL_SEAL)
         service_on_seal_failed(s, op->session, error);
     if (error)
@@ -219,7 +222,7 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
 {
     uint64_t end = op->offset + op->bytes;
     op->reserved_bytes = piece->reserved_bytes;
-    op->drawn_bytes = 0;
+    op->drawn_bytes = op->charged_bytes = 0;
     if (end <= piece->reserved_bytes)
         return 0;
     uint64_t need = vmm_align(s->vmm, end), before = piece->reserved_bytes;
@@ -229,6 +232,7 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
     if (!error)
         error = service_reserve(s, op->session, need - before, &op->drawn_bytes);
     if (!error) {
+        op->charged_bytes = need - before;
         piece->reserved_bytes = need;
         return 0;
     }
@@ -301,6 +305,8 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
         what.span.bytes = allocation->size_bytes - op->offset;
     if (!piece)
         return -EIO;
+    if (piece->tier != VMM_TIER_DEVICE)
+        return -EAGAIN; /* of a store that is elsewhere, to be replaced as a whole */
     int error = touch(s, store, op->session, allocation->memory);
     if (!error)
         error = service_start_transfer(s, &what, op->request);

@@ -30,7 +30,8 @@ struct spool_op {
     uint64_t gap_bytes;      /* from here to the offset nobody has written */
     uint64_t size_bytes;     /* of the spool after this */
     uint64_t reserved_bytes; /* of the piece before this: what a failure falls back to */
-    uint64_t drawn_bytes;    /* of what this charged: what was set aside for the session */
+    uint64_t charged_bytes;  /* what this charged */
+    uint64_t drawn_bytes;    /* of which this much was set aside for the session */
     int error;
     struct spool_op *next;
 };

@@ -21,15 +21,16 @@ MORE_THAN_THERE_ARE = 4500
 def bring_up():
     """The loopback, which has another address as well."""
     with socket.socket() as any_socket:
-        address = struct.pack("16sH2s4s8s", b"lo:1", socket.AF_INET, b"\0\0", socket.inet_aton(ADDRESS), b"\0" * 8)
+        address = struct.pack("16sH2s4s8s", b"lo:1", socket.AF_INET, b"\0\0", socket.inet_aton(ADDRESS),
+                              b"\0" * 8)
         fcntl.ioctl(any_socket, 0x8916, address)  # SIOCSIFADDR
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14s", b"lo", 0x41, b"\0" * 14))  # SIOCSIFFLAGS
 
 
 def start():
     """The server, and its ports for HTTP and gRPC."""
-    server = subprocess.Popen([sys.argv[1], "0.0.0.0:0", "0.0.0.0:0", "0", sys.argv[2]], stderr=subprocess.STDOUT,
-                              stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([sys.argv[1], "0.0.0.0:0", "0.0.0.0:0", "0", sys.argv[2]],
+                              stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
     words = server.stdout.readline().replace(",", "").split()
     return server, *(int(words[words.index(kind) + 1].rsplit(":", 1)[1]) for kind in ("http", "grpc"))
 

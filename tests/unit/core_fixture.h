@@ -143,7 +143,7 @@ static bool same_outcome(const struct outcome *a, const struct outcome *b)
            a->waiter == b->waiter && a->serial == b->serial && a->slot == b->slot &&
            a->rank == b->rank && a->generation == b->generation && a->count == b->count &&
            a->ticket_first == b->ticket_first && a->mode == b->mode && a->bound == b->bound &&
-           a->rolled_back == b->rolled_back && a->ticket.id == b->ticket.id;
+           a->rolled_back == b->rolled_back && a->pool == b->pool && a->ticket.id == b->ticket.id;
 }
 
 static void take_effects(void)

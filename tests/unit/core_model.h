@@ -23,7 +23,10 @@ enum fate {
 static struct {
     uint8_t waiters[MAX_IDS], memories[MAX_IDS], sessions[MAX_IDS];
     uint64_t generations[MAX_IDS], versions[MAX_IDS]; /* by store */
-    bool announced[MAX_IDS];                          /* EFFECT_STATE in this step */
+    enum lock_state states[MAX_IDS];
+    uint64_t place_versions[MAX_IDS];
+    bool announced[MAX_IDS]; /* EFFECT_STATE in this step */
+    bool moved[MAX_IDS];     /* EFFECT_PLACE in this step */
 } model;
 
 static void model_take(const struct effect *effect)
@@ -48,6 +51,14 @@ static void model_take(const struct effect *effect)
     case EFFECT_STATE:
         model.announced[effect->store] = true;
         break;
+    case EFFECT_PLACE:
+        model.moved[effect->store] = true;
+        break;
+    case EFFECT_MOVE_OVER: {
+        const struct core_store *store = core_find_store(core, effect->store);
+        require(effect->move != 0 && (!store || store->places.move.id != effect->move));
+        break;
+    }
     case EFFECT_EVENT:
         break;
     case EFFECT_REGION_OVER:
@@ -63,6 +74,7 @@ static void model_take(const struct effect *effect)
 static void model_take_all(void)
 {
     memset(model.announced, 0, sizeof model.announced);
+    memset(model.moved, 0, sizeof model.moved);
     /* Who waits since this record, or again. */
     if (out.waiter > 0 && out.waiter < MAX_IDS && core_find_waiter(core, out.waiter))
         model.waiters[out.waiter] = FATE_LIVE;
@@ -93,6 +105,56 @@ static bool waits_for_a_turn(const struct core_store *store, uint64_t waiter)
     return false;
 }
 
+/* How much of a pool's min it has not used. */
+static uint64_t unfilled_bytes(const struct core_pool *pool)
+{
+    return pool->min_bytes > pool->used_bytes ? pool->min_bytes - pool->used_bytes : 0;
+}
+
+/* What the budget of the store's pool has left for it. */
+static uint64_t budget_bytes(const struct core_store *store)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+
+    if (pool->slots > 0 && pool->resident >= pool->slots && store->use.used_bytes == 0)
+        return 0;
+    return pool->max_bytes > pool->used_bytes ? pool->max_bytes - pool->used_bytes : 0;
+}
+
+/* What of `left` free bytes is not kept for other pools. */
+static uint64_t shared_bytes(const struct core_store *store, uint64_t left)
+{
+    for (size_t i = 0; i < core->pools.items.count; i++) {
+        const struct core_pool *pool = core->pools.items.items[i];
+
+        if (pool->id != store->use.pool)
+            left -= unfilled_bytes(pool) < left ? unfilled_bytes(pool) : left;
+    }
+    return left;
+}
+
+static bool spoken_for, pools_spoken_for[MAX_IDS];
+
+/* Of who waits, and has its lock as good as granted. */
+static void check_lack(const struct core_waiter *waiter, const struct core_store *store,
+                       uint64_t left)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+    bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
+    uint64_t replaced = is_there ? layout_total_bytes(store->fixed) : 0;
+    bool of_pool = waiter->reserve_bytes > budget_bytes(store) + replaced &&
+                   budget_bytes(store) <= UINT64_MAX - replaced;
+    bool lacks = of_pool || waiter->reserve_bytes > shared_bytes(store, left) + replaced;
+
+    if (pools_spoken_for[pool->id] || (spoken_for && waiter->reserve_bytes > unfilled_bytes(pool)))
+        return;
+    require(lacks || waiter->away || waits_for_a_turn(store, waiter->id));
+    if (of_pool)
+        pools_spoken_for[pool->id] = true;
+    else if (lacks)
+        spoken_for = true;
+}
+
 /* What is set aside was free, and nobody waits for what is there. */
 static void check_reservations(int error)
 {
@@ -101,22 +163,21 @@ static void check_reservations(int error)
     taken = now_bytes > reserved_before ? now_bytes - reserved_before : 0;
     require(taken <= device_free);
     left = device_free - taken;
+    spoken_for = false;
+    memset(pools_spoken_for, 0, sizeof pools_spoken_for);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
         const struct core_store *store = core_find_store(core, waiter->store);
         bool free_for = lock_is_free_for(&store->lock, waiter->id);
 
         if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
-            lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW)
+            lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW ||
+            core_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))
             continue;
         /* The first whose lock is free may lack memory; those behind it wait for it. Who looks
          * around is not granted what is there. */
-        if (free_for && left != UINT64_MAX) {
-            bool lacks = waiter->reserve_bytes >
-                         left + (store->fixed ? layout_total_bytes(store->fixed) : 0);
-            require(lacks || waiter->away || waits_for_a_turn(store, waiter->id));
-            left = lacks ? UINT64_MAX : left;
-        }
+        if (free_for)
+            check_lack(waiter, store, left);
     }
 }
 
@@ -157,6 +218,14 @@ static void check_stores(void)
         require(store->id < MAX_IDS);
         require(store->generation >= model.generations[store->id]);
         require((store->version != model.versions[store->id]) == model.announced[store->id]);
+        /* A drain shows itself as well. */
+        if (store->generation != model.generations[store->id] ||
+            lock_get_state(&store->lock) != model.states[store->id])
+            require(store->version != model.versions[store->id]);
+        model.states[store->id] = lock_get_state(&store->lock);
+        require((store->places.version != model.place_versions[store->id]) ==
+                model.moved[store->id]);
+        model.place_versions[store->id] = store->places.version;
         model.generations[store->id] = store->generation;
         model.versions[store->id] = store->version;
     }

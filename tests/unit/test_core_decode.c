@@ -234,10 +234,10 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     core_start();
     store = make_store("weights");
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
-    record.flags |= 1u << 8;
+    record.flags |= 1u << 10;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 8};
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 10};
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }
@@ -272,7 +272,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 5 only");
+              "the saved state is of version 77, and this gmsfs reads version 6 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -422,6 +422,10 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(name[3]), '/');
     LIE(STORE(mode), 010000);
     LIE(STORE(suspect), 0);
+    LIE(STORE(drain.is_on), true);
+    LIE(STORE(drain.deadline_ms), 1);
+    LIE(STORE(drain.id), 1);
+    LIE(STORE(lock.closed), true);
     LIE(STORE(sessions.taken), 0);
     LIE(STORE(waiters.taken), 0);
     LIE(STORE(lock.committed), false);
@@ -551,10 +555,10 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(reserved_bytes), 0);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
-    LIE(FILE_(kind), CORE_KIND_REGION + 1);
+    LIE(FILE_(kind), CORE_KIND_COUNT);
     LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
-    LIE(FILE_(flags), 1u << 8);
+    LIE(FILE_(flags), 1u << 10);
     LIE(FILE_(store), core->next_id);
     LIE(FILE_(session), rich.reader);
     LIE(FILE_(session), rich.writer);
@@ -576,7 +580,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
     LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
     LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
     LIE(WAITING(kind), CORE_KIND_LOCK);
-    LIE(WAITING(flags), 1u << 8);
+    LIE(WAITING(flags), 1u << 10);
     LIE(WAITING(wish), LOCK_WISH_RO);
     LIE(WAITING(uid), 12);
     LIE(WAITING(reserve_bytes), 0);

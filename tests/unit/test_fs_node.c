@@ -58,6 +58,7 @@ TAP_TEST(the_top_has_its_files_and_stores)
     check_int(must_find(root_id(), "device").kind, NODE_DEVICE);
     check_int(must_find(root_id(), "events").kind, NODE_EVENTS);
     check_int(must_find(root_id(), "metrics").kind, NODE_METRICS);
+    check_int(must_find(root_id(), "pools").kind, NODE_POOLS);
     check_int(must_find(root_id(), ".fds").kind, NODE_FDS);
     struct node node = must_find(root_id(), "weights");
     check_int(node.kind, NODE_STORE);

@@ -43,6 +43,19 @@ TAP_TEST(what_is_taken_out_at_once_leaves_the_others_in_order)
     idvec_free(&vec);
 }
 
+TAP_TEST(a_walk_goes_on_behind_the_last_id_whatever_was_taken_out)
+{
+    struct idvec vec = all_items();
+
+    check(idvec_find_after(&vec, 0) == &items[0]);
+    check(idvec_find_after(&vec, 3) == &items[2]);
+    check(idvec_remove(&vec, 5) == &items[2]);
+    check(idvec_find_after(&vec, 3) == &items[3]);
+    check(idvec_find_after(&vec, 4) == &items[3]);
+    check(idvec_find_after(&vec, 13) == NULL && idvec_find_after(&vec, UINT64_MAX) == NULL);
+    idvec_free(&vec);
+}
+
 TAP_TEST(an_id_that_was_removed_is_not_found)
 {
     struct idvec vec = all_items();

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How stores are found, and which of them a record looks at: what it costs does not grow with the
+ * stores that it has nothing to do with. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HINTS 2048u /* a power of 2 */
+
+int core_index_init(struct core_index *index)
+{
+    index->hints = calloc(HINTS, sizeof *index->hints);
+    return index->hints ? 0 : -ENOMEM;
+}
+
+void core_index_free(struct core_index *index)
+{
+    free(index->names);
+    free(index->touched);
+    free(index->hints);
+    idvec_free(&index->waited);
+    idvec_free(&index->lent);
+}
+
+int core_index_reserve(struct core *core)
+{
+    struct core_index *index = &core->index;
+    size_t wanted = core->stores.count + 1;
+    struct core_shown *touched;
+    struct core_store **names;
+
+    if (core_reserve(&index->waited, wanted - index->waited.count) < 0 ||
+        core_reserve(&index->lent, wanted - index->lent.count) < 0)
+        return -ENOMEM;
+    if (wanted <= index->room)
+        return 0;
+    wanted += wanted / 2;
+    names = realloc(index->names, wanted * sizeof(struct core_store *));
+    if (names)
+        index->names = names;
+    touched = realloc(index->touched, wanted * sizeof *touched);
+    if (touched)
+        index->touched = touched;
+    if (!names || !touched)
+        return -ENOMEM;
+    index->room = wanted;
+    return 0;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* Of the first that is not below. */
+static size_t find_name(const struct core_index *index, const char *name)
+{
+    size_t low = 0, high = index->name_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (strcmp(index->names[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void core_enter_name(struct core *core, struct core_store *store)
+{
+    struct core_index *index = &core->index;
+    size_t at = find_name(index, store->name);
+
+    memmove(index->names + at + 1, index->names + at,
+            (index->name_count - at) * sizeof(struct core_store *));
+    index->names[at] = store;
+    index->name_count++;
+}
+
+void core_forget_name(struct core *core, const struct core_store *store)
+{
+    struct core_index *index = &core->index;
+    size_t at = find_name(index, store->name);
+
+    index->name_count--;
+    memmove(index->names + at, index->names + at + 1,
+            (index->name_count - at) * sizeof(struct core_store *));
+}
+
+const struct core_store *core_find_store_name(const struct core *core, const char *name)
+{
+    const struct core_index *index = &core->index;
+    size_t at = find_name(index, name);
+
+    return at < index->name_count && strcmp(index->names[at]->name, name) == 0 ? index->names[at]
+                                                                               : NULL;
+}
+
+/* ---- what is in a store --------------------------------------------------------------------- */
+
+/* Of the store that visibly has this serial, by `find`; NULL. Where it was last is looked at first:
+ * a name was looked up before what it stands for is used. */
+static const void *find_serial(const struct core *core, uint64_t serial,
+                               const void *(*find)(const struct layout *layout, uint64_t serial),
+                               const struct core_store **store)
+{
+    struct core_hint *hint = &core->index.hints[serial & (HINTS - 1)];
+    const struct core_store *at = hint->serial == serial ? core_store(core, hint->store) : NULL;
+    const void *found = at ? find(core_get_layout(core, at), serial) : NULL;
+
+    for (size_t i = 0; !found && i < core->stores.count; i++) {
+        at = core->stores.items[i];
+        found = find(core_get_layout(core, at), serial);
+    }
+    if (!found)
+        return NULL;
+    *hint = (struct core_hint){.serial = serial, .store = at->id};
+    if (store)
+        *store = at;
+    return found;
+}
+
+static const void *find_in_allocations(const struct layout *layout, uint64_t serial)
+{
+    return layout_find_serial(layout, serial);
+}
+
+static const void *find_in_entries(const struct layout *layout, uint64_t serial)
+{
+    return layout_find_entry_serial(layout, serial);
+}
+
+const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
+                                                     const struct core_store **store)
+{
+    return find_serial(core, serial, find_in_allocations, store);
+}
+
+const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
+                                           const struct core_store **store)
+{
+    return find_serial(core, serial, find_in_entries, store);
+}
+
+void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store)
+{
+    core->index.hints[serial & (HINTS - 1)] = (struct core_hint){.serial = serial, .store = store};
+}
+
+/* ---- what a record looks at ----------------------------------------------------------------- */
+
+void core_touch(struct core *core, struct core_store *store)
+{
+    if (store->is_touched)
+        return;
+    store->is_touched = true;
+    core->index.touched[core->index.touched_count++] =
+        (struct core_shown){.store = store->id,
+                            .state = lock_get_state(&store->lock),
+                            .generation = store->generation,
+                            .place_version = store->places.version};
+}
+
+void core_end_touching(struct core *core)
+{
+    struct core_index *index = &core->index;
+
+    for (size_t i = 0; i < index->touched_count; i++) {
+        struct core_store *store = core_store(core, index->touched[i].store);
+
+        if (store)
+            store->is_touched = false;
+    }
+    index->touched_count = 0;
+}
+
+/* Room was made with the store. */
+static void set_member(struct idvec *stores, struct core_store *store, bool is_member)
+{
+    bool was_member = idvec_find(stores, store->id) != NULL;
+
+    if (is_member && !was_member)
+        idvec_insert(stores, store);
+    else if (!is_member && was_member)
+        idvec_remove(stores, store->id);
+}
+
+void core_note_waiters(struct core *core, struct core_store *store)
+{
+    set_member(&core->index.waited, store, store->lock.waiter_count > 0);
+}
+
+void core_note_writers(struct core *core, struct core_store *store)
+{
+    set_member(&core->index.lent, store, store->writer_count > 0);
+}
+
+void core_forget_writers(struct core *core, struct core_store *store)
+{
+    free(store->writers);
+    store->writers = NULL;
+    store->writer_count = 0;
+    store->unseen_writer = false;
+    core_note_writers(core, store);
+}
+
+/* ---- check ---------------------------------------------------------------------------------- */
+
+int core_check_index(const struct core *core, struct failure *failure)
+{
+    const struct core_index *index = &core->index;
+    size_t waited = 0, lent = 0;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (core_find_store_name(core, store->name) != store)
+            return failure_set(failure, -EINVAL, "store %" PRIu64 ": another one has its name",
+                               store->id);
+        if (store->is_touched)
+            return failure_set(failure, -EINVAL, "store %" PRIu64 ": no record is looking at it",
+                               store->id);
+        waited += store->lock.waiter_count > 0;
+        lent += store->writer_count > 0;
+        if ((idvec_find(&index->waited, store->id) == store) != (store->lock.waiter_count > 0) ||
+            (idvec_find(&index->lent, store->id) == store) != (store->writer_count > 0))
+            return failure_set(failure, -EINVAL,
+                               "store %" PRIu64 ": who waits for it or writes it is not found",
+                               store->id);
+    }
+    if (index->name_count == core->stores.count && index->waited.count == waited &&
+        index->lent.count == lent && index->touched_count == 0)
+        return 0;
+    return failure_set(failure, -EINVAL, "there are stores that are found and not there");
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pools use of the device, and who holds a store. See pool.h */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const class_names[POOL_CLASS_COUNT] = {
+    [POOL_CLASS_BATCH] = "batch",
+    [POOL_CLASS_STANDARD] = "standard",
+    [POOL_CLASS_HIGH] = "high",
+    [POOL_CLASS_CRITICAL] = "critical",
+};
+
+const char *core_pool_class_name(enum pool_class class)
+{
+    return class_names[class];
+}
+
+struct core_pool *core_pool(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->pools.items, id);
+}
+
+const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store)
+{
+    return core_pool(core, store->use.pool);
+}
+
+const struct core_pool *core_find_pool_name(const struct core *core, const char *name)
+{
+    for (size_t i = 0; i < core->pools.items.count; i++) {
+        const struct core_pool *pool = core->pools.items.items[i];
+
+        if (strcmp(pool->name, name) == 0)
+            return pool;
+    }
+    return NULL;
+}
+
+/* A word of printable ASCII, so that a line of `pools` says one thing. */
+bool core_is_pool_name(const char *name)
+{
+    size_t bytes = strnlen(name, CORE_POOL_NAME_BYTES);
+
+    if (bytes == 0 || bytes == CORE_POOL_NAME_BYTES || name[0] == '-' || name[0] == '#')
+        return false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (name[i] <= ' ' || name[i] > '~' || strchr("\"'\\=", name[i]))
+            return false;
+    }
+    return true;
+}
+
+struct core_pool *core_make_pool(struct core *core, const char *name)
+{
+    struct core_pool *pool = calloc(1, sizeof *pool);
+
+    if (!pool)
+        return NULL;
+    pool->id = core->pools.next_id;
+    memcpy(pool->name, name, strlen(name) + 1);
+    pool->class = POOL_CLASS_STANDARD;
+    pool->sm_percent = 100;
+    pool->max_bytes = CORE_NO_LIMIT;
+    if (idvec_append(&core->pools.items, pool) < 0) {
+        free(pool);
+        return NULL;
+    }
+    core->pools.next_id++;
+    return pool;
+}
+
+int core_pools_init(struct core *core)
+{
+    core->pools.next_id = CORE_DEFAULT_POOL;
+    return core_make_pool(core, CORE_DEFAULT_POOL_NAME) ? 0 : -ENOMEM;
+}
+
+void core_pools_free(struct core *core)
+{
+    for (size_t i = 0; i < core->pools.items.count; i++)
+        free(core->pools.items.items[i]);
+    idvec_free(&core->pools.items);
+}
+
+/* ---- use ------------------------------------------------------------------------------------ */
+
+uint64_t core_get_unfilled(const struct core_pool *pool)
+{
+    return pool->used_bytes < pool->min_bytes ? pool->min_bytes - pool->used_bytes : 0;
+}
+
+void core_count_pool(struct core *core, struct core_pool *pool, int sign)
+{
+    uint64_t unfilled_bytes = core_get_unfilled(pool);
+
+    core->pools.unfilled_bytes += sign > 0 ? unfilled_bytes : -unfilled_bytes;
+}
+
+static void set_used(struct core *core, struct core_store *store, uint64_t used_bytes)
+{
+    struct core_pool *pool = core_pool(core, store->use.pool);
+
+    core_count_pool(core, pool, -1);
+    pool->resident -= store->use.used_bytes > 0;
+    pool->used_bytes -= store->use.used_bytes;
+    store->use.used_bytes = used_bytes;
+    pool->used_bytes += used_bytes;
+    pool->resident += used_bytes > 0;
+    core_count_pool(core, pool, 1);
+}
+
+void core_use_more(struct core *core, struct core_store *store, uint64_t bytes)
+{
+    set_used(core, store, store->use.used_bytes + bytes);
+}
+
+void core_use_less(struct core *core, struct core_store *store, uint64_t bytes)
+{
+    set_used(core, store, store->use.used_bytes - bytes);
+}
+
+void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool)
+{
+    uint64_t used_bytes = store->use.used_bytes;
+
+    store->use.used_bytes = 0;
+    store->use.pool = pool;
+    core_pool(core, pool)->store_count++;
+    set_used(core, store, used_bytes);
+}
+
+void core_leave_pool(struct core *core, struct core_store *store)
+{
+    uint64_t used_bytes = store->use.used_bytes;
+
+    set_used(core, store, 0);
+    store->use.used_bytes = used_bytes;
+    core_pool(core, store->use.pool)->store_count--;
+}
+
+uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store)
+{
+    bool is_resident = store && store->use.used_bytes > 0;
+
+    if (!is_resident && pool->slots > 0 && pool->resident >= pool->slots)
+        return 0;
+    return pool->used_bytes < pool->max_bytes ? pool->max_bytes - pool->used_bytes : 0;
+}
+
+uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool)
+{
+    return core->pools.unfilled_bytes - core_get_unfilled(pool);
+}
+
+uint64_t core_get_room(const struct core *core, const struct core_store *store, uint64_t free_bytes)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+    uint64_t own_bytes = core_get_pool_room(pool, store);
+    uint64_t others_bytes = core_get_others_bytes(core, pool);
+    uint64_t shared_bytes = others_bytes < free_bytes ? free_bytes - others_bytes : 0;
+
+    return own_bytes < shared_bytes ? own_bytes : shared_bytes;
+}
+
+int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
+                    uint64_t free_bytes)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+
+    if (bytes > core_get_pool_room(pool, store))
+        return -EDQUOT;
+    if (bytes > free_bytes)
+        return -ENOMEM;
+    return bytes > core_get_room(core, store, free_bytes) ? -EDQUOT : 0;
+}
+
+/* ---- holds ---------------------------------------------------------------------------------- */
+
+void core_hold(struct core *core, struct core_session *session)
+{
+    if (session->holds)
+        return;
+    session->holds = true;
+    core_store(core, session->store)->use.holds++;
+}
+
+void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms)
+{
+    struct core_use *use = &core_store(core, session->store)->use;
+
+    if (!session->holds)
+        return;
+    session->holds = false;
+    use->holds--;
+    if (use->holds == 0)
+        use->last_used_ms = wall_ms;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/evict.h"
+
+#include <errno.h>
+
+/* As far as the choice has come. */
+struct choice {
+    const struct evict_pool *pools;
+    const struct evict_wish *wish;
+    uint64_t unfilled_bytes; /* that other pools have not taken of what is theirs */
+    uint64_t gone_bytes;     /* of all victims */
+    uint64_t own_gone;       /* victims of the wish's pool */
+    uint64_t pool_gone_bytes[EVICT_MAX_POOLS];
+};
+
+static uint64_t count_unfilled(const struct evict_pool *pool)
+{
+    return pool->used_bytes < pool->min_bytes ? pool->min_bytes - pool->used_bytes : 0;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t sum_unfilled(const struct evict_pool *pools, size_t pool_count, size_t but)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < pool_count; i++)
+        bytes = add(bytes, i == but ? 0 : count_unfilled(&pools[i]));
+    return bytes;
+}
+
+uint64_t evict_get_available(const struct evict_pool *pools, size_t pool_count, size_t pool,
+                             uint64_t free_bytes)
+{
+    uint64_t unfilled_bytes = sum_unfilled(pools, pool_count, pool);
+    uint64_t used_bytes = pools[pool].used_bytes, max_bytes = pools[pool].max_bytes;
+    uint64_t own_bytes = used_bytes < max_bytes ? max_bytes - used_bytes : 0;
+    uint64_t shared_bytes = unfilled_bytes < free_bytes ? free_bytes - unfilled_bytes : 0;
+
+    return own_bytes < shared_bytes ? own_bytes : shared_bytes;
+}
+
+static bool pool_has_room(const struct choice *choice)
+{
+    const struct evict_wish *wish = choice->wish;
+    const struct evict_pool *own = &choice->pools[wish->pool];
+    uint64_t used_bytes = own->used_bytes - choice->pool_gone_bytes[wish->pool];
+
+    if (own->slots > 0 && !wish->is_resident && own->resident - choice->own_gone >= own->slots)
+        return false;
+    return add(used_bytes, wish->bytes) <= own->max_bytes;
+}
+
+static bool device_has_room(const struct choice *choice)
+{
+    const struct evict_wish *wish = choice->wish;
+
+    return add(wish->bytes, choice->unfilled_bytes) <= add(wish->free_bytes, choice->gone_bytes);
+}
+
+static void let_go(struct choice *choice, struct evict_row *row)
+{
+    row->goes = true;
+    choice->gone_bytes += row->bytes;
+    choice->pool_gone_bytes[row->pool] += row->bytes;
+    choice->own_gone += row->pool == choice->wish->pool;
+}
+
+static void let_stay(struct choice *choice, struct evict_row *row)
+{
+    row->goes = false;
+    choice->gone_bytes -= row->bytes;
+    choice->pool_gone_bytes[row->pool] -= row->bytes;
+    choice->own_gone -= row->pool == choice->wish->pool;
+}
+
+static bool may_go(const struct choice *choice, const struct evict_row *row)
+{
+    const struct evict_wish *wish = choice->wish;
+
+    return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->held &&
+           !row->waited_for && !row->moving && row->class <= choice->pools[wish->pool].class &&
+           (row->promoted_ms == 0 || add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
+}
+
+/* Others keep what their pool is guaranteed. */
+static bool is_protected(const struct choice *choice, const struct evict_row *row)
+{
+    const struct evict_pool *pool = &choice->pools[row->pool];
+    uint64_t used_bytes = pool->used_bytes - choice->pool_gone_bytes[row->pool];
+
+    return row->pool != choice->wish->pool &&
+           (used_bytes < row->bytes || used_bytes - row->bytes < pool->min_bytes);
+}
+
+/* ---- in order ------------------------------------------------------------------------------- */
+
+static bool goes_before(const struct evict_row *a, const struct evict_row *b)
+{
+    if (a->class != b->class)
+        return a->class < b->class;
+    if (a->has_spare != b->has_spare)
+        return a->has_spare;
+    if (a->last_used_ms != b->last_used_ms)
+        return a->last_used_ms < b->last_used_ms;
+    return a->store < b->store;
+}
+
+static void swap(struct evict_row *a, struct evict_row *b)
+{
+    struct evict_row row = *a;
+
+    *a = *b;
+    *b = row;
+}
+
+/* Of a heap that has the first to go on top: most rows never have to be put in order. */
+static void sift(struct evict_row *rows, size_t count, size_t at)
+{
+    for (size_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && goes_before(&rows[child + 1], &rows[child]))
+            child++;
+        if (!goes_before(&rows[child], &rows[at]))
+            return;
+        swap(&rows[child], &rows[at]);
+    }
+}
+
+/* Puts those who may go first, as a heap. How many they are. */
+static size_t gather(const struct choice *choice, struct evict_row *rows, size_t count,
+                     bool only_own)
+{
+    size_t candidates = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        rows[i].goes = false;
+        if (may_go(choice, &rows[i]) && (!only_own || rows[i].pool == choice->wish->pool))
+            swap(&rows[i], &rows[candidates++]);
+    }
+    for (size_t i = candidates / 2; i > 0; i--)
+        sift(rows, candidates, i - 1);
+    return candidates;
+}
+
+/* The victims of rows[from, to), which are the last one first, come to the front in order. */
+static size_t bring_forward(struct evict_row *rows, size_t from, size_t to)
+{
+    size_t front = 0;
+
+    for (size_t i = from, k = to; i + 1 < k; i++, k--)
+        swap(&rows[i], &rows[k - 1]);
+    for (size_t i = from; i < to; i++) {
+        if (rows[i].goes)
+            swap(&rows[i], &rows[front++]);
+    }
+    return front;
+}
+
+/* ---- the choice ----------------------------------------------------------------------------- */
+
+/* Lets one after the other go until `has_room`; they are the first of the rows then. */
+static size_t take_until(struct choice *choice, struct evict_row *rows, size_t count, bool only_own,
+                         bool (*has_room)(const struct choice *choice))
+{
+    size_t candidates, left;
+
+    if (has_room(choice))
+        return 0;
+    candidates = left = gather(choice, rows, count, only_own);
+    while (left > 0 && !has_room(choice)) {
+        left--;
+        swap(&rows[0], &rows[left]);
+        sift(rows, left, 0);
+        if (!is_protected(choice, &rows[left]))
+            let_go(choice, &rows[left]);
+    }
+    return bring_forward(rows, left, candidates);
+}
+
+/* Who was taken before somebody larger may be able to stay. Those who would go last are asked
+ * first.
+ */
+static size_t spare_needless(struct choice *choice, struct evict_row *rows, size_t count)
+{
+    size_t front = 0;
+
+    for (size_t i = count; i > 0; i--) {
+        let_stay(choice, &rows[i - 1]);
+        if (!pool_has_room(choice) || !device_has_room(choice))
+            let_go(choice, &rows[i - 1]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].goes)
+            swap(&rows[i], &rows[front++]);
+    }
+    return front;
+}
+
+long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_pool *pools,
+                  size_t pool_count, const struct evict_wish *wish)
+{
+    struct choice choice = {.pools = pools,
+                            .wish = wish,
+                            .unfilled_bytes = sum_unfilled(pools, pool_count, wish->pool)};
+    size_t count = take_until(&choice, rows, row_count, true, pool_has_room);
+
+    if (!pool_has_room(&choice))
+        return -EDQUOT;
+    count += take_until(&choice, rows + count, row_count - count, false, device_has_room);
+    if (!device_has_room(&choice))
+        return wish->bytes <= add(wish->free_bytes, choice.gone_bytes) ? -EDQUOT : -ENOMEM;
+    return (long)spare_needless(&choice, rows, count);
+}

@@ -1,0 +1,238 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Budgets of stores: the file `pools`, and pool, pin and last use of a store.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+
+load helpers
+load gmsctl
+
+MIB=$((1 << 20))
+
+setup() {
+    common_setup
+    start_mount size=32M,alloc_timeout=0.2
+    W=$M/weights
+    V=$M/other
+    mkdir "$V"
+}
+
+pool_line() { # NAME
+    grep "^$1 " "$M/pools"
+}
+
+in_pool() { # STORE POOL
+    setfattr -n user.gmsfs.pool -v "$2" "$M/$1"
+}
+
+# Two stores of `adapters`, which may have 8 MiB.
+make_adapters() {
+    echo 'adapters max=8M' >"$M/pools"
+    in_pool weights adapters
+    in_pool other adapters
+}
+
+@test "pools has a line for each pool, and default is always there" {
+    assert_eq "$(cat "$M/pools")" \
+        'default min=0 max=max slots=max class=standard sm=100 stores=2 used=0 resident=0'
+    echo 'chat min=2M max=1G class=high sm=60' >"$M/pools"
+    echo 'adapters max=15G slots=240' >"$M/pools"
+    assert_eq "$(pool_line chat)" \
+        "chat min=$((2 * MIB)) max=$((1 << 30)) slots=max class=high sm=60 stores=0 used=0 resident=0"
+    assert_eq "$(pool_line adapters)" \
+        "adapters min=0 max=$((15 << 30)) slots=240 class=standard sm=100 stores=0 used=0 resident=0"
+}
+
+@test "a line changes what it says and nothing else, and several lines are all done or none" {
+    echo 'chat max=8M sm=60' >"$M/pools"
+    printf 'chat max=max\n\nbatch class=batch\n' >"$T/lines"
+    cat "$T/lines" >"$M/pools"
+    assert_match "$(pool_line chat)" 'max=max .* sm=60 '
+    assert_match "$(pool_line batch)" 'class=batch'
+    printf 'chat sm=50\nbatch sm=0\n' >"$T/lines"
+    expect_message EINVAL bash -c "cat '$T/lines' >'$M/pools'"
+    assert_match "$(pool_line chat)" 'sm=60 '
+}
+
+@test "what is no name, key or budget is EINVAL" {
+    local line
+    for line in 'chat max=8M max=8M' 'chat used=3' 'chat max' 'chat max=1.5G' 'chat max=-1' 'chat =1' \
+        'chat class=low' 'chat sm=101' 'chat slots=0' 'chat min=2M max=1M' '-' 'chat - max=1M' 'chat max=1M -' 'a=b max=1M'; do
+        expect_message EINVAL bash -c "echo '$line' >'$M/pools'"
+    done
+    assert_eq "$(wc -l <"$M/pools")" 1
+}
+
+@test "a pool that no store is in can be removed" {
+    make_adapters
+    expect_message EBUSY bash -c "echo 'adapters -' >'$M/pools'"
+    setfattr -x user.gmsfs.pool "$W"
+    rmdir "$V"
+    echo 'adapters -' >"$M/pools"
+    assert_eq "$(wc -l <"$M/pools")" 1
+    expect_message EBUSY bash -c "echo 'default -' >'$M/pools'"
+    expect_message ENOENT bash -c "echo 'adapters -' >'$M/pools'"
+}
+
+@test "the device has what pools are guaranteed, or it is ENOSPC" {
+    echo 'chat min=20M' >"$M/pools"
+    expect_message ENOSPC bash -c "echo 'batch min=13M' >'$M/pools'"
+    echo 'batch min=12M' >"$M/pools"
+}
+
+@test "whose store it is changes pool and pin, and pools are for who mounted" {
+    requires root
+    echo 'chat max=8M' >"$M/pools"
+    chmod 0777 "$W"
+    run_logged '!' as_user bash -c "echo 'chat max=1G' >'$M/pools'"
+    assert_match "$output" 'Permission denied'
+    as_user cat "$M/pools" >"$T/seen"
+    assert_match "$(cat "$T/seen")" 'chat'
+    run_logged '!' as_user setfattr -n user.gmsfs.pool -v chat "$W"
+    assert_match "$output" 'Operation not permitted'
+    run_logged '!' as_user setfattr -n user.gmsfs.pin -v 1 "$W"
+    assert_match "$output" 'Operation not permitted'
+    chown "$(as_user id -u)" "$W"
+    as_user setfattr -n user.gmsfs.pool -v chat "$W"
+    as_user setfattr -n user.gmsfs.pin -v 1 "$W"
+    assert_eq "$(info_of weights '"\(.pool) \(.pinned)"')" 'chat true'
+}
+
+@test "a store's pool and pin are extended attributes that are absent where they say nothing" {
+    echo 'chat max=8M' >"$M/pools"
+    assert_eq "$(getfattr -d -m - --absolute-names "$W")" ''
+    in_pool weights chat
+    setfattr -n user.gmsfs.pin -v 1 "$W"
+    assert_eq "$(getfattr -d -m - --absolute-names "$W" | grep '=' | sort | paste -sd ' ')" \
+        'user.gmsfs.pin="1" user.gmsfs.pool="chat"'
+    expect_message ENOENT setfattr -n user.gmsfs.pool -v none "$W"
+    expect_message EINVAL setfattr -n user.gmsfs.pin -v 2 "$W"
+    expect_message EPERM setfattr -n user.gmsfs.last_used -v 2 "$W"
+    setfattr -x user.gmsfs.pool "$W"
+    setfattr -x user.gmsfs.pin "$W"
+    assert_eq "$(info_of weights '"\(.pool) \(.pinned)"')" 'default false'
+    assert_eq "$(jq -r '.event' "$M/events" | grep pinned | paste -sd ' ')" 'pinned unpinned'
+}
+
+@test "beyond a pool's max is EDQUOT, however memory is asked for, and events say whose" {
+    make_adapters
+    hold open "$W/ctl" rw acquire rw 0 alloc $((6 * MIB)) 1 '' '' say ready
+    assert_match "$(pool_line adapters)" "stores=2 used=$((6 * MIB)) resident=1"
+    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
+    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc $((2 * MIB)) 2 '' ''
+    expect EDQUOT open "$V/lock" rw open "$V/allocations/a" rwc ftruncate $((4 * MIB))
+    expect EDQUOT open "$V/ctl" rw acquire-reserve rw 0 $((4 * MIB))
+    expect EDQUOT open "$V/ctl" rw acquire-reserve rw 5000 $((10 * MIB))
+    assert_eq "$(jq -r 'select(.event == "over_quota") | "\(.store) \(.pool)"' "$M/events")" 'other adapters'
+    ctl open "$V/ctl" rw acquire rw 0 alloc $((2 * MIB)) 1 '' ''
+    assert_match "$(pool_line adapters)" "used=$((6 * MIB)) resident=1"
+    mkdir "$M/free"
+    ctl open "$M/free/ctl" rw acquire rw 0 alloc $((10 * MIB)) 1 '' ''
+}
+
+@test "what is written without a size is bounded by the pool as well" {
+    make_adapters
+    {
+        run_logged '!' dd if=/dev/zero of="$W/allocations/a" bs=1M count=16
+        assert_match "$output" 'Disk quota exceeded'
+        assert_eq "$(stat -c %s "$W/allocations/a")" $((8 * MIB))
+        assert_match "$(pool_line adapters)" "used=$((8 * MIB)) resident=1"
+        truncate -s 0 "$W/allocations/a"
+        assert_match "$(pool_line adapters)" 'used=0 resident=0'
+    } 5<>"$W/lock"
+}
+
+@test "a writer replaces what its store has committed within the budget" {
+    make_adapters
+    ctl open "$W/ctl" rw acquire rw 0 alloc $((6 * MIB)) 1 '' '' commit
+    ctl open "$W/ctl" rw acquire rw 0 clear alloc $((8 * MIB)) 1 '' '' commit
+    assert_match "$(pool_line adapters)" "used=$((8 * MIB)) resident=1"
+    assert_eq "$(info_of weights .bytes)" $((8 * MIB))
+}
+
+@test "what a pool has not used of its min is nobody else's" {
+    echo 'chat min=20M' >"$M/pools"
+    in_pool weights chat
+    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc $((14 * MIB)) 1 '' ''
+    hold open "$V/ctl" rw acquire rw 0 alloc $((12 * MIB)) 1 '' ''
+    ctl open "$W/ctl" rw acquire rw 0 alloc $((20 * MIB)) 1 '' ''
+    wait_until 5 used_is $((12 * MIB))
+    echo 'chat min=4M' >"$M/pools"
+    mkdir "$M/third"
+    ctl open "$M/third/ctl" rw acquire rw 0 alloc $((16 * MIB)) 1 '' ''
+}
+
+@test "slots are how many stores have memory at once" {
+    echo 'adapters slots=1' >"$M/pools"
+    in_pool weights adapters
+    in_pool other adapters
+    commit_store
+    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+    ctl open "$W/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+    rmdir "$W"
+    ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+}
+
+@test "who waits for memory of its pool gets it when somebody in it gives some back" {
+    make_adapters
+    hold open "$W/ctl" rw acquire-reserve rw 0 $((6 * MIB))
+    spawn "$GMSCTL" open "$V/ctl" rw acquire-reserve rw 60000 $((4 * MIB)) say granted
+    local waiter=$SPAWNED
+    wait_for_waiters other 1
+    let_go "$HOLDER"
+    wait_exit "$waiter"
+    assert_match "$(output_of "$waiter")" granted
+}
+
+@test "lowering a limit below the use takes nothing, and raising it lets the next one in" {
+    make_adapters
+    commit_store
+    echo 'adapters max=1M' >"$M/pools"
+    assert_state weights COMMITTED
+    expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+    echo 'adapters max=8M' >"$M/pools"
+    ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
+}
+
+@test "a store is held while somebody has its lock, and was last used at the end of that" {
+    local before after
+    assert_eq "$(info_of other '"\(.held) \(.last_used_ms)"')" '0 null'
+    commit_store
+    before=$(info_of weights .last_used_ms)
+    ((before > 0))
+    assert_eq "$(getfattr -n user.gmsfs.last_used --only-values --absolute-names "$W")" "$before"
+    cat "$W/allocations/a" >/dev/null
+    assert_eq "$(info_of weights .last_used_ms)" "$before" 'by path'
+    hold open "$W/lock" r
+    assert_eq "$(info_of weights .held)" 1
+    (($(info_of weights .last_used_ms) > before))
+    grep -qx 'gmsfs_store_held{store="weights"} 1' "$M/metrics"
+    let_go "$HOLDER"
+    wait_until 5 state_is weights COMMITTED
+    after=$(info_of weights .last_used_ms)
+    ((after > before))
+    assert_eq "$(info_of weights '"\(.held) \(.last_used_ms)"')" "0 $after"
+}
+
+@test "metrics have the pools, and when a store was last used" {
+    make_adapters
+    commit_store
+    local used
+    used=$(pool_line adapters | sed 's/.*used=\([0-9]*\).*/\1/')
+    ((used > 0))
+    grep -qx 'gmsfs_pool_min_bytes{pool="default"} 0' "$M/metrics"
+    grep -qx "gmsfs_pool_max_bytes{pool=\"adapters\"} $((8 * MIB))" "$M/metrics"
+    grep -qx "gmsfs_pool_used_bytes{pool=\"adapters\"} $used" "$M/metrics"
+    run_logged -1 grep 'gmsfs_pool_max_bytes{pool="default"}' "$M/metrics"
+    grep -qx "gmsfs_store_last_used_seconds{store=\"weights\"} $(($(info_of weights .last_used_ms) / 1000))" "$M/metrics"
+    run_logged -1 grep 'gmsfs_store_last_used_seconds{store="other"}' "$M/metrics"
+}
+
+@test "a store that goes is out of its pool, and no store is called pools" {
+    make_adapters
+    commit_store
+    rmdir "$W"
+    assert_match "$(pool_line adapters)" 'stores=1 used=0 resident=0'
+    expect_message EEXIST mkdir "$M/pools"
+}
