@@ -195,7 +195,9 @@ int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 
 /* Inside op, without a session: the store that has the name now. */
 int gfs_reopen(struct gmsfs *handle);
-/* Outside of scopes. -EXDEV: addresses are reserved for the other kind. */
+/* kind.c; outside of scopes. -EXDEV: addresses are reserved on another device, or for another kind
+ * of memory. */
+int gfs_set_memory(struct gmsfs *handle, const struct gfs_memory *memory);
 int gfs_set_memory_kind(struct gmsfs *handle, const struct gfs_memory_kind *kind);
 
 /* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
