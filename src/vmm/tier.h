@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tier - what is beside the device, as vmm.c and tier.c know it
+ * tier - what is beside the device, as beside.c knows it
  *
  * Nobody else includes this. A tier is one more backend with an account of its own: host memory is
  * the host's, the disk's is here.

@@ -24,10 +24,11 @@ struct vmm {
 
 extern const struct vmm_piece vmm_no_piece;
 
-/* tier.c */
+/* beside.c */
 int vmm_open_beside(struct vmm *vmm, const char *root, const struct vmm_options *options, char *why,
                     size_t why_bytes);
 void vmm_close_beside(struct vmm *vmm);
+const struct vmm_backend *vmm_backend_in(const struct vmm *vmm, enum vmm_tier tier);
 const struct vmm_backend *vmm_backend_of(const struct vmm *vmm, const struct vmm_piece *piece);
 struct vmm_device *vmm_device_of(struct vmm *vmm, const struct vmm_piece *piece);
 
