@@ -337,6 +337,16 @@ host_is_free() {
     hold open "$W/lock" r
     assert_eq "$(value 'store_held{store="weights"}')" 1
     assert_eq "$(value 'moves_total{from="host",to="device"}')" 1
+    assert_eq "$(value promote_waits_total)" 1
+    let_go "$HOLDER"
+    move_to host host
+    touch "$T/gate"
+    wait_for_lock open "$W/lock" r
+    never_within 1 granted "$WAITER"
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+    assert_eq "$(value promote_waits_total)" 2
+    [[ $(value promote_wait_seconds_total) != 0.* ]]
 }
 
 @test "keep_copy=no leaves no spare behind" {

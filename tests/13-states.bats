@@ -32,14 +32,14 @@ setup() {
     assert_match "$output" "one of the states ${STATES[*]}\\."
 }
 
-@test "completion offers each state" {
+@test "completion offers each state, and the device" {
     # shellcheck disable=SC2016 # the inner shell expands it
     run_logged -0 env PATH="${GMSFS%/*}:$PATH" bash -c '
         source "$1"
         COMP_WORDS=(gmsfs wait /m "") COMP_CWORD=3
         _gmsfs
         printf "%s\n" "${COMPREPLY[@]}"' complete "$ROOT/packaging/completion/gmsfs"
-    assert_eq "$output" "$(printf '%s\n' "${STATES[@]}")"
+    assert_eq "$output" "$(printf '%s\n' "${STATES[@]}" resident)"
 }
 
 @test "the manual has each state" {

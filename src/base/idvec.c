@@ -33,10 +33,19 @@ void idvec_free(struct idvec *vec)
     *vec = (struct idvec){0};
 }
 
-int idvec_insert(struct idvec *vec, void *item)
+void idvec_insert_within(struct idvec *vec, void *item)
 {
     size_t index = lower_bound(vec, id_of(item));
+
+    assert(vec->count < vec->room);
     assert(index == vec->count || id_of(vec->items[index]) != id_of(item));
+    memmove(&vec->items[index + 1], &vec->items[index], (vec->count - index) * sizeof *vec->items);
+    vec->items[index] = item;
+    vec->count++;
+}
+
+int idvec_insert(struct idvec *vec, void *item)
+{
     if (vec->count == vec->room) {
         size_t room = vec->room ? vec->room * 2 : 16;
         void **items = realloc(vec->items, room * sizeof *items);
@@ -45,9 +54,7 @@ int idvec_insert(struct idvec *vec, void *item)
         vec->items = items;
         vec->room = room;
     }
-    memmove(&vec->items[index + 1], &vec->items[index], (vec->count - index) * sizeof *vec->items);
-    vec->items[index] = item;
-    vec->count++;
+    idvec_insert_within(vec, item);
     return 0;
 }
 

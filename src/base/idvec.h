@@ -24,6 +24,8 @@ void idvec_free(struct idvec *vec);
 int idvec_append(struct idvec *vec, void *item);
 /* Anywhere; the id must not be in it yet. For tables that follow another table's ids. */
 int idvec_insert(struct idvec *vec, void *item);
+/* The same within its room, which there is: it cannot fail. */
+void idvec_insert_within(struct idvec *vec, void *item);
 void *idvec_find(const struct idvec *vec, uint64_t id);
 /* The first behind this id: so a walk bears that items come and go meanwhile. NULL: none */
 void *idvec_find_after(const struct idvec *vec, uint64_t id);

@@ -182,7 +182,7 @@ static void set_member(struct idvec *stores, struct core_store *store, bool is_m
     bool was_member = idvec_find(stores, store->id) != NULL;
 
     if (is_member && !was_member)
-        idvec_insert(stores, store);
+        idvec_insert_within(stores, store);
     else if (!is_member && was_member)
         idvec_remove(stores, store->id);
 }

@@ -329,6 +329,12 @@ static void write_moves(FILE *out, const struct vmm_info *info,
     head(out, "gmsfs_move_seconds_total", "counter", "Time that copying them took.");
     fprintf(out, "gmsfs_move_seconds_total %llu.%03u\n",
             (unsigned long long)(numbers->move_ms / 1000), (unsigned)(numbers->move_ms % 1000));
+    head(out, "gmsfs_promote_wait_seconds_total", "counter", "Waits that promotions ended.");
+    fprintf(out, "gmsfs_promote_wait_seconds_total %llu.%03u\n",
+            (unsigned long long)(numbers->promote_waits.ms / 1000),
+            (unsigned)(numbers->promote_waits.ms % 1000));
+    single(out, "gmsfs_promote_waits_total", "counter", "How many these were.",
+           numbers->promote_waits.count);
 }
 
 static void write_device(FILE *out, const struct fs *fs)

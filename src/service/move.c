@@ -45,6 +45,30 @@ static void record_failure(struct service *s, uint64_t store, uint64_t move, int
     service_apply_record(s, &record, NULL);
 }
 
+/* Of those who wait for the store now: how many, and how long they have, together. */
+static struct service_waits get_waits(const struct service *s, uint64_t id)
+{
+    const struct core_store *store = core_find_store(s->core, id);
+    uint64_t wall_ms = s->host.wall_ms(s->host.context);
+    struct service_waits waits = {0};
+    for (size_t i = 0; store && i < store->lock.waiter_count; i++) {
+        const struct core_waiter *waiter = core_find_waiter(s->core, store->lock.waiters[i].id);
+        waits.count++;
+        waits.ms += wall_ms > waiter->since_wall_ms ? wall_ms - waiter->since_wall_ms : 0;
+    }
+    return waits;
+}
+
+/* Whoever does not wait any more was waiting for that. */
+static void count_waits(struct service *s, const struct move_op *op, struct service_waits before)
+{
+    struct service_waits after = get_waits(s, op->store);
+    if (op->tier != VMM_TIER_DEVICE || before.count < after.count)
+        return;
+    s->numbers.promote_waits.count += before.count - after.count;
+    s->numbers.promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
+}
+
 static int record_end(struct service *s, struct move_op *op)
 {
     uint64_t *memories = calloc(op->count, sizeof *memories);
@@ -61,10 +85,13 @@ static int record_end(struct service *s, struct move_op *op)
     enum core_place before = core_find_store(s->core, op->store)
                                  ? core_find_store(s->core, op->store)->places.place
                                  : CORE_PLACE_DEVICE;
+    struct service_waits waits = get_waits(s, op->store);
     int error = service_apply_record(s, &record, NULL);
     free(memories);
-    if (!error)
+    if (!error) {
         count_move(s, op->store, before);
+        count_waits(s, op, waits);
+    }
     return error;
 }
 

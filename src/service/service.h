@@ -108,12 +108,17 @@ void service_unobserve(struct service *s, struct service_observer *observer);
 /* Looking. What it shows of a store is for those who may read that store: views.h asks. */
 const struct core *service_get_core(const struct service *s);
 
+struct service_waits {
+    uint64_t count, ms; /* how many waits, and how long they were together */
+};
+
 struct service_numbers {
     uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;
     uint64_t jobs_in_flight, allocs_waiting, exports, tickets_redeemed;
     uint64_t freeing_bytes;                             /* being given back */
     uint64_t moves[CORE_PLACE_COUNT][CORE_PLACE_COUNT]; /* from, to */
     uint64_t move_bytes, move_ms;                       /* of those that copied */
+    struct service_waits promote_waits;                 /* for a lock, until a promotion's end */
 };
 
 void service_get_numbers(const struct service *s, struct service_numbers *numbers);
