@@ -327,8 +327,8 @@ bench:
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
-	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_disk gpu_cat gpu_python \
-		gpu_graph_torch gpu_gms
+	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_move gpu_disk gpu_cat \
+		gpu_python gpu_graph_torch gpu_gms
 
 gpu-check:
 	@scripts/deps test

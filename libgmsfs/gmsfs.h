@@ -104,7 +104,10 @@ struct gmsfs_info {
     uint64_t granularity_bytes;
     uint64_t readers;
     uint64_t writers_waiting;
-    int sealed; /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
+    int sealed;         /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
+    unsigned residency; /* GMSFS_RESIDENCY_*: where the committed bytes are */
+    uint64_t moves; /* how often their place has changed: whoever registered mapped memory (NCCL,
+                     * GPUDirect) does so again where this is another number than before */
 };
 
 /* One allocation. */
@@ -254,6 +257,24 @@ GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], siz
 GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES]);
 
 /* ---- The lock ------------------------------------------------------------------------------- */
+
+#define GMSFS_CONNECT_REPLACE (1u << 0)
+#define GMSFS_CONNECT_ANY     (1u << 1)
+
+/*
+ * gmsfs_set_connect_flags - how this handle connects from now on, where the store is not on its
+ * device
+ *
+ * flags: 0: it waits until the store is there, as the writer and as a reader.
+ *   GMSFS_CONNECT_REPLACE: as the writer it does not, for it will clear the store first
+ *   (gmsfs_clear_all_handles); until then what is elsewhere cannot be mapped or exported (-EAGAIN),
+ *   nor committed. GMSFS_CONNECT_ANY: as a reader it does not, and maps what there is: bytes
+ *   beside a GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that has
+ *   addresses reserved already keeps their kind, and calls that map another are -EXDEV. Of
+ *   gmsfs_connect; a group's members do not change their kind.
+ * Errors: -EINVAL.
+ */
+GMSFS_API int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags);
 
 /*
  * gmsfs_connect - take the store's lock
@@ -840,6 +861,16 @@ GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
  * calls answer -ENOLCK.
  */
 GMSFS_API int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags);
+
+/*
+ * gmsfs_graph_grow - have size_bytes of memory (rounded up to chunks), before spaces need it
+ *
+ * Captures then find it, so that none is held up by what makes memory, or fails for want of it: an
+ * earlier run's high_bytes says how much. What no space reaches goes with the next
+ * gmsfs_graph_shrink or sleep. A pool that has as much stays as it is.
+ * Errors: -ENOLCK: asleep. Others as gmsfs_graph_space_alloc; then nothing was made.
+ */
+GMSFS_API int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes);
 
 /*
  * gmsfs_graph_shrink - give back the memory that no live segment needs

@@ -96,14 +96,25 @@ struct gmsfs_ioc_info {
     uint32_t memory;       /* enum gmsfs_memory */
     uint32_t layout_bytes; /* of the file `layout`, where layout_hash is not zeros; else 0 */
     uint32_t sealed;       /* there is a sealed layout, adopted or not */
-    uint32_t pad;
+    uint32_t residency;    /* GMSFS_RESIDENCY_*: the tiers that have the committed bytes */
+    uint64_t moves;        /* how often their place has changed: other physical memory each time */
 };
+
+#define GMSFS_RESIDENCY_DEVICE (1u << 0)
+#define GMSFS_RESIDENCY_HOST   (1u << 1)
+#define GMSFS_RESIDENCY_DISK   (1u << 2)
 
 #define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
 /* After ETIMEDOUT the caller looks around and asks again: for a second its place is kept, and holds
  * others off as if it waited. */
 #define GMSFS_ACQUIRE_AGAIN (1u << 1)
 #define GMSFS_ACQUIRE_FRESH (1u << 2) /* RW begins with nothing: what is committed is dropped */
+/* RW does not wait until the store is on the device, for the writer replaces all that is committed:
+ * until it has, bytes and descriptors of what is elsewhere are EAGAIN, and a commit EINVAL. */
+#define GMSFS_ACQUIRE_REPLACE (1u << 3)
+/* RO does not wait until the store is on the device: descriptors are of whatever kind its bytes are
+ * in (struct gmsfs_fds_header). */
+#define GMSFS_ACQUIRE_ANY (1u << 4)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {
@@ -342,7 +353,7 @@ struct gmsfs_ioc_region {
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 #define GMSFS_IOC_REGION          _IOWR('G', 17, struct gmsfs_ioc_region)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 176, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");
@@ -392,22 +403,33 @@ enum gmsfs_fds_op {
     GMSFS_FDS_REGION_LIST = 14, /* by owner and kind, in order of names, from the first behind
                                  * `name`; flags GMSFS_REGION_LIST_ONE: the one of this name.
                                  * ENOENT */
+    /* The drain of the store whose id is in `ticket`, for its owner, root and the daemon's uid.
+     * EPERM; ENOENT */
+    GMSFS_FDS_STORE_DRAIN = 15,   /* let nobody in: whoever asks waits, until STORE_SERVE or the end
+                                   * of this connection. batch: in so many milliseconds holders are
+                                   * to have left, which `info` and `events` tell; 0: no word of
+                                   * that. Again: another deadline. EBUSY: another connection drains
+                                   * it, or this one another store */
+    GMSFS_FDS_STORE_HOLDERS = 16, /* 0: nobody holds what this connection drains. EBUSY: `remaining`
+                                   * sessions do; batch 1: and they are revoked. ECANCELED: its
+                                   * drain is over; ENOENT: its store is gone */
+    GMSFS_FDS_STORE_SERVE = 17,   /* end the drain, whoever's it is */
 };
 
 struct gmsfs_fds_request {
     uint32_t version; /* GMSFS_ABI_VERSION */
     uint32_t op;      /* enum gmsfs_fds_op */
-    uint32_t batch;   /* descriptors wanted per message, 1..GMSFS_BATCH_MAX */
+    uint32_t batch;   /* REDEEM: descriptors wanted per message, 1..GMSFS_BATCH_MAX */
     uint32_t pad;
-    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT: a store's id; FENCE_*: a token */
+    uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT, STORE_*: a store's id; FENCE_*: a token */
 };
 
 /* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */
 struct gmsfs_fds_header {
     uint32_t version;
-    int32_t error;  /* 0 or a negative errno; then the transfer is over */
-    uint32_t count; /* items and descriptors in this message */
-    uint32_t pad;
+    int32_t error;      /* 0 or a negative errno; then the transfer is over */
+    uint32_t count;     /* items and descriptors in this message */
+    uint32_t memory;    /* enum gmsfs_memory: what the descriptors of this message are */
     uint64_t remaining; /* descriptors still to come after this message; 0 ends the transfer */
 };
 

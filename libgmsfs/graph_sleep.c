@@ -307,6 +307,40 @@ static int shrink(struct gmsfs_graph_pool *pool, uint64_t *freed_bytes)
     return error;
 }
 
+static int grow(struct gmsfs_graph_pool *pool, uint64_t size_bytes)
+{
+    GFS_VA_SCOPE(scope);
+    uint64_t wanted = size_bytes / pool->chunk_bytes + (size_bytes % pool->chunk_bytes != 0);
+    size_t physical = gfs_graph_physical(pool);
+    int error = gfs_graph_enter(pool, 1, &scope);
+
+    if (!error)
+        error = gfs_graph_check_awake(pool);
+    if (error || wanted <= physical)
+        return error;
+    if (wanted > UINT32_MAX)
+        return -ENOMEM;
+    error = gfs_chunks_make_room(&pool->shared, wanted);
+    if (!error)
+        error = gfs_graph_make_chunks(pool, &pool->shared, wanted - physical, 0);
+    if (error)
+        return error;
+    gfs_graph_note_high(pool);
+    gfs_graph_note(pool);
+    return 0;
+}
+
+int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes)
+{
+    int error = gfs_graph_begin(pool);
+
+    if (error)
+        return error;
+    error = grow(pool, size_bytes);
+    gfs_graph_end(pool);
+    return error;
+}
+
 int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes)
 {
     uint64_t freed = 0;

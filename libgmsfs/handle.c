@@ -61,24 +61,6 @@ out:
     return error;
 }
 
-/* What is reserved belongs to a device. */
-static int handle_set_memory(struct gmsfs *handle, const struct gfs_memory *memory)
-{
-    const struct gfs_memory *old = &handle->memory;
-    struct gfs_wishes wishes;
-
-    if (old->kind == memory->kind && old->granularity_bytes == memory->granularity_bytes &&
-        memcmp(old->uuid, memory->uuid, sizeof old->uuid) == 0)
-        return 0;
-    if (handle->map.reservation_count || handle->copy_count || handle->space_count)
-        return -EXDEV;
-    gfs_memory_close(&handle->memory);
-    wishes = old->wishes;
-    handle->memory = *memory;
-    handle->memory.wishes = wishes;
-    return 0;
-}
-
 static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
 {
     handle->dir_fd = files->dir_fd;
@@ -86,6 +68,7 @@ static void handle_set_files(struct gmsfs *handle, const struct handle_files *fi
     handle->writable = files->writable;
     handle->granularity_bytes = files->memory.granularity_bytes;
     handle->slab_bytes = 0;
+    handle->is_beside = 0;
 }
 
 /* A handle outlives changes of the working directory. */
@@ -203,7 +186,7 @@ int gfs_reopen(struct gmsfs *handle)
     gfs_gate_enter();
     error = handle_open_files(handle->path, &files);
     if (!error) {
-        error = handle_set_memory(handle, &files.memory);
+        error = gfs_set_memory(handle, &files.memory);
         if (error) {
             gfs_fd_close(&files.ctl_fd);
             gfs_fd_close(&files.dir_fd);

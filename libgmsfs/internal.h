@@ -53,6 +53,8 @@ struct gmsfs {
     struct gfs_slabs slabs;
     uint64_t slab_wish_bytes; /* of gmsfs_set_slab_bytes */
     uint64_t slab_bytes;      /* by default, on this device; 0: not known yet */
+    unsigned connect_flags;   /* GMSFS_CONNECT_* */
+    int is_beside;            /* host memory is mapped, for the bytes are not on the device */
     uint64_t announced_bytes; /* all that this writer means to allocate; 0: it did not say */
 
     /* Changed under op and state. */
@@ -193,6 +195,11 @@ int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 
 /* Inside op, without a session: the store that has the name now. */
 int gfs_reopen(struct gmsfs *handle);
+/* ---- handle_memory.c ----------------------------------------------------------------------- */
+
+/* Outside of scopes. -EXDEV: addresses are reserved for another device or kind. */
+int gfs_set_memory(struct gmsfs *handle, const struct gfs_memory *memory);
+int gfs_set_memory_kind(struct gmsfs *handle, const struct gfs_memory_kind *kind);
 
 /* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
 

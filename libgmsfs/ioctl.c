@@ -35,6 +35,19 @@ int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
     return error;
 }
 
+/* Of those that the handle was told, what goes with this mode. */
+static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
+{
+    int may_read = mode == GMSFS_MODE_RO || mode == GMSFS_MODE_RW_OR_RO;
+    uint32_t flags = 0;
+
+    if (handle->connect_flags & GMSFS_CONNECT_ANY && may_read)
+        flags |= GMSFS_ACQUIRE_ANY;
+    if (handle->connect_flags & GMSFS_CONNECT_REPLACE && mode != GMSFS_MODE_RO)
+        flags |= GMSFS_ACQUIRE_REPLACE;
+    return flags;
+}
+
 /* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
  * unanswered requests, which it reports as ETIMEDOUT before our own time is up. */
 int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
@@ -44,6 +57,7 @@ int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     uint64_t start_ms = gfs_clock_ms();
     int error;
 
+    request.flags |= acquire_flags(handle, acquire->mode);
     for (;;) {
         *acquire = request;
         error = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);

@@ -50,17 +50,26 @@ static int region_open_file(const struct gmsfs_regions *regions, uint32_t uid, c
     return errno == ECONNABORTED ? -ENOTCONN : -errno;
 }
 
+/* A reference, its facts and a ticket; again where a signal came first. */
+static int region_ask(const struct gmsfs_region *region, struct gmsfs_ioc_region *hold)
+{
+    int error;
+
+    do {
+        *hold = (struct gmsfs_ioc_region){.flags = GMSFS_REGION_HOLD};
+        error = ioctl(region->file, GMSFS_IOC_REGION, hold) < 0 ? -errno : 0;
+    } while (error == -EINTR);
+    return error;
+}
+
 /* The reference, and the descriptor that it gives. */
 static int region_hold(struct gmsfs_regions *regions, struct gmsfs_region *region,
                        enum gmsfs_region_reason *reason)
 {
     static const uint8_t none[16];
-    struct gmsfs_ioc_region hold = {.flags = GMSFS_REGION_HOLD};
-    int error;
+    struct gmsfs_ioc_region hold;
+    int error = region_ask(region, &hold);
 
-    do
-        error = ioctl(region->file, GMSFS_IOC_REGION, &hold) < 0 ? -errno : 0;
-    while (error == -EINTR);
     if (error == -ESTALE)
         return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
     if (error == -EDQUOT || error == -ENOSPC)
@@ -72,7 +81,7 @@ static int region_hold(struct gmsfs_regions *regions, struct gmsfs_region *regio
         return 0;
     error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
     if (error == -EPIPE || error == -ECONNRESET) { /* the connection had been given up */
-        error = ioctl(region->file, GMSFS_IOC_REGION, &hold) < 0 ? -errno : 0;
+        error = region_ask(region, &hold);
         if (!error)
             error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
     }

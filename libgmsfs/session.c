@@ -150,6 +150,28 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
 
 /* ---- public ------------------------------------------------------------------------------- */
 
+/* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
+ * then what maps is refused, not the lock. */
+static int session_choose_memory(struct gmsfs *handle)
+{
+    int anywhere = handle->connect_flags & GMSFS_CONNECT_ANY && handle->mode == GMSFS_MODE_RO;
+    const struct gfs_memory_kind *kind;
+    struct gmsfs_ioc_info info;
+    int error;
+
+    if (!anywhere && !handle->is_beside)
+        return 0;
+    memset(&info, 0, sizeof info);
+    error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
+    if (error)
+        return error;
+    anywhere = anywhere && info.residency && !(info.residency & GMSFS_RESIDENCY_DEVICE);
+    kind = gfs_memory_find_kind(anywhere ? GMSFS_MEMORY_HOST : info.memory);
+    if (kind && gfs_set_memory_kind(handle, kind) == 0)
+        handle->is_beside = anywhere;
+    return 0;
+}
+
 int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
 {
     return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
@@ -171,8 +193,12 @@ int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeou
     if (error)
         return error;
     error = gfs_session_acquire(handle, &acquire);
-    if (!error)
+    if (!error) {
         handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
+        error = session_choose_memory(handle);
+        if (error)
+            gfs_session_release(handle);
+    }
     gfs_leave(handle);
     return error;
 }
@@ -349,6 +375,20 @@ int gmsfs_abort(gmsfs_t *handle, int *rolled_back)
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
+int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags)
+{
+    int error = gfs_enter(handle);
+
+    if (error)
+        return error;
+    if (flags & ~(GMSFS_CONNECT_REPLACE | GMSFS_CONNECT_ANY))
+        error = -EINVAL;
+    else
+        handle->connect_flags = flags;
+    gfs_leave(handle);
+    return error;
+}
+
 int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
 {
     struct gmsfs_ioc_info info;
@@ -369,7 +409,7 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
         gfs_hex_format(info.layout_hash, out->layout_hash);
     out->state = info.state;
     out->mode = info.mode;
-    out->memory = info.memory;
+    out->memory = handle->is_beside ? GMSFS_MEMORY_HOST : info.memory;
     out->committed = info.committed != 0;
     out->generation = info.generation;
     out->session = info.session;
@@ -380,6 +420,8 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
     out->readers = info.readers;
     out->writers_waiting = info.writers_waiting;
     out->sealed = info.sealed != 0;
+    out->residency = info.residency;
+    out->moves = info.moves;
     return 0;
 }
 

@@ -234,6 +234,9 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
         return -EPROTO;
     if (message->header.error)
         return message->header.error < 0 ? message->header.error : -EPROTO;
+    /* Addresses that were made for one kind of memory are not for another. */
+    if (gfs_memory_find_kind(message->header.memory) != transfer->handle->memory.kind)
+        return -EXDEV;
     if (message->header.count != *fd_count || *fd_count == 0 ||
         (size_t)got != sizeof message->header + *fd_count * sizeof message->items[0])
         return -EPROTO;

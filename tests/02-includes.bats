@@ -153,10 +153,12 @@ defining() { # PATH NAME CALLED...: a function that calls the others
 
 check_circles() { # STATUS
     local file
+    local -a cc
+    read -ra cc <<<"${CC:-cc}" # it may have words: ccache gcc
     cd "$T" || return
     for file in src/*/*.c; do
         mkdir -p "obj/${file%/*}"
-        "${CC:-cc}" -c -o "obj/${file%.c}.o" "$file"
+        "${cc[@]}" -c -o "obj/${file%.c}.o" "$file"
     done
     run_logged "-$1" "$ROOT/scripts/check-circles" obj .
 }

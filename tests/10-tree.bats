@@ -10,7 +10,7 @@ load helpers
 load gmsctl
 
 PSEUDO_OF_TOP='device events metrics'
-PSEUDO_OF_STORE='state layout_hash layout info sessions lock auto ctl data commit seal abort'
+PSEUDO_OF_STORE='state residency layout_hash layout info sessions lock auto ctl data commit seal abort'
 
 setup() {
     common_setup
@@ -35,7 +35,7 @@ mode_of() {
 
 @test "a store has its files, readable and writable as they can be used" {
     assert_eq "$(names "$W")" \
-        'abort allocations auto commit ctl data info layout layout_hash lock metadata seal sessions state'
+        'abort allocations auto commit ctl data info layout layout_hash lock metadata residency seal sessions state'
     chmod 755 "$W"
     for file in state layout_hash layout info sessions; do
         assert_eq "$(mode_of "$W/$file")" 444 "mode of $file"

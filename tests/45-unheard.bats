@@ -116,6 +116,16 @@ DONE='done, but cannot write the output: No space left on device'
     "$GMSFS" run -w "$M/weights" -- true # it serves
 }
 
+@test "a move that cannot be said exits with 4" {
+    start_mount size=64M,host_size=32M
+    make_model
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    open_broken_pipe
+    unheard 4 "$DONE" demote "$M/weights"
+    broken 4 promote "$M/weights"
+    assert_eq "$(cat "$M/weights/residency")" 'device host'
+}
+
 @test "a fence that cannot be said stands, exits with 4, and tells its token later" {
     start_mount
     make_model

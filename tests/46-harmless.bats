@@ -65,6 +65,9 @@ PY
     shown_harmless image ls --json "$T/$EVIL.image"
     shown_harmless image load "$store" "$T/$EVIL.image"
     shown_harmless clear-suspect "$store"
+    shown_harmless promote "$store"
+    shown_harmless demote --to none "$store"
+    shown_harmless load "$store" "$T/$EVIL.safetensors"
     shown_harmless run -w "$store" -- false
     shown_harmless load --group --force "$store=$T/$EVIL.safetensors"
 }

@@ -102,6 +102,18 @@ group_api() { # NAME
     api slabs
 }
 
+# What is demoted by order is kept nowhere else: the programs ask where the bytes are.
+@test "api: places" {
+    start_mount size=64M,host_size=32M,keep_copy=no
+    GMSFS_TEST_STORE=$M/weights api_test places
+}
+
+@test "api: places_cuda" {
+    fake_gpus "devices 2" "memory 1024"
+    start_mount device=1,size=256M,host_size=64M,keep_copy=no
+    GMSFS_TEST_STORE=$M/weights api_test places_cuda
+}
+
 @test "api: sleep" {
     api sleep
 }

@@ -40,13 +40,13 @@ some_faults() {
     [[ $status -eq 0 ]] || fail "exit status $status: ${*: -6}"
 }
 
-start_armed() {
+start_armed() { # [OPTIONS]
     "$FAULTS_TOOL" new "$T/control"
-    GMSFS_FAULT_CONTROL=$T/control start_mount size=8M,granularity=64K
+    GMSFS_FAULT_CONTROL=$T/control start_mount "size=8M,granularity=64K,host_size=2M${1-}"
 }
 
 daemon_faults() { # keeper|worker GROUP...
-    start_armed
+    start_armed "${ARMED_WITH-}"
     some_faults "$GMSFS" "$FAULTS_TOOL" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
         "$(worker_of "$KEEPER")" "$@"
 }
@@ -91,6 +91,20 @@ daemon_faults() { # keeper|worker GROUP...
 
 @test "worker: entries, stores and tickets" {
     daemon_faults worker entries stores tickets
+}
+
+@test "worker: places" {
+    daemon_faults worker places
+}
+
+@test "worker: the disk" {
+    requires unnamed-files
+    mkdir "$T/spill"
+    ARMED_WITH=",spill=$T/spill,spill_size=2M" daemon_faults worker spills
+}
+
+@test "worker: spares" {
+    daemon_faults worker spares
 }
 
 @test "worker: regions" {

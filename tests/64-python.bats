@@ -24,6 +24,14 @@ setup() {
     python_tests test_lock
 }
 
+@test "Python hears that a store is drained, from when on and by when" {
+    python_tests test_drain ctypes
+}
+
+@test "Python sleeps while its store leaves the device, and wakes with the same addresses and bytes" {
+    python_tests test_places numpy size=64M,host_size=32M,keep_copy=no
+}
+
 @test "Python seals a layout, and the next process adopts it" {
     python_tests test_seal ctypes
 }

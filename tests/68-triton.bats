@@ -65,6 +65,16 @@ tokens() {
     stop_triton
 }
 
+@test "connections of nobody knows whom make room, and take nothing from those who are known" {
+    requires root netns
+    python_with ctypes
+    tokens
+    ulimit -n "$(ulimit -Hn)"
+    run_logged -0 timeout 120 unshare --net "$PYTHON" "$ROOT/tests/python/test_triton_strangers.py" \
+        "$BUILD/tests/tools/triton_table" "$T/tokens"
+    assert_match "$output" 'OK'
+}
+
 ask() { # METHOD PATH: the status that HTTP answers
     curl -s -o /dev/null -w '%{http_code}' -X "$1" "http://$HTTP$2"
 }
@@ -124,6 +134,39 @@ with H2() as h2:
     [[ ! -e $T/s ]]
 }
 
+@test "a path that is no socket, or too long for one, is refused and left alone" {
+    echo mine >"$T/file"
+    ln -s "$T/nowhere" "$T/link"
+    mkdir "$T/dir"
+    local name
+    for name in file link dir; do
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/$name"
+        assert_match "$output" 'what is there is no socket, name another path'
+    done
+    assert_eq "$(cat "$T/file")" mine
+    [[ -L $T/link && -d $T/dir ]]
+    for name in '' "$(printf '%108s' '' | tr ' ' x)"; do
+        run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$name"
+        assert_match "$output" 'a path has 1 to 107 bytes'
+    done
+}
+
+@test "a token that is taken out of the file counts until the next start, and no signal reads it again" {
+    requires root curl
+    tokens
+    start_table 0 "$T/tokens"
+    asks() { curl -s -o /dev/null -w '%{http_code}' -H "gmsfs-session: $GMSFS_TEST_TOKEN" "http://$HTTP/v2/systemsharedmemory/status"; }
+    assert_eq "$(asks)" 200
+    : >"$T/tokens"
+    assert_eq "$(asks)" 200
+    kill -HUP "$TRITON"
+    wait_exit "$TRITON" 10
+    assert_eq "$status" 0
+    start_table 0 "$T/tokens"
+    assert_eq "$(asks)" 401
+    stop_triton
+}
+
 @test "the end: what was asked is answered, who has asked nothing is let go, and nothing stays" {
     python_with ctypes
     start_table 1000
@@ -178,6 +221,16 @@ assert idle.is_closed() and busy.is_closed()'
     start_mount
     start_triton --test-delay 1
     triton_tests test_triton_drain
+    stop_triton
+}
+
+@test "--drain-timeout bounds how long a region that is unregistered serves" {
+    tritonclient
+    start_mount
+    start_triton --test-delay 20 --drain-timeout 1
+    GMSFS_TEST_REGIONS=$M/regions/$(id -u)
+    export GMSFS_TEST_REGIONS
+    triton_tests test_triton_bound
     stop_triton
 }
 
@@ -392,6 +445,7 @@ references_are() { # NAME COUNT
     cli -2 triton
     cli -2 triton --http none --grpc none "$M"
     cli -2 triton --test-delay x "$M"
+    cli -2 triton --drain-timeout -1 "$M"
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T"
     assert_match "$output" 'not the top of a gmsfs mount'
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"

@@ -22,7 +22,7 @@ complete_words() {
     cd "$ROOT"
     complete_words gmsfs ''
     for name in mount umount status load save verify sum ls run wait metadata drain fence \
-        image clear-suspect triton; do
+        image clear-suspect triton promote demote; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um
@@ -37,6 +37,8 @@ complete_words() {
     assert_eq "$output" --shard-size
     complete_words gmsfs run --t
     assert_eq "$output" --timeout
+    complete_words gmsfs demote --to h
+    assert_eq "$output" host
 }
 
 @test "completion offers stores and mounts, and no command's words where there is no such command" {

@@ -34,6 +34,8 @@ STATES = ("EMPTY", "RW", "COMMITTED", "RO", "LAYOUT_COMMITTED")
 
 ACCESS_READ, ACCESS_WRITE = 1, 2
 COMMIT_STAY = 1 << 0
+CONNECT_REPLACE = 1 << 0
+RESIDENCY = {"device": 1 << 0, "host": 1 << 1, "disk": 1 << 2}
 TIMEOUT_FOREVER = 2**64 - 1
 SLOT_NONE = 2**64 - 1
 NAME_MAX = 255
@@ -74,6 +76,8 @@ class Info(ctypes.Structure):
         ("readers", c_uint64),
         ("writers_waiting", c_uint64),
         ("sealed", c_int),
+        ("residency", c_uint),
+        ("moves", c_uint64),
     ]
 
 
@@ -236,6 +240,7 @@ PROTOTYPES = {
         (HANDLE, c_char_p, POINTER(POINTER(HandleInfo)), POINTER(c_size_t)),
     ),
     "gmsfs_clear_all_handles": (c_int, (HANDLE,)),
+    "gmsfs_set_connect_flags": (c_int, (HANDLE, c_uint)),
     "gmsfs_metadata_put": (c_int, (HANDLE, POINTER(Metadata))),
     "gmsfs_metadata_put_many": (c_int, (HANDLE, POINTER(Metadata), c_size_t, POINTER(c_size_t))),
     "gmsfs_metadata_get": (
@@ -264,6 +269,7 @@ PROTOTYPES = {
     "gmsfs_graph_handle": (c_void_p, (POOL,)),
     "gmsfs_graph_wake": (c_int, (POOL, c_uint64)),
     "gmsfs_graph_sleep": (c_int, (POOL, c_uint)),
+    "gmsfs_graph_grow": (c_int, (POOL, c_uint64)),
     "gmsfs_graph_shrink": (c_int, (POOL, POINTER(c_uint64))),
     "gmsfs_graph_get_stats": (c_int, (POOL, POINTER(GraphStats))),
     "gmsfs_graph_space_new": (c_int, (POOL, c_uint64, c_uint, POINTER(SPACE))),

@@ -410,6 +410,11 @@ class GraphPool:
         if reason is not None:
             raise reason from error
 
+    def grow(self, nbytes):
+        """Makes memory until there are so many bytes: captures then find it, and are not held up by what
+        makes it. stats.high_bytes of an earlier run says how many. shrink() gives back what is too much."""
+        self._live().call("gmsfs_graph_grow", nbytes)
+
     # ---- freeing ------------------------------------------------------------------------------
 
     def drop(self, shape, shrink=True):

@@ -29,6 +29,7 @@ _ON_DEVICE = frozenset(
         "unmap_all_vas",
         "graph_alloc",
         "graph_enter",
+        "graph_grow",
         "graph_leave",
         "graph_shrink",
         "graph_sleep",

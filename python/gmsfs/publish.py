@@ -37,6 +37,7 @@ def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chun
     with store:
         plan = Plan(store.path, tensors, metadata, tag)
         plan.place(store.info, chunk_bytes)
+        store._handle.call("gmsfs_set_connect_flags", abi.CONNECT_REPLACE)
         store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
         write(store, plan, chunk_bytes, store.commit)
 

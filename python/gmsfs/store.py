@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from . import abi, layout, library, memory
 from .buffers import Buffer
+from .drain import DrainWatch
 from .errors import make
 from .handle import Handle
 from .metadata import Metadata
@@ -35,6 +36,8 @@ class Info(NamedTuple):
     readers: int
     writers_waiting: int
     sealed: bool
+    residency: tuple  # where the committed bytes are: of "device", "host", "disk"; () for nowhere
+    moves: int  # how often their place has changed: other physical memory each time
 
 
 def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
@@ -79,6 +82,7 @@ class Store:
         self._entries = None  # of the layout that changes no more, as it was attached
         self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
         self._kind = self._device = None  # once something was mapped
+        self._watches = []
 
     def __repr__(self):
         if self._handle is None:
@@ -123,6 +127,9 @@ class Store:
         """
         handle, self._handle = self._handle, None
         self._buffers, self._entries = {}, None
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.close()
         if handle is not None:
             handle.release()
 
@@ -155,6 +162,8 @@ class Store:
             readers=raw.readers,
             writers_waiting=raw.writers_waiting,
             sealed=bool(raw.sealed),
+            residency=tuple(tier for tier, bit in abi.RESIDENCY.items() if raw.residency & bit),
+            moves=raw.moves,
         )
 
     @property
@@ -205,6 +214,18 @@ class Store:
         if len(raw) != abi.TOKEN_BYTES:
             raise ValueError(f"a token is a string of {2 * abi.TOKEN_BYTES} hex digits")
         self._live().call("gmsfs_join", abi.TOKEN(*raw))
+
+    def on_drain(self, callback):
+        """Calls callback(deadline) when somebody drains the store, and so asks its holders to leave: now,
+        if that is so already, and again for another deadline. deadline: as time.time() counts, or None
+        where none was said. It is called in a thread of its own, which must not use this Store while
+        another thread does. What is returned has close(); the end of the Store ends it too. Raises
+        OSError where the store's files cannot be opened.
+        """
+        self._live()
+        watch = DrainWatch(self, self._path, callback)
+        self._watches.append(watch)
+        return watch
 
     @property
     def metadata(self):
@@ -351,7 +372,10 @@ class Store:
         addresses.
 
         Without strict a writer may have published new bytes in the same layout meanwhile. A layout
-        that changed (strict: any commit) is Stale, and the store sleeps on.
+        that changed (strict: any commit) is Stale, and the store sleeps on. A store that was demoted
+        meanwhile comes back to its device first.
+        Returns Info.moves: where it is another number than before, the physical memory is other, and
+        whoever registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
         """
         handle = self._live()
         took = not self.mode and self.asleep
@@ -363,6 +387,7 @@ class Store:
             if took:
                 handle.release()
             raise
+        return self.info.moves
 
     def set_streams(self, streams):
         """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):

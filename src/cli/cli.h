@@ -36,6 +36,8 @@ struct cli_command {
 };
 
 extern const struct cli_command cmd_clear_suspect;
+extern const struct cli_command cmd_promote;
+extern const struct cli_command cmd_demote;
 extern const struct cli_command cmd_drain;
 extern const struct cli_command cmd_fence;
 extern const struct cli_command cmd_image;

@@ -49,33 +49,6 @@ static int clear_explain(const char *path, int error)
     return CLI_FAILURE;
 }
 
-static int clear_digit(char digit)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = digit ? strchr(digits, digit) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
-/* The id of the store at `path`, as its `info` has it. */
-static int clear_read_id(const char *path, uint8_t id[16])
-{
-    json_t *info = store_info_json(path);
-    const char *text = info ? store_json_text(info, "id") : "";
-    int error = strlen(text) == 32 ? 0 : -ENOENT;
-
-    for (size_t i = 0; error == 0 && i < 16; i++) {
-        int high = clear_digit(text[2 * i]), low = clear_digit(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            error = -ENOENT;
-        else
-            id[i] = (uint8_t)(high << 4 | low);
-    }
-    json_decref(info);
-    return error;
-}
-
 static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
@@ -84,7 +57,7 @@ static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
 
     if (!mount) {
         mount = mounts_find(mounts, path, true);
-        error = mount ? clear_read_id(path, id) : -ENOENT;
+        error = mount ? store_read_id(path, id) : -ENOENT;
     }
     if (error == 0)
         error = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);

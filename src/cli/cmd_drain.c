@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsfs drain - empties a mount, so that its device can be serviced
+ * gmsfs drain - empties a mount, so that its device can be serviced; or keeps all out of a store
  *
  * The daemon drains as long as this command's connection lives: whatever ends the command before
  * all is done, also SIGKILL, the mount then serves again.
@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_explain.h"
+#include "cli/drain_store.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
@@ -28,7 +29,8 @@
 
 static const char usage[] =
     "Usage: gmsfs drain [--revoke] [--timeout S] [-q] MOUNT\n"
-    "       gmsfs drain --undo MOUNT\n"
+    "       gmsfs drain [--kill] [--revoke] [--timeout S] [-q] STORE [-- COMMAND [ARGUMENT...]]\n"
+    "       gmsfs drain --undo MOUNT|STORE\n"
     "\n"
     "Empties a mount: no new sessions are granted, requests that wait are refused, sessions are\n"
     "waited for, and then what is committed in every store is DISCARDED, until the device holds\n"
@@ -37,21 +39,31 @@ static const char usage[] =
     "what\n"
     "it then has.\n"
     "\n"
-    "      --revoke     end the sessions instead of waiting for them; writers lose their work\n"
+    "Of a STORE nothing is discarded: who asks for it waits, who holds it is told to leave "
+    "('info'\n"
+    "and 'events' say by when), and the command waits until nobody holds it. Then COMMAND runs,\n"
+    "which must not take its lock, and with the end of gmsfs drain, whatever ended it, the store\n"
+    "lets in who waits.\n"
+    "\n"
+    "      --kill       STORE: SIGKILL to who holds it, at once or after the timeout\n"
+    "      --revoke     end the sessions instead of waiting for them; writers lose their work. "
+    "Of a\n"
+    "                   STORE: after the timeout, and after --kill\n"
     "      --timeout S  give up when sessions are left after S seconds (default: wait for them)\n"
-    "      --undo       let the mount serve again\n"
+    "      --undo       let the mount, or the store, serve again\n"
     "  -q, --quiet      print errors only\n"
     "      --help       this text\n"
     "\n"
-    "Exit status: 0 the device holds nothing; 1 failure; 2 usage; 3 sessions were left in the "
-    "time\n"
-    "given; 4 the device holds nothing, but that could not be reported; 128 + N stopped by signal "
-    "N.\n";
+    "Exit status: 0 the device holds nothing, or nobody holds the store, or that of COMMAND; 1 "
+    "failure;\n"
+    "2 usage; 3 sessions were left in the time given; 4 done, but that could not be reported;\n"
+    "128 + N stopped by signal N.\n";
 
 struct drain {
     char *path;
+    char **command; /* NULL: none */
     uint64_t timeout_ms;
-    bool revoke, undo, quiet;
+    bool revoke, kill, undo, quiet;
 };
 
 static void drain_explain_busy(const struct mount *mount)
@@ -173,35 +185,61 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
     return status;
 }
 
+static int drain_store(const struct drain *drain, const struct mount *mount)
+{
+    const struct drain_store store = {.path = drain->path,
+                                      .mount = mount,
+                                      .timeout_ms = drain->timeout_ms,
+                                      .revoke = drain->revoke,
+                                      .kill = drain->kill,
+                                      .undo = drain->undo,
+                                      .quiet = drain->quiet,
+                                      .command = drain->command};
+
+    return drain_store_run(&store);
+}
+
 static int drain_path(const struct drain *drain)
 {
-    const struct mount *mount;
+    const struct mount *mount, *around = NULL;
     struct mounts mounts;
-    int error = mounts_read_for(&drain->path, 1, &mounts), status = CLI_FAILURE;
+    int error = mounts_read_for((char *const *)&drain->path, 1, &mounts), status = CLI_FAILURE;
 
     if (error)
         return mounts_explain(error);
     mount = mounts_find(&mounts, drain->path, false);
-    if (mount)
+    if (!mount)
+        around = mounts_find(&mounts, drain->path, true);
+    if (mount && (drain->kill || drain->command))
+        status = cli_usage_error("%s is a mount; --kill and COMMAND are for a store", drain->path);
+    else if (mount)
         status = drain_mount(drain, mount);
+    else if (around)
+        status = drain_store(drain, around);
     else
-        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", drain->path);
+        cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists those there are",
+                  drain->path);
     mounts_free(&mounts);
     return status;
 }
 
 static int drain_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"revoke", no_argument, NULL, 'r'}, {"timeout", required_argument, NULL, 'w'},
-        {"undo", no_argument, NULL, 'u'},   {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},   {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"revoke", no_argument, NULL, 'r'},
+                                            {"kill", no_argument, NULL, 'k'},
+                                            {"undo", no_argument, NULL, 'u'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     struct drain drain = {.timeout_ms = CLI_FOREVER};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
         if (option == 'r')
             drain.revoke = true;
+        else if (option == 'k')
+            drain.kill = true;
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &drain.timeout_ms);
         else if (option == 'u')
@@ -213,17 +251,19 @@ static int drain_run(int argc, char **argv)
     }
     if (status != CLI_OK)
         return status;
-    if (argc - optind != 1)
-        return cli_usage_error("one MOUNT is needed");
-    if (drain.undo && (drain.revoke || drain.timeout_ms != CLI_FOREVER))
-        return cli_usage_error("--undo goes alone");
+    if (argc == optind)
+        return cli_usage_error("one MOUNT or STORE is needed");
     drain.path = argv[optind];
+    drain.command = argc - optind > 1 ? argv + optind + 1 : NULL;
+    if (drain.undo &&
+        (drain.revoke || drain.kill || drain.command || drain.timeout_ms != CLI_FOREVER))
+        return cli_usage_error("--undo goes alone");
     return drain_path(&drain);
 }
 
 const struct cli_command cmd_drain = {
     .name = "drain",
-    .summary = "empty a mount and let nobody in",
+    .summary = "empty a mount, or a store of its holders",
     .usage = usage,
     .run = drain_run,
 };

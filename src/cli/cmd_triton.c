@@ -23,6 +23,8 @@ static const char usage[] =
     "                            Both may be given several times. Port 0: one that is free\n"
     "      --token-file FILE     lines TOKEN UID: who sends TOKEN as gmsfs-session is that user.\n"
     "                            Needed where an address is not of the loopback\n"
+    "      --drain-timeout S     how long requests may go on using a region that was unregistered\n"
+    "                            (default: as long as they do)\n"
     "      --test-models         serve the models simple and add_sub_large: sum and difference of "
     "two\n"
     "                            INT32 tensors, for a first try\n"
@@ -80,6 +82,8 @@ static int triton_take(int option, struct triton_options *options)
     case 't':
         options->token_file = optarg;
         return CLI_OK;
+    case 'D':
+        return cli_parse_timeout("--drain-timeout", optarg, &options->drain_ms);
     case 'm':
         options->has_test_models = true;
         return CLI_OK;
@@ -95,11 +99,12 @@ static int triton_command(int argc, char **argv)
     static const struct option long_options[] = {{"http", required_argument, NULL, 'H'},
                                                  {"grpc", required_argument, NULL, 'g'},
                                                  {"token-file", required_argument, NULL, 't'},
+                                                 {"drain-timeout", required_argument, NULL, 'D'},
                                                  {"test-models", no_argument, NULL, 'm'},
                                                  {"test-delay", required_argument, NULL, 'd'},
                                                  {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
-    struct triton_options options = {.on_serving = say};
+    struct triton_options options = {.on_serving = say, .drain_ms = UINT64_MAX};
     int option, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", long_options)) != -1) {

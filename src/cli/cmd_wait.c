@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs wait - until a store is in one of some states; looks, never locks */
+/* gmsfs wait - until a store is in one of some states, or on its device; looks, never locks */
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
 #include "cli/store_open.h"
+#include "cli/store_place.h"
 #include "cli/store_state.h"
 
 #include <errno.h>
@@ -16,16 +17,18 @@
 
 static const char usage[] =
     "Usage: gmsfs wait [--timeout S] STORE STATE[,STATE...]\n"
+    "       gmsfs wait [--timeout S] STORE resident\n"
     "\n"
     "Waits until the store is in one of the states" STORE_STATE_WORDS ".\n"
     "Takes no lock. A state that passes very quickly may not be seen: wait for what can follow it\n"
     "as well, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
+    "resident is no state of the lock: what is committed is on the device (gmsfs promote).\n"
     "\n"
     "      --timeout S   give up after S seconds; 0: only look (default: wait)\n"
     "      --help        this text\n"
     "\n"
-    "Exit status: 0 it is in one of the states; 1 failure, as when the store is removed; 2 usage;\n"
-    "3 not so in the time given.\n";
+    "Exit status: 0 it is in one of the states, or resident; 1 failure, as when the store is\n"
+    "removed; 2 usage; 3 not so in the time given.\n";
 
 #define STATE_BYTES 64
 
@@ -103,6 +106,16 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
     }
 }
 
+static int wait_resident(const char *path, uint64_t timeout_ms)
+{
+    gmsfs_t *handle;
+
+    if (store_open(path, &handle) != 0)
+        return CLI_FAILURE;
+    gmsfs_close(handle);
+    return store_place_wait(path, "device", false, timeout_ms);
+}
+
 static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
 {
     gmsfs_t *handle;
@@ -145,13 +158,15 @@ static int wait_run(int argc, char **argv)
         return status;
     if (argc - optind != 2)
         return cli_usage_error("a STORE and a STATE are needed");
+    if (strcmp(argv[optind + 1], "resident") == 0)
+        return wait_resident(argv[optind], timeout_ms);
     states = wait_parse(argv[optind + 1]);
     return states ? wait_store(argv[optind], states, timeout_ms) : CLI_USAGE;
 }
 
 const struct cli_command cmd_wait = {
     .name = "wait",
-    .summary = "wait until a store is in a state",
+    .summary = "wait until a store is in a state, or on its device",
     .usage = usage,
     .run = wait_run,
 };

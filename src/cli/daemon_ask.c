@@ -85,6 +85,15 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
     return exchange(fd, &request, remaining);
 }
 
+int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
+                  uint64_t *remaining)
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+
+    memcpy(request.ticket, id, sizeof(request.ticket));
+    return exchange(fd, &request, remaining);
+}
+
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
 {
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};

@@ -20,6 +20,10 @@ int daemon_connect(const char *path);
  * what the answer says of it. */
 int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining);
 
+/* The same of one store, by its id. */
+int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
+                  uint64_t *remaining);
+
 /* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
  * seen, or a negative errno. */
 int daemon_ask_pid(const char *path);

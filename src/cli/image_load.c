@@ -176,6 +176,7 @@ static int load_connect_beside(const struct image_load *load, uint64_t committed
 
     if (__builtin_add_overflow(load->needed_bytes, committed_bytes, &both_bytes))
         return -ENOMEM;
+    gmsfs_set_connect_flags(load->handle, GMSFS_CONNECT_REPLACE);
     return gmsfs_connect_reserve(load->handle, GMSFS_MODE_RW, 0, both_bytes);
 }
 

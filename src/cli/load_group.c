@@ -280,6 +280,8 @@ static bool group_is_own(const struct load_group *group)
 
 static int group_connect(struct load_group *group)
 {
+    for (size_t i = 0; i < group->count; i++)
+        gmsfs_set_connect_flags(group->handles[i], GMSFS_CONNECT_REPLACE);
     int error =
         gmsfs_connect_group_reserve(group->handles, group->count, group->mode, 0, group->bytes);
 

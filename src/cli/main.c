@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "copier/copier.h"
 #include "daemon/daemon.h"
+#include "triton/triton.h"
 #include "vmm/backends.h"
 
 #include <errno.h>
@@ -22,9 +23,9 @@ static const struct cli_command cmd_mount = {
 };
 
 static const struct cli_command *const commands[] = {
-    &cmd_mount, &cmd_umount,   &cmd_status, &cmd_load,          &cmd_save, &cmd_verify,
-    &cmd_drain, &cmd_fence,    &cmd_sum,    &cmd_image,         &cmd_ls,   &cmd_run,
-    &cmd_wait,  &cmd_metadata, &cmd_triton, &cmd_clear_suspect,
+    &cmd_mount, &cmd_umount,   &cmd_status, &cmd_load,          &cmd_save,    &cmd_verify,
+    &cmd_drain, &cmd_fence,    &cmd_sum,    &cmd_image,         &cmd_ls,      &cmd_run,
+    &cmd_wait,  &cmd_metadata, &cmd_triton, &cmd_clear_suspect, &cmd_promote, &cmd_demote,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -99,6 +100,8 @@ static int main_dispatch(int argc, char **argv)
         return main_help(stdout);
     if (strcmp(argv[1], COPIER_COMMAND) == 0) /* by a worker: no command of the user's */
         return copier_main(argc, argv, backends_find_copier);
+    if (strcmp(argv[1], TRITON_CUDA_COMMAND) == 0) /* by gmsfs triton: none of the user's either */
+        return triton_cuda_main();
     if (daemon_is_mount_helper(argc, argv))
         return daemon_mount_main(argc, argv);
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);

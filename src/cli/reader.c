@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The lock is held: the layout cannot change any more. */
-static int reader_attach(struct reader *reader)
+/* The lock is held: the layout cannot change any more. `moved`: its bytes have come to the device
+ * since, which is another kind of memory. */
+static int reader_attach(struct reader *reader, bool *moved)
 {
     int status, error = gmsfs_read_layout(reader->handle, &reader->layout);
 
@@ -26,17 +27,47 @@ static int reader_attach(struct reader *reader)
         return status;
     error = gmsfs_attach_all(reader->handle, GMSFS_ACCESS_READ, &reader->mappings,
                              &reader->mapping_count);
-    if (error) {
+    *moved = error == -EXDEV;
+    if (error && !*moved) {
         store_explain_call(reader->handle, &reader->memory, "map the memory", error);
         return CLI_FAILURE;
     }
     return CLI_OK;
 }
 
+/* As it was before reader_connect. */
+static int reader_step_back(struct reader *reader)
+{
+    gmsfs_free_layout(reader->layout);
+    reader->layout = NULL;
+    gmsfs_disconnect(reader->handle);
+    staging_free(reader->staging);
+    reader->staging = staging_new();
+    return reader->staging ? CLI_OK : cli_out_of_memory();
+}
+
+/* Its bytes are read wherever they are; a reader is no reason to move them. */
+static int reader_connect(struct reader *reader, uint64_t timeout_ms, bool quiet)
+{
+    bool moved = true;
+    int status = CLI_OK;
+
+    gmsfs_set_connect_flags(reader->handle, GMSFS_CONNECT_ANY);
+    while (status == CLI_OK && moved) {
+        moved = false;
+        status = store_connect(reader->handle, reader->store, GMSFS_MODE_RO, timeout_ms, quiet);
+        if (status == CLI_OK)
+            status = reader_attach(reader, &moved);
+        if (moved)
+            status = reader_step_back(reader);
+    }
+    return status;
+}
+
 int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, bool quiet)
 {
     struct gmsfs_info info;
-    int status, error;
+    int error;
 
     reader->store = store;
     reader->staging = staging_new();
@@ -56,8 +87,7 @@ int reader_open(struct reader *reader, const char *store, uint64_t timeout_ms, b
             store);
         return CLI_FAILURE;
     }
-    status = store_connect(reader->handle, store, GMSFS_MODE_RO, timeout_ms, quiet);
-    return status == CLI_OK ? reader_attach(reader) : status;
+    return reader_connect(reader, timeout_ms, quiet);
 }
 
 void reader_close(struct reader *reader)

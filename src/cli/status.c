@@ -92,13 +92,37 @@ char *status_format_holders(const json_t *store)
     return text;
 }
 
+/* Where its bytes are, unless that is the device, and where they are going. */
+static void status_format_place(const json_t *store, char *text, size_t room)
+{
+    const json_t *tiers = json_object_get(store, "residency");
+    const json_t *moving = json_object_get(store, "moving");
+    const char *at = json_string_value(json_array_get(tiers, 0)), *to;
+    bool is_committed = json_is_true(json_object_get(store, "committed"));
+    int bytes = 0;
+
+    *text = '\0';
+    if (is_committed && json_is_array(tiers) && !at)
+        at = "none";
+    if (is_committed && at && strcmp(at, "device") != 0)
+        bytes = snprintf(text, room, " on %s", at);
+    to = store_json_text(moving, "to");
+    if (*to && bytes >= 0 && (size_t)bytes < room)
+        snprintf(text + bytes, room - (size_t)bytes, " to %s %u%%", to,
+                 ui_percent(store_json_number(moving, "done_bytes"),
+                            store_json_number(moving, "all_bytes")));
+}
+
 char *status_format_state(const json_t *store, char *text, size_t room)
 {
+    char place[STATUS_STATE_BYTES];
+
     bool suspect = json_is_true(json_object_get(store, "suspect"));
     bool fenced = json_is_true(json_object_get(store, "fenced"));
 
-    snprintf(text, room, "%s%s%s", store_json_text(store, "state"), suspect ? " SUSPECT" : "",
-             fenced ? " FENCED" : "");
+    status_format_place(store, place, sizeof(place));
+    snprintf(text, room, "%s%s%s%s", store_json_text(store, "state"), place,
+             suspect ? " SUSPECT" : "", fenced ? " FENCED" : "");
     return text;
 }
 

@@ -39,8 +39,9 @@ void status_print(const struct status_look *look, FILE *to, unsigned width);
 /* Whether everything that was to be looked at was seen: each mount answered, each of its stores. */
 bool status_is_whole(const struct status_look *look);
 
-/* Its state, and whether its bytes may be damaged or a checkpoint has fenced it. */
-#define STATUS_STATE_BYTES 48
+/* Its state; where its bytes are, unless that is the device, and where they move; and whether they
+ * may be damaged or a checkpoint has fenced it. */
+#define STATUS_STATE_BYTES 72
 char *status_format_state(const json_t *store, char *text, size_t room);
 
 /* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */

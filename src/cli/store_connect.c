@@ -122,5 +122,7 @@ int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint6
 int store_connect_reserve(gmsfs_t *handle, const char *path, uint64_t timeout_ms, bool quiet,
                           uint64_t reserve_bytes)
 {
+    /* Whoever asks for memory loads the store anew. */
+    gmsfs_set_connect_flags(handle, GMSFS_CONNECT_REPLACE);
     return store_connect_as(handle, path, GMSFS_MODE_RW, timeout_ms, quiet, reserve_bytes);
 }

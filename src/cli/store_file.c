@@ -130,3 +130,29 @@ void store_last_error(const char *path, char *text, size_t room)
     snprintf(text, room, "%s", info ? store_json_text(info, "last_error") : "");
     json_decref(info);
 }
+
+static int read_digit(char digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = digit ? strchr(digits, digit) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+int store_read_id(const char *path, uint8_t id[16])
+{
+    json_t *info = store_info_json(path);
+    const char *text = info ? store_json_text(info, "id") : "";
+    int error = strlen(text) == 32 ? 0 : -ENOENT;
+
+    for (size_t i = 0; error == 0 && i < 16; i++) {
+        int high = read_digit(text[2 * i]), low = read_digit(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            error = -ENOENT;
+        else
+            id[i] = (uint8_t)(high << 4 | low);
+    }
+    json_decref(info);
+    return error;
+}

@@ -30,6 +30,9 @@ json_t *store_info_json(const char *path);
 /* last_error of the store's info into `text`; "" when there is none. */
 void store_last_error(const char *path, char *text, size_t room);
 
+/* The id of the store at `path`, as its `info` has it. -ENOENT: it is none */
+int store_read_id(const char *path, uint8_t id[16]);
+
 /* An unsigned number of a JSON object, 0 when it has none of that name. */
 uint64_t store_json_number(const json_t *object, const char *name);
 const char *store_json_text(const json_t *object, const char *name); /* "" when it has none */

@@ -2,6 +2,7 @@
 #include "copier/copier.h"
 
 #include "copier/gpu.h"
+#include "copier/lanes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@ struct copier {
     struct copier_shared *shared;
     const struct copier_gpu *driver;
     void *gpu; /* the driver's */
+    struct lanes *lanes;
 };
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -32,6 +34,27 @@ struct copier {
 static void *block_of(const struct copier *copier, unsigned entry)
 {
     return (char *)copier->shared + COPIER_HEADER_BYTES + entry * COPIER_BLOCK_BYTES;
+}
+
+static void put_result(struct copier *copier, const struct copier_request *request, int error,
+                       const char *why)
+{
+    struct copier_result *result = &copier->shared->results[request->entry];
+
+    copier_put_result(result, request->sequence, error, why);
+    syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* By a lane. */
+static void finish_move(void *context, const struct copier_request *request, int error,
+                        const char *why)
+{
+    put_result(context, request, error, why);
+}
+
+static bool is_move(const struct copier_request *request)
+{
+    return request->act == COPIER_MOVE_OUT || request->act == COPIER_MOVE_IN;
 }
 
 static int do_request(struct copier *copier, void *stream, const struct copier_request *request,
@@ -91,7 +114,12 @@ static void *run_thread(void *argument)
         error = receive(&request, &fd);
         if (error < 0)
             break;
-        struct copier_result *result = &copier->shared->results[request.entry];
+        if (is_move(&request)) {
+            if (lanes_add(copier->lanes, &request, fd))
+                continue;
+            error = -EINVAL;
+            break;
+        }
         if (entered == 0) {
             why[0] = '\0';
             error = do_request(copier, stream, &request, fd, why);
@@ -100,8 +128,7 @@ static void *run_thread(void *argument)
         }
         if (fd >= 0)
             close(fd);
-        copier_put_result(result, request.sequence, error, why);
-        syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        put_result(copier, &request, error, why);
     }
     if (fd >= 0)
         close(fd);
@@ -156,8 +183,15 @@ static int open_gpu(struct copier *copier, copier_find_gpu find, char *why)
         snprintf(why, COPIER_WHY_BYTES, "it knows no driver called '%s'", driver);
         return -EINVAL;
     }
-    return copier->driver->open(copier->shared->uuid, block_of(copier, 0),
-                                COPIER_BLOCKS * COPIER_BLOCK_BYTES, &copier->gpu, why);
+    int error = copier->driver->open(copier->shared->uuid, block_of(copier, 0),
+                                     COPIER_BLOCKS * COPIER_BLOCK_BYTES, &copier->gpu, why);
+    if (error < 0)
+        return error;
+    copier->lanes = lanes_new(copier->driver, copier->gpu, finish_move, copier);
+    if (copier->lanes)
+        return 0;
+    snprintf(why, COPIER_WHY_BYTES, "out of memory");
+    return -ENOMEM;
 }
 
 static int say_hello(int error, const char *why)
@@ -202,6 +236,7 @@ int copier_main(int argc, char **argv, copier_find_gpu find)
     if (say_hello(error, why) < 0 || error < 0)
         _exit(1);
     serve(&copier);
+    lanes_free(copier.lanes);
     copier.driver->close(copier.gpu);
     _exit(0);
     /* what libraries do at exit, the driver needs not */

@@ -149,31 +149,92 @@ static int cuda_unmap(void *gpu, unsigned window_index, char *why)
     return error ? error : rc_next;
 }
 
-static int cuda_copy(void *gpu, void *stream, const struct copier_request *request, void *block,
-                     char *why)
+/* Asks for a copy between the window's bytes and `at`. */
+static int ask(struct cuda *cuda, void *stream, const struct copier_request *request, void *at,
+               char *why)
 {
-    struct cuda *cuda = gpu;
     const struct window *window = &cuda->windows[request->window];
     size_t bytes = request->bytes;
-    char later[COPIER_WHY_BYTES];
-    int error, waited;
 
     if (!window->address || request->offset > window->bytes ||
         bytes > window->bytes - request->offset) {
         snprintf(why, COPIER_WHY_BYTES, "no such bytes in window %u", request->window);
         return -EINVAL;
     }
-    if (request->act == COPIER_GET)
-        error = CALL(cuda, why, cuMemcpyDtoHAsync_v2,
-                     (block, window->address + request->offset, bytes, stream));
-    else
-        error = CALL(cuda, why, cuMemcpyHtoDAsync_v2,
-                     (window->address + request->offset, block, bytes, stream));
+    if (request->act == COPIER_GET || request->act == COPIER_MOVE_OUT)
+        return CALL(cuda, why, cuMemcpyDtoHAsync_v2,
+                    (at, window->address + request->offset, bytes, stream));
+    return CALL(cuda, why, cuMemcpyHtoDAsync_v2,
+                (window->address + request->offset, at, bytes, stream));
+}
+
+static int cuda_copy(void *gpu, void *stream, const struct copier_request *request, void *block,
+                     char *why)
+{
+    struct cuda *cuda = gpu;
+    char later[COPIER_WHY_BYTES];
+    int error = ask(cuda, stream, request, block, why);
+    int waited;
 
     /* Also after a failure: then nothing of the driver is in the block any more. */
 
     waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
     return error ? error : waited;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------- */
+
+static int cuda_pin(void *gpu, void *at, size_t bytes)
+{
+    const struct cuda *cuda = gpu;
+
+    return drv_errno(cuda->driver->cuMemHostRegister_v2(at, bytes, DRV_HOST_REGISTER_PORTABLE));
+}
+
+static void cuda_unpin(void *gpu, void *at)
+{
+    const struct cuda *cuda = gpu;
+
+    cuda->driver->cuMemHostUnregister(at);
+}
+
+static int cuda_make_mark(void *gpu, void **mark, char *why)
+{
+    struct cuda *cuda = gpu;
+    struct drv_event *event;
+    int error = CALL(cuda, why, cuEventCreate, (&event, DRV_EVENT_DISABLE_TIMING));
+
+    if (error == 0)
+        *mark = event;
+    return error;
+}
+
+static void cuda_drop_mark(void *gpu, void *mark)
+{
+    const struct cuda *cuda = gpu;
+
+    cuda->driver->cuEventDestroy_v2(mark);
+}
+
+/* A copy that cannot be waited for by its mark is waited for here. */
+static int cuda_begin(void *gpu, void *stream, const struct copier_request *part, void *buffer,
+                      void *mark, char *why)
+{
+    struct cuda *cuda = gpu;
+    int error = ask(cuda, stream, part, buffer, why);
+
+    if (error == 0)
+        error = CALL(cuda, why, cuEventRecord, (mark, stream));
+    if (error < 0)
+        cuda->driver->cuStreamSynchronize(stream);
+    return error;
+}
+
+static int cuda_await(void *gpu, void *mark, char *why)
+{
+    struct cuda *cuda = gpu;
+
+    return CALL(cuda, why, cuEventSynchronize, (mark));
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
@@ -200,4 +261,10 @@ const struct copier_gpu copier_gpu_cuda = {
     .map = cuda_map,
     .unmap = cuda_unmap,
     .copy = cuda_copy,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+    .make_mark = cuda_make_mark,
+    .drop_mark = cuda_drop_mark,
+    .begin = cuda_begin,
+    .await = cuda_await,
 };

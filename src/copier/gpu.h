@@ -28,6 +28,18 @@ struct copier_gpu {
      * piece. */
     int (*copy)(void *gpu, void *stream, const struct copier_request *request, void *block,
                 char *why);
+
+    /* For lanes.c: copies that go on while the thread does something else. Memory that could not be
+     * pinned does as well, but is slower. */
+    int (*pin)(void *gpu, void *at, size_t bytes);
+    void (*unpin)(void *gpu, void *at);
+    /* What tells that a copy is done. */
+    int (*make_mark)(void *gpu, void **mark, char *why);
+    void (*drop_mark)(void *gpu, void *mark);
+    /* `part` of a MOVE, from or to `buffer`, and the mark behind it. -EINVAL as above. */
+    int (*begin)(void *gpu, void *stream, const struct copier_request *part, void *buffer,
+                 void *mark, char *why);
+    int (*await)(void *gpu, void *mark, char *why);
 };
 
 extern const struct copier_gpu copier_gpu_cuda;

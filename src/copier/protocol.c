@@ -28,25 +28,53 @@ static int check_errno(int32_t error)
     return error <= 0 && error >= -MAX_ERRNO ? error : -EIO;
 }
 
+/* Where entries of an act begin and end, and how many bytes it may have. -EINVAL: no such act */
+static int find_bounds(uint32_t act, unsigned *first, unsigned *end, uint64_t *most_bytes)
+{
+    *first = 0;
+    switch (act) {
+    case COPIER_MAP:
+    case COPIER_UNMAP:
+        *end = COPIER_FIRST_MOVE;
+        *most_bytes = UINT64_MAX;
+        return 0;
+    case COPIER_GET:
+    case COPIER_PUT:
+        *end = COPIER_BLOCKS;
+        *most_bytes = COPIER_BLOCK_BYTES;
+        return 0;
+    case COPIER_MOVE_OUT:
+    case COPIER_MOVE_IN:
+        *first = COPIER_FIRST_MOVE;
+        *end = COPIER_ENTRIES;
+        *most_bytes = COPIER_MOVE_BYTES;
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
 int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
                          struct copier_request *request)
 {
+    unsigned first, end;
+    uint64_t most_bytes;
     bool moves;
 
     if (bytes != sizeof(*request))
         return -EINVAL;
     memcpy(request, message, sizeof(*request));
-    moves = request->act == COPIER_GET || request->act == COPIER_PUT;
-    if (request->act < COPIER_MAP || request->act > COPIER_PUT ||
+    moves = request->act == COPIER_MOVE_OUT || request->act == COPIER_MOVE_IN;
+    if (find_bounds(request->act, &first, &end, &most_bytes) < 0 ||
         request->sequence < COPIER_FIRST_SEQUENCE || request->window >= COPIER_WINDOWS ||
-        has_descriptor != (request->act == COPIER_MAP))
+        has_descriptor != (request->act == COPIER_MAP || moves))
         return -EINVAL;
-    if (request->entry >= (moves ? COPIER_BLOCKS : COPIER_ENTRIES))
+    if (request->entry < first || request->entry >= end)
         return -EINVAL;
     if (request->act == COPIER_UNMAP)
         return 0;
-    if (request->bytes == 0 || (moves && request->bytes > COPIER_BLOCK_BYTES) ||
-        request->offset > UINT64_MAX - request->bytes)
+    if (request->bytes == 0 || request->bytes > most_bytes ||
+        request->offset > (moves ? INT64_MAX : UINT64_MAX) - request->bytes)
         return -EINVAL;
     return 0;
 }

@@ -3,10 +3,11 @@
  * protocol - what worker and copier say to each other
  *
  * The worker (src/vmm/copier_*.c) sends requests over a SOCK_SEQPACKET socket, one a message,
- * the descriptor of the memory with a MAP. The copier says HELLO over it once, when it can work or
- * knows why not, and nothing else: each request has an entry in memory that both map, where its
- * result is put and, for bytes, a block of the ring. An entry has one request at a time; requests
- * in different entries may be done in any order and at the same time.
+ * the descriptor of the memory with a MAP, that of a file with a MOVE. The copier says HELLO over
+ * it once, when it can work or knows why not, and nothing else: each request has an entry in memory
+ * that both map, where its result is put and, for the bytes of a GET or a PUT, a block of the ring.
+ * Those of a MOVE go through buffers of the copier's own (lanes.h). An entry has one request at a
+ * time; requests in different entries may be done in any order and at the same time.
  *
  * Both sides check what the other says before they believe it: the functions here are all the
  * decoding there is, and pure. Units: bytes; errors: 0 or a negative errno.
@@ -23,14 +24,17 @@
 #define COPIER_SOCKET_FD 3
 #define COPIER_RING_FD   4
 
-#define COPIER_MAGIC        0x676d6302u /* changes with anything here */
+#define COPIER_MAGIC        0x676d6303u /* changes with anything here */
 #define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
 #define COPIER_BLOCKS       32u
 #define COPIER_CONTROLS     8u /* entries of requests that need no block */
-#define COPIER_ENTRIES      (COPIER_BLOCKS + COPIER_CONTROLS)
+#define COPIER_MOVES        8u /* entries of moves, behind those */
+#define COPIER_FIRST_MOVE   (COPIER_BLOCKS + COPIER_CONTROLS)
+#define COPIER_ENTRIES      (COPIER_FIRST_MOVE + COPIER_MOVES)
 #define COPIER_WINDOWS      64u /* mapped pieces */
 #define COPIER_HEADER_BYTES (UINT64_C(64) << 10)
 #define COPIER_SHARED_BYTES (COPIER_HEADER_BYTES + COPIER_BLOCKS * COPIER_BLOCK_BYTES)
+#define COPIER_MOVE_BYTES   (UINT64_C(64) << 20) /* at most, with one request */
 #define COPIER_WHY_BYTES    180
 
 enum copier_act {
@@ -38,6 +42,9 @@ enum copier_act {
     COPIER_UNMAP,   /* empties it: nothing of it stays */
     COPIER_GET,     /* `bytes` at `offset` of the window's piece into the entry's block */
     COPIER_PUT,     /* the other way */
+    /* `bytes` at `offset` of the window's piece to the same place of the descriptor's file */
+    COPIER_MOVE_OUT,
+    COPIER_MOVE_IN, /* the other way */
 };
 
 struct copier_request {
@@ -79,6 +86,12 @@ _Static_assert(sizeof(struct copier_hello) == 188, "the hello is as both sides k
 _Static_assert(sizeof(struct copier_result) == 192, "no two results share a cache line");
 _Static_assert(sizeof(struct copier_shared) <= COPIER_HEADER_BYTES, "the header fits");
 _Static_assert(COPIER_BLOCK_BYTES % 4096 == 0, "blocks are whole pages");
+
+/* Its bytes are a window's. */
+static inline bool copier_uses_window(uint32_t act)
+{
+    return act >= COPIER_GET && act <= COPIER_MOVE_IN;
+}
 
 /* For the copier: does `request` make sense, by itself? -EINVAL */
 int copier_check_request(const void *message, size_t bytes, bool has_descriptor,

@@ -51,10 +51,17 @@ static const struct {
     [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
     [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_STORE_DRAIN] = {"store_drain", apply_store_drain},
+    [RECORD_STORE_SERVE] = {"store_serve", apply_store_serve},
     [RECORD_POOL_SET] = {"pool_set", apply_pool_set},
     [RECORD_STORE_POOL] = {"store_pool", apply_store_pool},
     [RECORD_STORE_PIN] = {"store_pin", apply_store_pin},
     [RECORD_OVER_QUOTA] = {"over_quota", apply_over_quota},
+    [RECORD_MOVE_BEGIN] = {"move_begin", apply_move_begin},
+    [RECORD_MOVE_END] = {"move_end", apply_move_end},
+    [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail},
+    [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
+    [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
 };
 
 const char *record_type_name(enum record_type type)
@@ -72,6 +79,8 @@ static void note_changes(struct core *core)
         struct core_store *store = core_store(core, before->store);
 
         if (store) {
+            if (store->places.version != before->place_version)
+                core_push_effect(core, (struct effect){.type = EFFECT_PLACE, .store = store->id});
             if (lock_get_state(&store->lock) == before->state &&
                 store->generation == before->generation)
                 continue;
@@ -89,7 +98,8 @@ static bool must_succeed(enum record_type type)
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE;
+           type == RECORD_REGION_RELEASE || type == RECORD_STORE_SERVE ||
+           type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than
@@ -114,10 +124,11 @@ static int make_room(struct core *core, const struct record *record)
 static void settle_reservations(struct apply *apply)
 {
     struct core *core = apply->core;
+    bool waits = core->reserving > 0;
     struct core_store *store;
 
-    for (uint64_t id = 0;
-         core->reserving > 0 && (store = idvec_find_after(&core->index.waited, id)); id = store->id)
+    for (uint64_t id = 0; waits && (store = idvec_find_after(&core->index.waited, id));
+         id = store->id)
         apply_grant_waiters(apply, store);
 }
 

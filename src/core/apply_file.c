@@ -27,6 +27,11 @@ static bool kind_takes_lock(uint32_t kind)
            kind == CORE_KIND_ALLOCATION;
 }
 
+static bool takes_hold(uint32_t kind)
+{
+    return kind == CORE_KIND_LOCK || kind == CORE_KIND_AUTO || kind == CORE_KIND_DATA;
+}
+
 /* A file of the lock joins; the others may stand in a session or outside. */
 static int check_session(const struct core *core, const struct record *record)
 {
@@ -38,6 +43,10 @@ static int check_session(const struct core *core, const struct record *record)
         return -ESTALE;
     if (record->kind == CORE_KIND_REGION) /* it joins by REGION_REFER */
         return -EINVAL;
+    /* It was let in to read where the store is, by one path: the lock is more than that. */
+    if (takes_hold(record->kind) && !session->holds &&
+        core_store(core, session->store)->places.place != CORE_PLACE_DEVICE)
+        return -EAGAIN;
     /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
     if (!(record->flags & CORE_OPEN_WRITE))
         return 0;
@@ -84,7 +93,7 @@ int apply_file_open(struct apply *apply)
     struct core_file *file = NULL;
     int error;
 
-    if (record->kind == CORE_KIND_NONE || record->kind > CORE_KIND_REGION ||
+    if (record->kind == CORE_KIND_NONE || record->kind >= CORE_KIND_COUNT ||
         record->flags & ~CORE_OPEN_FLAGS)
         return -EINVAL;
     if (record->store != 0 && !store)
@@ -107,6 +116,8 @@ int apply_file_open(struct apply *apply)
         struct core_session *session = core_session(core, record->session);
 
         core_enter_session(session, file);
+        if (takes_hold(record->kind))
+            core_hold(core, session);
         apply->out->session = session->id;
         apply->out->mode = session->mode;
     }
@@ -215,6 +226,9 @@ int apply_join(struct apply *apply)
     if (found->mode != LOCK_MODE_RO && !(file->flags & CORE_OPEN_WRITE))
         return -EBADF;
     session = core_session(core, found->id);
+    if (!session->holds && core_store(core, found->store)->places.place != CORE_PLACE_DEVICE)
+        return -EAGAIN;
+    core_hold(core, session);
     kept = apply_find_file_waiter(core, file->id);
     if (kept)
         apply_forget_waiter(apply, kept);

@@ -22,6 +22,7 @@ static void suspect_all(struct apply *apply)
 {
     struct core *core = apply->core;
 
+    apply_abandon_device_moves(apply, EIO);
     for (size_t i = 0; i < core->stores.count; i++) {
         struct core_store *store = core->stores.items[i];
         bool was_sound = store->suspect == 0;
@@ -42,6 +43,7 @@ static void lose(struct apply *apply)
     apply->core->lost = true;
     set_reason(apply->core, apply->record->name, apply->record->name_bytes);
     core_add_event(apply, CORE_EVENT_LOST, NULL, NULL);
+    apply_abandon_device_moves(apply, ENODEV);
     apply_refuse_all(apply, -ENODEV);
 }
 
@@ -92,7 +94,9 @@ int apply_health(struct apply *apply)
 
 static void empty_store(struct apply *apply, struct core_store *store)
 {
-    if (!store->fixed || store->lock.session_count > 0)
+    if (!store->fixed || store->lock.session_count > 0 ||
+        store->places.place != CORE_PLACE_DEVICE ||
+        apply_fall_back(apply, store, CORE_EVENT_DEMOTED))
         return;
     core_add_event(apply, CORE_EVENT_DROPPED, store, NULL);
     core_drop_fixed(apply->core, store);
@@ -121,9 +125,13 @@ void apply_settle_health(struct apply *apply, uint64_t suspect_before)
 {
     struct core *core = apply->core;
 
+    bool was_suspect = suspect_before > 0 || core->suspect > 0;
+
+    if (!core->lost && core->suspect > 0)
+        apply_heal(apply);
     if (core->lost) {
         empty_stores(apply);
-    } else if (suspect_before > 0 && core->suspect == 0) {
+    } else if (was_suspect && core->suspect == 0) {
         set_reason(core, NULL, 0);
         core_add_event(apply, CORE_EVENT_HEALTHY, NULL, NULL);
     }

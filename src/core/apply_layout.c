@@ -149,7 +149,7 @@ static int count_memories(struct apply *apply, const struct change *change,
         return -EINVAL;
     while (error == 0 && addition->memories < record->memory_count) {
         error = core_memory_add(apply->core, change->store, record->memories[addition->memories],
-                                record->aligned_bytes);
+                                CORE_PLACE_DEVICE, record->aligned_bytes);
         addition->memories += error == 0;
     }
     return error;
@@ -271,7 +271,8 @@ int apply_alloc_memory(struct apply *apply)
     if (error == 0)
         error = apply_check_made(apply, change.session);
     if (error == 0 && record->memory != LAYOUT_NO_MEMORY && record->memory != old) {
-        error = core_memory_add(core, change.store, record->memory, record->aligned_bytes);
+        error = core_memory_add(core, change.store, record->memory, CORE_PLACE_DEVICE,
+                                record->aligned_bytes);
         if (error == 0)
             fresh = record->memory;
     }

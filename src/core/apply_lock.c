@@ -40,26 +40,23 @@ static void refuse(struct apply *apply, const struct core_waiter *waiter, int er
                                                   .error = error});
 }
 
+void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int error)
+{
+    if (!waiter->away)
+        refuse(apply, waiter, error);
+    apply_forget_waiter(apply, waiter);
+}
+
 void apply_refuse_all(struct apply *apply, int error)
 {
-    while (apply->core->waiters.count > 0) {
-        struct core_waiter *waiter = apply->core->waiters.items[0];
-
-        if (!waiter->away)
-            refuse(apply, waiter, error);
-        apply_forget_waiter(apply, waiter);
-    }
+    while (apply->core->waiters.count > 0)
+        apply_refuse_waiter(apply, apply->core->waiters.items[0], error);
 }
 
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error)
 {
-    while (store->lock.waiter_count > 0) {
-        struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[0].id);
-
-        if (!waiter->away)
-            refuse(apply, waiter, error);
-        apply_forget_waiter(apply, waiter);
-    }
+    while (store->lock.waiter_count > 0)
+        apply_refuse_waiter(apply, core_waiter(apply->core, store->lock.waiters[0].id), error);
 }
 
 static void keep_place(struct apply *apply, struct core_waiter *waiter)
@@ -120,14 +117,16 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     return error;
 }
 
-/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory. So
- * does who has to outlive others, but in turn: whoever came later would drop what it waits for. */
+/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory, or
+ * for whom the store is not where it has to be. So does who has to outlive others, but in turn:
+ * whoever came later would drop what it waits for. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
 {
     bool crowded = false;
 
     if (share_is_ample(&store->sessions) && !store->crowded &&
-        !(store->lock.sealed && store->writer_count > 0))
+        !(store->lock.sealed && store->writer_count > 0) &&
+        store->places.place == CORE_PLACE_DEVICE)
         return;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
@@ -292,7 +291,8 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
     rouse(apply, store);
     mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
     *error = -EAGAIN;
-    if (mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner))
+    if ((mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner)) ||
+        core_lacks_place(store, mode, asking->kind, asking->flags))
         return LOCK_MODE_NONE;
     if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
         return mode;
@@ -336,6 +336,8 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     mode = lock_would_grant(&store->lock, wish, record->now_ms);
     if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW)
         return -EIO;
+    if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
+        return -ENODATA;
     if (kept && may_wait && kept->wish == wish)
         return resume_waiter(apply, asking, kept);
     mode = would_grant(apply, store, asking, &error);
@@ -380,7 +382,7 @@ static int check_lock_open(const struct record *record, const struct core_store 
     const struct layout *visible;
 
     if (!core_can_wish((enum core_kind)record->kind, record->wish) ||
-        record->flags & ~(CORE_OPEN_FLAGS & ~CORE_OPEN_FRESH))
+        record->flags & ~(CORE_OPEN_FLAGS & ~CORE_ACQUIRE_FLAGS))
         return -EINVAL;
     if (!store)
         return -ENOENT;
@@ -421,6 +423,15 @@ static bool waits_for_itself(struct apply *apply, struct core_store *store)
            LOCK_MODE_NONE;
 }
 
+/* Reads what is in another tier, where it is: the device is not needed for that. */
+static bool is_beside_device(const struct core_store *store, const struct asking *asking,
+                             uint32_t wish)
+{
+    return store->places.place != CORE_PLACE_DEVICE && store->places.place != CORE_PLACE_NONE &&
+           wish == LOCK_WISH_RO &&
+           (asking->kind == CORE_KIND_ALLOCATION || asking->flags & CORE_OPEN_ANY);
+}
+
 int apply_lock_open(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -439,12 +450,13 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining || apply->core->lost || core_is_fenced(apply->core, store->name))
+    if (apply->core->draining || core_is_fenced(apply->core, store->name) ||
+        (apply->core->lost && !is_beside_device(store, &asking, record->wish)))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
     return ask(apply, &asking, find_kept_place(apply->core, store, record),
-               may_wait && record->deadline_ms > record->now_ms);
+               may_wait && !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 
 /* What its pool can never have is not waited for. */
@@ -462,6 +474,7 @@ int apply_acquire(struct apply *apply)
 {
     const struct record *record = apply->record;
     const struct core_file *file = core_file(apply->core, record->file);
+    const struct core_store *store;
     struct asking asking = {.file = record->file,
                             .kind = CORE_KIND_CTL,
                             .flags = record->flags,
@@ -480,15 +493,16 @@ int apply_acquire(struct apply *apply)
     if (!(file->flags & needed))
         return -EBADF;
     asking.store = file->store;
-    if (apply->core->draining || apply->core->lost ||
-        core_is_fenced(apply->core, core_store(apply->core, file->store)->name))
+    store = core_store(apply->core, file->store);
+    if (apply->core->draining || core_is_fenced(apply->core, store->name) ||
+        (apply->core->lost && !is_beside_device(store, &asking, record->wish)))
         return -ENODEV;
     error = check_budget(apply, core_store(apply->core, file->store));
     if (error < 0)
         return error;
     asking.uid = file->uid;
     return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
-               record->deadline_ms > record->now_ms);
+               !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 
 int apply_wait_end(struct apply *apply)

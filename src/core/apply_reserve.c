@@ -5,9 +5,17 @@
 
 #include <errno.h>
 
+/* What a writer of the store gives back to the device. */
+static uint64_t count_replaced(const struct core_store *store)
+{
+    bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
+
+    return is_there ? layout_total_bytes(store->fixed) : 0;
+}
+
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
-    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    uint64_t replaced_bytes = count_replaced(store);
     uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
 
     return bytes <= room_bytes || bytes - room_bytes <= replaced_bytes;
@@ -16,7 +24,7 @@ bool apply_has_memory(const struct apply *apply, const struct core_store *store,
 int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
     const struct core_pool *pool = core_find_pool(apply->core, store);
-    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    uint64_t replaced_bytes = count_replaced(store);
     uint64_t more_bytes = bytes > replaced_bytes ? bytes - replaced_bytes : 0;
     int error = core_check_room(apply->core, store, more_bytes, apply->free_bytes);
 
@@ -39,12 +47,18 @@ static bool waits_for_exits(const struct core_store *store, const struct core_wa
            !core_is_left_to(store, waiter->owner);
 }
 
+static bool lacks_place(const struct core_store *store, const struct core_waiter *waiter)
+{
+    return core_lacks_place(store, lock_get_wish_mode(&store->lock, waiter->wish), waiter->kind,
+                            waiter->flags);
+}
+
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter)
 {
     enum share_rank rank = core_get_rank(core, store, waiter->uid);
 
-    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0)
+    if (share_check(&store->sessions, waiter->uid, rank, 1) < 0 || lacks_place(store, waiter))
         return LOCK_ASLEEP;
     return waits_for_exits(store, waiter) ? LOCK_ASLEEP_IN_TURN : LOCK_AWAKE;
 }
@@ -62,7 +76,7 @@ static void forget_claims(struct apply *apply)
 static void claim(struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
     struct core_pool *pool = core_pool(apply->core, store->use.pool);
-    uint64_t replaced_bytes = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    uint64_t replaced_bytes = count_replaced(store);
     uint64_t room_bytes = core_get_pool_room(pool, store);
 
     if (bytes > room_bytes && bytes - room_bytes > replaced_bytes)
@@ -105,7 +119,8 @@ void apply_rouse(struct apply *apply)
                               !apply_has_memory(apply, store, bytes));
         lock_set_sleep(&store->lock, waiter->id,
                        lacks ? LOCK_ASLEEP : apply_get_sleep(core, store, waiter));
-        if (lacks && lock_is_free_for(&store->lock, waiter->id))
+        /* Memory alone would not help who waits for the store's place besides. */
+        if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
             claim(apply, store, bytes);
     }
 }

@@ -3,6 +3,7 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     session->exclusive = asking->file != 0;
     session->implicit = asking->kind == CORE_KIND_ALLOCATION;
     session->owned = (asking->flags & CORE_OPEN_OWNED) != 0;
+    session->any = mode == LOCK_MODE_RO && (asking->flags & CORE_OPEN_ANY) != 0;
     memcpy(session->token, asking->token, sizeof session->token);
     session->owner = asking->owner;
     session->uid = asking->uid;
@@ -66,6 +68,7 @@ static void begin_writing(struct apply *apply, struct core_store *store,
                           const struct asking *asking, struct core_session *session)
 {
     apply_set_aside(apply, session, asking->reserve_bytes);
+    apply_abandon_move(apply, store, ECANCELED);
     if (!store->fixed || !(store->lock.sealed || asking->flags & CORE_OPEN_FRESH))
         return;
     if (store->lock.committed)
@@ -85,6 +88,8 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
     if (mode != LOCK_MODE_RW && store->suspect > 0)
         return -EIO;
+    if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
+        return -ENODATA;
     error = take_places(core, store, asking, mode);
     if (error < 0)
         return error;
@@ -100,7 +105,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     core_enter_session(session, file);
     core->next_session++;
     idvec_append(&core->sessions, session);
-    if (!session->implicit)
+    if (!session->implicit || mode != LOCK_MODE_RO)
         core_hold(core, session);
     if (mode == LOCK_MODE_RW)
         begin_writing(apply, store, asking, session);
@@ -132,16 +137,26 @@ static void forget_session(struct apply *apply, struct core_session *session)
     free(idvec_remove(&apply->core->sessions, session->id));
 }
 
-/* The working copy goes; the committed layout too, if its bytes may have changed. */
+/* Can it be as it was? Bytes beside the device are out of a writer's reach. */
+static bool can_roll_back(const struct core_store *store, const struct core_session *session)
+{
+    return store->fixed && (!session->touched || store->places.place != CORE_PLACE_DEVICE ||
+                            core_get_fallback(store) != CORE_PLACE_NONE);
+}
+
+/* The working copy goes; the committed layout too, if its bytes may have changed and there is no
+ * other copy. */
 static bool abort_writer(struct apply *apply, struct core_store *store,
                          const struct core_session *session)
 {
-    bool keeps = store->fixed && !session->touched;
+    bool keeps = can_roll_back(store, session);
 
     if (!keeps)
         core_add_event(apply, CORE_EVENT_ABORTED, store, session);
     core_drop_working(apply->core, store);
-    if (session->touched)
+    if (session->touched && keeps)
+        apply_fall_back(apply, store, CORE_EVENT_DEMOTED);
+    else if (session->touched)
         core_drop_fixed(apply->core, store);
     store->aborts++;
     store->changed_ms = apply->record->wall_ms;
@@ -202,6 +217,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 
     core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
+    core_drop_spares(apply->core, store); /* of another generation */
     core_throw_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
     memcpy(store->hash, commit->hash, sizeof store->hash);
@@ -210,6 +226,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
         memcpy(store->group, record->bytes16, sizeof store->group);
     memset(store->last_error, 0, sizeof store->last_error);
     store->generation++;
+    store->places.version++;
     store->commits++;
     store->changed_ms = record->wall_ms;
 }
@@ -293,6 +310,30 @@ static int check_commit(const struct apply *apply, const struct core_store *stor
     return flags & CORE_COMMIT_SEAL && store->unseen_writer ? -EOPNOTSUPP : 0;
 }
 
+/* Who replaces all may find the store in another tier, and then has to replace all. */
+static int check_tiers(const struct apply *apply, struct core_store *store)
+{
+    const struct layout *layout = store->working ? store->working : store->fixed;
+    bool is_there = store->places.place == CORE_PLACE_DEVICE || store->lock.bare;
+
+    for (size_t i = 0; !is_there && i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        char message[sizeof store->last_error] = "";
+
+        if (allocation->memory == LAYOUT_NO_MEMORY ||
+            core_memory(apply->core, allocation->memory)->tier == CORE_PLACE_DEVICE)
+            continue;
+        snprintf(message, sizeof message,
+                 "allocation %.150s is not on the device: whoever replaces a store that is "
+                 "elsewhere has to remove it",
+                 allocation->name);
+        memset(store->last_error, 0, sizeof store->last_error);
+        memcpy(store->last_error, message, strlen(message));
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int apply_commit(struct apply *apply)
 {
     const struct record *record = apply->record;
@@ -306,6 +347,8 @@ int apply_commit(struct apply *apply)
         return error;
     store = core_store(apply->core, session->store);
     error = check_commit(apply, store);
+    if (error == 0)
+        error = check_tiers(apply, store);
     if (error < 0)
         return error;
     error = prepare(apply, store, check, &commit);
@@ -344,7 +387,10 @@ int apply_give_up(struct apply *apply)
     if (error < 0)
         return error;
     change.session->touched = true;
-    core_drop_fixed(apply->core, change.store);
+    /* Another copy costs the device nothing. */
+    if (change.store->places.place == CORE_PLACE_DEVICE &&
+        !apply_fall_back(apply, change.store, CORE_EVENT_DEMOTED))
+        core_drop_fixed(apply->core, change.store);
     /* Who waits for `auto` now waits as a writer: nobody can be granted while one is there. */
     return 0;
 }

@@ -102,17 +102,22 @@ static int find_range(const struct record *record, const struct layout *layout,
     return 0;
 }
 
-/* All of it has memory; says whether some of that is part of the fixed layout. */
+/* All of it has memory, on the device, or the session was let in wherever that is; says whether
+ * some is part of the fixed layout. */
 static int check_memory(const struct core *core, const struct core_store *store,
-                        const struct layout *layout, const struct core_ticket *ticket,
+                        const struct layout *layout, const struct core_ticket *ticket, bool any,
                         bool *committed)
 {
+    bool is_there = any || store->places.place == CORE_PLACE_DEVICE;
+
     *committed = false;
     for (uint64_t i = 0; i < ticket->count; i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, ticket->first + i);
 
         if (allocation->memory == LAYOUT_NO_MEMORY)
-            return -EINVAL;
+            return store->lock.bare && allocation->size_bytes > 0 ? -ENODATA : -EINVAL;
+        if (!is_there && core_memory(core, allocation->memory)->tier != CORE_PLACE_DEVICE)
+            return -EAGAIN;
         *committed |= core_is_fixed_memory(core, store, allocation->memory);
     }
     return 0;
@@ -147,7 +152,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     if (error == 0)
         error = find_range(record, layout, ticket);
     if (error == 0)
-        error = check_memory(apply->core, store, layout, ticket, &committed);
+        error = check_memory(apply->core, store, layout, ticket, session->any, &committed);
     if (error < 0)
         return error;
     if (ticket->writable && committed && session->mode == LOCK_MODE_RW)

@@ -62,6 +62,8 @@ void core_store_free(struct core_store *store)
     share_free(&store->waiters);
     layout_free(store->fixed);
     layout_free(store->working);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+        layout_free(store->places.spares[tier]);
     blob_unref(store->encoding);
     free(store->writers);
     free(store);
@@ -114,41 +116,6 @@ void core_let_files_go(struct core_session *session)
         unlink_file(session->first_file);
 }
 
-void core_note_ticket(struct core *core, const struct core_ticket *ticket)
-{
-    struct core_session *session = core_session(core, ticket->session);
-
-    if (session)
-        session->tickets++;
-    if (core->knows_ticket_moment && ticket->expires_ms < core->ticket_moment_ms)
-        core->ticket_moment_ms = ticket->expires_ms;
-}
-
-void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket)
-{
-    struct core_session *session = core_session(core, ticket->session);
-
-    if (session)
-        session->tickets--;
-    if (ticket->expires_ms <= core->ticket_moment_ms)
-        core->knows_ticket_moment = false;
-}
-
-uint64_t core_ticket_moment(struct core *core)
-{
-    if (core->knows_ticket_moment)
-        return core->ticket_moment_ms;
-    core->ticket_moment_ms = UINT64_MAX;
-    core->knows_ticket_moment = true;
-    for (size_t i = 0; i < core->tickets.count; i++) {
-        const struct core_ticket *ticket = core->tickets.items[i];
-
-        if (ticket->expires_ms < core->ticket_moment_ms)
-            core->ticket_moment_ms = ticket->expires_ms;
-    }
-    return core->ticket_moment_ms;
-}
-
 void core_free_grant(struct core_grant *grant)
 {
     free(grant->session);
@@ -198,65 +165,4 @@ void core_free(struct core *core)
     free(core->events);
     free(core->effects);
     free(core);
-}
-
-struct core_store *core_store(const struct core *core, uint64_t id)
-{
-    return idvec_find(&core->stores, id);
-}
-
-struct core_session *core_session(const struct core *core, uint64_t id)
-{
-    return idvec_find(&core->sessions, id);
-}
-
-struct core_file *core_file(const struct core *core, uint64_t id)
-{
-    return idvec_find(&core->files, id);
-}
-
-struct core_waiter *core_waiter(const struct core *core, uint64_t id)
-{
-    return idvec_find(&core->waiters, id);
-}
-
-/* Invisible processes (pid 0) are nobody's equals, their own neither. */
-bool core_same_process(struct core_process a, struct core_process b)
-{
-    return a.pid != 0 && a.pid == b.pid && a.start == b.start;
-}
-
-uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
-{
-    return now_ms > UINT64_MAX - delay_ms ? UINT64_MAX : now_ms + delay_ms;
-}
-
-size_t core_find_index(const struct idvec *vec, uint64_t id)
-{
-    size_t low = 0, high = vec->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (*(const uint64_t *)vec->items[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
-}
-
-int core_reserve(struct idvec *vec, size_t more)
-{
-    size_t wanted = vec->count + more;
-    void **items;
-
-    if (wanted <= vec->room)
-        return 0;
-    wanted += wanted / 2;
-    items = realloc(vec->items, wanted * sizeof *items);
-    if (!items)
-        return -ENOMEM;
-    vec->items = items;
-    vec->room = wanted;
-    return 0;
 }

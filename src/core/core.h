@@ -21,7 +21,9 @@
 #include "base/idvec.h"
 #include "base/share.h"
 #include "core/event.h"
+#include "core/move.h"
 #include "core/pool.h"
+#include "core/store_drain.h"
 #include "fsm/lock.h"
 #include "meta/layout.h"
 #include "regions/regions.h"
@@ -65,11 +67,12 @@ enum core_kind {
     CORE_KIND_ALLOCATION,
     CORE_KIND_ENTRY,
     CORE_KIND_REGION,
+    CORE_KIND_RESIDENCY,
 };
+#define CORE_KIND_COUNT (CORE_KIND_RESIDENCY + 1)
 
-/* Which bound a record met (struct outcome). */
-/* Of what is state; what is not (bytes on their way, connections, …) is the service's (bounds.h).
- */
+/* Which bound a record met (struct outcome). Of what is state; what is not (bytes on their way,
+ * connections, …) is the service's (bounds.h). */
 enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,
@@ -95,6 +98,8 @@ enum core_health {
 #define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
 #define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
 #define CORE_OPEN_FRESH    (1u << 7) /* ACQUIRE: a grant of RW drops what is committed */
+#define CORE_OPEN_REPLACE  (1u << 8) /* ACQUIRE: RW wherever the store is, for all is replaced */
+#define CORE_OPEN_ANY      (1u << 9) /* ACQUIRE: RO wherever the store is */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -123,7 +128,9 @@ struct core_store {
     uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
     uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
     struct core_history history;                             /* of its writers */
+    struct core_drain drain;                                 /* lock.closed follows from it */
     struct core_use use;
+    struct core_places places;
 };
 
 struct core_session {
@@ -135,7 +142,8 @@ struct core_session {
     bool touched;    /* committed bytes may have changed: no rollback */
     bool owned;      /* ends with its owner's process, whoever has its files open */
     bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
-    bool holds;      /* the store is in use while it lives (pool.h) */
+    bool holds;      /* the store is in use while it lives (pool.h): its place gets no slower */
+    bool any;        /* it was let in wherever the store is */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;
@@ -344,6 +352,9 @@ enum record_type {
     RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
                               of the region's ctl → out.id. -ESTALE: the region is gone */
     RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
+    RECORD_STORE_DRAIN,    /* store, process, uid, deadline_ms (wall clock; 0: none): nobody is let
+                              in from now on, whoever asks waits. Again: another deadline. -ENOENT */
+    RECORD_STORE_SERVE,    /* store: lets in again, first who waits. -ENOENT */
     RECORD_POOL_SET,   /* name; flags CORE_POOL_*: which of min (offset), max (size_bytes), slots
                           (count), class (kind) and sm (mode) it says; a pool that is not there is
                           made → out.id. CORE_POOL_REMOVE alone: it goes; -EBUSY: a store is in it,
@@ -353,8 +364,28 @@ enum record_type {
                           for what it uses; -ENOENT */
     RECORD_STORE_PIN,  /* store, flags CORE_PIN_ON or 0. -ENOENT */
     RECORD_OVER_QUOTA, /* store, name = of the pool, process, uid: only an event */
+    RECORD_MOVE_BEGIN, /* store, kind = the tier (enum core_place), flags CORE_MOVE_SPARE → out.id:
+                          a move under way, which MOVE_END or MOVE_FAIL ends; 0: there was nothing
+                          to copy, it is done. NONE: gives all copies up. -EBUSY: another move, a
+                          writer, or (to a slower place) a holder; fenced. -ENODATA: nothing is
+                          committed, or no copy is left. -EIO: it would be copied from suspect
+                          memory. -ENODEV: of or to a device that is lost. -EAGAIN: to the device,
+                          and somebody's turn for its memory comes first. -ENOENT */
+    RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
+                          the place becomes a spare. -ESTALE: it is over already; -EINVAL */
+    RECORD_MOVE_FAIL, /* store, count = the move, or 0: of one that could not begin; offset = errno;
+                         flags CORE_MOVE_REFUSE: who waits for it is refused with that;
+                         CORE_MOVE_QUIET: no event tells it again. -ESTALE */
+    RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
+    RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
+                           writer, a move, or a reader that was let in wherever the store is */
     RECORD_TYPE_COUNT,
 };
+
+#define CORE_MOVE_SPARE  (1u << 0)
+#define CORE_MOVE_KEEP   (1u << 0)
+#define CORE_MOVE_REFUSE (1u << 0)
+#define CORE_MOVE_QUIET  (1u << 1)
 
 #define CORE_ATTR_MODE          (1u << 0)
 #define CORE_ATTR_UID           (1u << 1)
@@ -444,12 +475,14 @@ enum effect_type {
     EFFECT_STATE,        /* store: what `state` shows changed */
     EFFECT_EVENT,        /* a line was added to events */
     EFFECT_SESSION_OVER, /* session, store */
+    EFFECT_PLACE,        /* store: what `residency` shows changed */
+    EFFECT_MOVE_OVER,    /* store, move: it ends without MOVE_END; its memory goes */
     EFFECT_REGION_OVER,  /* memory: its descriptor; file: its ctl, to be closed; either or none */
 };
 
 struct effect {
     enum effect_type type;
-    uint64_t waiter, session, file, memory, store;
+    uint64_t waiter, session, file, memory, store, move;
     struct core_process owner; /* SESSION_OVER: whose exit would have ended it; pid 0: nobody's */
     int error;
 };
@@ -491,6 +524,7 @@ struct core_shown {
     uint64_t store;
     enum lock_state state;
     uint64_t generation;
+    uint64_t place_version; /* the same of `residency` */
 };
 
 /* The store that an allocation or an entry was in when it was last looked for. */
@@ -518,6 +552,7 @@ struct core {
     uint64_t next_waiter, next_ticket, next_event;
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
+    size_t displaced;        /* stores that are committed, and not on the device */
     bool draining;
     bool lost; /* the device */
     struct core_fence fence;
@@ -645,6 +680,16 @@ bool core_is_fixed_memory(const struct core *core, const struct core_store *stor
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
  * frees. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
+/* Of this store somebody waits until it is on the device, and nothing brings it there yet. */
+bool core_wants_promotion(const struct core *core, const struct core_store *store);
+/* Somebody waits until it is on the device. */
+bool core_is_awaited(const struct core *core, const struct core_store *store);
+/* Somebody has its lock, or was handed descriptors: it is not demoted. */
+bool core_is_held(const struct core_store *store);
+bool core_has_copy(const struct core_store *store, enum core_place tier);
+/* Where this memory is. */
+enum core_place core_get_tier(const struct core *core, uint64_t memory);
+const char *core_place_name(enum core_place place);
 /* The earliest later time at which RECORD_TIME would do something; UINT64_MAX: none. */
 uint64_t core_next_moment(struct core *core, uint64_t now_ms);
 

@@ -62,7 +62,7 @@ static int check_layouts(const struct check *check, const struct core_store *sto
         (!is_none(store->hash, sizeof store->hash) || !is_none(store->group, sizeof store->group)))
         return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
                      store->id);
-    if (fixed && layout_check(fixed, false, message, sizeof message) < 0)
+    if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)
         return WRONG(check, "store %" PRIu64 ": what is committed could not have been", store->id);
     if (working && (!writer || writer->mode != LOCK_MODE_RW))
         return WRONG(check, "store %" PRIu64 ": a working copy has no writer", store->id);
@@ -86,7 +86,8 @@ static int check_lock(const struct check *check, const struct core_store *store)
         return WRONG(check, "store %" PRIu64 ": its writer is not alone", store->id);
     if (lock->session_count > writers && !lock->committed)
         return WRONG(check, "store %" PRIu64 ": it has readers, and nothing to read", store->id);
-    if (check->core->lost && lock->session_count == 0 && store->fixed)
+    if (check->core->lost && lock->session_count == 0 && store->fixed &&
+        store->places.place == CORE_PLACE_DEVICE)
         return WRONG(check, "store %" PRIu64 ": a device that is lost keeps nothing", store->id);
     return 0;
 }
@@ -173,6 +174,10 @@ static int check_session(struct check *check, size_t index)
         return WRONG(check, "session %" PRIu64 ": the lock does not know it", session->id);
     if (session->files != check->session_files[index])
         return WRONG(check, "session %" PRIu64 ": its files are counted wrongly", session->id);
+    if ((session->any && session->mode != LOCK_MODE_RO) ||
+        (!session->holds && (!session->implicit || session->mode != LOCK_MODE_RO)))
+        return WRONG(check, "session %" PRIu64 ": whether it holds its store is not clear",
+                     session->id);
     if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
                                           session->due_bytes > 0 || session->making_bytes > 0))
         return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
@@ -216,7 +221,7 @@ static int check_file(struct check *check, const struct core_file *file)
     bool numbered = file->kind == CORE_KIND_ALLOCATION || file->kind == CORE_KIND_ENTRY ||
                     file->kind == CORE_KIND_REGION;
 
-    if (file->kind <= CORE_KIND_NONE || file->kind > CORE_KIND_REGION ||
+    if (file->kind <= CORE_KIND_NONE || file->kind >= CORE_KIND_COUNT ||
         file->flags & ~CORE_OPEN_FLAGS)
         return WRONG(check, "file %" PRIu64 ": it is of no kind that there is", file->id);
     if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))
@@ -271,7 +276,7 @@ static int check_wish(const struct check *check, const struct core_waiter *waite
     if (waiter->flags & ~CORE_OPEN_FLAGS ||
         (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
         return WRONG(check, "waiter %" PRIu64 ": it opens what was never there", waiter->id);
-    if (waiter->file == 0 && waiter->flags & CORE_OPEN_FRESH)
+    if (waiter->file == 0 && waiter->flags & CORE_ACQUIRE_FLAGS)
         return WRONG(check, "waiter %" PRIu64 ": it cannot wish that", waiter->id);
     if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
         return WRONG(check, "waiter %" PRIu64 ": nothing can be set aside for it", waiter->id);
@@ -509,6 +514,8 @@ static int check_all(struct check *check)
         error = check_tickets(check);
     if (error == 0)
         error = core_check_regions(check->core, check->failure);
+    if (error == 0)
+        error = core_check_places(check->core, check->failure);
     if (error == 0)
         error = core_check_events(check->core, check->failure);
     if (error == 0)

@@ -18,6 +18,11 @@ bool core_is_text(const char *text, size_t room)
     return memchr(text, '\0', room) != NULL;
 }
 
+static bool is_of_copies(enum core_event_type type)
+{
+    return type >= CORE_EVENT_PROMOTED && type <= CORE_EVENT_HEALED;
+}
+
 static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
 {
     const struct core_event *event = core_find_event(core, seq);
@@ -49,9 +54,15 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
+    if (event->tier >= CORE_PLACE_COUNT ||
+        (!is_of_copies(event->type) && (event->tier != 0 || event->took_ms != 0)) ||
+        (event->type != CORE_EVENT_MOVE_FAILED && event->error != 0))
+        return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)
         return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);
+    if (event->deadline_ms != 0 && event->type != CORE_EVENT_STORE_DRAINING)
+        return WRONG("event %" PRIu64 ": it has a deadline that is not its own", seq);
     return 0;
 }
 
@@ -68,12 +79,31 @@ static int check_history(const struct core_store *store, struct failure *failure
     return 0;
 }
 
+static int check_drain(const struct core *core, const struct core_store *store,
+                       struct failure *failure)
+{
+    const struct core_drain *drain = &store->drain;
+
+    if (store->lock.closed != drain->is_on)
+        return WRONG("store %" PRIu64 ": its lock is %s, and its drain says otherwise", store->id,
+                     store->lock.closed ? "closed" : "open");
+    if (drain->is_on && drain->id >= core->next_event)
+        return WRONG("store %" PRIu64 ": its drain never began", store->id);
+    if (!drain->is_on && (drain->id != 0 || drain->since_ms != 0 || drain->deadline_ms != 0 ||
+                          drain->by.pid != 0 || drain->by.start != 0 || drain->uid != 0))
+        return WRONG("store %" PRIu64 ": it has what is left of a drain", store->id);
+    return 0;
+}
+
 int core_check_events(const struct core *core, struct failure *failure)
 {
     int error = 0;
 
-    for (size_t i = 0; i < core->stores.count && error == 0; i++)
+    for (size_t i = 0; i < core->stores.count && error == 0; i++) {
         error = check_history(core->stores.items[i], failure);
+        if (error == 0)
+            error = check_drain(core, core->stores.items[i], failure);
+    }
     for (uint64_t seq = core_first_event(core); seq < core->next_event && error == 0; seq++)
         error = check_event(core, failure, seq);
     return error;

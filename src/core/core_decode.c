@@ -128,6 +128,7 @@ static void read_session(struct input *input)
     session->owned = input_bool(input);
     session->ending = input_bool(input);
     holds = input_bool(input);
+    session->any = input_bool(input);
     session->opener = input_u64(input);
     input_fixed(input, session->token, sizeof session->token);
     session->owner = input_process(input);
@@ -162,7 +163,7 @@ static void read_file(struct input *input)
     if (!file)
         return;
     file->id = id;
-    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_REGION);
+    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_COUNT - 1);
     file->store = input_u64(input);
     file->serial = input_u64(input);
     file->session = input_u64(input);
@@ -363,6 +364,10 @@ static void read_event(struct input *input, uint64_t seq)
     event->is_share = input_bool(input);
     input_text(input, event->pool, sizeof event->pool);
     event->resolved_by = input_u32(input);
+    event->deadline_ms = input_u64(input);
+    event->tier = input_u32(input);
+    event->error = input_u32(input);
+    event->took_ms = input_u64(input);
     input_text(input, event->region, sizeof event->region);
 }
 

@@ -126,6 +126,18 @@ static void read_history(struct input *input, struct core_history *history)
     }
 }
 
+static void read_drain(struct input *input, struct core_drain *drain)
+{
+    drain->is_on = input_bool(input);
+    if (!drain->is_on)
+        return;
+    drain->id = input_u64(input);
+    drain->since_ms = input_u64(input);
+    drain->deadline_ms = input_u64(input);
+    drain->by = input_process(input);
+    drain->uid = input_u32(input);
+}
+
 static void read_use(struct input *input, struct core_store *store)
 {
     uint64_t pool = input_u64(input);
@@ -146,6 +158,53 @@ void input_use(struct input *input, struct core_store *store, uint64_t bytes)
         input_refuse(input, "its pool has more than there can be");
     else
         core_use_more(input->core, store, bytes);
+}
+
+static struct layout *read_spare(struct input *input, const struct core_store *store)
+{
+    size_t count = store->fixed ? layout_count_allocations(store->fixed) : 0;
+    struct layout *spare = NULL;
+    uint64_t *memories;
+
+    if (!input_bool(input) || input->error < 0)
+        return NULL;
+    if (count == 0 || count > input_left(input) / sizeof *memories) {
+        input_refuse(input, "it has a spare of nothing");
+        return NULL;
+    }
+    memories = calloc(count, sizeof *memories);
+    for (size_t i = 0; memories && i < count; i++) {
+        memories[i] = input_u64(input);
+        if (memories[i] == LAYOUT_NO_MEMORY)
+            input_refuse(input, "it has a spare without memory");
+    }
+    if (memories && input->error == 0)
+        spare = core_make_copy(store->fixed, memories);
+    if (input->error == 0 && !spare)
+        input_fail(input, -ENOMEM);
+    free(memories);
+    return spare;
+}
+
+static void read_places(struct input *input, struct core_store *store)
+{
+    struct core_places *places = &store->places;
+    enum core_place place =
+        (enum core_place)input_choice(input, CORE_PLACE_DEVICE, CORE_PLACE_NONE);
+
+    if (place != CORE_PLACE_DEVICE && !store->lock.committed)
+        input_refuse(input, "nothing is committed that could be elsewhere");
+    else if (input->error == 0)
+        core_set_place(input->core, store, place);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT && input->error == 0; tier++)
+        places->spares[tier] = read_spare(input, store);
+    places->move.id = input_u64(input);
+    places->move.to = (enum core_place)input_choice(input, CORE_PLACE_DEVICE, CORE_PLACE_DISK);
+    places->move.spare = input_bool(input);
+    places->move.since_ms = input_u64(input);
+    places->moves = input_u64(input);
+    places->promote_ms = input_u64(input);
+    places->version = input_u64(input);
 }
 
 void input_store(struct input *input)
@@ -186,8 +245,11 @@ void input_store(struct input *input)
     store->exports = input_u64(input);
     read_writers(input, store);
     read_history(input, &store->history);
+    read_drain(input, &store->drain);
+    lock_set_closed(&store->lock, store->drain.is_on, 0);
     read_use(input, store);
     derive_committed(input, store, sealed);
+    read_places(input, store);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -205,9 +267,11 @@ static void derive_memories(struct input *input, const struct core_memory_use *u
             memory->aligned_bytes = uses[i].allocation->aligned_bytes;
             memory->store = uses[i].store;
             memory->committed = uses[i].committed ? uses[i].store : 0;
+            memory->tier = uses[i].tier;
             if (!input_keep(input, &input->core->memories, memory, UINT64_MAX))
                 return;
-            input_use(input, core_store(input->core, memory->store), memory->aligned_bytes);
+            if (memory->tier == CORE_PLACE_DEVICE)
+                input_use(input, core_store(input->core, memory->store), memory->aligned_bytes);
         }
         memory->refs++; /* core_check says whether so many may have it */
     }

@@ -11,20 +11,20 @@
  * those that it makes), changes each store once, and adds some events: a connect or disconnect for
  * each session, one for each store that is begun anew, and for each that is dropped or judged, one
  * for the device's health, and one for its own deed. A region that ends is an event and what it
- * had.
+ * had. What is told of a store's copies: that they are others, that a move is over, and two events.
  */
 static size_t effect_bound(const struct core *core)
 {
     size_t sessions = core->sessions.count + core->waiters.count + 1;
 
-    return core->waiters.count + core->memories.count + 3 * sessions + 3 * core->stores.count +
+    return core->waiters.count + core->memories.count + 3 * sessions + 7 * core->stores.count +
            2 * core->regions.items.count + 5;
 }
 
 /* What one record more of everything, with `memories` of them, adds to the bound. */
 static size_t effect_growth(size_t memories)
 {
-    return 1 + memories + 3 + 2 + 2;
+    return 1 + memories + 3 + 2 + 2 + 4;
 }
 
 int core_reserve_effects(struct core *core, size_t next_memories)

@@ -138,6 +138,38 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
+static void put_drain(struct output *output, const struct core_drain *drain)
+{
+    put_u8(output, drain->is_on);
+    if (!drain->is_on)
+        return;
+    put_u64(output, drain->id);
+    put_u64(output, drain->since_ms);
+    put_u64(output, drain->deadline_ms);
+    put_process(output, drain->by);
+    put_u32(output, drain->uid);
+}
+
+/* The spares are the committed layout but for their memories. */
+static void put_places(struct output *output, const struct core_places *places)
+{
+    put_u8(output, (uint8_t)places->place);
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        const struct layout *spare = places->spares[tier];
+
+        put_u8(output, spare != NULL);
+        for (size_t i = 0; spare && i < layout_count_allocations(spare); i++)
+            put_u64(output, layout_at_rank(spare, i)->memory);
+    }
+    put_u64(output, places->move.id);
+    put_u8(output, (uint8_t)places->move.to);
+    put_u8(output, places->move.spare);
+    put_u64(output, places->move.since_ms);
+    put_u64(output, places->moves);
+    put_u64(output, places->promote_ms);
+    put_u64(output, places->version);
+}
+
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
@@ -165,9 +197,11 @@ static void put_store(struct output *output, const struct core_store *store)
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
+    put_drain(output, &store->drain);
     put_u64(output, store->use.pool);
     put_u8(output, store->use.pinned);
     put_u64(output, store->use.last_used_ms);
+    put_places(output, &store->places);
 }
 
 /* What is used of it follows from the stores. */
@@ -193,6 +227,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u8(output, session->owned);
     put_u8(output, session->ending);
     put_u8(output, session->holds);
+    put_u8(output, session->any);
     put_u64(output, session->opener);
     put_raw(output, session->token, sizeof session->token);
     put_process(output, session->owner);
@@ -323,6 +358,10 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u8(output, event->is_share);
     put_text(output, event->pool);
     put_u32(output, event->resolved_by);
+    put_u64(output, event->deadline_ms);
+    put_u32(output, event->tier);
+    put_u32(output, event->error);
+    put_u64(output, event->took_ms);
     put_text(output, event->region);
 }
 

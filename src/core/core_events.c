@@ -88,6 +88,22 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         memcpy(event->pool, apply->record->name, apply->record->name_bytes);
     if (type == CORE_EVENT_UNFENCED)
         event->resolved_by = apply->record->flags;
+    if (type == CORE_EVENT_STORE_DRAINING)
+        event->deadline_ms = store->drain.deadline_ms;
+}
+
+void core_add_move_event(struct apply *apply, enum core_event_type type,
+                         const struct core_store *store, enum core_place tier, int error)
+{
+    struct core_event *event = new_event(apply, type, store);
+    const struct core_move *move = &store->places.move;
+
+    event->process = apply->record->process;
+    event->uid = apply->record->uid;
+    event->tier = (uint32_t)tier;
+    event->error = (uint32_t)error;
+    if (move->id != 0 && apply->record->now_ms > move->since_ms)
+        event->took_ms = apply->record->now_ms - move->since_ms;
 }
 
 void core_add_region_event(struct apply *apply, enum core_event_type type,

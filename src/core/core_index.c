@@ -156,8 +156,11 @@ void core_touch(struct core *core, struct core_store *store)
     if (store->is_touched)
         return;
     store->is_touched = true;
-    core->index.touched[core->index.touched_count++] = (struct core_shown){
-        .store = store->id, .state = lock_get_state(&store->lock), .generation = store->generation};
+    core->index.touched[core->index.touched_count++] =
+        (struct core_shown){.store = store->id,
+                            .state = lock_get_state(&store->lock),
+                            .generation = store->generation,
+                            .place_version = store->places.version};
 }
 
 void core_end_touching(struct core *core)
@@ -192,6 +195,15 @@ void core_note_waiters(struct core *core, struct core_store *store)
 void core_note_writers(struct core *core, struct core_store *store)
 {
     set_member(&core->index.lent, store, store->writer_count > 0);
+}
+
+void core_forget_writers(struct core *core, struct core_store *store)
+{
+    free(store->writers);
+    store->writers = NULL;
+    store->writer_count = 0;
+    store->unseen_writer = false;
+    core_note_writers(core, store);
 }
 
 /* ---- check ---------------------------------------------------------------------------------- */

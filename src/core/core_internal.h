@@ -21,13 +21,17 @@
 
 #define CORE_OPEN_FLAGS                                                                          \
     (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
-     CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH)
+     CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY)
+/* What only an ACQUIRE can say. */
+#define CORE_ACQUIRE_FLAGS (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY)
 
-/* Memory by its handle, counted over the committed layout and the working copy of its one store. */
+/* Memory by its handle, counted over the committed layout, its spares and the working copy of its
+ * one store. */
 struct core_memory {
     uint64_t id;
-    uint64_t refs;  /* 1 or 2: a layout has it at most once */
+    uint64_t refs; /* 1 or 2: a layout has it at most once, and copies of one have none in common */
     uint64_t store; /* whose */
+    enum core_place tier;
     uint64_t aligned_bytes;
     uint64_t committed; /* the store whose committed layout has it; 0: none has */
     uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
@@ -138,6 +142,9 @@ void core_push_effect(struct core *core, struct effect effect);
 /* store: NULL for one of the whole mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
+/* Of a move, or of a copy in a tier. error: 0, or what it failed with (an errno). */
+void core_add_move_event(struct apply *apply, enum core_event_type type,
+                         const struct core_store *store, enum core_place tier, int error);
 void core_add_region_event(struct apply *apply, enum core_event_type type,
                            const struct region *region);
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,
@@ -164,7 +171,8 @@ bool core_is_left_to(const struct core_store *store, struct core_process process
 struct core_memory_use {
     uint64_t memory, store;
     const struct layout_allocation *allocation;
-    bool committed; /* by the committed layout, else by the working copy */
+    bool committed; /* by the committed layout, else by the working copy or a spare */
+    enum core_place tier;
 };
 
 /* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
@@ -178,6 +186,28 @@ int core_check_wire_ids(const struct core *core, struct failure *failure);
 /* core_check_regions.c: as core_check */
 int core_check_regions(const struct core *core, struct failure *failure);
 
+/* core_check_places.c: as core_check */
+int core_check_places(const struct core *core, struct failure *failure);
+
+/* core_places.c: the copies of what is committed */
+/* Would a session of this mode have to wait until the store is on the device? */
+bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
+                      uint32_t flags);
+/* The place of a committed store from now on; counted. */
+void core_set_place(struct core *core, struct core_store *store, enum core_place place);
+/* The committed layout with these memories by rank (NULL: with none). NULL: no memory. */
+struct layout *core_make_copy(const struct layout *layout, const uint64_t *memories);
+/* Drops a spare, or all of them. */
+void core_drop_spare(struct core *core, struct core_store *store, enum core_place tier);
+void core_drop_spares(struct core *core, struct core_store *store);
+/* The fastest of the spares; NONE: there are none. */
+enum core_place core_get_fallback(const struct core_store *store);
+/* The spare in `tier` becomes the committed layout, whose memories go, or (keep) become a spare. */
+void core_switch_place(struct core *core, struct core_store *store, enum core_place tier,
+                       bool keep);
+/* A move that is under way ends; nobody is told but who makes it. */
+void core_end_move(struct core *core, struct core_store *store);
+
 /* core_check_events.c: as core_check, of what is told of the mount; of its health and its fence. */
 int core_check_events(const struct core *core, struct failure *failure);
 int core_check_mount(const struct core *core, struct failure *failure);
@@ -187,7 +217,7 @@ bool core_is_text(const char *text, size_t room);
 /* core_memory.c */
 /* For this store, with refs 0. */
 int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
-                    uint64_t aligned_bytes);
+                    enum core_place tier, uint64_t aligned_bytes);
 void core_memory_forget(struct core *core, uint64_t memory); /* undoes that */
 struct core_memory *core_memory(const struct core *core, uint64_t memory);
 void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_bytes);
@@ -203,6 +233,8 @@ void core_forget_writers(struct core *core, struct core_store *store);
 /* Drops a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);
+/* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
+void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store);
 /* The layout becomes the store's committed one, with the references that it has. */
 void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout);
 
@@ -237,6 +269,7 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
+void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int error);
 struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
 /* apply_reserve.c */
@@ -307,8 +340,28 @@ int apply_pool_set(struct apply *apply);
 int apply_store_pool(struct apply *apply);
 int apply_store_pin(struct apply *apply);
 
+/* apply_move.c */
+int apply_move_begin(struct apply *apply);
+int apply_move_end(struct apply *apply);
+int apply_move_fail(struct apply *apply);
+int apply_move_cancel(struct apply *apply);
+int apply_copy_drop(struct apply *apply);
+/* Ends the move that is under way, if any, in `error`, and tells of it. */
+void apply_abandon_move(struct apply *apply, struct core_store *store, int error);
+/* The bytes on the device are no good: the fastest spare takes their place. False: there is none.
+ */
+bool apply_fall_back(struct apply *apply, struct core_store *store, enum core_event_type type);
+/* What was copied to or from the device may be damaged. */
+void apply_abandon_device_moves(struct apply *apply, int error);
+/* Suspect memory goes that nobody holds and that has a sound copy. */
+void apply_heal(struct apply *apply);
+
 /* apply_drain.c */
 int apply_drain_mount(struct apply *apply);
+
+/* apply_store_drain.c */
+int apply_store_drain(struct apply *apply);
+int apply_store_serve(struct apply *apply);
 
 /* apply_health.c */
 int apply_health(struct apply *apply);

@@ -24,8 +24,21 @@ static void insert_memory(struct idvec *vec, struct core_memory *memory)
     vec->count++;
 }
 
+/* A store uses what it has of the device. */
+static void use_more(struct core *core, const struct core_memory *held)
+{
+    if (held->tier == CORE_PLACE_DEVICE)
+        core_use_more(core, core_store(core, held->store), held->aligned_bytes);
+}
+
+static void use_less(struct core *core, const struct core_memory *held)
+{
+    if (held->tier == CORE_PLACE_DEVICE)
+        core_use_less(core, core_store(core, held->store), held->aligned_bytes);
+}
+
 int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
-                    uint64_t aligned_bytes)
+                    enum core_place tier, uint64_t aligned_bytes)
 {
     struct core_memory *fresh;
 
@@ -36,15 +49,11 @@ int core_memory_add(struct core *core, struct core_store *store, uint64_t memory
     fresh = malloc(sizeof *fresh);
     if (!fresh)
         return -ENOMEM;
-    *fresh = (struct core_memory){.id = memory, .store = store->id, .aligned_bytes = aligned_bytes};
+    *fresh = (struct core_memory){
+        .id = memory, .store = store->id, .tier = tier, .aligned_bytes = aligned_bytes};
     insert_memory(&core->memories, fresh);
-    core_use_more(core, store, aligned_bytes);
+    use_more(core, fresh);
     return 0;
-}
-
-static void use_less(struct core *core, const struct core_memory *held)
-{
-    core_use_less(core, core_store(core, held->store), held->aligned_bytes);
 }
 
 void core_memory_forget(struct core *core, uint64_t memory)
@@ -59,7 +68,7 @@ void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_byt
 
     use_less(core, held);
     held->aligned_bytes = aligned_bytes;
-    core_use_more(core, core_store(core, held->store), aligned_bytes);
+    use_more(core, held);
 }
 
 static void trust(struct core *core, struct core_memory *held)
@@ -92,7 +101,7 @@ void core_memory_suspect(struct core *core, struct core_store *store, const stru
         if (allocation->memory == LAYOUT_NO_MEMORY)
             continue;
         held = core_memory(core, allocation->memory);
-        if (held->suspect)
+        if (held->suspect || held->tier != CORE_PLACE_DEVICE)
             continue;
         held->suspect = store->id;
         store->suspect++;
@@ -164,8 +173,7 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout)
         idvec_remove_if(&core->memories, free_unreferenced, NULL);
 }
 
-/* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
-static void mark_committed(struct core *core, const struct layout *layout, uint64_t store)
+void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store)
 {
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, i);
@@ -173,51 +181,4 @@ static void mark_committed(struct core *core, const struct layout *layout, uint6
         if (allocation->memory != LAYOUT_NO_MEMORY)
             core_memory(core, allocation->memory)->committed = store;
     }
-}
-
-void core_drop_working(struct core *core, struct core_store *store)
-{
-    if (!store->working)
-        return;
-    core_memory_unref_layout(core, store->working);
-    core_throw_layout(core, store->working);
-    store->working = NULL;
-}
-
-void core_forget_writers(struct core *core, struct core_store *store)
-{
-    free(store->writers);
-    store->writers = NULL;
-    store->writer_count = 0;
-    store->unseen_writer = false;
-    core_note_writers(core, store);
-}
-
-void core_drop_fixed(struct core *core, struct core_store *store)
-{
-    if (!store->fixed)
-        return;
-    core_touch(core, store);
-    mark_committed(core, store->fixed, 0);
-    core_memory_unref_layout(core, store->fixed);
-    core_throw_layout(core, store->fixed);
-    core_throw_blob(core, store->encoding);
-    store->fixed = NULL;
-    store->encoding = NULL;
-    memset(store->hash, 0, sizeof store->hash);
-    memset(store->group, 0, sizeof store->group);
-    lock_set_committed(&store->lock, false);
-    lock_set_sealed(&store->lock, false);
-    if (!store->working)
-        core_forget_writers(core, store);
-}
-
-void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout)
-{
-    if (layout != store->fixed)
-        core_drop_fixed(core, store);
-    if (layout == store->working)
-        store->working = NULL;
-    store->fixed = layout;
-    mark_committed(core, layout, store->id);
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char default_name[] = "default";
-
 static const char *const class_names[POOL_CLASS_COUNT] = {
     [POOL_CLASS_BATCH] = "batch",
     [POOL_CLASS_STANDARD] = "standard",
@@ -78,7 +76,7 @@ struct core_pool *core_make_pool(struct core *core, const char *name)
 int core_pools_init(struct core *core)
 {
     core->pools.next_id = CORE_DEFAULT_POOL;
-    return core_make_pool(core, default_name) ? 0 : -ENOMEM;
+    return core_make_pool(core, CORE_DEFAULT_POOL_NAME) ? 0 : -ENOMEM;
 }
 
 void core_pools_free(struct core *core)
@@ -93,11 +91,6 @@ void core_pools_free(struct core *core)
 uint64_t core_get_unfilled(const struct core_pool *pool)
 {
     return pool->used_bytes < pool->min_bytes ? pool->min_bytes - pool->used_bytes : 0;
-}
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 void core_count_pool(struct core *core, struct core_pool *pool, int sign)
@@ -205,107 +198,4 @@ void core_let_go(struct core *core, struct core_session *session, uint64_t wall_
     use->holds--;
     if (use->holds == 0)
         use->last_used_ms = wall_ms;
-}
-
-/* ---- check ---------------------------------------------------------------------------------- */
-
-#define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
-
-static int check_pool(const struct core *core, const struct core_pool *pool,
-                      struct failure *failure)
-{
-    if (!core_is_text(pool->name, sizeof pool->name) || !core_is_pool_name(pool->name) ||
-        core_find_pool_name(core, pool->name) != pool ||
-        (strcmp(pool->name, default_name) == 0) != (pool->id == CORE_DEFAULT_POOL))
-        return WRONG("pool %" PRIu64 ": its name is none of its own", pool->id);
-    if ((unsigned)pool->class >= POOL_CLASS_COUNT || pool->sm_percent == 0 ||
-        pool->sm_percent > 100 || pool->slots > CORE_MOST_SLOTS ||
-        pool->min_bytes > pool->max_bytes || pool->min_bytes > INT64_MAX)
-        return WRONG("pool %" PRIu64 ": its budget is none", pool->id);
-    return 0;
-}
-
-/* What a store uses is what its memory, its session and what is being made for it add up to. */
-static int check_use(const struct core *core, const struct core_store *store, uint64_t memory_bytes,
-                     struct failure *failure)
-{
-    uint64_t used_bytes = memory_bytes, holds = 0;
-
-    for (size_t i = 0; i < store->lock.session_count; i++) {
-        const struct core_session *session = core_session(core, store->lock.sessions[i].id);
-
-        used_bytes += session->reserved_bytes + session->making_bytes;
-        holds += session->holds;
-    }
-    if (store->use.used_bytes != used_bytes)
-        return WRONG("store %" PRIu64 ": what it uses is counted wrongly", store->id);
-    if (store->use.holds != holds)
-        return WRONG("store %" PRIu64 ": who holds it is counted wrongly", store->id);
-    return core_find_pool(core, store) ? 0
-                                       : WRONG("store %" PRIu64 ": its pool is gone", store->id);
-}
-
-static int check_sums(const struct core *core, const struct core_pool *pool,
-                      struct failure *failure)
-{
-    uint64_t store_count = 0, used_bytes = 0, resident = 0;
-
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-
-        if (store->use.pool != pool->id)
-            continue;
-        store_count++;
-        used_bytes += store->use.used_bytes;
-        resident += store->use.used_bytes > 0;
-    }
-    return pool->store_count == store_count && pool->used_bytes == used_bytes &&
-                   pool->resident == resident
-               ? 0
-               : WRONG("pool %" PRIu64 ": what is used of it is counted wrongly", pool->id);
-}
-
-static int check_stores(const struct core *core, struct failure *failure)
-{
-    uint64_t *bytes = calloc(core->stores.count + 1, sizeof *bytes);
-    int error = 0;
-
-    if (!bytes)
-        return failure_no_memory(failure);
-    for (size_t i = 0; i < core->memories.count; i++) {
-        const struct core_memory *memory = core->memories.items[i];
-
-        bytes[core_find_index(&core->stores, memory->store)] += memory->aligned_bytes;
-    }
-    for (size_t i = 0; i < core->stores.count && error == 0; i++)
-        error = check_use(core, core->stores.items[i], bytes[i], failure);
-    if (error == 0 && bytes[core->stores.count] > 0)
-        error = WRONG("there is memory of a store that is gone");
-    free(bytes);
-    return error;
-}
-
-int core_check_pools(const struct core *core, struct failure *failure)
-{
-    const struct idvec *pools = &core->pools.items;
-    uint64_t unfilled_bytes = 0, before = 0;
-    int error = check_stores(core, failure);
-
-    if (error == 0 && (pools->count == 0 || pools->count > CORE_MAX_POOLS ||
-                       *(const uint64_t *)pools->items[0] != CORE_DEFAULT_POOL))
-        error = WRONG("there are more pools than can be, or the first is not there");
-    for (size_t i = 0; i < pools->count && error == 0; i++) {
-        const struct core_pool *pool = pools->items[i];
-
-        if (pool->id <= before || pool->id >= core->pools.next_id)
-            return WRONG("pool %" PRIu64 ": its number is out of order", pool->id);
-        before = pool->id;
-        unfilled_bytes = add(unfilled_bytes, core_get_unfilled(pool));
-        error = check_pool(core, pool, failure);
-        if (error == 0)
-            error = check_sums(core, pool, failure);
-    }
-    if (error == 0 && unfilled_bytes != core->pools.unfilled_bytes)
-        error = WRONG("what pools have not used of their minimums is counted wrongly");
-    return error;
 }

@@ -18,14 +18,18 @@ static size_t count_allocations(const struct core *core)
 
         count += store->fixed ? layout_count_allocations(store->fixed) : 0;
         count += store->working ? layout_count_allocations(store->working) : 0;
+        for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+            count += store->places.spares[tier]
+                         ? layout_count_allocations(store->places.spares[tier])
+                         : 0;
     }
     return count;
 }
 
-static size_t note_layout(const struct core_store *store, bool committed,
-                          struct core_memory_use *uses)
+/* What a working copy has of the committed layout sorts behind that, and is where that is. */
+static size_t note_layout(const struct core_store *store, const struct layout *layout,
+                          enum core_place tier, struct core_memory_use *uses)
 {
-    const struct layout *layout = committed ? store->fixed : store->working;
     size_t count = 0;
 
     for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
@@ -35,7 +39,8 @@ static size_t note_layout(const struct core_store *store, bool committed,
             uses[count++] = (struct core_memory_use){.memory = allocation->memory,
                                                      .store = store->id,
                                                      .allocation = allocation,
-                                                     .committed = committed};
+                                                     .committed = layout == store->fixed,
+                                                     .tier = tier};
     }
     return count;
 }
@@ -57,8 +62,13 @@ int core_collect_uses(const struct core *core, struct core_memory_use **uses, si
     if (!made)
         return -ENOMEM;
     for (size_t i = 0; i < core->stores.count; i++) {
-        noted += note_layout(core->stores.items[i], true, made + noted);
-        noted += note_layout(core->stores.items[i], false, made + noted);
+        const struct core_store *store = core->stores.items[i];
+        const struct core_places *places = &store->places;
+
+        noted += note_layout(store, store->fixed, places->place, made + noted);
+        noted += note_layout(store, store->working, CORE_PLACE_DEVICE, made + noted);
+        for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+            noted += note_layout(store, places->spares[tier], (enum core_place)tier, made + noted);
     }
     qsort(made, noted, sizeof *made, compare_uses);
     *uses = made;
@@ -66,14 +76,16 @@ int core_collect_uses(const struct core *core, struct core_memory_use **uses, si
     return 0;
 }
 
-/* The working copy has what is committed as it was committed, whatever it calls it. */
+/* The working copy has what is committed as it was committed, whatever it calls it. A spare has
+ * nothing in common with it. */
 static bool are_one(const struct core_memory_use *a, const struct core_memory_use *b)
 {
     const struct layout_allocation *left = a->allocation, *right = b->allocation;
 
     return a->store == b->store && a->committed && !b->committed && left->serial == right->serial &&
            left->slot == right->slot && left->size_bytes == right->size_bytes &&
-           left->aligned_bytes == right->aligned_bytes && !left->spool && !right->spool;
+           left->aligned_bytes == right->aligned_bytes && !left->spool && !right->spool &&
+           b->tier == CORE_PLACE_DEVICE;
 }
 
 /* `refs` uses of one memory, from the first on. */
@@ -89,6 +101,8 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
         memory->committed != committed || memory->store != uses[0].store ||
+        memory->tier != uses[0].tier ||
+        (memory->suspect != 0 && memory->tier != CORE_PLACE_DEVICE) ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
         return failure_set(failure, -EINVAL, "memory %" PRIu64 ": it is counted wrongly",
                            uses[0].memory);

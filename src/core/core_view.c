@@ -189,7 +189,7 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 {
     uint64_t bytes = 0;
 
-    if (!store->fixed || !store->working)
+    if (!store->fixed || !store->working || store->places.place != CORE_PLACE_DEVICE)
         return 0;
     for (size_t i = 0; i < layout_count_allocations(store->fixed); i++) {
         const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);

@@ -46,10 +46,18 @@ enum core_event_type {
     CORE_EVENT_UNFENCED,
     CORE_EVENT_REGION_REGISTERED,
     CORE_EVENT_REGION_UNREGISTERED,
-    CORE_EVENT_REGION_ENDED, /* its lock ended before it was unregistered */
+    CORE_EVENT_REGION_ENDED,   /* its lock ended before it was unregistered */
+    CORE_EVENT_STORE_DRAINING, /* these two: nobody is let into this store, and again */
+    CORE_EVENT_STORE_SERVING,
     CORE_EVENT_PINNED,
     CORE_EVENT_UNPINNED,
     CORE_EVENT_OVER_QUOTA, /* what somebody wanted for the store is beyond its pool's budget */
+    CORE_EVENT_PROMOTED,   /* these three: bytes, how long it took, and where they are now */
+    CORE_EVENT_DEMOTED,
+    CORE_EVENT_COPIED,       /* a spare was made */
+    CORE_EVENT_COPY_DROPPED, /* a spare was given up */
+    CORE_EVENT_MOVE_FAILED,  /* and why: the source is as it was */
+    CORE_EVENT_HEALED,       /* suspect memory was dropped, for another copy is sound */
     CORE_EVENT_TYPE_COUNT,
 };
 
@@ -74,6 +82,10 @@ struct core_event {
     bool is_share;                /* it was the user's share, not the whole */
     char pool[CORE_BUDGET_BYTES]; /* OVER_QUOTA: whose budget; else "" */
     uint32_t resolved_by;         /* UNFENCED: CORE_FENCE_ABORT or _COMPLETE */
+    uint64_t deadline_ms;         /* STORE_DRAINING: by the wall clock; 0: none was said */
+    uint32_t tier;                /* of a move or a copy: where to (enum core_place); else 0 */
+    uint32_t error;               /* MOVE_FAILED: errno */
+    uint64_t took_ms;             /* of a move that copied */
     char region[256];             /* its name, for its owner (uid) and root; "": of none */
 };
 

@@ -19,11 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CORE_MAX_POOLS       EVICT_MAX_POOLS
-#define CORE_POOL_NAME_BYTES 64u
-#define CORE_DEFAULT_POOL    1u /* its id */
-#define CORE_NO_LIMIT        UINT64_MAX
-#define CORE_MOST_SLOTS      (UINT64_C(1) << 32)
+#define CORE_MAX_POOLS         EVICT_MAX_POOLS
+#define CORE_POOL_NAME_BYTES   64u
+#define CORE_DEFAULT_POOL      1u /* its id */
+#define CORE_DEFAULT_POOL_NAME "default"
+#define CORE_NO_LIMIT          UINT64_MAX
+#define CORE_MOST_SLOTS        (UINT64_C(1) << 32)
 
 struct core_pool {
     uint64_t id;

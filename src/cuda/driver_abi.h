@@ -26,6 +26,10 @@ struct drv_uuid {
     char bytes[16];
 };
 
+struct drv_ipc_handle { /* of memory that another process allocated */
+    char bytes[64];
+};
+
 enum drv_result {
     DRV_SUCCESS = 0,
     DRV_INVALID_VALUE = 1,
@@ -127,6 +131,7 @@ enum {
     DRV_HOST_ALLOC_PORTABLE = 1,
     DRV_HOST_REGISTER_PORTABLE = 1,
     DRV_HOST_REGISTER_READ_ONLY = 8,
+    DRV_IPC_LAZY_ENABLE_PEER_ACCESS = 1,
 };
 
 struct drv_location {

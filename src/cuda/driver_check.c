@@ -89,10 +89,12 @@ SAME_VALUE(DRV_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME_VALUE(DRV_HOST_ALLOC_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
 SAME_VALUE(DRV_HOST_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
 SAME_VALUE(DRV_HOST_REGISTER_READ_ONLY, CU_MEMHOSTREGISTER_READ_ONLY);
+SAME_VALUE(DRV_IPC_LAZY_ENABLE_PEER_ACCESS, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
 /* ---- structures ---------------------------------------------------------------------------- */
 
 SAME_SIZE(struct drv_uuid, CUuuid);
+SAME_SIZE(struct drv_ipc_handle, CUipcMemHandle);
 SAME_SIZE(struct drv_location, CUmemLocation);
 SAME_PLACE(struct drv_location, type, CUmemLocation, type);
 SAME_PLACE(struct drv_location, id, CUmemLocation, id);
@@ -117,6 +119,7 @@ SAME_PLACE(struct drv_access_desc, flags, CUmemAccessDesc, flags);
 #define drv_result            cudaError_enum
 #define drv_attribute         CUdevice_attribute_enum
 #define drv_uuid              CUuuid_st
+#define drv_ipc_handle        CUipcMemHandle_st
 #define drv_memory_prop       CUmemAllocationProp_st
 #define drv_granularity       CUmemAllocationGranularity_flags_enum
 #define drv_handle_type       CUmemAllocationHandleType_enum

@@ -31,13 +31,13 @@ struct helpers {
 };
 
 #ifdef GMSFS_TEST_HOOKS
-/* Tests hold transfers as long as this file exists. */
+/* Tests hold transfers, or steps of moves, as long as this file exists. */
 static void wait_at_gate(enum service_pool which)
 {
-    const char *gate = getenv("GMSFS_GATE");
+    const char *gate = getenv(which == SERVICE_POOL_MOVE ? "GMSFS_MOVE_GATE" : "GMSFS_GATE");
     const struct timespec pause = {.tv_nsec = 5000000};
 
-    if (which != SERVICE_POOL_TRANSFER || !gate)
+    if ((which != SERVICE_POOL_TRANSFER && which != SERVICE_POOL_MOVE) || !gate)
         return;
     while (access(gate, F_OK) == 0)
         nanosleep(&pause, NULL);
@@ -85,6 +85,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
     init_pool(new, SERVICE_POOL_COMPUTE, HELPERS_MAX_COMPUTE);
+    init_pool(new, SERVICE_POOL_MOVE, HELPERS_MAX_MOVE);
     init_pool(new, SERVICE_POOL_FREE, count_freeing());
     *helpers = new;
     return 0;

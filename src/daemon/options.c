@@ -2,6 +2,7 @@
 #include "daemon/options.h"
 
 #include "base/size.h"
+#include "daemon/options_ignored.h"
 #include "vmm/backends.h"
 
 #include <ctype.h>
@@ -26,47 +27,12 @@ struct parser {
     struct daemon_options *options;
     const char *source; /* NULL: none given */
     bool has_backend, has_ordinal;
-    struct option needs_gms; /* the first one that does; no name: none */
+    struct option needs_gms;  /* the first one that does; no name: none */
+    struct option needs_host; /* the same of host_size */
+    struct option spill;      /* the last one of the disk tier */
+    struct option keep_copy;
     char *error;
     size_t error_bytes;
-};
-
-/* What mount(8), fstab and mount.fuse3 pass on and what is always so here. */
-static const char *const IGNORED[] = {
-    "rw",
-    "suid",
-    "nosuid",
-    "dev",
-    "nodev",
-    "exec",
-    "noexec",
-    "sync",
-    "async",
-    "dirsync",
-    "atime",
-    "noatime",
-    "diratime",
-    "nodiratime",
-    "relatime",
-    "lazytime",
-    "nolazytime",
-    "norelatime",
-    "nomand",
-    "strictatime",
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "_netdev",
-    "nofail",
-    "loud",
-    "silent",
-    "default_permissions",
-    "nostrictatime",
 };
 
 /* One line, and nothing that a terminal obeys, whatever the arguments hold. */
@@ -123,13 +89,87 @@ static int parse_granularity(const struct parser *parser, const struct option *o
     return 0;
 }
 
-static int parse_hugepages(const struct parser *parser, const struct option *option)
+static int parse_hugepages(const struct parser *parser, const struct option *option,
+                           uint64_t *page_bytes)
 {
     uint64_t bytes = 0;
 
     if (size_parse(option->value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))
         return refuse(parser, option, "expected 2M or 1G");
-    parser->options->vmm.hugepage_bytes = bytes;
+    *page_bytes = bytes;
+    return 0;
+}
+
+static int parse_yes(const struct parser *parser, const struct option *option, bool *yes)
+{
+    *yes = strcmp(option->value, "yes") == 0;
+    return *yes || strcmp(option->value, "no") == 0 ? 0
+                                                    : refuse(parser, option, "expected yes or no");
+}
+
+static int parse_path(const struct parser *parser, const struct option *option,
+                      char path[OPTIONS_PATH_BYTES])
+{
+    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
+        return refuse(parser, option, "expected an absolute path");
+    strcpy(path, option->value);
+    return 0;
+}
+
+/* ---- what is beside the device ------------------------------------------------------------ */
+
+static void note_needs_host(struct parser *parser, const struct option *option)
+{
+    if (!parser->needs_host.name[0])
+        parser->needs_host = *option;
+}
+
+static int parse_host_tier(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+    bool keeps = true;
+    int error;
+
+    if (strcmp(option->name, "host_size") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.host_bytes);
+    if (strcmp(option->name, "host_hugepages") == 0) {
+        note_needs_host(parser, option);
+        return parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
+    }
+    if (strcmp(option->name, "keep_copy") != 0)
+        return -ENOENT;
+    parser->keep_copy = *option;
+    error = parse_yes(parser, option, &keeps);
+    o->drops_copies = !keeps;
+    return error;
+}
+
+static int parse_disk_tier(struct parser *parser, const struct option *option)
+{
+    struct vmm_options *vmm = &parser->options->vmm;
+
+    parser->spill = *option;
+    if (strcmp(option->name, "spill") == 0)
+        return parse_path(parser, option, vmm->spill);
+    if (strcmp(option->name, "spill_size") == 0)
+        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &vmm->spill_bytes);
+    return -ENOENT;
+}
+
+static int check_tiers(const struct parser *parser)
+{
+    const struct vmm_options *vmm = &parser->options->vmm;
+
+    if (vmm->host_bytes == 0 && parser->needs_host.name[0])
+        return refuse(parser, &parser->needs_host,
+                      "is for memory beside the device: give host_size=SIZE, too");
+    if ((vmm->spill[0] != '\0') != (vmm->spill_bytes > 0))
+        return refuse(parser, &parser->spill,
+                      "is half of it: a disk beside the device is spill=DIRECTORY and "
+                      "spill_size=SIZE");
+    if (vmm->host_bytes == 0 && vmm->spill_bytes == 0 && parser->keep_copy.name[0])
+        return refuse(parser, &parser->keep_copy,
+                      "is for memory beside the device: give host_size=SIZE, too");
     return 0;
 }
 
@@ -263,15 +303,6 @@ static int parse_device(const struct parser *parser, const struct option *option
 }
 
 /* The daemon's directory is not the caller's. */
-static int parse_path(const struct parser *parser, const struct option *option,
-                      char path[OPTIONS_PATH_BYTES])
-{
-    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
-        return refuse(parser, option, "expected an absolute path");
-    strcpy(path, option->value);
-    return 0;
-}
-
 /* ---- for GMS clients --------------------------------------------------------------------- */
 
 static void note_needs_gms(struct parser *parser, const struct option *option)
@@ -336,7 +367,7 @@ static int parse_valued(struct parser *parser, const struct option *option)
     if (strcmp(name, "granularity") == 0)
         return parse_granularity(parser, option);
     if (strcmp(name, "hugepages") == 0)
-        return parse_hugepages(parser, option);
+        return parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
     if (strcmp(name, "uuid") == 0)
         return parse_uuid(parser, option);
     if (strcmp(name, "alloc_timeout") == 0)
@@ -358,6 +389,10 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return log_parse_level(option->value, &o->log_level)
                    ? refuse(parser, option, "expected error, warning, info or debug")
                    : 0;
+    if (strncmp(name, "host_", 5) == 0 || strcmp(name, "keep_copy") == 0)
+        return parse_host_tier(parser, option);
+    if (strncmp(name, "spill", 5) == 0)
+        return parse_disk_tier(parser, option);
     if (strncmp(name, "gms_", 4) == 0)
         return parse_gms(parser, option);
     return -ENOENT;
@@ -385,21 +420,10 @@ static bool parse_word(struct parser *parser, const struct option *option)
     return true;
 }
 
-static bool is_ignored(const struct option *option)
-{
-    if (strncmp(option->name, "x-", 2) == 0 || strncmp(option->name, "X-", 2) == 0 ||
-        strcmp(option->name, "comment") == 0)
-        return true;
-    for (size_t i = 0; i < sizeof IGNORED / sizeof IGNORED[0]; i++) {
-        if (!option->has_value && strcmp(option->name, IGNORED[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int parse_option(struct parser *parser, const struct option *option)
 {
-    if (is_ignored(option) || (!option->has_value && parse_word(parser, option)))
+    if (options_is_ignored(option->name, option->has_value) ||
+        (!option->has_value && parse_word(parser, option)))
         return 0;
     if (!option->has_value && strcmp(option->name, "ro") == 0)
         return refuse(parser, option,
@@ -428,7 +452,7 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
         name_bytes = sizeof option.name - 1;
     memcpy(option.name, text, name_bytes);
     /* Automounters leave notes of any length. */
-    if (is_ignored(&option))
+    if (options_is_ignored(option.name, option.has_value))
         return 0;
     if (too_long)
         return refuse(parser, &option, "is too long");
@@ -537,6 +561,8 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
     if (options->help || options->version)
         return 0;
     int wrong = check_gms(&parser);
+    if (!wrong)
+        wrong = check_tiers(&parser);
     if (wrong)
         return wrong;
     set_ordinal(&parser);

@@ -42,6 +42,7 @@ struct daemon_options {
     enum options_choice allow_other;
     uint64_t alloc_timeout_ms, patience_ms;
     uint64_t spool_max_bytes;         /* never 0 */
+    bool drops_copies;                /* keep_copy=no */
     char audit[OPTIONS_PATH_BYTES];   /* absolute; "": none */
     uint32_t uid, gid;                /* OPTIONS_NO_ID: those of who mounts */
     bool gms;                         /* sockets for GMS clients */

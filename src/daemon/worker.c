@@ -233,6 +233,7 @@ static int open_service(struct worker *worker)
         .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
         .has_kv_cache = options->gms,
+        .drops_copies = options->drops_copies,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
         .max_watches = worker->descriptors.watches,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control - what writing to `commit`, `seal`, `abort` and `ctl` does */
+/* control - what writing to `commit`, `seal`, `abort`, `residency` and `ctl` does */
 #include "fs/fs_internal.h"
+#include "fs/residency.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -125,11 +126,26 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     fs_gather_ahead(handle);
 }
 
+/* It only begins: who wants to wait polls. */
+static void write_residency(fuse_req_t req, const char *from, size_t size, uint64_t fh)
+{
+    struct service_move_order order;
+    int error = residency_parse(from, size, &order);
+    if (!error)
+        error = service_order_move(fs_of(req)->service, fh, &order);
+    if (error)
+        fs_reply_error(req, error);
+    else
+        fuse_reply_write(req, size);
+}
+
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,
                       const struct fuse_file_info *info)
 {
     if (node->kind == NODE_CTL)
         write_ctl(req, node, from, size, info->fh);
+    else if (node->kind == NODE_RESIDENCY)
+        write_residency(req, from, size, info->fh);
     else if (node->kind == NODE_ABORT)
         write_abort(req, node, from, size, info->fh);
     else

@@ -9,6 +9,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
+#include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
 #include "fs/fds_region.h"
 #include "gmsfs_abi.h"
@@ -32,6 +33,7 @@ struct connection {
     uint64_t sent;
     uint32_t batch;
     struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
+    struct service_drain drain;        /* of a store; it ends with the connection */
 };
 
 struct fs_connections {
@@ -70,6 +72,7 @@ static void drop(struct connection *connection)
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
     if (fs->drainer == connection)
         end_drain(connection);
+    service_end_drain(fs->service, &connection->drain);
     if (connection->registering)
         fds_region_forget(connection->registering);
     free(connection);
@@ -179,6 +182,8 @@ static int send_batch(struct connection *connection)
             close_own(&batch);
             return is_shortage(error) ? error : send_error(connection, error);
         }
+        /* They are of one kind: all of a store moves at once. */
+        message.header.memory = (uint32_t)descriptor.memory;
         batch.descriptors[i] = descriptor.fd;
         if (descriptor.is_own)
             batch.own[batch.own_count++] = descriptor.fd;
@@ -296,6 +301,16 @@ static void drain(struct connection *connection, const struct gmsfs_fds_request 
         drop(connection);
 }
 
+/* STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
+static void drain_store(struct connection *connection, const struct gmsfs_fds_request *request)
+{
+    struct service_peer peer = peer_of(connection);
+    uint64_t remaining;
+    int error = fds_drain_ask(connection->fs, &peer, request, &connection->drain, &remaining);
+    if (send_answer(connection, error, remaining))
+        drop(connection);
+}
+
 static int trust(struct connection *connection, const uint8_t uuid[16])
 {
     struct service_peer peer = peer_of(connection);
@@ -387,6 +402,11 @@ static void serve(struct connection *connection, struct fds_received *received)
     case GMSFS_FDS_SERVE:
         drain(connection, request);
         break;
+    case GMSFS_FDS_STORE_DRAIN:
+    case GMSFS_FDS_STORE_HOLDERS:
+    case GMSFS_FDS_STORE_SERVE:
+        drain_store(connection, request);
+        break;
     case GMSFS_FDS_REGION_REGISTER:
     case GMSFS_FDS_REGION_UNREGISTER:
     case GMSFS_FDS_REGION_UNREGISTER_ALL:
@@ -440,7 +460,7 @@ static bool make_place(struct fs *fs, uint32_t uid)
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
         if (at->uid == uid && !at->sending && !at->registering && at != fs->drainer &&
-            (!oldest || at->active_ms < oldest->active_ms))
+            !at->drain.store && (!oldest || at->active_ms < oldest->active_ms))
             oldest = at;
     }
     if (oldest)

@@ -110,6 +110,7 @@ void fs_op_write(fuse_req_t req, fuse_ino_t id, const char *from, size_t size, o
     case NODE_COMMIT:
     case NODE_SEAL:
     case NODE_ABORT:
+    case NODE_RESIDENCY:
         fs_control_write(req, &node, from, size, info);
         break;
     case NODE_POOLS:

@@ -249,6 +249,8 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argume
 void fs_op_poll(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll);
 /* Polls are woken from now on. */
+/* Of `state` or `residency`: what a poll on it compares. */
+uint64_t fs_shown_version(const struct node *node);
 void fs_observe(struct fs *fs);
 
 /* ---- files of one kind ------------------------------------------------------------------- */

@@ -43,6 +43,19 @@ static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *
     }
 }
 
+_Static_assert(GMSFS_RESIDENCY_DEVICE == 1u << CORE_PLACE_DEVICE &&
+                   GMSFS_RESIDENCY_HOST == 1u << CORE_PLACE_HOST &&
+                   GMSFS_RESIDENCY_DISK == 1u << CORE_PLACE_DISK,
+               "clients see the core's tiers");
+
+static uint32_t get_residency(const struct core_store *store)
+{
+    uint32_t tiers = 0;
+    for (unsigned i = 0; i < CORE_TIER_COUNT; i++)
+        tiers |= core_has_copy(store, (enum core_place)i) ? 1u << i : 0;
+    return tiers;
+}
+
 static void do_info(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
@@ -67,6 +80,8 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .sealed = view.store->lock.sealed,
         .abi_version = GMSFS_ABI_VERSION,
         .memory = (uint32_t)device.memory,
+        .residency = get_residency(view.store),
+        .moves = view.store->places.moves,
     };
     fill_layout(info, &view);
     memcpy(info->store_id, view.store->uuid, sizeof info->store_id);

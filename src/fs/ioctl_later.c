@@ -123,6 +123,8 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .reserve_bytes = argument->reserve_bytes,
         .again = (argument->flags & GMSFS_ACQUIRE_AGAIN) != 0,
         .fresh = (argument->flags & GMSFS_ACQUIRE_FRESH) != 0,
+        .replace = (argument->flags & GMSFS_ACQUIRE_REPLACE) != 0,
+        .any = (argument->flags & GMSFS_ACQUIRE_ANY) != 0,
         .owned = true, /* forked children of a library's user may have the file as well */
     };
     memset(argument->ticket, 0, sizeof argument->ticket);

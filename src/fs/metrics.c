@@ -45,6 +45,7 @@ enum store_metric {
     METRIC_ENTRIES,
     METRIC_GENERATION,
     METRIC_SUSPECT,
+    METRIC_DRAINING,
     METRIC_READERS,
     METRIC_WAITERS,
     METRIC_OLDEST_WAIT,
@@ -52,6 +53,7 @@ enum store_metric {
     METRIC_COMMITS,
     METRIC_ABORTS,
     METRIC_EXPORTS,
+    METRIC_COPY,
     METRIC_HELD,
     METRIC_LAST_USED,
     METRIC_GRAPH_SPACES,
@@ -70,6 +72,8 @@ static const struct {
     [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
     [METRIC_SUSPECT] = {"gmsfs_store_suspect", "gauge",
                         "1 if what the store holds may be damaged: it takes no new readers."},
+    [METRIC_DRAINING] = {"gmsfs_store_draining", "gauge",
+                         "1 while the store is drained: it lets nobody in."},
     [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
     [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
     [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
@@ -78,6 +82,7 @@ static const struct {
     [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
     [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter", "Writers that ended otherwise."},
     [METRIC_EXPORTS] = {"gmsfs_store_exports_total", "counter", "Tickets for descriptors."},
+    [METRIC_COPY] = {"gmsfs_store_copy", "gauge", "1 for each tier that has the store's bytes."},
     [METRIC_HELD] = {"gmsfs_store_held", "gauge",
                      "Sessions that keep the store from being evicted."},
     [METRIC_LAST_USED] = {"gmsfs_store_last_used_seconds", "gauge",
@@ -96,6 +101,15 @@ static void write_states(FILE *out, const char *name, const struct core_store *s
     for (unsigned state = 0; state < LOCK_STATE_COUNT; state++) {
         snprintf(more, sizeof more, ",state=\"%s\"", lock_state_name((enum lock_state)state));
         sample(out, name, store, more, lock_get_state(&store->lock) == (enum lock_state)state);
+    }
+}
+
+static void write_copies(FILE *out, const char *name, const struct core_store *store)
+{
+    char more[48];
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        snprintf(more, sizeof more, ",tier=\"%s\"", core_place_name((enum core_place)tier));
+        sample(out, name, store, more, core_has_copy(store, (enum core_place)tier));
     }
 }
 
@@ -168,6 +182,9 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
     case METRIC_SUSPECT:
         sample(out, name, store, "", store->suspect > 0);
         break;
+    case METRIC_DRAINING:
+        sample(out, name, store, "", store->drain.is_on);
+        break;
     case METRIC_READERS:
         sample(out, name, store, "", service_count_readers(store));
         break;
@@ -189,6 +206,9 @@ static void write_store(FILE *out, const struct core *core, const struct core_st
         break;
     case METRIC_EXPORTS:
         sample(out, name, store, "", store->exports);
+        break;
+    case METRIC_COPY:
+        write_copies(out, name, store);
         break;
     case METRIC_HELD:
         sample(out, name, store, "", store->use.holds);
@@ -277,6 +297,40 @@ static void write_audit(FILE *out, const struct fs *fs)
            "Lines of the audit that could not be written.", dropped);
 }
 
+static void write_tier(FILE *out, const char *name, const struct vmm_info *info, bool total)
+{
+    fprintf(out, "%s{tier=\"device\"} %llu\n", name,
+            (unsigned long long)(total ? info->total_bytes : info->used_bytes));
+    fprintf(out, "%s{tier=\"host\"} %llu\n", name,
+            (unsigned long long)(total ? info->host_total_bytes : info->host_used_bytes));
+    fprintf(out, "%s{tier=\"disk\"} %llu\n", name,
+            (unsigned long long)(total ? info->spill_total_bytes : info->spill_used_bytes));
+}
+
+static void write_moves(FILE *out, const struct vmm_info *info,
+                        const struct service_numbers *numbers)
+{
+    head(out, "gmsfs_tier_total_bytes", "gauge", "Memory by tier.");
+    write_tier(out, "gmsfs_tier_total_bytes", info, true);
+    head(out, "gmsfs_tier_used_bytes", "gauge", "Memory in use by tier.");
+    write_tier(out, "gmsfs_tier_used_bytes", info, false);
+    head(out, "gmsfs_moves_total", "counter", "Changes of stores' places, from tier to tier.");
+    for (unsigned from = 0; from < CORE_PLACE_COUNT; from++) {
+        for (unsigned to = 0; to < CORE_PLACE_COUNT; to++) {
+            if (numbers->moves[from][to] > 0)
+                fprintf(out, "gmsfs_moves_total{from=\"%s\",to=\"%s\"} %llu\n",
+                        core_place_name((enum core_place)from),
+                        core_place_name((enum core_place)to),
+                        (unsigned long long)numbers->moves[from][to]);
+        }
+    }
+    single(out, "gmsfs_move_bytes_total", "counter", "Bytes copied between tiers.",
+           numbers->move_bytes);
+    head(out, "gmsfs_move_seconds_total", "counter", "Time that copying them took.");
+    fprintf(out, "gmsfs_move_seconds_total %llu.%03u\n",
+            (unsigned long long)(numbers->move_ms / 1000), (unsigned)(numbers->move_ms % 1000));
+}
+
 static void write_device(FILE *out, const struct fs *fs)
 {
     struct vmm_info info;
@@ -312,6 +366,7 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
     single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
            numbers.tickets_redeemed);
+    write_moves(out, &info, &numbers);
     write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.", 0);
 }

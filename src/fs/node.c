@@ -24,6 +24,7 @@ static const struct node_traits TRAITS[NODE_KIND_COUNT] = {
     [NODE_FDS] = {".fds", NODE_ROOT, S_IFSOCK, CORE_KIND_NONE, false},
     [NODE_STORE] = {NULL, NODE_NONE, S_IFDIR, CORE_KIND_NONE, false},
     [NODE_STATE] = {"state", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
+    [NODE_RESIDENCY] = {"residency", NODE_STORE, S_IFREG, CORE_KIND_RESIDENCY, false},
     [NODE_LAYOUT_HASH] = {"layout_hash", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
     [NODE_LAYOUT] = {"layout", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},
     [NODE_INFO] = {"info", NODE_STORE, S_IFREG, CORE_KIND_PSEUDO, false},

@@ -25,6 +25,7 @@ enum node_kind {
     NODE_FDS,
     NODE_STORE,
     NODE_STATE,
+    NODE_RESIDENCY,
     NODE_LAYOUT_HASH,
     NODE_LAYOUT,
     NODE_INFO,

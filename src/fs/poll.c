@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * poll - POLLPRI on `state`, POLLIN on `events`
+ * poll - POLLPRI on `state` and `residency`, POLLIN on `events`
  *
  * One poll handle per open file is kept, the newest; a notification makes the kernel ask again, so
  * it may come too often but never too rarely.
@@ -10,6 +10,11 @@
 #include <errno.h>
 #include <poll.h>
 
+uint64_t fs_shown_version(const struct node *node)
+{
+    return node->kind == NODE_STATE ? node->store->version : node->store->places.version;
+}
+
 static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *handle)
 {
     struct node node;
@@ -17,9 +22,10 @@ static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *ha
     case NODE_EVENTS:
         return fs_events_are_readable(fs, handle) ? POLLIN | POLLRDNORM : 0;
     case NODE_STATE:
+    case NODE_RESIDENCY:
         if (node_find(fs->core, id, &node)) /* removed: reading says so */
             return POLLIN | POLLRDNORM | POLLPRI | POLLERR | POLLHUP;
-        if (handle && handle->has_version && handle->version == node.store->version)
+        if (handle && handle->has_version && handle->version == fs_shown_version(&node))
             return POLLIN | POLLRDNORM;
         return POLLIN | POLLRDNORM | POLLPRI;
     default:
@@ -33,7 +39,7 @@ void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,
     struct fs *fs = fs_of(req);
     enum node_kind kind = node_get_kind(id);
     struct fs_handle *handle = fs_handle_find(fs, info->fh);
-    if (poll && (kind == NODE_STATE || kind == NODE_EVENTS)) {
+    if (poll && (kind == NODE_STATE || kind == NODE_RESIDENCY || kind == NODE_EVENTS)) {
         handle = fs_handle_get(fs, info->fh, id);
         if (!handle) {
             fuse_pollhandle_destroy(poll);
@@ -57,7 +63,15 @@ static void notify(struct fs *fs, uint64_t node)
 
 static void on_state(void *context, uint64_t store)
 {
-    notify(context, node_make_id(NODE_STATE, store));
+    struct fs *fs = context;
+    notify(fs, node_make_id(NODE_STATE, store));
+    if (!core_find_store(fs->core, store)) /* removed */
+        notify(fs, node_make_id(NODE_RESIDENCY, store));
+}
+
+static void on_place(void *context, uint64_t store)
+{
+    notify(context, node_make_id(NODE_RESIDENCY, store));
 }
 
 static void on_event(void *context)
@@ -67,7 +81,7 @@ static void on_event(void *context)
 
 void fs_observe(struct fs *fs)
 {
-    fs->observer =
-        (struct service_observer){.context = fs, .on_state = on_state, .on_event = on_event};
+    fs->observer = (struct service_observer){
+        .context = fs, .on_state = on_state, .on_event = on_event, .on_place = on_place};
     service_observe(fs->service, &fs->observer);
 }

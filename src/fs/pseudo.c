@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pseudo - files whose text is made when they are read: fixed then, and anew at offset 0 */
 #include "fs/fs_internal.h"
+#include "fs/residency.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +24,15 @@ static int render_state(const struct core_store *store, struct fs_text *text)
     char line[32];
     int size = snprintf(line, sizeof line, "%s\n", lock_state_name(lock_get_state(&store->lock)));
     return copy_text(line, (size_t)size, text);
+}
+
+static int render_residency(const struct fs *fs, const struct core_store *store,
+                            struct fs_text *text)
+{
+    char lines[RESIDENCY_TEXT_BYTES];
+    struct service_moving moving;
+    bool moves = service_get_moving(fs->service, store, &moving);
+    return copy_text(lines, residency_format(store, moves ? &moving : NULL, lines), text);
 }
 
 static int render_hash(const struct fs *fs, const struct core_store *store, struct fs_text *text)
@@ -65,6 +75,8 @@ static int render(struct fs *fs, const struct node *node, const struct fs_handle
         return fs_text_pools(fs, text);
     case NODE_STATE:
         return render_state(node->store, text);
+    case NODE_RESIDENCY:
+        return render_residency(fs, node->store, text);
     case NODE_LAYOUT_HASH:
         return render_hash(fs, node->store, text);
     case NODE_LAYOUT:
@@ -97,8 +109,8 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     int error = render(fs, &node, handle, &text);
     if (error)
         return error;
-    if (node.kind == NODE_STATE) {
-        handle->version = node.store->version;
+    if (node.kind == NODE_STATE || node.kind == NODE_RESIDENCY) {
+        handle->version = fs_shown_version(&node);
         handle->has_version = true;
     }
     return fs_shown_set(fs, handle, (uint8_t *)text.data, text.size);

@@ -2,6 +2,7 @@
 /* text_json - `device` and `info` */
 #include "fs/fs_internal.h"
 #include "gmsfs_abi.h"
+#include "service/move.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -117,6 +118,18 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "used_bytes", make_number(info.used_bytes)) != 0;
     failed |= json_object_set_new(object, "freeing_bytes", make_number(numbers.freeing_bytes)) != 0;
     failed |= json_object_set_new(object, "reserved_bytes", make_number(info.aside_bytes)) != 0;
+    if (info.host_total_bytes > 0) {
+        failed |= json_object_set_new(object, "host_total_bytes",
+                                      make_number(info.host_total_bytes)) != 0;
+        failed |=
+            json_object_set_new(object, "host_used_bytes", make_number(info.host_used_bytes)) != 0;
+    }
+    if (info.spill_total_bytes > 0) {
+        failed |= json_object_set_new(object, "spill_total_bytes",
+                                      make_number(info.spill_total_bytes)) != 0;
+        failed |= json_object_set_new(object, "spill_used_bytes",
+                                      make_number(info.spill_used_bytes)) != 0;
+    }
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
@@ -176,6 +189,16 @@ static json_t *make_graph(const struct core *core, const struct core_store *stor
                      make_number(graph.address_bytes), "high_bytes", make_number(graph.high_bytes));
 }
 
+/* When a drain asks its holders to have left; null: nobody said, or nobody drains it. */
+static bool add_drain(json_t *object, const struct core_drain *drain)
+{
+    bool failed = json_object_set_new(object, "draining", json_boolean(drain->is_on)) != 0;
+    failed |= json_object_set_new(object, "drain_deadline_ms",
+                                  drain->deadline_ms ? make_number(drain->deadline_ms)
+                                                     : json_null()) != 0;
+    return failed;
+}
+
 static bool add_use(json_t *object, const struct core *core, const struct core_store *store)
 {
     uint64_t last_used_ms = fs_get_last_used_ms(store);
@@ -185,6 +208,39 @@ static bool add_use(json_t *object, const struct core *core, const struct core_s
     failed |= json_object_set_new(object, "held", make_number(store->use.holds)) != 0;
     failed |= json_object_set_new(object, "last_used_ms",
                                   last_used_ms ? make_number(last_used_ms) : json_null()) != 0;
+    return failed;
+}
+
+/* The tiers that have its bytes, the fastest first. */
+static json_t *make_residency(const struct core_store *store)
+{
+    json_t *tiers = json_array();
+    for (unsigned i = 0; tiers && i < CORE_TIER_COUNT; i++) {
+        if (!core_has_copy(store, (enum core_place)i))
+            continue;
+        if (json_array_append_new(tiers, json_string(core_place_name((enum core_place)i)))) {
+            json_decref(tiers);
+            return NULL;
+        }
+    }
+    return tiers;
+}
+
+static json_t *make_moving(const struct fs *fs, const struct core_store *store)
+{
+    struct service_moving moving;
+    if (!service_get_moving(fs->service, store, &moving))
+        return json_null();
+    return json_pack("{s:s, s:o, s:o}", "to", core_place_name(moving.to), "done_bytes",
+                     make_number(moving.done_bytes), "all_bytes", make_number(moving.all_bytes));
+}
+
+static bool add_places(json_t *object, const struct fs *fs, const struct core_store *store)
+{
+    bool failed = json_object_set_new(object, "residency", make_residency(store)) != 0;
+    failed |= json_object_set_new(object, "moving", make_moving(fs, store)) != 0;
+    failed |= json_object_set_new(object, "moves", make_number(store->places.moves)) != 0;
+    failed |= json_object_set_new(object, "promote_ms", make_number(store->places.promote_ms)) != 0;
     return failed;
 }
 
@@ -205,6 +261,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "suspect", json_boolean(store->suspect > 0)) != 0;
     failed |= json_object_set_new(object, "fenced",
                                   json_boolean(core_is_fenced(fs->core, store->name))) != 0;
+    failed |= add_drain(object, &store->drain);
     failed |=
         json_object_set_new(object, "readers", make_number(service_count_readers(store))) != 0;
     failed |= json_object_set_new(object, "writers_waiting",
@@ -227,6 +284,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= json_object_set_new(object, "reserved_bytes",
                                   make_number(count_reserved(fs->core, store))) != 0;
     failed |= add_use(object, fs->core, store);
+    failed |= add_places(object, fs, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;

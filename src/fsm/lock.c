@@ -23,7 +23,7 @@ struct mode_rule {
 static const struct mode_rule mode_rules[] = {
     [LOCK_MODE_RO] = {.excludes = WRITERS,
                       .gives_way_to = WRITERS,
-                      .needs = CONTENT_BIT(CONTENT_COMMITTED),
+                      .needs = CONTENT_BIT(CONTENT_COMMITTED) | CONTENT_BIT(CONTENT_BARE),
                       .state = LOCK_STATE_RO},
     [LOCK_MODE_RW] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS, .state = LOCK_STATE_RW},
     [LOCK_MODE_RW_DATA] = {.excludes = MODE_BIT(LOCK_MODE_RO) | WRITERS,
@@ -31,12 +31,13 @@ static const struct mode_rule mode_rules[] = {
                            .state = LOCK_STATE_RW},
 };
 
-/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed. */
+/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed,
+ * with its bytes or without. */
 static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
-    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
-    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
-    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RO},
-    [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW},
+    [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
+    [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
+    [LOCK_WISH_AUTO] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RO, LOCK_MODE_RW},
+    [LOCK_WISH_DATA] = {LOCK_MODE_RW, LOCK_MODE_RW_DATA, LOCK_MODE_RW, LOCK_MODE_RW},
 };
 
 _Static_assert(sizeof(mode_rules) / sizeof(mode_rules[0]) == LOCK_MODES, "each mode has a rule");
@@ -49,7 +50,7 @@ static bool modes_exclude(enum lock_mode a, enum lock_mode b)
 static enum content content_of(const struct lock *lock)
 {
     if (lock->committed)
-        return CONTENT_COMMITTED;
+        return lock->bare ? CONTENT_BARE : CONTENT_COMMITTED;
     return lock->sealed ? CONTENT_SEALED : CONTENT_NONE;
 }
 
@@ -70,8 +71,10 @@ static unsigned held_modes(const struct lock *lock)
 
 struct view lock_view_at(const struct lock *lock, uint64_t now_ms)
 {
-    struct view view = {
-        .held = held_modes(lock), .turn = lock->waiter_count, .content = content_of(lock)};
+    struct view view = {.held = held_modes(lock),
+                        .turn = lock->waiter_count,
+                        .content = content_of(lock),
+                        .closed = lock->closed};
 
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct lock_waiter *waiter = &lock->waiters[i];
@@ -103,7 +106,7 @@ bool lock_mode_fits(const struct view *view, enum lock_mode mode)
 {
     const struct mode_rule *rule = &mode_rules[mode];
 
-    if (!content_fits(view->content, mode))
+    if (view->closed || !content_fits(view->content, mode))
         return false;
     if (mode_excluded_by(mode, view->held))
         return false;
@@ -320,6 +323,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
         return -EINVAL;
     assert(!lock->sealed);
     lock->committed = true;
+    lock->bare = false;
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
         return lock_remove_session(lock, session_id, now_ms);
@@ -343,6 +347,7 @@ int lock_seal(struct lock *lock, uint64_t session_id)
     lock->held[LOCK_MODE_RW_DATA]++;
     lock->sessions[i].mode = LOCK_MODE_RW_DATA;
     lock->committed = false;
+    lock->bare = false;
     lock->sealed = true;
     lock->changed = true;
     return 0;
@@ -352,6 +357,14 @@ void lock_set_committed(struct lock *lock, bool committed)
 {
     assert(!committed || !lock->sealed);
     lock->committed = committed;
+    lock->bare = false;
+    lock->changed = true;
+}
+
+void lock_set_bare(struct lock *lock, bool bare)
+{
+    assert(!bare || lock->committed);
+    lock->bare = bare;
     lock->changed = true;
 }
 
@@ -359,6 +372,14 @@ void lock_set_sealed(struct lock *lock, bool sealed)
 {
     assert(sealed ? !lock->committed : lock->held[LOCK_MODE_RW_DATA] == 0);
     lock->sealed = sealed;
+    lock->changed = true;
+}
+
+void lock_set_closed(struct lock *lock, bool closed, uint64_t now_ms)
+{
+    if (lock->closed && !closed)
+        restart_patience(lock, now_ms);
+    lock->closed = closed;
     lock->changed = true;
 }
 
@@ -419,7 +440,8 @@ int lock_set_sleep(struct lock *lock, uint64_t waiter_id, enum lock_sleep sleep)
 bool lock_is_free_for(const struct lock *lock, uint64_t waiter_id)
 {
     size_t i = find_waiter_index(lock, waiter_id);
-    struct view view = {.held = held_modes(lock), .content = content_of(lock)};
+    struct view view = {
+        .held = held_modes(lock), .content = content_of(lock), .closed = lock->closed};
 
     return i < lock->waiter_count && waiter_counts(&lock->waiters[i]) &&
            lock_mode_fits(&view, waiter_mode(lock, &lock->waiters[i]));

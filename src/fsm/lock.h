@@ -25,7 +25,8 @@
 enum lock_wish {
     LOCK_WISH_RO = 1,
     LOCK_WISH_RW = 2,
-    LOCK_WISH_AUTO = 3, /* RW if nothing is committed when the grant comes, else RO */
+    LOCK_WISH_AUTO = 3, /* RW if nothing is committed, or that is bare, when the grant comes, else
+                           RO */
     LOCK_WISH_DATA = 4, /* RW_DATA if a sealed layout is there when the grant comes, else RW */
 };
 
@@ -70,7 +71,9 @@ struct lock_waiter {
 
 struct lock {
     bool committed;
+    bool bare;    /* what is committed has no bytes any more: RO would find none, AUTO writes */
     bool sealed;  /* a layout is there whose shape is final, and which is not committed */
+    bool closed;  /* nobody is let in; who waits goes on waiting */
     bool changed; /* since whoever remembers what follows from it has set this to false */
     uint64_t patience_ms;
     struct lock_session *sessions; /* in order of grant */
@@ -131,6 +134,10 @@ int lock_seal(struct lock *lock, uint64_t session_id);
  * where it may be damaged is looked at before. */
 void lock_set_committed(struct lock *lock, bool committed);
 void lock_set_sealed(struct lock *lock, bool sealed);
+/* Opened again, it gives the waiting writers patience anew, as a release does. */
+void lock_set_closed(struct lock *lock, bool closed, uint64_t now_ms);
+/* Only of what is committed, which it may be with every mode; ends with that. Asserted. */
+void lock_set_bare(struct lock *lock, bool bare);
 
 /* A kept place is never granted and, unless its caller is only looking around, holds nobody off;
  * resumed, it is where it was in the queue, with the patience that it had left. Its deadline sleeps

@@ -17,6 +17,7 @@ enum content {
     CONTENT_NONE,
     CONTENT_SEALED,
     CONTENT_COMMITTED,
+    CONTENT_BARE, /* committed, and without its bytes */
     CONTENT_COUNT,
 };
 
@@ -26,6 +27,7 @@ struct view {
     unsigned wanted; /* modes of waiters that hold others off, with patience left */
     size_t turn;     /* the first waiter that nobody behind it passes; their count: none */
     enum content content;
+    bool closed;
 };
 
 struct view lock_view_at(const struct lock *lock, uint64_t now_ms);

@@ -43,7 +43,7 @@ static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
 {
     uint64_t earliest_ms = LOCK_FOREVER;
     struct view view = lock_view_at(lock, now_ms);
-    struct view patient_gone = {.held = view.held, .content = view.content};
+    struct view patient_gone = {.held = view.held, .content = view.content, .closed = view.closed};
 
     for (size_t mode = LOCK_MODE_RO; mode < LOCK_MODES; mode++) {
         unsigned in_the_way = lock_get_preferred((enum lock_mode)mode) & view.wanted;

@@ -377,6 +377,13 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     return 0;
 }
 
+void layout_replace_memories(struct layout *layout, const uint64_t *memories)
+{
+    layout_assert_unshared(layout);
+    for (size_t i = 0; i < layout->allocation_count; i++)
+        layout->by_slot[i]->memory = memories ? memories[i] : LAYOUT_NO_MEMORY;
+}
+
 int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
                       uint64_t aligned_bytes, bool spool)
 {

@@ -34,7 +34,7 @@
 struct layout_allocation {
     uint64_t serial;
     uint64_t slot;
-    uint64_t memory;        /* LAYOUT_NO_MEMORY until it has any */
+    uint64_t memory;        /* LAYOUT_NO_MEMORY until it has any, and when it was given up */
     uint64_t size_bytes;    /* what was asked for (a spool: what was written) */
     uint64_t aligned_bytes; /* what it costs */
     uint64_t bound_entries;
@@ -107,6 +107,9 @@ int layout_set_tag(struct layout *layout, uint64_t slot,
  * entries stay. -EINVAL if aligned_bytes is below size_bytes or the sum of all would overflow. */
 int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
                       uint64_t aligned_bytes, bool spool);
+/* Every allocation has the memory of its rank from now on, and the sizes that it had; NULL: none
+ * has any, and the sizes are what they would need. What was told of an allocation stays true. */
+void layout_replace_memories(struct layout *layout, const uint64_t *memories);
 void layout_clear(struct layout *layout); /* everything goes; next_slot stays */
 
 /* Entries, sorted bytewise by key. */

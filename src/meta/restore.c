@@ -53,7 +53,7 @@ static int check_memory(const struct layout *layout, const struct layout_restore
 {
     bool none = allocation->memory == LAYOUT_NO_MEMORY;
 
-    if (none && (allocation->size_bytes > 0 || allocation->aligned_bytes > 0 || allocation->spool))
+    if (none && allocation->spool)
         return -EINVAL;
     if (allocation->aligned_bytes < allocation->size_bytes ||
         allocation->aligned_bytes > UINT64_MAX - layout->total_bytes)

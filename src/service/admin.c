@@ -74,8 +74,10 @@ int service_drain_end(struct service *s, const struct service_peer *peer, uint64
     return !error && info.used_bytes > 0 ? -EAGAIN : error;
 }
 
-static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
+const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16])
 {
+    const struct core *core = s->core;
+
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
         if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
@@ -87,7 +89,7 @@ static const struct core_store *find_store(const struct core *core, const uint8_
 int service_trust(struct service *s, const struct service_peer *peer, const uint8_t uuid[16])
 {
     static const uint8_t all[16];
-    const struct core_store *store = find_store(s->core, uuid);
+    const struct core_store *store = service_find_uuid(s, uuid);
     struct record record = {.type = RECORD_HEALTH,
                             .flags = CORE_NOTE_TRUST,
                             .store = store ? store->id : 0,

@@ -35,9 +35,17 @@ static const char *const names[] = {
     [CORE_EVENT_REGION_REGISTERED] = "region_registered",
     [CORE_EVENT_REGION_UNREGISTERED] = "region_unregistered",
     [CORE_EVENT_REGION_ENDED] = "region_ended",
+    [CORE_EVENT_STORE_DRAINING] = "store_draining",
+    [CORE_EVENT_STORE_SERVING] = "store_serving",
     [CORE_EVENT_PINNED] = "pinned",
     [CORE_EVENT_UNPINNED] = "unpinned",
     [CORE_EVENT_OVER_QUOTA] = "over_quota",
+    [CORE_EVENT_PROMOTED] = "promoted",
+    [CORE_EVENT_DEMOTED] = "demoted",
+    [CORE_EVENT_COPIED] = "copied",
+    [CORE_EVENT_COPY_DROPPED] = "copy_dropped",
+    [CORE_EVENT_MOVE_FAILED] = "move_failed",
+    [CORE_EVENT_HEALED] = "healed",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -88,6 +96,17 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
         failed |= json_object_set_new(
             object, "resolved_by",
             json_string(event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort"));
+    if (event->deadline_ms)
+        failed |= set_number(object, "deadline_ms", event->deadline_ms);
+    if (event->type >= CORE_EVENT_PROMOTED && event->type <= CORE_EVENT_HEALED) {
+        const char *tier = core_place_name((enum core_place)event->tier);
+
+        failed |= json_object_set_new(object, "tier", json_string(tier));
+        failed |= set_number(object, "ms", event->took_ms);
+    }
+    if (event->type == CORE_EVENT_MOVE_FAILED)
+        failed |=
+            json_object_set_new(object, "error", json_string(strerrorname_np((int)event->error)));
     if (event->region[0] && may_name)
         failed |= set_text(object, "region", event->region, sizeof event->region);
     return failed;

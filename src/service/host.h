@@ -19,6 +19,7 @@ enum service_pool {
     SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
     SERVICE_POOL_TRANSFER, /* bytes of clients: may be slow, many at once */
     SERVICE_POOL_COMPUTE,  /* decoding, encoding: needs a processor, and leaves it to the loop */
+    SERVICE_POOL_MOVE,     /* bytes between tiers: a part of them for each job */
     SERVICE_POOL_FREE,     /* giving memory back: as that, and less urgent */
     SERVICE_POOL_COUNT
 };
@@ -67,6 +68,7 @@ struct service_options {
     uint32_t admin_uid;        /* who mounted: may administer, as root may */
     uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
     uint64_t max_watches;
+    bool drops_copies;    /* what was promoted leaves no spare behind */
     uint64_t max_regions; /* 0: as many as there can be */
 };
 

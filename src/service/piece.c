@@ -84,16 +84,24 @@ static void run_free(struct job *job)
         vmm_destroy(freeing->service->vmm, &freeing->pieces[i]->memory);
 }
 
+static void discharge(struct service *s, struct piece *piece)
+{
+    if (piece->tier != VMM_TIER_DEVICE) {
+        vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
+        return;
+    }
+    s->numbers.freeing_bytes -= piece->reserved_bytes;
+    service_unreserve(s, piece->store, piece->reserved_bytes);
+    *piece->link_freeing = piece->next_freeing;
+    if (piece->next_freeing)
+        piece->next_freeing->link_freeing = piece->link_freeing;
+}
+
 static void finish_free(struct service *s, struct free_job *freeing)
 {
     for (size_t i = 0; i < freeing->count; i++) {
-        struct piece *piece = freeing->pieces[i];
-        s->numbers.freeing_bytes -= piece->reserved_bytes;
-        service_unreserve(s, piece->store, piece->reserved_bytes);
-        *piece->link_freeing = piece->next_freeing;
-        if (piece->next_freeing)
-            piece->next_freeing->link_freeing = piece->link_freeing;
-        free(piece);
+        discharge(s, freeing->pieces[i]);
+        free(freeing->pieces[i]);
     }
     service_on_memory(s);
 }
@@ -107,10 +115,10 @@ static void done_free(struct job *job)
     free(freeing);
 }
 
-/* From when it is certain that it goes: who waits for memory may count on it. */
+/* From when it is certain that it goes: who waits for the device's memory may count on it. */
 static void count_freeing(struct service *s, struct piece *piece)
 {
-    if (piece->counted)
+    if (piece->counted || piece->tier != VMM_TIER_DEVICE)
         return;
     piece->counted = true;
     s->numbers.freeing_bytes += piece->reserved_bytes;

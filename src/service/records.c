@@ -14,6 +14,13 @@ static void tell_state(struct service *s, uint64_t store)
             at->on_state(at->context, store);
 }
 
+static void tell_place(struct service *s, uint64_t store)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_place)
+            at->on_place(at->context, store);
+}
+
 static void tell_event(struct service *s)
 {
     for (struct service_observer *at = s->observers; at; at = at->next)
@@ -43,6 +50,12 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_cancel_session_allocs(s, effect->session);
         service_unwatch(s, effect->owner);
         service_on_session_over(s, effect->session);
+        break;
+    case EFFECT_PLACE:
+        tell_place(s, effect->store);
+        break;
+    case EFFECT_MOVE_OVER:
+        service_on_move_over(s, effect);
         break;
     case EFFECT_REGION_OVER:
         service_on_region_over(s, effect);
@@ -116,6 +129,7 @@ static void handle_effects(struct service *s)
     service_discard_garbage(s);
     if (is_freed)
         service_on_memory(s);
+    service_start_promotions(s);
     service_arm_timer(s);
 }
 
@@ -148,6 +162,7 @@ void service_on_memory(struct service *s)
     service_retry_spools(s);
     service_retry_allocs(s);
     service_answer_freed(s);
+    service_start_promotions(s);
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
 }

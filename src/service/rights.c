@@ -24,6 +24,7 @@ unsigned service_get_directions(enum core_kind kind)
     case CORE_KIND_POOLS:
     case CORE_KIND_ALLOCATION:
     case CORE_KIND_ENTRY:
+    case CORE_KIND_RESIDENCY:
         return SERVICE_READ | SERVICE_WRITE;
     case CORE_KIND_NONE:
         break;

@@ -55,6 +55,7 @@ int service_new(struct vmm *vmm, const struct service_options *options,
 void service_stop(struct service *s)
 {
     s->ending = true;
+    service_cancel_moves(s);
 }
 
 void service_free(struct service *s)
@@ -128,6 +129,7 @@ void service_arm_timer(struct service *s)
     at = earlier(at, service_bulk_moment(s));
     at = earlier(at, service_measure_moment(s));
     at = earlier(at, service_awaiting_moment(s));
+    at = earlier(at, service_promotion_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 

@@ -97,6 +97,7 @@ struct service_observer {
     void *context;
     void (*on_state)(void *context, uint64_t store); /* what `state` shows has changed */
     void (*on_event)(void *context);                 /* there is one more event */
+    void (*on_place)(void *context, uint64_t store); /* what `residency` shows has changed */
     struct service_observer *next;                   /* the service's */
 };
 
@@ -110,7 +111,9 @@ const struct core *service_get_core(const struct service *s);
 struct service_numbers {
     uint64_t transfers_in_flight, transfers_total, read_bytes, written_bytes;
     uint64_t jobs_in_flight, allocs_waiting, exports, tickets_redeemed;
-    uint64_t freeing_bytes; /* being given back */
+    uint64_t freeing_bytes;                             /* being given back */
+    uint64_t moves[CORE_PLACE_COUNT][CORE_PLACE_COUNT]; /* from, to */
+    uint64_t move_bytes, move_ms;                       /* of those that copied */
 };
 
 void service_get_numbers(const struct service *s, struct service_numbers *numbers);

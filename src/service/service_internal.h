@@ -22,6 +22,7 @@ struct bound_note;
 struct commit_job;
 struct measuring;
 struct awaiting;
+struct move_op;
 
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
     uint32_t uid;
@@ -32,8 +33,10 @@ struct piece {
     uint64_t id; /* the memory handle */
     struct vmm_piece memory;
     uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
-    uint64_t reserved_bytes; /* charged to the device for it */
-    uint64_t spooled_bytes;  /* charged to this user's share of the spools: whoever began it */
+    uint64_t reserved_bytes; /* charged to the account of its tier for it */
+    enum vmm_tier tier;
+    uint64_t moving_bytes;  /* made by a move: so many come from its source */
+    uint64_t spooled_bytes; /* charged to this user's share of the spools: whoever began it */
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
@@ -118,6 +121,10 @@ struct service {
     struct bulk_op *bulk_queue;
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
     struct awaiting *awaiting;   /* and for what is being freed */
+    struct move_op *moves;       /* under way */
+    uint64_t promote_after_ms;   /* no promotion begins by itself before this */
+    uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
+    bool promoting;
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -260,6 +267,7 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
 /* Any session that is not surely about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
 void service_revoke_all(struct service *s, const struct ending *revocation);
+const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16]);
 
 /* regions.c */
 void service_on_region_over(struct service *s, const struct effect *effect);
@@ -349,6 +357,13 @@ void service_retry_spools(struct service *s);
 void service_answer_freed(struct service *s);
 void service_expire_awaiting(struct service *s, uint64_t now_ms);
 uint64_t service_awaiting_moment(const struct service *s);
+
+/* move.c */
+/* Of stores that somebody waits for, as far as there is memory. After each record. */
+void service_start_promotions(struct service *s);
+uint64_t service_promotion_moment(const struct service *s);
+void service_on_move_over(struct service *s, const struct effect *effect);
+void service_cancel_moves(struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

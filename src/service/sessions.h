@@ -56,6 +56,8 @@ struct service_acquire {
     uint64_t reserve_bytes; /* set aside with RW; 0: nothing */
     bool again;             /* the caller is back soon after the timeout: CORE_OPEN_AGAIN */
     bool owned;             /* the session ends with the caller's process, whoever has its files */
+    bool replace;           /* RW wherever the store is: CORE_OPEN_REPLACE */
+    bool any;               /* RO wherever the store is: CORE_OPEN_ANY */
     bool fresh;             /* RW begins with nothing: what is committed is dropped at the grant */
 };
 

@@ -305,6 +305,8 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
         what.span.bytes = allocation->size_bytes - op->offset;
     if (!piece)
         return -EIO;
+    if (piece->tier != VMM_TIER_DEVICE)
+        return -EAGAIN; /* of a store that is elsewhere, to be replaced as a whole */
     int error = touch(s, store, op->session, allocation->memory);
     if (!error)
         error = service_start_transfer(s, &what, op->request);

@@ -56,16 +56,22 @@ static int find_scope(const struct service *s, uint64_t file, const struct servi
     return 0;
 }
 
-/* All of it has memory that is final. -EINVAL: one has none; -EAGAIN: one is a spool. */
-static int check_memory(const struct export_scope *scope, uint64_t *total_bytes)
+/* All of it has memory that is final, on the device unless the session was let in wherever that is.
+ * -EINVAL: one has none; -ENODATA: its bytes were given up; -EAGAIN: it is elsewhere; -EINPROGRESS:
+ * it is a spool. */
+static int check_memory(const struct service *s, const struct export_scope *scope,
+                        uint64_t *total_bytes)
 {
+    bool anywhere = scope->session->any || scope->store->places.place == CORE_PLACE_DEVICE;
     *total_bytes = 0;
     for (uint64_t rank = scope->first; rank < scope->first + scope->count; rank++) {
         const struct layout_allocation *allocation = layout_at_rank(scope->layout, rank);
         if (allocation->spool)
-            return -EAGAIN;
+            return -EINPROGRESS;
         if (allocation->memory == LAYOUT_NO_MEMORY)
-            return -EINVAL;
+            return scope->store->lock.bare && allocation->size_bytes > 0 ? -ENODATA : -EINVAL;
+        if (!anywhere && core_get_tier(s->core, allocation->memory) != CORE_PLACE_DEVICE)
+            return -EAGAIN;
         *total_bytes += allocation->aligned_bytes;
     }
     return 0;
@@ -76,7 +82,7 @@ static int make_ticket(struct service *s, uint64_t file, struct service_export *
     struct export_scope scope;
     int error = find_scope(s, file, export, &scope);
     if (!error)
-        error = check_memory(&scope, &export->total_bytes);
+        error = check_memory(s, &scope, &export->total_bytes);
     if (error)
         return error;
     export->count = scope.count;
@@ -119,7 +125,7 @@ static void export_after_sync(struct service_request *sync, int error,
     (void)answer;
     if (!error)
         error = make_ticket(wait->service, wait->file, wait->export);
-    if (error == -EAGAIN) /* written to again since: the caller races with itself */
+    if (error == -EINPROGRESS) /* written to again since: the caller races with itself */
         error = -EBUSY;
     free(wait);
     service_answer(request, error, NULL);
@@ -148,7 +154,7 @@ int service_export(struct service *s, uint64_t file, struct service_export *expo
                    struct service_request *request)
 {
     int error = make_ticket(s, file, export);
-    if (error == -EAGAIN) {
+    if (error == -EINPROGRESS) {
         error = export_spool(s, file, export, request);
         if (!error)
             return 0;
@@ -181,6 +187,16 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
     };
     s->numbers.tickets_redeemed++;
     return 0;
+}
+
+/* Beside the device it is a memfd, as on host memory. */
+static enum vmm_memory get_kind(const struct service *s, const struct piece *piece)
+{
+    struct vmm_info info;
+    if (piece->tier != VMM_TIER_DEVICE)
+        return VMM_MEMORY_HOST;
+    vmm_get_info(s->vmm, &info);
+    return info.memory;
 }
 
 /* The first user that gets a piece shares the service's own descriptor with nobody but itself. */
@@ -229,6 +245,7 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
     if (!piece)
         return -ESTALE; /* freed since the ticket was made */
     describe(layout, allocation, descriptor);
+    descriptor->memory = get_kind(s, piece);
     return lend(s, piece, ticket->uid, ticket->writable, descriptor);
 }
 
@@ -268,8 +285,8 @@ static int find_slot(const struct service *s, uint64_t file, uint64_t slot, bool
     *writable = scope->session->mode != LOCK_MODE_RO;
     if (*writable && !(scope->file->flags & CORE_OPEN_WRITE))
         return -EBADF;
-    error = check_memory(scope, &bytes);
-    return error == -EAGAIN ? -EBUSY : error;
+    error = check_memory(s, scope, &bytes);
+    return error == -EINPROGRESS ? -EBUSY : error;
 }
 
 int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,

@@ -42,8 +42,9 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
 
 struct service_descriptor {
     uint64_t rank, slot, size_bytes, aligned_bytes;
-    int fd;      /* to be sent */
-    bool is_own; /* the caller's, to be closed once it is sent; else the service's */
+    enum vmm_memory memory; /* what it is to a client */
+    int fd;                 /* to be sent */
+    bool is_own;            /* the caller's, to be closed once it is sent; else the service's */
 };
 
 /* The descriptor of one rank of a ticket in use. Users share no open file description, so that a

@@ -184,6 +184,9 @@ int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
     if (!error && !(opened->flags & CORE_OPEN_READ))
         error = -EBADF;
+    if (!error && store->lock.bare && allocation->memory == LAYOUT_NO_MEMORY &&
+        allocation->size_bytes > 0)
+        error = -EIO; /* its bytes were given up */
     if (error || allocation->memory == LAYOUT_NO_MEMORY || offset >= allocation->size_bytes ||
         bytes == 0) {
         service_answer(request, error, &nothing);

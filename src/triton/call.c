@@ -22,6 +22,41 @@ bool call_is_under_way(const struct call *call)
     return call->opener.id || call->delay.link || call->is_working;
 }
 
+static void on_delay(struct event_timeout *timeout);
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void end_delay(struct call *call)
+{
+    call->host->loop.clear_timeout(call->host->loop.context, &call->delay);
+    if (!call->waiting_link)
+        return;
+    *call->waiting_link = call->next_waiting;
+    if (call->next_waiting)
+        call->next_waiting->waiting_link = call->waiting_link;
+    call->waiting_link = NULL;
+}
+
+static void begin_delay(struct call *call)
+{
+    struct call **first = call->host->waiting;
+
+    call->next_waiting = *first;
+    if (*first)
+        (*first)->waiting_link = &call->next_waiting;
+    call->waiting_link = first;
+    *first = call;
+    call->delay.expired = on_delay;
+    call->host->loop.set_timeout(call->host->loop.context, &call->delay,
+                                 now_ms() + call->host->delay_ms);
+}
+
 static void drop_references(struct call *call)
 {
     while (call->reference_count > 0)
@@ -58,7 +93,7 @@ static void leave_references(struct call *call)
         memcpy(left->references, call->references, sizeof left->references);
         left->count = call->reference_count;
     }
-    if (left && workers_submit(call->host->workers, &left->job) == 0) {
+    if (left && workers_submit(call->host->workers, call->owner, &left->job) == 0) {
         call->reference_count = 0;
         return;
     }
@@ -71,7 +106,7 @@ bool call_end(struct call *call)
     if (!call->host)
         return true;
     opener_cancel(&call->opener);
-    call->host->loop.clear_timeout(call->host->loop.context, &call->delay);
+    end_delay(call);
     if (call->is_working) {
         call->is_left = true;
         return false;
@@ -96,9 +131,39 @@ static void finish(struct call *call)
 
 /* ---- what the opener says ------------------------------------------------------------------ */
 
+static int explain_helper(struct call *call, int error)
+{
+    if (error == -ENOSPC)
+        return wire_fail(&call->answer, WIRE_EXHAUSTED,
+                         "no more users can have CUDA memory open at this server, or this one has "
+                         "asked for too much at once; ask again later");
+    return wire_fail(&call->answer, WIRE_UNAVAILABLE,
+                     error == -ETIMEDOUT ? "the CUDA driver does not answer"
+                                         : "the process that opens CUDA memory for this user has "
+                                           "ended; ask again");
+}
+
+static int explain_groups(struct call *call, const struct opener_reply *reply)
+{
+    if (reply->error == -E2BIG)
+        return wire_fail(
+            &call->answer, WIRE_EXHAUSTED,
+            "the user %u is in more than %u groups, and no more can be told the mount; "
+            "run gmsfs triton as that user",
+            reply->uid, GMSFS_REGION_GROUPS_MAX);
+    return wire_fail(&call->answer, WIRE_UNAVAILABLE,
+                     "which groups the user %u is in cannot be told: the machine's directory of "
+                     "users says %s; ask again",
+                     reply->uid, reply->error == -ETIMEDOUT ? "nothing" : strerror(-reply->error));
+}
+
 static int explain_refusal(struct call *call, const struct opener_reply *reply)
 {
     switch (reply->refusal) {
+    case OPENER_NO_GROUPS:
+        return explain_groups(call, reply);
+    case OPENER_NO_HELPER:
+        return explain_helper(call, reply->error);
     case OPENER_UNKNOWN_PEER:
         return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
                          "which user this connection is of cannot be told: it is not of this "
@@ -113,34 +178,23 @@ static int explain_refusal(struct call *call, const struct opener_reply *reply)
     }
 }
 
-static int explain_cuda(struct call *call, int error)
-{
-    if (error == -ENODEV)
-        return wire_fail(&call->answer, WIRE_INVALID,
-                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
-                         WIRE_SHOW(call->request.name));
-    if (error == -EOPNOTSUPP)
-        return wire_fail(
-            &call->answer, WIRE_UNSUPPORTED,
-            "failed to register CUDA shared memory region: '%.*s': this server opens no "
-            "CUDA memory handles; share GPU memory as a store of a gmsfs mount",
-            WIRE_SHOW(call->request.name));
-    return wire_explain(&call->request, GMSFS_REGION_FINE, error, &call->answer);
-}
-
 /* 0, or -EINVAL and the answer says why. */
 static int judge(struct call *call, const struct opener_reply *reply, int error)
 {
+    enum gmsfs_region_reason reason;
+
     if (reply && reply->refusal != OPENER_FINE)
         return explain_refusal(call, reply);
     if (reply && !reply->error)
         return 0;
     if (reply)
         error = reply->error;
-    if (call->request.verb == WIRE_REGISTER && call->request.kind == GMSFS_REGION_CUDA)
-        return explain_cuda(call, error);
-    return wire_explain(&call->request, reply ? (enum gmsfs_region_reason)reply->reason : 0, error,
-                        &call->answer);
+    reason = reply ? (enum gmsfs_region_reason)reply->reason : GMSFS_REGION_FINE;
+    if (call->request.kind == GMSFS_REGION_CUDA && error == -ENODEV && reason == GMSFS_REGION_FINE)
+        return wire_fail(&call->answer, WIRE_INVALID,
+                         "failed to register CUDA shared memory region: '%.*s': no CUDA device",
+                         WIRE_SHOW(call->request.name));
+    return wire_explain(&call->request, reason, error, &call->answer);
 }
 
 static void on_plain(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
@@ -218,7 +272,7 @@ static bool work(struct call *call)
     if (call->reference_count == 0 && call->answer.code != WIRE_OK)
         return is_over(call);
     call->job = (struct job){.run = run_model, .done = on_worked};
-    call->is_working = workers_submit(call->host->workers, &call->job) == 0;
+    call->is_working = workers_submit(call->host->workers, call->owner, &call->job) == 0;
     if (call->is_working)
         return false;
     run_model(&call->job);
@@ -229,16 +283,9 @@ static void on_delay(struct event_timeout *timeout)
 {
     struct call *call = (struct call *)((char *)timeout - offsetof(struct call, delay));
 
+    end_delay(call);
     if (work(call))
         call->done(call);
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Where its regions are at hand. Memory is looked at before the model is. True: it is over. */
@@ -248,9 +295,7 @@ static bool go_on(struct call *call)
         infer_check_model(&call->request, call->host->has_test_models, &call->answer) ||
         call->host->delay_ms == 0)
         return work(call);
-    call->delay.expired = on_delay;
-    call->host->loop.set_timeout(call->host->loop.context, &call->delay,
-                                 now_ms() + call->host->delay_ms);
+    begin_delay(call);
     return false;
 }
 
@@ -272,7 +317,7 @@ static int take_references(struct call *call, const struct opener_reply *reply, 
                 close(fds[at]);
             return wire_explain(&call->request, GMSFS_REGION_FINE, error, &call->answer);
         }
-        call->reference_count++;
+        call->regions[call->reference_count++] = info->id;
         at += 1 + has_memory;
     }
     return 0;
@@ -288,10 +333,34 @@ static void on_held(struct opener_call *opener, const struct opener_reply *reply
             wire_explain_unknown(infer_get_region(&call->request, reply->failed), &call->answer);
     else
         error = judge(call, reply, error);
-    if (!error)
+    if (!error) {
+        call->owner = reply->uid; /* it may not have been known before */
         error = take_references(call, reply, fds, fd_count);
+    }
     if (error ? work(call) : go_on(call))
         finish(call);
+}
+
+static void end_if_uses(struct call *call, uint64_t region)
+{
+    for (unsigned i = 0; i < call->reference_count; i++) {
+        if (call->regions[i] != region)
+            continue;
+        end_delay(call);
+        wire_explain_unknown(infer_get_region(&call->request, i), &call->answer);
+        if (work(call))
+            call->done(call);
+        return;
+    }
+}
+
+void call_end_region(const struct call_host *host, uint64_t region)
+{
+    /* Its end may begin the connection's next call, which comes first and is none of these. */
+    for (struct call *next, *call = *host->waiting; call; call = next) {
+        next = call->next_waiting;
+        end_if_uses(call, region);
+    }
 }
 
 /* ---- what is asked ------------------------------------------------------------------------- */
@@ -311,6 +380,7 @@ static void put(char *to, struct wire_text text)
 
 static bool ask(struct call *call)
 {
+    call->opener.owner = call->owner;
     int error = opener_ask(&call->opener);
 
     if (!error)
@@ -375,10 +445,11 @@ static bool begin_inference(struct call *call, uint64_t connection)
     return infer_count_regions(&call->request) > 0 ? ask_references(call, connection) : go_on(call);
 }
 
-bool call_begin(struct call *call, uint64_t connection)
+bool call_begin(struct call *call, uint64_t connection, uint64_t owner)
 {
     const struct wire_request *request = &call->request;
 
+    call->owner = owner;
     if (request->session.bytes > OPENER_TOKEN_BYTES) {
         wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
                   "the token that was sent as gmsfs-session is unknown");

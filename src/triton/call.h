@@ -18,7 +18,8 @@ struct call_host {
     struct opener_client *opener;
     struct workers *workers;
     bool has_test_models, has_cuda;
-    uint64_t delay_ms; /* of the test models */
+    uint64_t delay_ms;     /* of the test models */
+    struct call **waiting; /* calls in their delay, with all that they hold */
 };
 
 /* Embedded in whoever serves the client. `request` and what it points into must stay as they are
@@ -31,12 +32,15 @@ struct call {
     void (*released)(struct call *call); /* instead, where call_end had to leave it to a thread */
     bool is_over;
     struct opener_call opener;
+    uint64_t owner;
     struct job job;  /* of an inference: what may wait */
     bool is_working; /* a thread has it, and all that it points into */
     bool is_left;    /* nobody waits for it any more */
     struct registry_reference *references[OPENER_MAX_NAMES];
+    uint64_t regions[OPENER_MAX_NAMES]; /* of the references, by number */
     unsigned reference_count;
     struct event_timeout delay;
+    struct call *next_waiting, **waiting_link; /* NULL: it is in no delay */
 };
 
 /* For a call that is zeroed or was ended. */
@@ -44,11 +48,14 @@ void call_init(struct call *call, const struct call_host *host, void (*done)(str
                void (*released)(struct call *call));
 /* It waits for something that has a time of its own. */
 bool call_is_under_way(const struct call *call);
-/* connection: whose request it is. True: it is over already, and `done` is not called. */
-bool call_begin(struct call *call, uint64_t connection);
+/* connection: whose request it is; owner: whose turn it takes (opener_client.h). True: it is over
+ * already, and `done` is not called. */
+bool call_begin(struct call *call, uint64_t connection, uint64_t owner);
 /* Ends it, whether it is over or not; references go, nobody is told. Harmless on a zeroed one.
  * False: a thread works for it; nothing of it may be freed until `released`, and then it is to be
  * ended once more. */
 bool call_end(struct call *call);
+/* A region may be used no longer: calls that only hold it are told that there is none. */
+void call_end_region(const struct call_host *host, uint64_t region);
 
 #endif

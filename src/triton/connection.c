@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define WARNING_MS 10000u
+
 const struct call_host *server_get_host(const struct server *server)
 {
     return &server->host;
@@ -44,6 +46,61 @@ uint64_t server_deadline_ms(uint64_t wait_ms)
 
 /* ---- connections --------------------------------------------------------------------------- */
 
+bool server_may_warn(struct server *server)
+{
+    uint64_t now_ms = loop_now_ms();
+    bool may = server->warned_ms == 0 || now_ms - server->warned_ms >= WARNING_MS;
+
+    if (may)
+        server->warned_ms = now_ms;
+    return may;
+}
+
+static void watch_listeners(struct server *server, uint32_t events)
+{
+    for (unsigned i = 0; i < server->listener_count; i++)
+        loop_watch(server->loop, &server->listeners[i].watch, events);
+}
+
+void server_count_out(struct connection *connection)
+{
+    struct server *server = connection->server;
+
+    if (!connection->is_new)
+        return;
+    connection->is_new = false;
+    if (server->new_count-- == server->max_new)
+        watch_listeners(server, EVENT_READ);
+}
+
+void server_count_in(struct connection *connection)
+{
+    connection->is_new = true;
+    if (++connection->server->new_count == connection->server->max_new)
+        watch_listeners(connection->server, 0);
+}
+
+/* The first that came are the last of the list. */
+bool server_end_stranger(struct server *server, const struct connection *other, uint64_t held_bytes)
+{
+    struct connection *first = NULL;
+
+    for (struct connection *at = server->connections; at; at = at->next) {
+        if (at->uid == SERVER_STRANGER && !at->is_new && at->who.id == 0 && at != other &&
+            at->held_bytes >= held_bytes)
+            first = at;
+    }
+    if (first)
+        connection_end(first);
+    return first != NULL;
+}
+
+/* Those of one that is not known yet wait until it is: for all strangers a flood would be one. */
+uint64_t connection_get_owner(const struct connection *connection)
+{
+    return connection->is_new ? OPENER_OF(connection->id) : connection->uid;
+}
+
 void connection_watch(struct connection *connection, uint32_t events)
 {
     if (connection->is_ended || connection->events == events)
@@ -51,6 +108,17 @@ void connection_watch(struct connection *connection, uint32_t events)
     connection->events = events;
     if (loop_watch(connection->server->loop, &connection->watch, events) != 0)
         connection_end(connection);
+}
+
+static int take_memory(const struct connection *connection, uint64_t more)
+{
+    struct share *held = &connection->server->held;
+    int error = share_check(held, connection->uid, SHARE_USER, more);
+
+    while (error && connection->uid == SERVER_STRANGER &&
+           server_end_stranger(connection->server, connection, 1))
+        error = share_check(held, connection->uid, SHARE_USER, more);
+    return error ? error : share_take(held, connection->uid, more);
 }
 
 int connection_hold(struct connection *connection, uint64_t bytes)
@@ -61,10 +129,7 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     if (connection->is_ended)
         return 0; /* what is freed is freed with it */
     if (bytes > connection->held_bytes) {
-        uint64_t more = bytes - connection->held_bytes;
-        error = share_check(held, connection->uid, SHARE_USER, more);
-        if (!error)
-            error = share_take(held, connection->uid, more);
+        error = take_memory(connection, bytes - connection->held_bytes);
     } else {
         share_give(held, connection->uid, connection->held_bytes - bytes);
     }
@@ -83,7 +148,9 @@ void connection_end(struct connection *connection)
     connection->is_ended = true;
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
+    server_count_out(connection);
     opener_cancel(&connection->identify);
+    opener_cancel(&connection->who);
     opener_forget(server->host.opener, connection->id);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;

@@ -19,7 +19,8 @@
 #define CONNECTION_WINDOW  (4 << 20)
 #define MAX_PATH_BYTES     256u  /* no path that is known is as long */
 #define MAX_CONTROL_FRAMES 1000u /* of ours that the client has not taken */
-/* A client may give up calls; one that does hardly anything else is told to leave. */
+/* A client may give up calls, or make us do so by an error; one that does hardly anything else is
+ * told to leave. */
 #define RESETS_AT_ONCE    200u
 #define RESETS_PER_SECOND 20u
 
@@ -120,20 +121,36 @@ static bool is_reset_too_often(struct grpc_connection *grpc)
     return ++grpc->resets > RESETS_AT_ONCE;
 }
 
+/* True: it was one too many, and the client is told to leave. */
+static bool count_reset(struct grpc_connection *grpc)
+{
+    if (!is_reset_too_often(grpc))
+        return false;
+    grpc->is_leaving = true;
+    nghttp2_session_terminate_session(grpc->session, NGHTTP2_ENHANCE_YOUR_CALM);
+    return true;
+}
+
+/* Of ours: it is the client's error, not that he was answered or that there is no room for more. */
+static bool is_clients_fault(uint32_t code)
+{
+    return code != NGHTTP2_NO_ERROR && code != NGHTTP2_REFUSED_STREAM &&
+           code != NGHTTP2_INTERNAL_ERROR;
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
     struct grpc_connection *grpc = context;
     struct stream *stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
-    if (frame->hd.type == NGHTTP2_RST_STREAM && is_reset_too_often(grpc)) {
-        grpc->is_leaving = true;
-        nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (frame->hd.type == NGHTTP2_RST_STREAM && count_reset(grpc))
         return 0;
-    }
     if (!stream)
         return 0;
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        connection_show_token(&grpc->base, wire_text_of(stream->session));
         grpc_stream_open(stream);
+    }
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_known && !stream->is_answered)
         grpc_stream_serve(stream);
@@ -143,7 +160,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 /* Who is answered before he has said all is told that nobody listens any more. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
-    (void)context;
+    struct grpc_connection *grpc = context;
+
+    if (frame->hd.type == NGHTTP2_RST_STREAM && is_clients_fault(frame->rst_stream.error_code))
+        count_reset(grpc);
     if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) || frame->hd.stream_id == 0 ||
         (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
         return 0;

@@ -154,7 +154,7 @@ static void answer_message(struct stream *stream)
 static void answer_call(struct stream *stream)
 {
     static const uint8_t prefix[WIRE_GRPC_PREFIX_BYTES];
-    const struct wire_answer *answer = &stream->call.answer;
+    struct wire_answer *answer = &stream->call.answer;
 
     if (answer->code != WIRE_OK) {
         grpc_stream_refuse(stream, answer->code,
@@ -163,6 +163,7 @@ static void answer_call(struct stream *stream)
     }
     wire_put(&stream->answer, prefix, sizeof prefix);
     wire_grpc_encode(&stream->call.request, answer, &stream->answer);
+    wire_answer_free(answer); /* it is not counted, and its message may wait for long */
     if (stream->answer.has_failed ||
         grpc_stream_hold(stream, GRPC_STREAM_BYTES + stream->message.room + stream->answer.room))
         grpc_stream_refuse(
@@ -222,6 +223,7 @@ static int open_message(struct stream *stream, struct wire_text *message)
 
 void grpc_stream_serve(struct stream *stream)
 {
+    const struct connection *base = &stream->grpc->base;
     struct call *call = &stream->call;
     struct wire_text message;
 
@@ -229,7 +231,7 @@ void grpc_stream_serve(struct stream *stream)
         return;
     call->request.session = wire_text_of(stream->session);
     if (wire_grpc_decode(message, &call->request, &call->answer) != 0 ||
-        call_begin(call, stream->grpc->base.id))
+        call_begin(call, base->id, connection_get_owner(base)))
         answer_call(stream);
 }
 

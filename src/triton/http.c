@@ -85,11 +85,19 @@ static void end_request(struct http_connection *http)
     hold_all(http);
 }
 
+/* The next request has begun where a piece of it has come with the last one. */
+static uint64_t wait_for_next_ms(const struct http_connection *http)
+{
+    if (!http->is_kept)
+        return SERVER_UNREAD_MS;
+    return count_input(http) > 0 ? SERVER_REQUEST_MS : SERVER_IDLE_MS;
+}
+
 static void next_request(struct http_connection *http)
 {
     end_request(http);
     http->phase = http->is_kept ? HTTP_HEAD : HTTP_LINGER;
-    http->base.deadline_ms = server_deadline_ms(http->is_kept ? SERVER_IDLE_MS : SERVER_UNREAD_MS);
+    http->base.deadline_ms = server_deadline_ms(wait_for_next_ms(http));
     if (http->is_kept)
         return;
     drop_input(http);
@@ -171,6 +179,7 @@ static void answer_call(struct http_connection *http)
     size_t json_bytes;
     unsigned status = wire_rest_encode(&http->call.request, &http->call.answer, &body, &json_bytes);
 
+    wire_answer_free(&http->call.answer); /* it is not counted, and its text may wait for long */
     if (!body.has_failed && connection_hold(&http->base, http->body.room + 2 * body.room) == 0)
         answer_with(http, status, &body, json_bytes);
     else
@@ -274,7 +283,7 @@ static void begin_call(struct http_connection *http)
 
     http->phase = HTTP_CALL;
     http->base.deadline_ms = UINT64_MAX; /* what the call waits for has its own */
-    if (error || call_begin(call, http->base.id))
+    if (error || call_begin(call, http->base.id, connection_get_owner(&http->base)))
         answer_call(http);
 }
 
@@ -304,6 +313,7 @@ static int serve_head(struct http_connection *http)
     }
     wire_http_body_begin(&http->body_state, &http->head);
     http->phase = HTTP_BODY;
+    connection_show_token(&http->base, http->head.session);
     if (!route(http) || http->body_state.total_bytes > SERVER_MAX_MESSAGE)
         begin_discard(http);
     if (http->head.wants_continue && count_input(http) == http->head.head_bytes) {
@@ -383,9 +393,7 @@ static void http_serve(struct http_connection *http)
         connection_end(&http->base);
     else if (is_whole && server_is_stopping(http->base.server))
         connection_end(&http->base);
-    else if (http->phase == HTTP_CALL)
-        connection_watch(&http->base, 0); /* a client that is gone shows as an error */
-    else if (http->phase != HTTP_ANSWER)
+    else if (http->phase != HTTP_ANSWER && http->phase != HTTP_CALL)
         connection_watch(&http->base, EVENT_READ);
 }
 
@@ -433,8 +441,12 @@ static void http_ready(struct connection *connection, uint32_t events)
     if (http->phase == HTTP_ANSWER) {
         http_send(http);
     } else if (http->phase == HTTP_CALL) {
-        /* Nothing is waited for but the client's end; it has come. */
-        connection_end(connection);
+        /* Most clients send nothing until they are answered, so reading is waited for on, and only
+         * stopped when somebody does. Without it a client that is gone shows, and nothing else. */
+        if (connection->events == 0)
+            connection_end(connection);
+        else
+            connection_watch(connection, 0);
         return;
     } else if (events & EVENT_READ) {
         http_read(http);

@@ -3,22 +3,18 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PASSWD_BYTES 16384u
-#define MAX_GROUPS   64
 #define OVERFLOW_UID 65534u /* unless it was changed */
 
 struct question {
@@ -178,24 +174,4 @@ uint32_t identity_of_socket(int fd)
         return IDENTITY_NOBODY;
     uid = domain == AF_UNIX ? ask_peer(fd) : ask_kernel(fd);
     return is_shared(uid) ? IDENTITY_NOBODY : uid;
-}
-
-int identity_get_groups(uint32_t uid, uint32_t *gid, uint32_t *groups, size_t room, size_t *count)
-{
-    char bytes[PASSWD_BYTES];
-    struct passwd entry, *found;
-    gid_t list[MAX_GROUPS];
-    int listed = MAX_GROUPS, error = getpwuid_r(uid, &entry, bytes, sizeof bytes, &found);
-
-    if (error)
-        return -error;
-    if (!found)
-        return -ENOENT;
-    *gid = entry.pw_gid;
-    if (getgrouplist(entry.pw_name, entry.pw_gid, list, &listed) < 0)
-        listed = MAX_GROUPS;
-    *count = 0;
-    for (int i = 0; i < listed && *count < room; i++)
-        groups[(*count)++] = list[i];
-    return 0;
 }

@@ -30,7 +30,4 @@ void identity_free_tokens(struct identity_tokens *tokens); /* NULL is fine */
 /* Takes the same time whichever it is. IDENTITY_NOBODY: it is none */
 uint32_t identity_of_token(const struct identity_tokens *tokens, const char *token);
 
-/* The groups of a user, as the machine has them, to register for him. 0 or a negative errno */
-int identity_get_groups(uint32_t uid, uint32_t *gid, uint32_t *groups, size_t room, size_t *count);
-
 #endif

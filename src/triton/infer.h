@@ -4,8 +4,8 @@
  *
  * For call.c. `simple` takes [B,16] up to B = 8, `add_sub_large` up to B = 16,384. They are there
  * for tests and for a first try, and show that what a client registered is what a server reads and
- * writes. By pread and pwrite alone: what a client does to its memory meanwhile is an error of its
- * own request.
+ * writes. By pread and pwrite alone, or through a lease of CUDA memory: what a client does to its
+ * memory meanwhile is an error of its own request.
  */
 #ifndef GMSFS_TRITON_INFER_H
 #define GMSFS_TRITON_INFER_H

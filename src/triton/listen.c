@@ -59,6 +59,20 @@ static int bind_unix(int fd, const struct sockaddr_un *address, bool is_shared)
     return error;
 }
 
+static const char *explain_unix(int error)
+{
+    switch (-error) {
+    case EEXIST:
+        return "; what is there is no socket, name another path";
+    case EADDRINUSE:
+        return "; another server is there, name another path";
+    case ENAMETOOLONG:
+        return "; a path has 1 to 107 bytes";
+    default:
+        return "";
+    }
+}
+
 static int open_unix(const char *path, bool is_shared, struct listen_socket *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -195,7 +209,9 @@ int listen_open(const char *address, bool allows_unix, bool is_shared,
                               : -ENOSPC;
         if (!error)
             (*count)++;
-        return error ? failure_set(failure, error, "%s: %s", address, strerror(-error)) : 0;
+        return error ? failure_set(failure, error, "%s: cannot be listened at: %s%s", address,
+                                   strerror(-error), explain_unix(error))
+                     : 0;
     }
     if (split(address, host, &port) != 0)
         return failure_set(failure, -EINVAL, "'%s' is not ADDRESS:PORT%s", address,

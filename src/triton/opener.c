@@ -2,6 +2,8 @@
 #include "triton/opener.h"
 
 #include "base/idvec.h"
+#include "triton/cuda_helpers.h"
+#include "triton/groups.h"
 #include "triton/opener_message.h"
 #include "triton/shm_object.h"
 
@@ -9,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MAX_PEERS   16384u /* more than the server takes */
-#define CUDA_DEVICE "/dev/nvidiactl"
+#define MAX_PEERS 16384u /* more than the server takes */
 
 /* Who is at a connection, as it was found once and stays. */
 struct peer_record {
@@ -25,8 +27,11 @@ struct opener {
     int socket;
     uint32_t own_uid;
     struct idvec peers;
+    struct cuda_helpers *helpers;
+    struct drains drains;
     struct opener_request request;
     struct opener_reply reply;
+    bool is_later;           /* the request is answered when CUDA memory is open */
     int fds[OPENER_MAX_FDS]; /* that go with the reply */
     size_t fd_count;
 };
@@ -35,6 +40,12 @@ static void close_all(const int *fds, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         close(fds[i]);
+}
+
+static void begin_reply(struct opener *opener)
+{
+    memset(&opener->reply, 0, OPENER_REPLY_BYTES(0));
+    opener->reply.id = opener->request.id;
 }
 
 static int answer(struct opener *opener)
@@ -46,6 +57,14 @@ static int answer(struct opener *opener)
     close_all(opener->fds, opener->fd_count);
     opener->fd_count = 0;
     return error;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* ---- who asks ------------------------------------------------------------------------------ */
@@ -120,10 +139,26 @@ static int open_key(const char *key, uint32_t uid, int *fd)
     return end[1] == '\0' || strchr(end + 1, '/') ? -EINVAL : 0; /* STORE/ALLOCATION */
 }
 
+/* For the mount to judge by; a number without a name has none. */
+static int find_groups(struct opener *opener, uint32_t uid, struct groups *groups)
+{
+    int error = groups_find(uid, groups);
+
+    if (error == -ENOENT) {
+        groups->gid = uid;
+        error = 0;
+    }
+    if (!error && groups->count > GMSFS_REGION_GROUPS_MAX)
+        error = -E2BIG;
+    if (error)
+        opener->reply.refusal = OPENER_NO_GROUPS;
+    return error;
+}
+
 static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_region_request *wanted,
                            enum gmsfs_region_reason *reason)
 {
-    uint32_t groups[GMSFS_REGION_GROUPS_MAX];
+    struct groups groups = {0};
     int error = open_key(opener->request.key, uid, &wanted->fd);
 
     if (error) {
@@ -132,19 +167,138 @@ static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_reg
     }
     wanted->key = opener->request.key;
     if (wanted->fd < 0 && uid != opener->own_uid) {
-        wanted->groups = groups;
-        error = identity_get_groups(uid, &wanted->gid, groups, GMSFS_REGION_GROUPS_MAX,
-                                    &wanted->group_count);
-        if (error) { /* a number without a name: it has no groups */
-            wanted->gid = uid;
-            wanted->group_count = 0;
-        }
+        error = find_groups(opener, uid, &groups);
+        wanted->gid = groups.gid;
+        wanted->groups = groups.list;
+        wanted->group_count = (uint32_t)groups.count;
     }
-    error = registry_register(opener->options->registry, wanted, reason);
+    if (!error)
+        error = registry_register(opener->options->registry, wanted, reason);
+    groups_free(&groups);
     if (wanted->fd >= 0)
         close(wanted->fd);
     return error;
 }
+
+/* That the name is taken is told first, whatever else is wrong. */
+static int explain(struct opener *opener, uint32_t uid, int error, enum gmsfs_region_reason *reason)
+{
+    if (*reason == GMSFS_REGION_EXISTS || !has_name(opener, uid))
+        return error;
+    opener->reply.refusal = OPENER_FINE;
+    *reason = GMSFS_REGION_EXISTS;
+    return -EEXIST;
+}
+
+/* ---- CUDA memory --------------------------------------------------------------------------- */
+
+/* A registration that waits for its memory to be opened. */
+struct opening {
+    struct cuda_ask ask; /* first */
+    struct opener *opener;
+    uint32_t uid;
+    struct opener_request request; /* with one name */
+};
+
+static struct cuda_what tell_what(const struct opener_request *request, uint32_t uid)
+{
+    return (struct cuda_what){
+        .uid = uid, .device_id = request->device_id, .handle = request->handle};
+}
+
+/* What the helper says, where the errno of a mount would mean something else. */
+static int judge_helper(struct opener *opener, int error, enum gmsfs_region_reason *reason)
+{
+    if (error == -EINVAL)
+        *reason = GMSFS_REGION_BAD_HANDLE;
+    else if (error && error != -ENODEV && error != -ENOMEM)
+        opener->reply.refusal = OPENER_NO_HELPER;
+    return error;
+}
+
+/* Its number in the mount; 0: it has gone already. */
+static uint64_t find_number(struct opener *opener, uint32_t uid)
+{
+    struct gmsfs_region_info *list = NULL;
+    enum gmsfs_region_reason reason;
+    size_t count = 0;
+    uint64_t id = 0;
+
+    if (registry_list(opener->options->registry, uid, GMSFS_REGION_CUDA, opener->request.names[0],
+                      &list, &count, &reason) == 0 &&
+        count == 1)
+        id = list[0].id;
+    free(list);
+    return id;
+}
+
+static int register_opened(struct opener *opener, uint32_t uid, uint64_t size_bytes,
+                           enum gmsfs_region_reason *reason)
+{
+    const struct opener_request *request = &opener->request;
+    const struct cuda_what what = tell_what(request, uid);
+    const struct gmsfs_region_request wanted = {.kind = GMSFS_REGION_CUDA,
+                                                .uid = uid,
+                                                .name = request->names[0],
+                                                .fd = -1,
+                                                .offset = request->offset,
+                                                .byte_size = request->byte_size,
+                                                .device_id = request->device_id,
+                                                .raw_handle = request->handle,
+                                                .raw_handle_bytes = sizeof request->handle};
+    bool is_inside =
+        request->offset <= size_bytes && request->byte_size <= size_bytes - request->offset;
+    int error = is_inside ? registry_register(opener->options->registry, &wanted, reason) : -EINVAL;
+    uint64_t id = error ? 0 : find_number(opener, uid);
+
+    if (!is_inside)
+        *reason = GMSFS_REGION_BAD_RANGE;
+    if (id != 0)
+        cuda_helpers_keep(opener->helpers, &what, id);
+    else
+        cuda_helpers_close(opener->helpers, &what);
+    return error;
+}
+
+static void on_opened(struct cuda_ask *ask, int error, uint64_t size_bytes)
+{
+    struct opening *opening = (struct opening *)ask;
+    struct opener *opener = opening->opener;
+    enum gmsfs_region_reason reason = GMSFS_REGION_FINE;
+    uint32_t uid = opening->uid;
+
+    memcpy(&opener->request, &opening->request, OPENER_REQUEST_BYTES(1));
+    free(opening);
+    begin_reply(opener);
+    opener->reply.uid = uid;
+    error = error ? judge_helper(opener, error, &reason)
+                  : register_opened(opener, uid, size_bytes, &reason);
+    opener->reply.error = error ? explain(opener, uid, error, &reason) : 0;
+    opener->reply.reason = reason;
+    answer(opener); /* whether the server is still there is seen when it is to ask again */
+}
+
+static int begin_cuda(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
+{
+    const struct cuda_what what = tell_what(&opener->request, uid);
+    struct opening *opening = malloc(sizeof *opening);
+    int error;
+
+    if (!opening)
+        return -ENOMEM;
+    opening->ask.done = on_opened;
+    opening->opener = opener;
+    opening->uid = uid;
+    memcpy(&opening->request, &opener->request, OPENER_REQUEST_BYTES(1));
+    error = cuda_helpers_open(opener->helpers, &what, &opening->ask);
+    opener->is_later = !error;
+    if (!error)
+        return 0;
+    free(opening);
+    return explain(opener, uid, judge_helper(opener, error, reason), reason);
+}
+
+/* ---- registering --------------------------------------------------------------------------- */
 
 static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
 {
@@ -157,15 +311,10 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
                                           .byte_size = request->byte_size};
     int error;
 
-    if (request->kind == GMSFS_REGION_CUDA) /* whose handles nobody here opens */
-        return access(CUDA_DEVICE, F_OK) == 0 ? -EOPNOTSUPP : -ENODEV;
+    if (request->kind == GMSFS_REGION_CUDA)
+        return begin_cuda(opener, uid, reason);
     error = register_system(opener, uid, &wanted, reason);
-    /* That the name is taken is told first, whatever else is wrong. */
-    if (error && *reason != GMSFS_REGION_EXISTS && has_name(opener, uid)) {
-        *reason = GMSFS_REGION_EXISTS;
-        error = -EEXIST;
-    }
-    return error;
+    return error ? explain(opener, uid, error, reason) : 0;
 }
 
 /* A list may need several messages; the last one is left to the caller. */
@@ -191,13 +340,48 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
     return error;
 }
 
+/* One that is over is to nobody's use any more, and the reference goes. */
+static int check_drain(struct opener *opener, const struct gmsfs_region_info *info, int file,
+                       int fd, enum gmsfs_region_reason *reason)
+{
+    drains_note(&opener->drains, info, 1, now_ms());
+    if (!drains_is_over(&opener->drains, info))
+        return 0;
+    close(file);
+    if (fd >= 0)
+        close(fd);
+    *reason = GMSFS_REGION_UNKNOWN;
+    return -ENOENT;
+}
+
+/* On failure the reference goes. */
+static int lease(struct opener *opener, uint32_t uid, struct gmsfs_region_info *info, int *fd,
+                 int file)
+{
+    const struct cuda_what what = {
+        .uid = uid, .device_id = info->device_id, .handle = info->raw_handle};
+    int error = cuda_helpers_lease(opener->helpers, &what, info->id, fd);
+
+    info->flags |= GMSFS_REGION_DESCRIPTOR | GMSFS_REGION_WRITABLE;
+    if (!error)
+        return 0;
+    close(file);
+    opener->reply.refusal = OPENER_NO_HELPER;
+    return error;
+}
+
 static int hold_one(struct opener *opener, uint32_t uid, uint32_t at,
                     enum gmsfs_region_reason *reason)
 {
+    struct gmsfs_region_info *info = &opener->reply.infos[at];
     int file, fd,
-        error = registry_hold(opener->options->registry, uid, opener->request.names[at],
-                              &opener->reply.infos[at], &file, &fd, reason);
+        error = registry_hold(opener->options->registry, uid, opener->request.names[at], info,
+                              &file, &fd, reason);
 
+    if (!error)
+        error = check_drain(opener, info, file, fd, reason);
+    if (!error && info->kind == GMSFS_REGION_CUDA)
+        error = lease(opener, uid, info, &fd, file);
     if (error)
         return error;
     opener->fds[opener->fd_count++] = file;
@@ -223,6 +407,34 @@ static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reaso
     return error;
 }
 
+/* What is unregistered and still there is in use. */
+static void note_drains(struct opener *opener, uint32_t uid)
+{
+    const struct opener_request *request = &opener->request;
+    struct gmsfs_region_info *list = NULL;
+    enum gmsfs_region_reason reason;
+    size_t count = 0;
+
+    registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
+                  request->name_count ? request->names[0] : NULL, &list, &count, &reason);
+    drains_note(&opener->drains, list, count, now_ms());
+    free(list);
+}
+
+static int unregister(struct opener *opener, uint32_t uid)
+{
+    const struct opener_request *request = &opener->request;
+    int error =
+        registry_unregister(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
+                            request->name_count ? request->names[0] : NULL);
+
+    if (request->kind == GMSFS_REGION_CUDA)
+        cuda_helpers_look(opener->helpers, uid);
+    if (!error && opener->drains.limit_ms != DRAINS_FOREVER)
+        note_drains(opener, uid);
+    return error;
+}
+
 static int serve_user(struct opener *opener, enum gmsfs_region_reason *reason)
 {
     const struct opener_request *request = &opener->request;
@@ -234,9 +446,7 @@ static int serve_user(struct opener *opener, enum gmsfs_region_reason *reason)
     case OPENER_REGISTER:
         return register_region(opener, uid, reason);
     case OPENER_UNREGISTER:
-        return registry_unregister(opener->options->registry, uid,
-                                   (enum gmsfs_region_kind)request->kind,
-                                   request->name_count ? request->names[0] : NULL);
+        return unregister(opener, uid);
     case OPENER_STATUS:
         return list_regions(opener, uid, reason);
     default:
@@ -249,11 +459,14 @@ static int serve(struct opener *opener, int fd)
     enum gmsfs_region_reason reason = GMSFS_REGION_FINE;
     struct opener_reply *reply = &opener->reply;
 
-    memset(reply, 0, OPENER_REPLY_BYTES(0));
-    reply->id = opener->request.id;
+    begin_reply(opener);
+    opener->is_later = false;
     switch (opener->request.op) {
     case OPENER_IDENTIFY:
         identify(opener, fd);
+        break;
+    case OPENER_WHO:
+        reply->error = find_user(opener) == IDENTITY_NOBODY ? -EPERM : 0;
         break;
     case OPENER_FORGET:
         free(idvec_remove(&opener->peers, opener->request.connection));
@@ -265,7 +478,7 @@ static int serve(struct opener *opener, int fd)
         reply->error = serve_user(opener, &reason);
     }
     reply->reason = reason;
-    return answer(opener);
+    return opener->is_later ? 0 : answer(opener);
 }
 
 /* 0; 1: the other end is gone; or a negative errno */
@@ -285,18 +498,76 @@ static int serve_next(struct opener *opener)
     return error == -EPIPE || error == -ECONNRESET ? 1 : error;
 }
 
+/* The server lets go of those whose time is over. */
+static int end_drains(struct opener *opener)
+{
+    struct opener_reply *reply = &opener->reply;
+    uint64_t region;
+    int error = 0;
+
+    while (!error && drains_take_over(&opener->drains, now_ms(), &region)) {
+        memset(reply, 0, OPENER_REPLY_BYTES(0));
+        reply->id = OPENER_ENDED;
+        reply->region = region;
+        error = answer(opener);
+    }
+    return error;
+}
+
+static void tick(struct opener *opener)
+{
+    cuda_helpers_tick(opener->helpers);
+    drains_look(&opener->drains, opener->options->registry);
+}
+
+static int get_wait_ms(const struct opener *opener)
+{
+    int wait_ms = drains_get_wait_ms(&opener->drains, now_ms());
+
+    return wait_ms < 0 || wait_ms > CUDA_TICK_MS ? CUDA_TICK_MS : wait_ms;
+}
+
+/* Only the server is waited for as long as nobody has CUDA memory and nothing drains. */
+static bool has_more_to_do(const struct opener *opener)
+{
+    return cuda_helpers_has_any(opener->helpers) || opener->drains.items.count > 0;
+}
+
+static int wait_next(struct opener *opener, uint64_t *tick_ms)
+{
+    struct pollfd polled[1 + CUDA_MAX_HELPERS] = {{.fd = opener->socket, .events = POLLIN}};
+    nfds_t count = cuda_helpers_list(opener->helpers, polled + 1);
+
+    if (poll(polled, 1 + count, get_wait_ms(opener)) < 0 && errno != EINTR)
+        return -errno;
+    cuda_helpers_serve(opener->helpers, polled + 1, count);
+    int error = end_drains(opener);
+    if (error)
+        return error;
+    if (now_ms() - *tick_ms >= CUDA_TICK_MS) {
+        tick(opener);
+        *tick_ms = now_ms();
+    }
+    return polled[0].revents ? serve_next(opener) : 0;
+}
+
 int opener_serve(const struct opener_options *options, int socket)
 {
     struct opener *opener = calloc(1, sizeof *opener);
-    int error = 0;
+    uint64_t tick_ms = now_ms();
+    int error;
 
     if (!opener)
         return -ENOMEM;
     opener->options = options;
     opener->socket = socket;
     opener->own_uid = geteuid();
+    opener->drains.limit_ms = options->drain_ms;
+    error = cuda_helpers_new(options->registry, &opener->helpers);
     while (!error)
-        error = serve_next(opener);
+        error = has_more_to_do(opener) ? wait_next(opener, &tick_ms) : serve_next(opener);
+    cuda_helpers_free(opener->helpers);
+    drains_free(&opener->drains);
     for (size_t i = 0; i < opener->peers.count; i++)
         free(opener->peers.items[i]);
     idvec_free(&opener->peers);

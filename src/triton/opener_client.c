@@ -7,18 +7,32 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #define REPLIES_PER_TURN 64
+/* What is sent is in no order of turns any more, so it is little: some requests, one of the largest
+ * at least. */
+#define SENT_BYTES (2 * (int)sizeof(struct opener_request))
+
+/* What one of those who ask has not been sent yet, in order. */
+struct opener_turn {
+    uint64_t owner; /* first for idvec */
+    struct opener_call *first, **end;
+    struct opener_turn *next;
+    bool is_in_line; /* it comes up, be it with nothing to send, and is freed then */
+};
 
 struct opener_client {
     struct event_watch watch;
+    struct event_timeout timeout; /* of the first of those asked */
     struct event_loop loop;
     struct opener_events events;
     struct idvec asked; /* of struct opener_call */
     uint64_t next_id;
-    struct opener_call *waiting, **waiting_end; /* not sent yet, in order */
+    struct idvec turns;
+    struct opener_turn *line, **line_end; /* of those that may be sent, the next one first */
     bool is_lost;
     struct opener_reply reply;
 };
@@ -34,19 +48,91 @@ static uint64_t now_ms(void)
 static void set_events(struct opener_client *client)
 {
     client->loop.watch(client->loop.context, &client->watch,
-                       EVENT_READ | (client->waiting ? EVENT_WRITE : 0));
+                       EVENT_READ | (client->line ? EVENT_WRITE : 0));
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+static struct opener_turn *find_turn(struct opener_client *client, uint64_t owner)
+{
+    struct opener_turn *turn = idvec_find(&client->turns, owner);
+
+    if (turn)
+        return turn;
+    turn = calloc(1, sizeof *turn);
+    if (!turn)
+        return NULL;
+    turn->owner = owner;
+    turn->end = &turn->first;
+    if (idvec_insert(&client->turns, turn) == 0)
+        return turn;
+    free(turn);
+    return NULL;
+}
+
+static void free_turn(struct opener_client *client, struct opener_turn *turn)
+{
+    idvec_remove(&client->turns, turn->owner);
+    free(turn);
+}
+
+static bool is_held_back(const struct opener_turn *turn)
+{
+    return turn->owner != OPENER_AT_ONCE && turn->owner >> 63;
+}
+
+static void stand_in_line(struct opener_client *client, struct opener_turn *turn)
+{
+    if (turn->is_in_line || is_held_back(turn))
+        return;
+    turn->is_in_line = true;
+    turn->next = NULL;
+    *client->line_end = turn;
+    client->line_end = &turn->next;
+}
+
+/* The first one of the line; it may stand there again. */
+static struct opener_turn *leave_line(struct opener_client *client)
+{
+    struct opener_turn *turn = client->line;
+
+    client->line = turn->next;
+    if (!client->line)
+        client->line_end = &client->line;
+    turn->is_in_line = false;
+    return turn;
+}
+
+static void append_call(struct opener_turn *turn, struct opener_call *call)
+{
+    call->turn = turn;
+    call->next = NULL;
+    call->link = turn->end;
+    *turn->end = call;
+    turn->end = &call->next;
+}
+
+static void unlink_call(struct opener_call *call)
+{
+    struct opener_turn *turn = call->turn;
+
+    *call->link = call->next;
+    if (call->next)
+        call->next->link = call->link;
+    else
+        turn->end = call->link;
+    call->turn = NULL;
 }
 
 /* Its request is sent, or never will be. */
 static void take_out(struct opener_call *call)
 {
-    if (call->link) {
-        *call->link = call->next;
-        if (call->next)
-            call->next->link = call->link;
-        else
-            call->client->waiting_end = call->link;
-        call->link = NULL;
+    struct opener_turn *turn = call->turn;
+
+    if (turn) {
+        unlink_call(call);
+        if (!turn->first && !turn->is_in_line)
+            free_turn(call->client, turn);
     }
     free(call->request);
     call->request = NULL;
@@ -55,12 +141,30 @@ static void take_out(struct opener_call *call)
     call->passed_fd = -1;
 }
 
+void opener_release(struct opener_client *client, uint64_t connection, uint32_t uid)
+{
+    struct opener_turn *from = idvec_find(&client->turns, OPENER_OF(connection));
+    struct opener_turn *to = from ? find_turn(client, uid) : NULL;
+
+    if (!to)
+        return; /* without memory they wait until they are too late */
+    while (from->first) {
+        struct opener_call *call = from->first;
+        unlink_call(call);
+        append_call(to, call);
+    }
+    free_turn(client, from);
+    stand_in_line(client, to);
+    set_events(client);
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
 static void forget_call(struct opener_call *call)
 {
     struct opener_client *client = call->client;
 
     take_out(call);
-    client->loop.clear_timeout(client->loop.context, &call->timeout);
     idvec_remove(&client->asked, call->id);
     call->id = 0;
 }
@@ -71,12 +175,21 @@ static void fail_call(struct opener_call *call, int error)
     call->done(call, NULL, NULL, 0, error);
 }
 
+/* All have the same time, so the first that was asked is the first to be late. */
 static void on_timeout(struct event_timeout *timeout)
 {
-    struct opener_call *call =
-        (struct opener_call *)((char *)timeout - offsetof(struct opener_call, timeout));
+    struct opener_client *client =
+        (struct opener_client *)((char *)timeout - offsetof(struct opener_client, timeout));
+    uint64_t now = now_ms();
 
-    fail_call(call, -ETIMEDOUT);
+    while (client->asked.count > 0) {
+        struct opener_call *first = client->asked.items[0];
+        if (first->end_ms > now) {
+            client->loop.set_timeout(client->loop.context, timeout, first->end_ms);
+            break;
+        }
+        fail_call(first, -ETIMEDOUT);
+    }
 }
 
 static void lose(struct opener_client *client, int error)
@@ -88,18 +201,34 @@ static void lose(struct opener_client *client, int error)
     client->events.on_lost(client->events.context, error);
 }
 
+/* The first request of whose turn it is. 0, or a negative errno and it is his turn still. */
+static int send_next(struct opener_client *client)
+{
+    struct opener_call *call = client->line->first;
+    int error = 0;
+
+    if (call)
+        error = opener_send(client->watch.fd, call->request,
+                            OPENER_REQUEST_BYTES(call->request->name_count), &call->passed_fd,
+                            call->passed_fd >= 0);
+    if (error)
+        return error;
+    struct opener_turn *turn = leave_line(client);
+    if (call && call->next)
+        stand_in_line(client, turn);
+    if (call)
+        take_out(call); /* and the turn, where it was its last */
+    else
+        free_turn(client, turn);
+    return 0;
+}
+
 static void send_waiting(struct opener_client *client)
 {
     int error = 0;
 
-    while (client->waiting && !error) {
-        struct opener_call *call = client->waiting;
-        error = opener_send(client->watch.fd, call->request,
-                            OPENER_REQUEST_BYTES(call->request->name_count), &call->passed_fd,
-                            call->passed_fd >= 0);
-        if (!error)
-            take_out(call);
-    }
+    while (client->line && !error)
+        error = send_next(client);
     if (error && error != -EAGAIN)
         lose(client, error);
     else
@@ -113,6 +242,10 @@ static void give_reply(struct opener_client *client, const int *fds, size_t fd_c
 
     if (reply->id == OPENER_STOP) {
         client->events.on_stop(client->events.context);
+        return;
+    }
+    if (reply->id == OPENER_ENDED) {
+        client->events.on_ended(client->events.context, reply->region);
         return;
     }
     call = idvec_find(&client->asked, reply->id);
@@ -151,14 +284,16 @@ int opener_client_new(const struct event_loop *loop, int socket, const struct op
                       struct opener_client **client)
 {
     struct opener_client *new = calloc(1, sizeof *new);
-    int error;
+    int sent_bytes = SENT_BYTES, error;
 
     if (!new)
         return -ENOMEM;
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &sent_bytes, sizeof sent_bytes);
     new->loop = *loop;
     new->events = *events;
     new->next_id = 1;
-    new->waiting_end = &new->waiting;
+    new->line_end = &new->line;
+    new->timeout.expired = on_timeout;
     new->watch = (struct event_watch){.fd = socket, .ready = on_ready};
     error = fcntl(socket, F_SETFL, O_NONBLOCK) == 0 ? 0 : -errno;
     if (!error)
@@ -179,15 +314,19 @@ void opener_client_free(struct opener_client *client)
     client->is_lost = true;
     while (client->asked.count > 0)
         fail_call(client->asked.items[0], -ENOTCONN);
+    while (client->line)
+        free_turn(client, leave_line(client));
+    client->loop.clear_timeout(client->loop.context, &client->timeout);
     close(client->watch.fd);
     idvec_free(&client->asked);
+    idvec_free(&client->turns);
     free(client);
 }
 
 struct opener_request *opener_prepare(struct opener_client *client, struct opener_call *call,
                                       enum opener_op op)
 {
-    *call = (struct opener_call){.client = client, .passed_fd = -1, .timeout.expired = on_timeout};
+    *call = (struct opener_call){.client = client, .passed_fd = -1, .owner = OPENER_AT_ONCE};
     call->request = malloc(sizeof *call->request);
     if (!call->request)
         return NULL;
@@ -196,19 +335,14 @@ struct opener_request *opener_prepare(struct opener_client *client, struct opene
     return call->request;
 }
 
-/* At once where nothing waits. What goes wrong then is found by the loop when it tries again, so
+/* At once where nobody waits. What goes wrong then is found by the loop when it tries again, so
  * that nobody is told of a failure while he asks. */
-static void send_now(struct opener_call *call)
+static void send_now(struct opener_client *client, const struct opener_call *call)
 {
-    struct opener_client *client = call->client;
+    bool is_alone =
+        client->line == call->turn && client->line->first == call && !client->line->next;
 
-    if (client->waiting != call)
-        return;
-    if (opener_send(client->watch.fd, call->request,
-                    OPENER_REQUEST_BYTES(call->request->name_count), &call->passed_fd,
-                    call->passed_fd >= 0) == 0)
-        take_out(call);
-    else
+    if (is_alone && send_next(client) != 0)
         set_events(client);
 }
 
@@ -224,19 +358,22 @@ int opener_ask(struct opener_call *call)
         call->passed_fd = fcntl(passed_fd, F_DUPFD_CLOEXEC, 0);
         error = call->passed_fd < 0 ? -errno : 0;
     }
+    struct opener_turn *turn = error ? NULL : find_turn(client, call->owner);
     if (!error)
-        error = idvec_append(&client->asked, call);
+        error = turn ? idvec_append(&client->asked, call) : -ENOMEM;
     if (error) {
+        if (turn && !turn->first && !turn->is_in_line)
+            free_turn(client, turn);
         take_out(call);
         call->id = 0;
         return error;
     }
-    call->next = NULL;
-    call->link = client->waiting_end;
-    *client->waiting_end = call;
-    client->waiting_end = &call->next;
-    client->loop.set_timeout(client->loop.context, &call->timeout, now_ms() + OPENER_TIMEOUT_MS);
-    send_now(call);
+    append_call(turn, call);
+    stand_in_line(client, turn);
+    call->end_ms = now_ms() + OPENER_TIMEOUT_MS;
+    if (client->asked.count == 1)
+        client->loop.set_timeout(client->loop.context, &client->timeout, call->end_ms);
+    send_now(client, call);
     return 0;
 }
 

@@ -14,6 +14,11 @@
 
 #define OPENER_TIMEOUT_MS 30000u
 
+/* Whose turn a request takes: a user's, by his uid, or one of these. Each in turn has one request
+ * sent, so that nobody waits for all that somebody else has asked. */
+#define OPENER_AT_ONCE        UINT64_MAX /* what is quick, and what others wait for */
+#define OPENER_OF(connection) (1ull << 63 | (connection)) /* waits for opener_release */
+
 struct opener_client;
 
 /* A request, embedded in whoever asks; it is his until `done` or opener_cancel. */
@@ -26,14 +31,17 @@ struct opener_call {
                  size_t fd_count, int error);
     struct opener_request *request; /* until it is sent */
     int passed_fd;                  /* goes with it; -1: none */
+    uint64_t owner;                 /* whose turn it takes; OPENER_AT_ONCE by opener_prepare */
+    uint64_t end_ms;                /* it is too late then */
+    struct opener_turn *turn;       /* NULL: it is sent */
     struct opener_call *next, **link;
-    struct event_timeout timeout;
 };
 
 struct opener_events {
     void *context;
-    void (*on_stop)(void *context);            /* the server is to end */
-    void (*on_lost)(void *context, int error); /* the opener is gone */
+    void (*on_stop)(void *context);                   /* the server is to end */
+    void (*on_ended)(void *context, uint64_t region); /* it may be used no longer */
+    void (*on_lost)(void *context, int error);        /* the opener is gone */
 };
 
 /* The socket is the client's then. */
@@ -43,11 +51,13 @@ int opener_client_new(const struct event_loop *loop, int socket, const struct op
 void opener_client_free(struct opener_client *client);
 
 /* Sets what the request has in common with all others. The caller fills in the rest, and gives
- * `done` and `passed_fd` (duplicated here). NULL: no memory */
+ * `done`, `owner` and `passed_fd` (duplicated here). NULL: no memory */
 struct opener_request *opener_prepare(struct opener_client *client, struct opener_call *call,
                                       enum opener_op op);
 /* 0: `done` will be called, from the loop; a negative errno: it will not. */
 int opener_ask(struct opener_call *call);
+/* What waits as OPENER_OF this connection takes this user's turn from now on. */
+void opener_release(struct opener_client *client, uint64_t connection, uint32_t uid);
 /* Nobody wants the answer any more; what has not been sent is not asked. Harmless where it is not
  * under way. */
 void opener_cancel(struct opener_call *call);

@@ -4,7 +4,8 @@
  *
  * One message each over a SOCK_SEQPACKET pair. The opener has rights that the asker has not, and
  * the asker reads what strangers send: so the opener takes nothing in a request for granted, and
- * who a connection belongs to is its own finding. Requests are answered in order.
+ * who a connection belongs to is its own finding. What needs CUDA memory to be opened is answered
+ * when it is; all else in order.
  */
 #ifndef GMSFS_TRITON_OPENER_MESSAGE_H
 #define GMSFS_TRITON_OPENER_MESSAGE_H
@@ -20,6 +21,7 @@
 
 enum opener_op {
     OPENER_IDENTIFY = 1, /* with the connection's descriptor: who is at its other end */
+    OPENER_WHO,          /* who asks with this token, or without one over this connection */
     OPENER_FORGET,       /* the connection is gone */
     OPENER_PING,
     OPENER_REGISTER,
@@ -34,6 +36,8 @@ enum opener_refusal {
     OPENER_UNKNOWN_PEER,
     OPENER_UNKNOWN_TOKEN,
     OPENER_OTHER_USER, /* a user's own front end serves nobody else */
+    OPENER_NO_GROUPS,  /* which the user is in is not known; `error` says why */
+    OPENER_NO_HELPER,  /* of CUDA memory; `error`, as cuda_helpers.h has them, says why */
 };
 
 struct opener_request {
@@ -51,7 +55,9 @@ struct opener_request {
     char names[OPENER_MAX_NAMES][GMSFS_REGION_NAME_MAX + 1]; /* those that are there are sent */
 };
 
-#define OPENER_STOP UINT64_MAX /* as an id: nobody asked; the server is to end */
+/* As an id, where nobody asked: */
+#define OPENER_STOP  UINT64_MAX       /* the server is to end */
+#define OPENER_ENDED (UINT64_MAX - 1) /* `region` may be used no longer */
 
 struct opener_reply {
     uint64_t id;
@@ -59,14 +65,15 @@ struct opener_reply {
     uint32_t refusal; /* enum opener_refusal */
     uint32_t reason;  /* enum gmsfs_region_reason */
     uint32_t failed;  /* HOLD: which of the names it is about */
-    uint32_t uid;     /* IDENTIFY: UINT32_MAX: nobody knows */
+    uint64_t region;  /* ENDED: its number */
+    uint32_t uid;     /* IDENTIFY, WHO: UINT32_MAX: nobody knows */
     uint32_t more;    /* STATUS: another message follows */
     uint32_t info_count;
     struct gmsfs_region_info infos[OPENER_MAX_INFOS]; /* those that are there are sent */
 };
 
 /* Descriptors of HOLD: of each info its file, and behind that its memory's if it has
- * GMSFS_REGION_DESCRIPTOR. */
+ * GMSFS_REGION_DESCRIPTOR; of a CUDA region that is a lease (cuda_lease.h). */
 #define OPENER_MAX_FDS (2 * OPENER_MAX_INFOS)
 
 #define OPENER_REQUEST_BYTES(count) \

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/registry.h"
 
+#include "triton/cuda_lease.h"
+
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +16,7 @@ struct registry {
 
 struct registry_reference {
     gmsfs_region_t *region;
+    int lease; /* of CUDA memory; -1: it is of another kind */
 };
 
 /* A caller's own regions are asked for as such: only root names others. */
@@ -173,12 +177,14 @@ int registry_attach(int file, int fd, const struct gmsfs_region_info *info,
                     struct registry_reference **reference)
 {
     struct registry_reference *new = calloc(1, sizeof *new);
-    int error = new ? gmsfs_region_attach(file, fd, info, &new->region) : -ENOMEM;
+    bool is_cuda = info->kind == GMSFS_REGION_CUDA;
+    int error = new ? gmsfs_region_attach(file, is_cuda ? -1 : fd, info, &new->region) : -ENOMEM;
 
     if (error) {
         free(new);
         return error;
     }
+    new->lease = is_cuda ? fd : -1;
     *reference = new;
     return 0;
 }
@@ -189,15 +195,37 @@ int registry_check(const struct registry_reference *reference, uint64_t offset, 
     return gmsfs_region_check(gmsfs_region_info(reference->region), offset, size_bytes, reason);
 }
 
+/* In the memory that the region is a piece of. */
+static uint64_t find_place(const struct registry_reference *reference, uint64_t offset)
+{
+    return gmsfs_region_info(reference->region)->offset + offset;
+}
+
 int registry_read(struct registry_reference *reference, uint64_t offset, void *bytes,
                   size_t size_bytes, enum gmsfs_region_reason *reason)
 {
+    int error;
+
+    if (reference->lease >= 0) {
+        error = registry_check(reference, offset, size_bytes, reason);
+        return error ? error
+                     : cuda_lease_read(reference->lease, find_place(reference, offset), bytes,
+                                       size_bytes);
+    }
     return gmsfs_region_read(reference->region, offset, bytes, size_bytes, reason);
 }
 
 int registry_write(struct registry_reference *reference, uint64_t offset, const void *bytes,
                    size_t size_bytes, enum gmsfs_region_reason *reason)
 {
+    int error;
+
+    if (reference->lease >= 0) {
+        error = registry_check(reference, offset, size_bytes, reason);
+        return error ? error
+                     : cuda_lease_write(reference->lease, find_place(reference, offset), bytes,
+                                        size_bytes);
+    }
     return gmsfs_region_write(reference->region, offset, bytes, size_bytes, reason);
 }
 
@@ -205,6 +233,8 @@ void registry_drop(struct registry_reference *reference)
 {
     if (!reference)
         return;
+    if (reference->lease >= 0)
+        close(reference->lease);
     gmsfs_region_close(reference->region);
     free(reference);
 }

@@ -38,7 +38,7 @@ int registry_hold(struct registry *registry, uint32_t uid, const char *name,
 
 struct registry_reference;
 
-/* On failure the descriptors stay the caller's. */
+/* On failure the descriptors stay the caller's. Of a CUDA region fd is a lease (cuda_lease.h). */
 int registry_attach(int file, int fd, const struct gmsfs_region_info *info,
                     struct registry_reference **reference);
 int registry_check(const struct registry_reference *reference, uint64_t offset, uint64_t size_bytes,

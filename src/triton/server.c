@@ -9,12 +9,13 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define ACCEPTS_PER_TURN 32
-#define WARNING_MS       10000u
+#define NEW_PART         16u /* of the bound; beyond, who comes waits in the kernel to be known */
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
 
@@ -35,58 +36,6 @@ static void free_ended(struct server *server)
     }
 }
 
-/* Whoever floods us does not flood the log. */
-static bool may_warn(struct server *server)
-{
-    uint64_t now_ms = loop_now_ms();
-    bool may = server->warned_ms == 0 || now_ms - server->warned_ms >= WARNING_MS;
-
-    if (may)
-        server->warned_ms = now_ms;
-    return may;
-}
-
-/* From here on it counts for its user. */
-static void on_identified(struct opener_call *call, const struct opener_reply *reply,
-                          const int *fds, size_t fd_count, int error)
-{
-    struct connection *connection =
-        (struct connection *)((char *)call - offsetof(struct connection, identify));
-    struct server *server = connection->server;
-    uint64_t held_bytes = connection->held_bytes;
-
-    (void)fds;
-    (void)fd_count;
-    if (error || reply->error || reply->uid == connection->uid)
-        return;
-    connection_hold(connection, 0);
-    share_give(&server->share, connection->uid, 1);
-    connection->uid = reply->uid;
-    error = share_check(&server->share, connection->uid, SHARE_USER, 1);
-    if (share_take(&server->share, connection->uid, 1) || connection_hold(connection, held_bytes))
-        error = -EDQUOT;
-    if (!error)
-        return;
-    if (may_warn(server))
-        log_warning("triton: user %u has as many connections as one user may have: those that "
-                    "come are closed",
-                    connection->uid);
-    connection_end(connection);
-}
-
-static int identify(struct connection *connection)
-{
-    struct opener_request *request =
-        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
-
-    if (!request)
-        return -ENOMEM;
-    request->connection = connection->id;
-    connection->identify.done = on_identified;
-    connection->identify.passed_fd = connection->watch.fd;
-    return opener_ask(&connection->identify);
-}
-
 static void on_connection(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection =
@@ -95,18 +44,27 @@ static void on_connection(struct event_watch *watch, uint32_t events)
     connection->calls->ready(connection, events);
 }
 
+static int check_room(struct server *server)
+{
+    int error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+
+    if (error && server_end_stranger(server, NULL, 0))
+        error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+    return error;
+}
+
 /* 0 or a negative errno, and the descriptor is the caller's still. */
 static int add_connection(struct listener *listener, int fd)
 {
     struct server *server = listener->server;
     struct connection *connection;
-    int error = share_check(&server->share, UINT32_MAX, SHARE_USER, 1);
+    int error = check_room(server);
 
     if (!error)
         error = listener->protocol == SERVER_HTTP ? http_new(&connection) : grpc_new(&connection);
     if (error)
         return error;
-    error = share_take(&server->share, UINT32_MAX, 1);
+    error = share_take(&server->share, SERVER_STRANGER, 1);
     if (error) {
         connection->calls->free(connection);
         free(connection);
@@ -115,14 +73,15 @@ static int add_connection(struct listener *listener, int fd)
     connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
     connection->server = server;
     connection->id = ++server->next_id;
-    connection->uid = UINT32_MAX;
+    connection->uid = SERVER_STRANGER;
     connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;
     if (connection->next)
         connection->next->link = &connection->next;
     server->connections = connection;
-    if (identify(connection) == 0)
+    server_count_in(connection);
+    if (connection_identify(connection) == 0)
         connection_watch(connection, EVENT_READ);
     else
         connection_end(connection);
@@ -140,7 +99,7 @@ static void accept_one(struct listener *listener, int fd)
     int error = add_connection(listener, fd);
     if (error)
         close(fd);
-    if (error && may_warn(server))
+    if (error && server_may_warn(server))
         log_warning("triton: no more connections are taken (%d at a time): those that come are "
                     "closed",
                     (int)server->share.limit);
@@ -150,9 +109,10 @@ static void on_listener(struct event_watch *watch, uint32_t events)
 {
     struct listener *listener =
         (struct listener *)((char *)watch - offsetof(struct listener, watch));
+    const struct server *server = listener->server;
 
     (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && server->new_count < server->max_new; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             break;
@@ -194,6 +154,13 @@ static void stop(struct server *server)
 static void on_stop(void *context)
 {
     stop(context);
+}
+
+static void on_ended(void *context, uint64_t region)
+{
+    struct server *server = context;
+
+    call_end_region(&server->host, region);
 }
 
 static void on_lost(void *context, int error)
@@ -240,7 +207,7 @@ static uint64_t limit_connections(void)
     return room < SERVER_MAX_CONNECTIONS ? room : SERVER_MAX_CONNECTIONS;
 }
 
-static int watch_listeners(struct server *server, const struct server_options *options)
+static int take_listeners(struct server *server, const struct server_options *options)
 {
     int error = 0;
 
@@ -258,7 +225,8 @@ static int watch_listeners(struct server *server, const struct server_options *o
 static int begin(struct server *server, const struct server_options *options)
 {
     struct loop_calls calls = {.context = server, .on_idle = on_idle, .on_tick = on_tick};
-    struct opener_events events = {.context = server, .on_stop = on_stop, .on_lost = on_lost};
+    struct opener_events events = {
+        .context = server, .on_stop = on_stop, .on_ended = on_ended, .on_lost = on_lost};
     int error = loop_new(&calls, &server->loop);
 
     if (error)
@@ -266,14 +234,16 @@ static int begin(struct server *server, const struct server_options *options)
     server->host = (struct call_host){.loop = loop_get_calls(server->loop),
                                       .has_test_models = options->has_test_models,
                                       .has_cuda = options->has_cuda,
-                                      .delay_ms = options->delay_ms};
+                                      .delay_ms = options->delay_ms,
+                                      .waiting = &server->waiting};
     share_init(&server->share, limit_connections());
+    server->max_new = (unsigned)(server->share.limit / NEW_PART) + 1;
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
     error = workers_new(server->loop, &server->host.workers);
     if (!error)
         error =
             opener_client_new(&server->host.loop, options->opener, &events, &server->host.opener);
-    return error ? error : watch_listeners(server, options);
+    return error ? error : take_listeners(server, options);
 }
 
 static void free_server(struct server *server)

@@ -2,15 +2,16 @@
 /*
  * server - the process that Triton clients talk to: one loop, connections with bounds and deadlines
  *
- * server.c accepts, connection.c keeps account, http.c and grpc.c speak. It holds no right that its
- * clients could misuse: who they are and what they may open is the opener's to say (opener.h). On
- * one thread, except server_run's caller.
+ * server.c accepts, connection.c keeps account, connection_user.c finds out for whom, http.c and
+ * grpc.c speak. It holds no right that its clients could misuse: who they are and what they may
+ * open is the opener's to say (opener.h). On one thread, except server_run's caller.
  */
 #ifndef GMSFS_TRITON_SERVER_H
 #define GMSFS_TRITON_SERVER_H
 
 #include "triton/call.h"
 
+#define SERVER_STRANGER        UINT32_MAX /* as a uid: whose a connection is nobody knows */
 #define SERVER_MAX_LISTENERS   8u
 #define SERVER_MAX_CONNECTIONS 4096u      /* fewer where fewer descriptors may be open */
 #define SERVER_MAX_MESSAGE     (8u << 20) /* of a request's body */
@@ -43,12 +44,13 @@ struct connection {
     struct server *server;
     const struct connection_calls *calls;
     uint64_t id;
-    uint32_t uid;         /* whom it counts for; UINT32_MAX until that is known, or nobody */
+    uint32_t uid;         /* whom it counts for; SERVER_STRANGER until that is known */
     uint32_t events;      /* that are waited for */
     uint64_t deadline_ms; /* UINT64_MAX: none */
     uint64_t held_bytes;  /* by connection_hold */
     bool is_ended;
-    struct opener_call identify;
+    struct opener_call identify, who; /* who: by a token */
+    bool is_new;                      /* it is being identified */
     struct connection *next, **link;
 };
 
@@ -63,6 +65,11 @@ uint64_t server_now_ms(void);
 /* So long from now. In builds for tests GMSFS_TRITON_HASTE divides all of these times. */
 uint64_t server_deadline_ms(uint64_t wait_ms);
 
+/* A request has come with this token: it is the one that a stranger's connection is known by from
+ * now on, if it is any. At NULL: it came with none. */
+void connection_show_token(struct connection *connection, struct wire_text token);
+/* Whose turn its requests take (opener_client.h). */
+uint64_t connection_get_owner(const struct connection *connection);
 /* What it waits for. */
 void connection_watch(struct connection *connection, uint32_t events);
 /* So many bytes of requests and answers are kept for it from now on. 0, -EDQUOT or -ENOSPC: it is

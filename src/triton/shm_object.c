@@ -3,28 +3,34 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define SHM_DIRECTORY "/dev/shm/"
+#define SHM_DIRECTORY "/dev/shm"
 
-/* Nothing here waits: no FIFO is opened to its other end, no lease is waited for. */
+/* Nothing here waits: no FIFO is opened to its other end, no lease is waited for, and no process of
+ * a user's who mounted a file system of his own on the object's name. */
 static int open_object(const char *key, int *fd)
 {
-    char path[sizeof SHM_DIRECTORY + NAME_MAX];
+    const struct open_how how = {.flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+                                 .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS};
+    int directory, error;
 
     if (key[0] == '\0' || strchr(key, '/') || strcmp(key, ".") == 0 || strcmp(key, "..") == 0)
         return -EINVAL;
-    if ((size_t)snprintf(path, sizeof path, SHM_DIRECTORY "%s", key) >= sizeof path)
-        return -ENAMETOOLONG;
-    *fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    return *fd < 0 ? -errno : 0;
+    directory = open(SHM_DIRECTORY, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return -errno;
+    *fd = (int)syscall(SYS_openat2, directory, key, &how, sizeof how);
+    error = *fd < 0 ? -errno : 0;
+    close(directory);
+    return error;
 }
 
 static int check_owner(int fd, uint32_t uid)

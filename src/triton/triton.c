@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/triton.h"
 
+#include "triton/cuda_start.h"
 #include "triton/ends.h"
 #include "triton/listen.h"
 #include "triton/opener.h"
@@ -29,6 +30,7 @@ struct triton {
     size_t http_count, count; /* those of HTTP first */
     pid_t server;
     int opener; /* our end */
+    bool has_cuda;
 };
 
 /* ---- addresses ----------------------------------------------------------------------------- */
@@ -102,6 +104,7 @@ static int serve(const struct triton *triton, int opener, pid_t parent)
     struct server_options options = {.listener_count = (unsigned)triton->count,
                                      .opener = opener,
                                      .has_test_models = triton->options->has_test_models,
+                                     .has_cuda = triton->has_cuda,
                                      .delay_ms = triton->options->delay_ms};
     int error = give_up_rights();
 
@@ -169,7 +172,7 @@ static int end_server(struct triton *triton, struct failure *failure)
 static int run_opener(struct triton *triton, struct failure *failure)
 {
     const struct triton_options *options = triton->options;
-    struct opener_options opener = {.serves_all = geteuid() == 0};
+    struct opener_options opener = {.serves_all = geteuid() == 0, .drain_ms = options->drain_ms};
     struct identity_tokens *tokens = NULL;
     int error =
         options->token_file ? identity_read_tokens(options->token_file, &tokens, failure) : 0;
@@ -213,6 +216,7 @@ int triton_run(const struct triton_options *options, struct failure *failure)
 
     raise_limit();
     ends_block();
+    triton.has_cuda = cuda_is_there();
     error = listen_all(&triton, failure);
     if (!error)
         error = start_server(&triton, failure);

@@ -102,9 +102,27 @@ static bool has_word(struct wire_text list, const char *word)
 
 /* What a head has said so far that must not be said twice. */
 struct seen {
-    bool length, encoding;
+    bool length, encoding, name; /* name: Host is neither an address nor localhost */
     unsigned fields;
 };
+
+/* No name that somebody else could have made to lead here. */
+static bool is_address(struct wire_text host)
+{
+    struct wire_text name;
+
+    if (host.bytes > 0 && host.at[0] == '[')
+        return true;
+    if (!cut_at(&host, ':', &name))
+        name = host;
+    if (wire_text_is_header(name, "localhost"))
+        return true;
+    for (size_t i = 0; i < name.bytes; i++) {
+        if (name.at[i] != '.' && (name.at[i] < '0' || name.at[i] > '9'))
+            return false;
+    }
+    return true;
+}
 
 static int parse_length(struct wire_text value, struct wire_http_head *head, struct seen *seen,
                         struct wire_http_refusal *refusal)
@@ -114,7 +132,7 @@ static int parse_length(struct wire_text value, struct wire_http_head *head, str
 
     if (error == -ERANGE)
         return refuse(refusal, 413, "Content-Length is beyond all bounds");
-    if (error || (seen->length && length_bytes != head->length_bytes))
+    if (error || seen->length)
         return refuse(refusal, 400, "Content-Length is malformed");
     seen->length = true;
     head->length_bytes = length_bytes;
@@ -144,6 +162,11 @@ static int parse_field(struct wire_text name, struct wire_text value, struct wir
         if (!wire_text_is_header(value, "100-continue"))
             return refuse(refusal, 417, "only 100-continue can be expected");
         head->wants_continue = true;
+    } else if (wire_text_is_header(name, "Origin")) {
+        /* A browser is its user's process, whoever wrote the page that makes it ask. */
+        return refuse(refusal, 403, "requests of web pages are not served");
+    } else if (wire_text_is_header(name, "Host")) {
+        seen->name |= !is_address(value);
     } else if (wire_text_is_header(name, "gmsfs-session")) {
         if (head->session.at)
             return refuse(refusal, 400, "gmsfs-session stands twice");
@@ -179,6 +202,11 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
     }
     if (seen.length && seen.encoding)
         return refuse(refusal, 400, "Content-Length stands beside Transfer-Encoding");
+    /* A page may come from a name that leads here by now; its requests have no Origin then. */
+    if (seen.name && !head->session.at)
+        return refuse(refusal, 403,
+                      "the server is asked for by another name than localhost or an address, as a "
+                      "web page might do: use one of these, or send gmsfs-session");
     return 0;
 }
 

@@ -179,8 +179,7 @@ static int explain_object(const struct wire_request *request, enum gmsfs_region_
                          WIRE_SHOW(request->key));
     case GMSFS_REGION_BAD_HANDLE:
         return wire_fail(answer, WIRE_INVALID,
-                         "failed to register CUDA shared memory region: '%.*s': invalid args",
-                         WIRE_SHOW(request->name));
+                         "failed to register shared memory region: invalid args");
     case GMSFS_REGION_UNCOMMITTED:
         return wire_fail(answer, WIRE_UNAVAILABLE,
                          "cannot register shared memory region '%.*s': nothing is committed in the "

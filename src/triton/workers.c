@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/workers.h"
 
+#include "base/idvec.h"
 #include "base/thread.h"
 #include "daemon/loop.h"
 
@@ -8,16 +9,24 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MAX_THREADS 8u
+#define MAX_THREADS 16u
 #define STACK_BYTES (256u << 10)
+
+struct owner {
+    uint64_t id; /* first for idvec */
+    struct job *first, **end;
+    unsigned running;
+    struct owner *next;
+};
 
 struct workers {
     struct loop *loop;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t work, left;
-    unsigned threads, resting;
+    unsigned threads, resting, running;
     size_t queued;
-    struct job *queue, **queue_end;
+    struct idvec owners;            /* who have work, or threads at it */
+    struct owner *line, **line_end; /* of those who have work, who comes next first */
     bool is_ending;
 };
 
@@ -28,7 +37,7 @@ int workers_new(struct loop *loop, struct workers **workers)
     if (!new)
         return -ENOMEM;
     new->loop = loop;
-    new->queue_end = &new->queue;
+    new->line_end = &new->line;
     pthread_mutex_init(&new->mutex, NULL);
     pthread_cond_init(&new->work, NULL);
     pthread_cond_init(&new->left, NULL);
@@ -36,36 +45,108 @@ int workers_new(struct loop *loop, struct workers **workers)
     return 0;
 }
 
-/* Under the mutex; NULL: it is over. */
-static struct job *next_job(struct workers *workers)
-{
-    struct job *job;
+/* ---- turns --------------------------------------------------------------------------------- */
 
-    workers->resting++;
-    while (!workers->queue && !workers->is_ending)
-        pthread_cond_wait(&workers->work, &workers->mutex);
-    workers->resting--;
-    job = workers->queue;
-    if (!job)
+static struct owner *find_owner(struct workers *workers, uint64_t id)
+{
+    struct owner *owner = idvec_find(&workers->owners, id);
+
+    if (owner)
+        return owner;
+    owner = calloc(1, sizeof *owner);
+    if (!owner)
         return NULL;
-    workers->queue = job->next;
-    if (!workers->queue)
-        workers->queue_end = &workers->queue;
+    owner->id = id;
+    owner->end = &owner->first;
+    if (idvec_insert(&workers->owners, owner) == 0)
+        return owner;
+    free(owner);
+    return NULL;
+}
+
+static void drop_if_idle(struct workers *workers, struct owner *owner)
+{
+    if (owner->first || owner->running > 0)
+        return;
+    idvec_remove(&workers->owners, owner->id);
+    free(owner);
+}
+
+static void stand_in_line(struct workers *workers, struct owner *owner)
+{
+    owner->next = NULL;
+    *workers->line_end = owner;
+    workers->line_end = &owner->next;
+}
+
+/* At most half of the threads that others leave: work of one may wait for long, for a driver or a
+ * process that he has stopped. */
+static bool has_room(const struct workers *workers, const struct owner *owner)
+{
+    unsigned others = workers->running - owner->running;
+
+    return owner->running < (MAX_THREADS - others + 1) / 2;
+}
+
+/* The first one in the line who has room; NULL: there is none. */
+static struct owner *leave_line(struct workers *workers)
+{
+    for (struct owner **link = &workers->line; *link; link = &(*link)->next) {
+        struct owner *owner = *link;
+        if (!has_room(workers, owner))
+            continue;
+        *link = owner->next;
+        if (!*link)
+            workers->line_end = link;
+        return owner;
+    }
+    return NULL;
+}
+
+static struct job *take_job(struct workers *workers, struct owner *owner)
+{
+    struct job *job = owner->first;
+
+    owner->first = job->next;
+    if (owner->first)
+        stand_in_line(workers, owner);
+    else
+        owner->end = &owner->first;
+    owner->running++;
+    workers->running++;
     workers->queued--;
     return job;
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+/* Under the mutex; NULL: it is over. */
+static struct owner *await_owner(struct workers *workers)
+{
+    struct owner *owner;
+
+    workers->resting++;
+    while (!(owner = leave_line(workers)) && !workers->is_ending)
+        pthread_cond_wait(&workers->work, &workers->mutex);
+    workers->resting--;
+    return owner;
 }
 
 static void *run_thread(void *argument)
 {
     struct workers *workers = argument;
-    struct job *job;
+    struct owner *owner;
 
     pthread_mutex_lock(&workers->mutex);
-    while ((job = next_job(workers))) {
+    while ((owner = await_owner(workers))) {
+        struct job *job = take_job(workers, owner);
         pthread_mutex_unlock(&workers->mutex);
         job->run(job);
         loop_post(workers->loop, job);
         pthread_mutex_lock(&workers->mutex);
+        owner->running--;
+        workers->running--;
+        drop_if_idle(workers, owner);
     }
     workers->threads--;
     pthread_cond_signal(&workers->left);
@@ -83,21 +164,27 @@ static int start_thread(struct workers *workers)
     return error;
 }
 
-int workers_submit(struct workers *workers, struct job *job)
+int workers_submit(struct workers *workers, uint64_t id, struct job *job)
 {
+    struct owner *owner;
     int error = 0;
 
     job->next = NULL;
     pthread_mutex_lock(&workers->mutex);
+    owner = find_owner(workers, id);
     /* Without a new thread the work waits for one that is there. */
-    if (workers->queued >= workers->resting && workers->threads < MAX_THREADS &&
-        start_thread(workers) != 0 && workers->threads == 0)
+    if (!owner || (workers->queued >= workers->resting && workers->threads < MAX_THREADS &&
+                   start_thread(workers) != 0 && workers->threads == 0))
         error = -ENOMEM;
     if (!error) {
-        *workers->queue_end = job;
-        workers->queue_end = &job->next;
+        if (!owner->first)
+            stand_in_line(workers, owner);
+        *owner->end = job;
+        owner->end = &job->next;
         workers->queued++;
         pthread_cond_signal(&workers->work);
+    } else if (owner) {
+        drop_if_idle(workers, owner);
     }
     pthread_mutex_unlock(&workers->mutex);
     return error;
@@ -115,6 +202,7 @@ void workers_free(struct workers *workers)
     pthread_mutex_unlock(&workers->mutex);
     pthread_cond_destroy(&workers->work);
     pthread_cond_destroy(&workers->left);
+    idvec_free(&workers->owners);
     pthread_mutex_destroy(&workers->mutex);
     free(workers);
 }

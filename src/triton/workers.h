@@ -11,13 +11,15 @@
 #include "base/job.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct loop;
 struct workers;
 
 int workers_new(struct loop *loop, struct workers **workers);
-/* -ENOMEM: there is no thread and none can be had */
-int workers_submit(struct workers *workers, struct job *job);
+/* owner: whose work it is; nobody has all threads. -ENOMEM: there is no thread and none can be had
+ */
+int workers_submit(struct workers *workers, uint64_t owner, struct job *job);
 /* Waits until every thread has left; there must be no job. NULL is fine */
 void workers_free(struct workers *workers);
 

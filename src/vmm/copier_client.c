@@ -19,16 +19,24 @@
 
 /* ---- one piece of bytes -------------------------------------------------------------------- */
 
-/* A request for at most a block, to its end; its block stays held, also after a failure. */
+/* What one request does. */
+struct transfer {
+    struct copier_request request; /* without what is known later: entry, sequence, window */
+    const void *from;              /* PUT: the bytes */
+    int file;                      /* MOVE: the other side; else -1 */
+};
+
+/* A request, to its end; its entry stays held, also after a failure. */
 static int move_block(struct copier_client *client, const struct copier_piece *piece,
-                      unsigned entry, struct copier_request request, char *why)
+                      unsigned entry, const struct transfer *transfer, char *why)
 {
+    struct copier_request request = transfer->request;
     unsigned window;
     int error = window_take(client, piece, &window, why);
 
     if (error == 0) {
         request.window = window;
-        error = ring_submit(client, entry, request, -1);
+        error = ring_submit(client, entry, request, transfer->file);
     }
     return error < 0 ? error : ring_wait(client, entry, why);
 }
@@ -37,7 +45,8 @@ static int move_block(struct copier_client *client, const struct copier_piece *p
 static void tell(struct copier_client *client, const struct copier_request *request, int error,
                  const char *why)
 {
-    const char *doing = request->act == COPIER_GET ? "read" : "write";
+    bool reads = request->act == COPIER_GET || request->act == COPIER_MOVE_OUT;
+    const char *doing = reads ? "read" : "write";
     char died[COPIER_WHY_BYTES];
 
     if (!complaints_may_log(&client->complaints))
@@ -57,23 +66,24 @@ static void tell(struct copier_client *client, const struct copier_request *requ
 
 /* Once, by the copier of `attempt`. After success the entry holds the block. */
 static int try_move(struct copier_client *client, const struct copier_piece *piece,
-                    const struct copier_request *request, const void *from, unsigned *entry,
-                    unsigned *attempt, char *why)
+                    const struct transfer *transfer, unsigned *entry, unsigned *attempt, char *why)
 {
-    int error = ring_take(client, 0, COPIER_BLOCKS, entry);
+    bool is_move = transfer->file >= 0;
+    int error = ring_take(client, is_move ? COPIER_FIRST_MOVE : 0,
+                          is_move ? COPIER_MOVES : COPIER_BLOCKS, entry);
 
     *attempt = client->attempts;
     if (error < 0)
         return error;
-    if (from) {
+    if (transfer->from) {
         /* nobody else has the block: not under the mutex */
 
         pthread_mutex_unlock(&client->mutex);
-        memcpy(ring_block(client, *entry), from, request->bytes);
+        memcpy(ring_block(client, *entry), transfer->from, transfer->request.bytes);
         pthread_mutex_lock(&client->mutex);
         *attempt = client->attempts;
     }
-    error = move_block(client, piece, *entry, *request, why);
+    error = move_block(client, piece, *entry, transfer, why);
     if (error < 0)
         ring_release(client, *entry);
     return error;
@@ -82,7 +92,7 @@ static int try_move(struct copier_client *client, const struct copier_piece *pie
 /* What fails spoils the context for all that follows, perhaps: the copier is replaced. Who loses a
  * copier to bytes of others tries again, and does not fail with them. */
 static int move(struct copier_client *client, const struct copier_piece *piece,
-                struct copier_request request, const void *from, unsigned *entry)
+                const struct transfer *transfer, unsigned *entry)
 {
     char why[COPIER_WHY_BYTES] = "";
     unsigned tries = TRIES, spared = SPARED, attempt = 0;
@@ -95,11 +105,11 @@ static int move(struct copier_client *client, const struct copier_piece *piece,
         needed = copier_process_need(client);
         error = needed;
         if (error == 0)
-            error = try_move(client, piece, &request, from, entry, &attempt, why);
+            error = try_move(client, piece, transfer, entry, &attempt, why);
         quarantine_leave(client, alone);
         if (error == 0 || needed < 0)
             return error;
-        if (error == -ETIMEDOUT)
+        if (error == -ETIMEDOUT || error == -ENOSPC)
             break;
         if (error == -EPIPE && client->blamed == attempt && spared > 0) {
             spared--;
@@ -114,8 +124,8 @@ static int move(struct copier_client *client, const struct copier_piece *piece,
             copier_process_retire(client);
         }
     }
-    tell(client, &request, error, why);
-    return error == -ENODEV || error == -ENOMEM ? error : -EIO;
+    tell(client, &transfer->request, error, why);
+    return error == -ENODEV || error == -ENOMEM || error == -ENOSPC ? error : -EIO;
 }
 
 /* ---- what the backend calls ---------------------------------------------------------------- */
@@ -140,10 +150,14 @@ static int lend_ahead(struct copier_client *client, const struct copier_piece *p
 int copier_client_lend(struct copier_client *client, const struct copier_piece *piece,
                        const struct vmm_span *span, struct vmm_loan *loan)
 {
-    struct copier_request get = {
-        .act = COPIER_GET,
-        .offset = span->offset,
-        .bytes = span->bytes < COPIER_BLOCK_BYTES ? span->bytes : COPIER_BLOCK_BYTES,
+    struct transfer get = {
+        .request =
+            {
+                .act = COPIER_GET,
+                .offset = span->offset,
+                .bytes = span->bytes < COPIER_BLOCK_BYTES ? span->bytes : COPIER_BLOCK_BYTES,
+            },
+        .file = -1,
     };
     unsigned entry;
     int error;
@@ -151,16 +165,16 @@ int copier_client_lend(struct copier_client *client, const struct copier_piece *
     pthread_mutex_lock(&client->mutex);
     error = lend_ahead(client, piece, span, loan);
     if (error == -ETIMEDOUT) {
-        tell(client, &get, error, NULL);
+        tell(client, &get.request, error, NULL);
         error = -EIO;
     } else if (error < 0) {
-        error = move(client, piece, get, NULL, &entry);
+        error = move(client, piece, &get, &entry);
         if (error == 0) {
             *loan = (struct vmm_loan){.count = 1};
             loan->parts[0].at = ring_block(client, entry);
-            loan->parts[0].bytes = get.bytes;
+            loan->parts[0].bytes = get.request.bytes;
             loan->parts[0].entry = entry;
-            readahead_note(client, piece, span, get.bytes);
+            readahead_note(client, piece, span, get.request.bytes);
         }
     }
     pthread_mutex_unlock(&client->mutex);
@@ -204,20 +218,47 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
     int error = 0;
 
     while (error == 0 && count > 0) {
-        struct copier_request put = {
-            .act = COPIER_PUT,
-            .offset = offset,
-            .bytes = count < COPIER_BLOCK_BYTES ? count : COPIER_BLOCK_BYTES,
+        size_t bytes = count < COPIER_BLOCK_BYTES ? count : COPIER_BLOCK_BYTES;
+        struct transfer put = {
+            .request = {.act = COPIER_PUT, .offset = offset, .bytes = bytes},
+            .from = at,
+            .file = -1,
         };
 
         pthread_mutex_lock(&client->mutex);
-        error = move(client, piece, put, at, &entry);
+        error = move(client, piece, &put, &entry);
         if (error == 0)
             ring_release(client, entry);
         pthread_mutex_unlock(&client->mutex);
-        at += put.bytes;
-        offset += put.bytes;
-        count -= put.bytes;
+        at += bytes;
+        offset += bytes;
+        count -= bytes;
+    }
+    return error;
+}
+
+int copier_client_move(struct copier_client *client, const struct copier_piece *piece, int file,
+                       bool out, uint64_t offset, uint64_t count)
+{
+    unsigned entry;
+    int error = 0;
+
+    while (error == 0 && count > 0) {
+        uint64_t bytes = count < COPIER_MOVE_BYTES ? count : COPIER_MOVE_BYTES;
+        struct transfer transfer = {
+            .request = {.act = out ? COPIER_MOVE_OUT : COPIER_MOVE_IN,
+                        .offset = offset,
+                        .bytes = bytes},
+            .file = file,
+        };
+
+        pthread_mutex_lock(&client->mutex);
+        error = move(client, piece, &transfer, &entry);
+        if (error == 0)
+            ring_release(client, entry);
+        pthread_mutex_unlock(&client->mutex);
+        offset += bytes;
+        count -= bytes;
     }
     return error;
 }
@@ -290,6 +331,15 @@ int copier_client_new(const struct copier_client_options *options, struct copier
     else
         *made = client;
     return error;
+}
+
+void copier_client_start(struct copier_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    if (client->state == COPIER_DOWN && copier_process_start(client) < 0)
+        log_warning("%s: no thread to start the copier; it is started when it is needed",
+                    client->name);
+    pthread_mutex_unlock(&client->mutex);
 }
 
 void copier_client_free(struct copier_client *client)

@@ -4,10 +4,11 @@
  *
  * For src/vmm/gpu.c. This process has no context of a GPU, so the bytes are moved by another one
  * (src/copier), which is started when it is first needed and let go when nothing was moved for a
- * while. They pass through a ring that both map: a read is answered out of it. When the copier
+ * while. They pass through a ring that both map: a read is answered out of it; or the copier moves
+ * them to or from a file, without passing us. When the copier
  * dies, what it was about to move is moved by a new one, once; one that hangs is killed.
  *
- *   copier_client.c      what the backend calls: lend, write, forget
+ *   copier_client.c      what the backend calls: lend, write, move, forget
  *   copier_process.c     the process: its start, its watcher, its end
  *   copier_ring.c        requests under way, and the blocks of the ring
  *   copier_windows.c     which pieces it has mapped
@@ -31,6 +32,7 @@ struct copier_client_options {
     uint8_t uuid[16];
     const char *pci_id; /* for messages, as the two before; all texts live as long */
     uint64_t idle_ms;   /* without transfers, before the copier is let go */
+    bool stays;         /* it is never let go: when the device is full, a new one has no room */
 };
 
 /* A piece as the copier knows it. */
@@ -41,6 +43,8 @@ struct copier_piece {
 };
 
 int copier_client_new(const struct copier_client_options *options, struct copier_client **client);
+/* Before it is needed; does not wait for it. Why it does not start, the log tells. */
+void copier_client_start(struct copier_client *client);
 /* There is no transfer and no loan. Waits for the copier's end. */
 void copier_client_free(struct copier_client *client);
 
@@ -54,6 +58,10 @@ void copier_client_end_reader(struct copier_client *client, uint64_t reader);
 
 int copier_client_write(struct copier_client *client, const struct copier_piece *piece,
                         const void *from, size_t count, uint64_t offset);
+/* Bytes of the piece to the same place of a file (out), or from there; the copier reads or writes
+ * it by itself. Also -ENOSPC. */
+int copier_client_move(struct copier_client *client, const struct copier_piece *piece, int file,
+                       bool out, uint64_t offset, uint64_t count);
 /* The piece is about to go: when this returns the copier holds nothing of it. */
 void copier_client_forget(struct copier_client *client, uint64_t serial);
 

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #define COPIER_START_MS 60000u /* the driver's start, with many GPUs and a cold cache */
-#define COPIER_HANG_MS  30000u /* for one request: a megabyte, or a mapping */
+#define COPIER_HANG_MS  30000u /* for one request: a mapping, a megabyte, or 64 of a move */
 #define COPIER_END_MS   5000u  /* to go by itself, and then to go when killed */
 #define LEAST_IDLE_MS   50u    /* between two read(2) of one file it must not leave */
 
@@ -120,6 +120,8 @@ void copier_process_retire(struct copier_client *client);
 void copier_process_await_end(struct copier_client *client, unsigned attempt);
 
 /* copier_process.c */
+/* There is none. -ENOMEM: no thread */
+int copier_process_start(struct copier_client *client);
 /* *0: there is one. What it says stays true until the mutex is given up. */
 int copier_process_need(struct copier_client *client);
 

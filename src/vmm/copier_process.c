@@ -242,7 +242,7 @@ static uint64_t get_idle_left_ms(struct copier_client *client)
 
     if (idle_ms < LEAST_IDLE_MS)
         idle_ms = LEAST_IDLE_MS;
-    if (ring_is_pending(client))
+    if (client->options.stays || ring_is_pending(client))
         return idle_ms;
     until_ms = client->last_use_ms + idle_ms;
     return until_ms > now_ms ? until_ms - now_ms : 0;
@@ -345,7 +345,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-static int start_watched(struct copier_client *client)
+int copier_process_start(struct copier_client *client)
 {
     if (thread_start(NULL, STACK_BYTES, run_thread, client) < 0)
         return -ENOMEM;
@@ -373,7 +373,7 @@ int copier_process_need(struct copier_client *client)
         if (asked && client->failed == asked)
             return client->start_error;
         if (client->state == COPIER_DOWN) {
-            error = start_watched(client);
+            error = copier_process_start(client);
             if (error < 0)
                 return error;
         }

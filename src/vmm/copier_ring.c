@@ -94,7 +94,7 @@ int ring_submit(struct copier_client *client, unsigned entry, struct copier_requ
 {
     struct ring_entry *p = &client->entries[entry];
     struct copier_result *result = &client->shared->results[entry];
-    bool uses_window = request.act == COPIER_GET || request.act == COPIER_PUT;
+    bool uses_window = copier_uses_window(request.act);
 
     if (client->state != COPIER_UP || client->killed)
         return -EPIPE;

@@ -126,12 +126,12 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
     return 0;
 }
 
-/* Requests of the piece that nobody waits for: they were to be read ahead. */
+/* Requests of the piece that are under way: read ahead, or moves. */
 static int await_users(struct copier_client *client, unsigned index)
 {
     int error = 0;
 
-    for (unsigned i = 0; i < COPIER_BLOCKS && error != -ETIMEDOUT; i++) {
+    for (unsigned i = 0; i < COPIER_ENTRIES && error != -ETIMEDOUT; i++) {
         struct ring_entry *entry = &client->entries[i];
 
         if (!entry->pending || entry->window != (int)index)

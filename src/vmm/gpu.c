@@ -174,6 +174,15 @@ int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *fr
     return vmm_backend_host.write(&gpu->spools, piece, from, bytes, offset);
 }
 
+int gpu_move(struct vmm_device *device, const struct vmm_piece *piece, int file, bool out,
+             uint64_t offset, uint64_t bytes)
+{
+    struct gpu *gpu = device->state;
+    struct copier_piece known = describe_piece(piece);
+
+    return copier_client_move(gpu->copier, &known, file, out, offset, bytes);
+}
+
 /* ---- spools -------------------------------------------------------------------------------- */
 
 int gpu_grow(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes)
@@ -255,6 +264,7 @@ static int open_copier(struct gpu *gpu, const struct vmm_options *options,
         .tool = gpu->driver->tool,
         .pci_id = device->pci_id,
         .idle_ms = options->copier_idle_ms,
+        .stays = options->host_bytes > 0,
     };
     int error;
 
@@ -300,6 +310,8 @@ int gpu_open(const char *root, const struct vmm_options *options, const struct g
         gpu_free(gpu);
         return error;
     }
+    if (options->host_bytes > 0)
+        copier_client_start(gpu->copier);
     start_monitor(gpu, device);
     device->state = gpu;
     return 0;

@@ -2,28 +2,17 @@
 #include "vmm/vmm.h"
 
 #include "vmm/backends.h"
-#include "vmm/vmm_backend.h"
+#include "vmm/vmm_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct vmm {
-    const struct backend *kind;
-    const struct vmm_backend *backend;
-    struct vmm_device device;
-    struct health health;
-    struct measurement measurement;
-    _Atomic uint64_t taken_bytes; /* in use, or set aside */
-    _Atomic uint64_t aside_bytes;
-};
-
-static const struct vmm_piece no_piece = {.fd = -1, .fd_readonly = -1};
+const struct vmm_piece vmm_no_piece = {.fd = -1, .fd_readonly = -1};
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -64,6 +53,11 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     measurement_init(&made->measurement);
     made->device.measurement = &made->measurement;
     error = made->backend->open(root, options, &made->device, why, why_bytes);
+    if (error == 0) {
+        error = vmm_open_beside(made, root, options, why, why_bytes);
+        if (error < 0)
+            made->backend->close(&made->device);
+    }
     if (error < 0) {
         measurement_destroy(&made->measurement);
         health_destroy(&made->health);
@@ -86,6 +80,7 @@ void vmm_close(struct vmm *vmm)
     if (!vmm)
         return;
     vmm->backend->close(&vmm->device);
+    vmm_close_beside(vmm);
     measurement_destroy(&vmm->measurement);
     health_destroy(&vmm->health);
     free(vmm);
@@ -116,6 +111,10 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     memcpy(info->uuid, vmm->device.uuid, sizeof(info->uuid));
     info->granularity_bytes = vmm->device.granularity_bytes;
     info->total_bytes = vmm->device.total_bytes;
+    info->host_total_bytes = vmm->beside[VMM_TIER_HOST].total_bytes;
+    info->host_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_HOST]);
+    info->spill_total_bytes = vmm->beside[VMM_TIER_DISK].total_bytes;
+    info->spill_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_DISK]);
     info->aside_bytes = atomic_load(&vmm->aside_bytes);
     info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
     memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));
@@ -207,7 +206,7 @@ int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
     int error;
 
-    *piece = no_piece;
+    *piece = vmm_no_piece;
     if (seal && size_bytes == 0)
         return -EINVAL;
 
@@ -283,7 +282,7 @@ int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t by
 {
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
-    return vmm->backend->read(&vmm->device, piece, to, bytes, offset);
+    return vmm_backend_of(vmm, piece)->read(vmm_device_of(vmm, piece), piece, to, bytes, offset);
 }
 
 int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t bytes,
@@ -291,17 +290,18 @@ int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t
 {
     if (!is_inside(piece, bytes, offset))
         return -EINVAL;
-    return vmm->backend->write(&vmm->device, piece, from, bytes, offset);
+    return vmm_backend_of(vmm, piece)->write(vmm_device_of(vmm, piece), piece, from, bytes, offset);
 }
 
 int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd)
 {
+    const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
     int made;
 
     if (piece->fd < 0 || !piece->sealed)
         return -EINVAL;
-    if (vmm->backend->duplicate) {
-        made = vmm->backend->duplicate(&vmm->device, piece, writable);
+    if (backend->duplicate) {
+        made = backend->duplicate(vmm_device_of(vmm, piece), piece, writable);
     } else {
         made = fcntl(writable ? piece->fd : piece->fd_readonly, F_DUPFD_CLOEXEC, 0);
         made = made < 0 ? -errno : made;
@@ -321,7 +321,8 @@ static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struc
 
     if (!buffer)
         return -ENOMEM;
-    error = vmm->backend->read(&vmm->device, piece, buffer, span->bytes, span->offset);
+    error = vmm_backend_of(vmm, piece)
+                ->read(vmm_device_of(vmm, piece), piece, buffer, span->bytes, span->offset);
     if (error < 0) {
         free(buffer);
         return error;
@@ -339,7 +340,7 @@ int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_sp
 
     if (!is_inside(piece, span->bytes, span->offset))
         return -EINVAL;
-    if (vmm->backend->lend)
+    if (vmm->backend->lend && piece->tier == VMM_TIER_DEVICE)
         error = vmm->backend->lend(&vmm->device, piece, span, loan);
     return error == -EOPNOTSUPP ? lend_copy(vmm, piece, span, loan) : error;
 }
@@ -347,7 +348,8 @@ int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_sp
 int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
                  struct vmm_loan *loan)
 {
-    if (!vmm->backend->lend_now || !is_inside(piece, span->bytes, span->offset))
+    if (!vmm->backend->lend_now || piece->tier != VMM_TIER_DEVICE ||
+        !is_inside(piece, span->bytes, span->offset))
         return -EAGAIN;
     return vmm->backend->lend_now(&vmm->device, piece, span, loan);
 }
@@ -376,11 +378,11 @@ void vmm_drop_former(struct vmm_piece *piece)
 void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
 {
     vmm_drop_former(piece);
-    if (piece->fd >= 0 && vmm->backend->release)
+    if (piece->fd >= 0 && vmm->backend->release && piece->tier == VMM_TIER_DEVICE)
         vmm->backend->release(&vmm->device, piece);
     if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)
         close(piece->fd_readonly);
     if (piece->fd >= 0)
         close(piece->fd);
-    *piece = no_piece;
+    *piece = vmm_no_piece;
 }

@@ -23,7 +23,18 @@
 
 struct vmm;
 
-#define VMM_DEVICE_BYTES 64
+#define VMM_DEVICE_BYTES    64
+#define VMM_PATH_BYTES      256
+#define VMM_MOVE_STEP_BYTES (UINT64_C(64) << 20) /* as much as one vmm_move should be given */
+
+/* Where memory is. Besides the device's own there may be host memory and a disk, each with an
+ * account of its own: for what is moved away from the device. */
+enum vmm_tier {
+    VMM_TIER_DEVICE = 0,
+    VMM_TIER_HOST,
+    VMM_TIER_DISK, /* files without names */
+    VMM_TIER_COUNT,
+};
 
 /* What a client does with a descriptor. The numbers are the ABI's (enum gmsfs_memory), which
  * nothing down here knows. */
@@ -36,10 +47,14 @@ struct vmm_options {
     const char *backend;           /* its name, one of backends.h; NULL: the default */
     char device[VMM_DEVICE_BYTES]; /* cuda: index, GPU-UUID or PCI id; "": the first */
     uint64_t size_bytes; /* 0: host: half of what the machine (and its cgroup) has, cuda: all */
-    uint64_t granularity_bytes; /* power of two >= page size; 0 = 2 MiB, or the device's own */
-    uint64_t hugepage_bytes;    /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
-    uint8_t uuid[16];           /* host: all zeros: derived from the machine id and "host" */
-    uint64_t copier_idle_ms;    /* cuda: the copier leaves after so long without transfers */
+    uint64_t granularity_bytes;   /* power of two >= page size; 0 = 2 MiB, or the device's own */
+    uint64_t hugepage_bytes;      /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
+    uint8_t uuid[16];             /* host: all zeros: derived from the machine id and "host" */
+    uint64_t copier_idle_ms;      /* cuda: the copier leaves after so long without transfers */
+    uint64_t host_bytes;          /* of the host tier; 0: there is none */
+    uint64_t host_hugepage_bytes; /* its pages, as hugepage_bytes */
+    char spill[VMM_PATH_BYTES];   /* directory of the disk tier, absolute; "": there is none */
+    uint64_t spill_bytes;         /* of the disk tier; not 0 where there is one */
 };
 
 struct vmm_info {
@@ -49,8 +64,12 @@ struct vmm_info {
     uint8_t uuid[16];
     uint64_t granularity_bytes;
     uint64_t total_bytes;
-    uint64_t used_bytes;     /* reserved for pieces that exist, are being made, or being freed */
-    uint64_t aside_bytes;    /* set aside: vmm_reserve does not give them */
+    uint64_t used_bytes;       /* reserved for pieces that exist, are being made, or being freed */
+    uint64_t aside_bytes;      /* set aside: vmm_reserve does not give them */
+    uint64_t host_total_bytes; /* of the host tier; 0: there is none */
+    uint64_t host_used_bytes;
+    uint64_t spill_total_bytes; /* the same of the disk tier */
+    uint64_t spill_used_bytes;
     unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
     /* GPUs only */
     char pci_id[16];
@@ -75,6 +94,7 @@ struct vmm_piece {
     int fd_readonly; /* for readers, the same one where there is no weaker; -1: none */
     uint64_t size_bytes;
     uint64_t aligned_bytes; /* memory really committed */
+    enum vmm_tier tier;
     bool sealed;
     /* GPUs only. A spool is host memory; `made` is what it will be when it is sealed, if that is
      * there already: so many of its first bytes are in it. */
@@ -142,6 +162,14 @@ int vmm_set_aside(struct vmm *vmm, uint64_t bytes);
 /* Neither in use nor set aside. */
 uint64_t vmm_get_free(const struct vmm *vmm);
 
+/* The same of a tier. */
+bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier);
+/* What a piece that has `size_bytes` costs in it. */
+uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes);
+int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
+void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
+uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier);
+
 /* All of these run on helper threads: they may be slow. None touches the account. */
 
 /* Zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`, sealed
@@ -150,6 +178,13 @@ uint64_t vmm_get_free(const struct vmm *vmm);
  * when descriptors run out, -ENODEV when the device is gone, -EIO when the driver says anything
  * else (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
+/* The same in a tier, sealed. -EOPNOTSUPP: there is none */
+int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes,
+                  struct vmm_piece *piece);
+/* Copies bytes from `offset` on, at the same place, between two sealed pieces of which at least one
+ * is in the host tier. Errors as vmm_read and vmm_write. */
+int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
+             uint64_t bytes);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);
 /* Makes sure that a spool could be ended at this size: its memory is there, and its bytes are in

@@ -197,6 +197,40 @@ TAP_TEST(largest_shape_is_freed_its_memory_goes_back_and_a_larger_one_comes_late
     end_pool(pool);
 }
 
+TAP_TEST(spaces_find_the_memory_that_a_pool_has_grown_to)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    uint64_t freed = 0;
+    unsigned char *ptr;
+
+    check_int(gmsfs_graph_grow(pool, 4 * CHUNK - 1), 0);
+    check_int(gmsfs_graph_grow(pool, CHUNK), 0);
+    check_int(stats_of(pool).physical_bytes, 4 * CHUNK);
+    check_int(stats_of(pool).high_bytes, 4 * CHUNK);
+    check_int(stats_of(pool).needed_bytes, 0);
+    ptr = take(new_space(pool, 0), 2 * CHUNK);
+    ptr[2 * CHUNK - 1] = 3;
+    take(new_space(pool, GMSFS_GRAPH_EAGER), CHUNK);
+    check_int(stats_of(pool).physical_bytes, 4 * CHUNK);
+    check_int(gmsfs_graph_shrink(pool, &freed), 0);
+    check_int(freed, CHUNK);
+    check_int(ptr[2 * CHUNK - 1], 3);
+    end_pool(pool);
+}
+
+TAP_TEST(pool_that_cannot_grow_stays_as_it_was)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+
+    check_int(gmsfs_graph_grow(pool, UINT64_MAX), -ENOMEM);
+    check_int(gmsfs_graph_grow(pool, device_free_bytes() + CHUNK), -ENOMEM);
+    check_int(stats_of(pool).physical_bytes, 0);
+    check_int(gmsfs_graph_sleep(pool, 0), 0);
+    check_int(gmsfs_graph_grow(pool, CHUNK), -ENOLCK);
+    check_int(gmsfs_graph_grow(NULL, CHUNK), -EINVAL);
+    gmsfs_graph_close(pool);
+}
+
 TAP_TEST(shrinking_unmaps_behind_the_last_live_segment)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();

@@ -294,7 +294,7 @@ static int child_is_refused(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space
         return 1;
     gmsfs_graph_dealloc(ptr, 1, 0, NULL);
     if (gmsfs_graph_sleep(pool, 0) != -ECHILD || gmsfs_graph_wake(pool, 0) != -ECHILD ||
-        gmsfs_graph_shrink(pool, NULL) != -ECHILD ||
+        gmsfs_graph_shrink(pool, NULL) != -ECHILD || gmsfs_graph_grow(pool, 1) != -ECHILD ||
         gmsfs_graph_space_new(pool, 1, 0, &made) != -ECHILD ||
         gmsfs_graph_space_alloc(space, 1, &other) != -ECHILD ||
         gmsfs_graph_space_dealloc(space, ptr) != -ECHILD ||

@@ -211,6 +211,25 @@ static void step_shrink(struct model *model)
     check_int(freed, (before - model->shared - eager_chunks(model)) * MODEL_CHUNK);
 }
 
+static void step_grow(struct model *model)
+{
+    size_t total = model->shared + eager_chunks(model), wanted = draw(model, CHUNKS), made;
+    int result = gmsfs_graph_grow(model->pool, wanted * MODEL_CHUNK);
+
+    if (!model->awake) {
+        check_int(result, -ENOLCK);
+        return;
+    }
+    require(result == 0);
+    if (wanted <= total)
+        return;
+    made = wanted - total;
+    forget_bytes(model->bytes, model->shared, model->shared + made);
+    model->shared += made;
+    if (wanted > model->high)
+        model->high = wanted;
+}
+
 static void step_sleep_or_wake(struct model *model)
 {
     unsigned flags = draw(model, 2) ? GMSFS_GRAPH_KEEP : 0;
@@ -298,6 +317,8 @@ static void step(struct model *model)
         step_free(model, space);
     else if (what < 90)
         step_shrink(model);
+    else if (what < 92)
+        step_grow(model);
     else
         step_sleep_or_wake(model);
     check_stats(model);

@@ -135,15 +135,16 @@ enum drv_result cuMemsetD32_v2(drv_pointer to, unsigned value, size_t count)
 /* ---- ordinary allocations ------------------------------------------------------------------ */
 
 /* A small one is carved from what the context has anyway: it costs the device nothing. */
-static enum drv_result allocate_small(drv_pointer *address)
+static enum drv_result allocate_small(drv_pointer *address, size_t bytes)
 {
-    const struct account_memory none = {.bytes = FAKE_GRANULARITY};
+    const struct account_memory none = {.gpu = context_current()->gpu, .bytes = FAKE_GRANULARITY};
     void *at =
         mmap(NULL, FAKE_GRANULARITY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (at == MAP_FAILED || map_add_allocation(at, &none, context_current()) < 0)
         return DRV_OPERATING_SYSTEM;
     *address = (uintptr_t)at;
+    map_set_asked(*address, bytes);
     return DRV_SUCCESS;
 }
 
@@ -160,7 +161,7 @@ enum drv_result cuMemAlloc_v2(drv_pointer *address, size_t bytes)
     if (result != DRV_SUCCESS || !bytes || aligned < bytes)
         return result == DRV_SUCCESS ? DRV_INVALID_VALUE : result;
     if (bytes <= SMALL_BYTES)
-        return allocate_small(address);
+        return allocate_small(address, bytes);
     fd = account_create(context_current()->gpu, aligned, &memory);
     if (fd < 0)
         return fd == -ENOMEM ? DRV_OUT_OF_MEMORY : DRV_OPERATING_SYSTEM;
@@ -170,13 +171,17 @@ enum drv_result cuMemAlloc_v2(drv_pointer *address, size_t bytes)
         return DRV_OPERATING_SYSTEM;
     madvise(at, aligned, MADV_DONTFORK);
     *address = (uintptr_t)at;
+    map_set_asked(*address, bytes);
     return DRV_SUCCESS;
 }
 
 static enum drv_result give_back(drv_pointer address)
 {
+    struct map_allocation allocation;
     struct account_memory memory;
 
+    if (map_get_allocation(address, &allocation))
+        ipc_forget(&allocation);
     if (map_remove_allocation(address, &memory) < 0)
         return DRV_INVALID_VALUE;
     munmap(host(address), memory.bytes);
@@ -204,6 +209,19 @@ void copy_drop_all(const struct drv_context *context)
 
     while ((address = map_find_allocation(context)))
         give_back(address);
+}
+
+/* The allocation that an address is of, as large as it was asked for. */
+enum drv_result cuMemGetAddressRange_v2(drv_pointer *start, size_t *bytes, drv_pointer address)
+{
+    struct map_allocation allocation;
+
+    NEED_CONTEXT();
+    if (!map_get_allocation(address, &allocation))
+        return DRV_INVALID_VALUE;
+    *start = allocation.address;
+    *bytes = allocation.bytes;
+    return DRV_SUCCESS;
 }
 
 enum drv_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -124,6 +124,17 @@ enum drv_result device_find(drv_device device, unsigned *gpu)
     return machine.lost[*gpu] ? DRV_DEVICE_UNAVAILABLE : DRV_SUCCESS;
 }
 
+drv_device device_ordinal(unsigned gpu)
+{
+    for (drv_device device = 0; device < FAKE_MAX_DEVICES; device++) {
+        unsigned found;
+
+        if (device_find(device, &found) != DRV_INVALID_DEVICE && found == gpu)
+            return device;
+    }
+    return -1;
+}
+
 /* ---- the calls ----------------------------------------------------------------------------- */
 
 enum drv_result cuInit(unsigned flags)

@@ -126,6 +126,8 @@ uint64_t account_used(unsigned gpu);
 /* The GPU behind an ordinal, CUDA_VISIBLE_DEVICES considered; DRV_INVALID_DEVICE, or
  * DRV_DEVICE_UNAVAILABLE when it vanished. */
 enum drv_result device_find(drv_device device, unsigned *gpu);
+/* The ordinal by which this process sees a GPU; -1: it does not. */
+drv_device device_ordinal(unsigned gpu);
 /* CUDA_VISIBLE_DEVICES is read here, and never again. */
 void device_choose_visible(void);
 
@@ -155,6 +157,16 @@ uint64_t map_get_memory_bytes(drv_pointer address);
 int map_add_allocation(void *address, const struct account_memory *memory,
                        const struct drv_context *context);
 int map_remove_allocation(drv_pointer address, struct account_memory *memory);
+/* What was asked of cuMemAlloc, and where it begins. False: none is there. */
+struct map_allocation {
+    drv_pointer address;
+    uint64_t bytes;
+    struct account_memory memory;
+    unsigned long long id;
+};
+bool map_get_allocation(drv_pointer address, struct map_allocation *allocation);
+/* It is of so many bytes, of its memory's. */
+void map_set_asked(drv_pointer address, uint64_t bytes);
 /* The first one of a context that there still is; 0: none. */
 drv_pointer map_find_allocation(const struct drv_context *context);
 
@@ -182,6 +194,14 @@ EXPORTED int nvmlDeviceGetUUID(struct nvml_device *device, char *uuid, unsigned 
 bool copy_has_pinned(void);
 /* Gives back what cuMemAlloc gave in a context that ends. */
 void copy_drop_all(const struct drv_context *context);
+
+/* ---- ipc.c --------------------------------------------------------------------------------- */
+
+/* Memory of cuMemAlloc for other processes; nothing of gmsfs gives any, but its tests' clients do.
+ */
+EXPORTED enum drv_result cuIpcGetMemHandle(struct drv_ipc_handle *handle, drv_pointer address);
+/* It is freed: its handle opens no longer. */
+void ipc_forget(const struct map_allocation *allocation);
 
 /* ---- stream.c ------------------------------------------------------------------------------ */
 

@@ -13,7 +13,8 @@ struct range {
     uint64_t bytes;
     struct account_memory memory;      /* of a mapping */
     uint8_t access[FAKE_MAX_DEVICES];  /* of each GPU: enum drv_access */
-    bool is_allocation;                /* by cuMemAlloc */
+    bool is_allocation;                /* by cuMemAlloc, or opened by its handle */
+    uint64_t asked_bytes;              /* of an allocation */
     const struct drv_context *context; /* of an allocation */
     unsigned long long id;             /* of a mapping or an allocation */
 };
@@ -362,7 +363,7 @@ enum drv_result cuPointerGetAttribute(void *value, enum drv_pointer_attribute at
     else if (attribute == DRV_POINTER_MEMORY_TYPE)
         *(unsigned *)value = DRV_MEMORY_DEVICE;
     else if (attribute == DRV_POINTER_DEVICE_ORDINAL)
-        *(int *)value = (int)range->memory.gpu;
+        *(int *)value = device_ordinal(range->memory.gpu);
     else if (attribute == DRV_POINTER_RANGE_START_ADDR)
         *(drv_pointer *)value = range->address;
     else if (attribute == DRV_POINTER_RANGE_SIZE)
@@ -427,6 +428,34 @@ int map_add_allocation(void *address, const struct account_memory *memory,
     done = range_insert(&mapped, &range);
     pthread_mutex_unlock(&fake_mutex);
     return done ? 0 : -ENOMEM;
+}
+
+bool map_get_allocation(drv_pointer address, struct map_allocation *allocation)
+{
+    const struct range *range;
+    bool found;
+
+    pthread_mutex_lock(&fake_mutex);
+    range = range_over(&mapped, address);
+    found = range && range->is_allocation;
+    if (found)
+        *allocation = (struct map_allocation){.address = range->address,
+                                              .bytes = range->asked_bytes,
+                                              .memory = range->memory,
+                                              .id = range->id};
+    pthread_mutex_unlock(&fake_mutex);
+    return found;
+}
+
+void map_set_asked(drv_pointer address, uint64_t bytes)
+{
+    struct range *range;
+
+    pthread_mutex_lock(&fake_mutex);
+    range = range_over(&mapped, address);
+    if (range)
+        range->asked_bytes = bytes;
+    pthread_mutex_unlock(&fake_mutex);
 }
 
 int map_remove_allocation(drv_pointer address, struct account_memory *memory)

@@ -162,18 +162,6 @@ enum drv_result cuMemExportToShareableHandle(void *shareable, drv_memory memory,
     return result;
 }
 
-/* The ordinal by which this process sees a GPU; -1: it does not. */
-static drv_device ordinal_of(unsigned gpu)
-{
-    for (drv_device device = 0; device < FAKE_MAX_DEVICES; device++) {
-        unsigned found;
-
-        if (device_find(device, &found) != DRV_INVALID_DEVICE && found == gpu)
-            return device;
-    }
-    return -1;
-}
-
 enum drv_result cuMemImportFromShareableHandle(drv_memory *memory, void *shareable,
                                                enum drv_handle_type type)
 {
@@ -191,7 +179,7 @@ enum drv_result cuMemImportFromShareableHandle(drv_memory *memory, void *shareab
     fd = account_import((int)(intptr_t)shareable, &imported);
     if (fd < 0)
         return fd == -EINVAL ? DRV_INVALID_VALUE : DRV_OPERATING_SYSTEM;
-    prop.location.id = ordinal_of(imported.gpu);
+    prop.location.id = device_ordinal(imported.gpu);
     result = prop.location.id < 0 ? DRV_INVALID_DEVICE : device_find(prop.location.id, &gpu);
     if (result != DRV_SUCCESS) {
         close(fd);

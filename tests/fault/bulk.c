@@ -23,7 +23,7 @@ static void start(void)
 {
     struct client client;
 
-    control = fault_start();
+    control = fault_start(FAULT_ANYWHERE);
     require(control != NULL);
     service_start();
     store = store_id();

@@ -14,7 +14,7 @@ static struct fault_control *control;
 static void start(void)
 {
     if (!control)
-        control = fault_start();
+        control = fault_start(FAULT_SITES);
     require(control != NULL);
     control->processes = FAULT_COMMAND;
     control->point = FAULT_NONE;

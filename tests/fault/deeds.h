@@ -134,6 +134,12 @@ static const struct deed DEEDS[] = {
      NULL, NULL},
     {"stores", "drain-broken-off", "connect M/ ask drain 0 disconnect", NULL,
      "open W/lock rw read 9"},
+    {"stores", "store-drain",
+     "open W/ctl r acquire ro 1000 connect M/ ask-of drain W 1000 ask-of holders W 1 "
+     "ask-of serve W 0",
+     NULL, NULL},
+    {"stores", "store-drain-broken-off", "connect M/ ask-of drain W 0 disconnect", NULL,
+     "open W/lock rw read 9"},
     {"tickets", "export",
      "open W/lock r connect M/ export 0 0 redeem last 1 peek 1 0 4 "
      "export 0 0 redeem last 8",
@@ -152,6 +158,34 @@ static const struct deed DEEDS[] = {
      "connect M/ region-register self w weights/a none 0 9 region-list self 1 a "
      "region-unregister-all self 0",
      NULL, "open W/lock rwn"},
+    /* The order only begins a move: one that fails leaves the bytes where they are. */
+    {"places", "demote", "open W/residency rw write host rest", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"places", "promote", "open W/residency rw write host rest write device rest", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"places", "wait",
+     "open W/residency rw write host rest open W/lock r open W/allocations/a r pread 0 9", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"spares", "spare", "open W/residency rw write +host rest try write -host", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"spares", "touched",
+     "open W/residency rw write +host rest open W/lock rw open W/allocations/a rw "
+     "pwrite 0 committed use 1 abort",
+     NULL, NULL},
+    {"places", "anywhere",
+     "open W/residency rw write host rest open W/ctl rw acquire-any ro 0 connect M/ export 0 0 "
+     "redeem last 8 peek 0 0 9",
+     NULL, NULL},
+    {"spares", "replaced",
+     "open W/residency rw write host rest open W/ctl rw acquire-replace rw 0 clear "
+     "alloc 100 1 n t commit",
+     NULL, "open W/allocations/n r pread 0 4"},
+    {"spares", "given-up", "open W/residency rw write host rest write none", NULL, NULL},
+    {"spills", "down-and-up", "open W/residency rw write disk rest write device rest", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"spills", "by-the-host",
+     "open W/residency rw write host rest write disk rest open W/allocations/a r pread 0 9", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
     {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
      NULL},
 };

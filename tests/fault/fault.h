@@ -73,8 +73,13 @@ void fault_become(enum fault_process process);
 void fault_note_block(enum fault_point point, void *block);
 void fault_forget_block(void *block);
 
-/* For programs that arm themselves. The control is zeroed. */
-struct fault_control *fault_start(void);
+/* For programs that arm themselves. The control is zeroed. FAULT_ANYWHERE: neither call sites
+ * nor blocks are counted, each of which costs a walk of the stack. */
+enum fault_counting {
+    FAULT_ANYWHERE,
+    FAULT_SITES
+};
+struct fault_control *fault_start(enum fault_counting what);
 /* What it calls are the same call sites wherever it was called from. */
 int fault_run(int (*run)(void *context), void *context);
 

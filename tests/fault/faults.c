@@ -106,7 +106,7 @@ static size_t list_errors(const struct ran *ran, int errors[MAX_RESULTS])
 struct holding {
     int keeper_fds, worker_fds;
     int64_t keeper_blocks, worker_blocks;
-    uint64_t used_bytes, open_files, jobs, waiting, sessions;
+    uint64_t used_bytes, host_bytes, open_files, jobs, waiting, sessions;
 };
 
 static uint64_t find_number(const char *text, const char *before)
@@ -126,6 +126,7 @@ static void look(struct holding *holding)
     if (tool_read_text(metrics.text, text, sizeof text) < 0)
         text[0] = '\0';
     holding->used_bytes = find_number(text, "\ngmsfs_device_used_bytes ");
+    holding->host_bytes = find_number(text, "\ngmsfs_tier_used_bytes{tier=\"host\"} ");
     holding->open_files = find_number(text, "\ngmsfs_open_files ");
     holding->jobs = find_number(text, "\ngmsfs_jobs_in_flight ");
     holding->waiting = find_number(text, "\ngmsfs_allocs_waiting ");
@@ -147,12 +148,14 @@ static bool is_same(const struct holding *a, const struct holding *b)
 static void describe(const struct holding *holding, char *text, size_t size)
 {
     snprintf(text, size,
-             "keeper %d fds %lld blocks, worker %d fds %lld blocks, %llu bytes, %llu files, "
+             "keeper %d fds %lld blocks, worker %d fds %lld blocks, %llu bytes, %llu on the host, "
+             "%llu files, "
              "%llu jobs, %llu waiting, %llu lines of sessions",
              holding->keeper_fds, (long long)holding->keeper_blocks, holding->worker_fds,
              (long long)holding->worker_blocks, (unsigned long long)holding->used_bytes,
-             (unsigned long long)holding->open_files, (unsigned long long)holding->jobs,
-             (unsigned long long)holding->waiting, (unsigned long long)holding->sessions);
+             (unsigned long long)holding->host_bytes, (unsigned long long)holding->open_files,
+             (unsigned long long)holding->jobs, (unsigned long long)holding->waiting,
+             (unsigned long long)holding->sessions);
 }
 
 /* Releases and freeing go on behind the back of who closed: the same is waited for. */
@@ -361,6 +364,8 @@ static bool may_say(const struct deed *deed, int injected, int error)
         return true; /* the daemon's descriptors are a bound like others, and not the client's */
     if (error == ESTALE && strstr(deed->words, "acquire-export"))
         return true; /* granted, without a ticket: EXPORT gives one */
+    if (error == ENODATA && strstr(deed->words, "-host"))
+        return true; /* the move that should have made it failed */
     return (error == EPIPE || error == ECONNRESET) && strstr(deed->words, "connect");
 }
 

@@ -233,14 +233,14 @@ static struct fault_control *map_control(int fd)
     return at == MAP_FAILED ? NULL : at;
 }
 
-struct fault_control *fault_start(void)
+struct fault_control *fault_start(enum fault_counting what)
 {
     struct fault_control *made = map_control(-1);
 
     if (!made)
         return NULL;
     made->magic = FAULT_MAGIC;
-    counting = true;
+    counting = what == FAULT_SITES;
     begin(made);
     return made;
 }

@@ -573,7 +573,7 @@ int main(int argc, char **argv)
     }
     store = argv[1];
     second = argv[2];
-    control = fault_start();
+    control = fault_start(FAULT_SITES);
     if (!control)
         tool_die("no memory to begin with");
     publish();

@@ -130,6 +130,11 @@ static int do_graph_space_free(struct scene *scene)
     return gmsfs_graph_space_free(scene->space);
 }
 
+static int do_graph_grow(struct scene *scene)
+{
+    return gmsfs_graph_grow(scene->pool, 3 * GRAPH_CHUNK);
+}
+
 static int do_graph_shrink(struct scene *scene)
 {
     return gmsfs_graph_shrink(scene->pool, NULL);
@@ -154,6 +159,7 @@ static int do_graph_keep(struct scene *scene)
         {"graph_space_alloc eager", pool_with_eager, do_graph_alloc},                   \
         {"graph_select", pool_awake, do_graph_select},                                  \
         {"graph_space_free", pool_with_idle, do_graph_space_free},                      \
+        {"graph_grow", pool_awake, do_graph_grow},                                      \
         {"graph_shrink", pool_with_idle, do_graph_shrink},                              \
         {"graph_sleep", pool_awake, do_graph_sleep},                                    \
         {"graph_sleep keep", pool_awake, do_graph_keep},

@@ -68,7 +68,7 @@ static int apply_short(struct core *to, const struct record *record, struct outc
 static void start(enum fault_point point)
 {
     if (!control)
-        control = fault_start();
+        control = fault_start(FAULT_ANYWHERE);
     require(control != NULL);
     control->processes = FAULT_COMMAND;
     control->point = point;

@@ -24,12 +24,18 @@ static void try_request(const uint8_t *data, size_t size, bool has_descriptor)
     if (copier_check_request(data, size, has_descriptor, &request))
         return;
     must(size == sizeof request && memcmp(&request, data, size) == 0);
-    must(has_descriptor == (request.act == COPIER_MAP));
+    bool moves = request.act == COPIER_MOVE_OUT || request.act == COPIER_MOVE_IN;
+    must(has_descriptor == (request.act == COPIER_MAP || moves));
+    must(moves == (request.entry >= COPIER_FIRST_MOVE));
     must(request.window < COPIER_WINDOWS && request.entry < COPIER_ENTRIES);
     if (request.act == COPIER_GET || request.act == COPIER_PUT) {
         must(request.entry < COPIER_BLOCKS);
         must(request.bytes > 0 && request.bytes <= COPIER_BLOCK_BYTES);
         must(request.offset + request.bytes > request.offset);
+    }
+    if (moves) {
+        must(request.bytes > 0 && request.bytes <= COPIER_MOVE_BYTES);
+        must(request.offset + request.bytes <= INT64_MAX);
     }
 }
 

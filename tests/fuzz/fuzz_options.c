@@ -53,6 +53,15 @@ static void write_out(const struct daemon_options *o, char *list, size_t room)
         ADD(",granularity=%" PRIu64, o->vmm.granularity_bytes);
     if (o->vmm.hugepage_bytes)
         ADD(",hugepages=%" PRIu64, o->vmm.hugepage_bytes);
+    if (o->vmm.spill_bytes)
+        ADD(",spill=%s,spill_size=%" PRIu64, o->vmm.spill, o->vmm.spill_bytes);
+    if (o->vmm.host_bytes || o->vmm.spill_bytes)
+        ADD(",keep_copy=%s", o->drops_copies ? "no" : "yes");
+    if (o->vmm.host_bytes) {
+        ADD(",host_size=%" PRIu64, o->vmm.host_bytes);
+        if (o->vmm.host_hugepage_bytes)
+            ADD(",host_hugepages=%" PRIu64, o->vmm.host_hugepage_bytes);
+    }
     if (o->uid != OPTIONS_NO_ID)
         ADD(",uid=%" PRIu32, o->uid);
     if (o->gid != OPTIONS_NO_ID)

@@ -482,6 +482,26 @@ class Freeing(GraphCase):
             pool.shrink()
             self.assertEqual((pool.stats.pending, pool.stats.spaces), (0, spaces - 1))
 
+    def test_captures_find_the_memory_that_a_pool_has_grown_to(self):
+        with self.open() as pool:
+            self.buffers(pool)
+            for nbytes in SHAPES:
+                self.capture(pool, nbytes)
+            high = pool.stats.high_bytes
+        with self.open() as pool:
+            self.buffers(pool)
+            pool.grow(high)
+            self.assertEqual(pool.stats.physical_bytes, high)
+            for nbytes in SHAPES:
+                self.capture(pool, nbytes)
+            self.assertEqual(pool.stats.physical_bytes, high)
+            self.check(pool, SHAPES)
+            with self.assertRaises(gmsfs.errors.NoMemory):
+                pool.grow(1 << 60)
+            pool.sleep()
+            with self.assertRaises(gmsfs.errors.NoLock):
+                pool.grow(high)
+
     def test_a_shape_is_dropped_asleep(self):
         with self.open() as pool:
             self.buffers(pool)

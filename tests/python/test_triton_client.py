@@ -114,13 +114,14 @@ class Regions(TritonTest):
 
     def test_where_no_gpu_is_no_cuda_region_is_registered(self):
         for client in self.for_each():
+            self.assertEqual(client.metadata()["extensions"], ["system_shared_memory"])
             handle = b"A" * 86 + b"=="
             self.refused(client, 400, "failed to register CUDA shared memory region: 'a': no CUDA device",
                          client.register_cuda_shared_memory, "a", handle, 0, 64)
 
     def test_handles_have_64_bytes(self):
         for client in self.for_each():
-            text = "failed to register CUDA shared memory region: 'a': invalid args" if client.is_grpc else \
+            text = "failed to register shared memory region: invalid args" if client.is_grpc else \
                 "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t"
             for handle in (b"AAAA", b"", b"A" * 92):
                 self.refused(client, 400, text, client.register_cuda_shared_memory, "a", handle, 0, 64)

@@ -2,6 +2,7 @@
 """A region that is unregistered while inferences use it, on a server whose inferences take a while."""
 
 import concurrent.futures
+import threading
 import time
 import unittest
 
@@ -12,14 +13,29 @@ from triton_support import KINDS, Client, TritonTest, values
 
 
 class Drain(TritonTest):
-    def begin(self, kind):
-        """An inference that is under way, and what it needs."""
+    def begin(self, kind, connected, go):
+        """An inference that is under way once `go` is set, over a connection that is made before."""
         with Client(kind) as client:
+            client.is_server_live()
+            connected.set()
+            go.wait()
             inputs, outputs = client.tensors()
             for i in range(2):
                 inputs[i].set_shared_memory("in", 64, offset=64 * i)
                 outputs[i].set_shared_memory("out", 64, offset=64 * i)
             client.infer("simple", inputs, outputs=outputs)
+
+    def connect(self, pool, kind):
+        """A future of an inference, and what lets it begin and waits until it has most probably begun: no
+        client is told when the server holds its regions."""
+        connected, go = threading.Event(), threading.Event()
+        future = pool.submit(self.begin, kind, connected, go)
+        self.assertTrue(connected.wait(30), f"{kind}: not connected")
+
+        def start():
+            go.set()
+            time.sleep(0.4)
+        return future, start
 
     def prepare(self, client):
         names = []
@@ -43,13 +59,13 @@ class Drain(TritonTest):
                 source, target = self.prepare(client)
                 left, right = values()
                 shm.set_shared_memory_region(source, [left, right])
-                first = pool.submit(self.begin, kind)
-                time.sleep(0.3)
+                first, start_first = self.connect(pool, kind)
+                second, start_second = self.connect(pool, kind)
+                start_first()
                 client.unregister_system_shared_memory("in")
                 self.assertFalse(first.done())
                 self.assertIn("in", client.status())
-                time.sleep(0.3)
-                second = pool.submit(self.begin, kind)
+                start_second()
                 first.result()
                 self.assertFalse(second.done())
                 self.assertIn("in", client.status())

@@ -199,12 +199,12 @@ class Grpc(Served):
             self.assertNotIn(b"\x08\x01", h2.answer(stream))
             self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
 
-    def test_rapid_resets_end_the_connection(self):
+    def assert_told_to_leave(self, cut):
+        """cut(h2, stream): what makes the server drop a call that has begun."""
         with H2() as h2:
             try:
                 for _ in range(500):
-                    stream = h2.begin("ServerReady")
-                    h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8)))
+                    cut(h2, h2.begin("ServerReady"))
                 payload = h2.until(raw.GOAWAY)[3]
                 self.assertEqual(payload[4:8], struct.pack(">I", 11))  # ENHANCE_YOUR_CALM
             except (BrokenPipeError, ConnectionResetError, EOFError):
@@ -216,6 +216,14 @@ class Grpc(Served):
                 self.fail("the connection goes on")
             except (BrokenPipeError, ConnectionResetError):
                 pass
+
+    def test_rapid_resets_end_the_connection(self):
+        self.assert_told_to_leave(
+            lambda h2, stream: h2.send(frame(raw.RST, 0, stream, struct.pack(">I", 8))))
+
+    def test_rapid_errors_that_make_the_server_reset_end_the_connection(self):
+        self.assert_told_to_leave(
+            lambda h2, stream: h2.send(frame(raw.WINDOW, 0, stream, struct.pack(">I", 0x7fffffff))))
 
     def test_some_resets_are_the_clients_right(self):
         with H2() as h2:
@@ -264,6 +272,43 @@ class Grpc(Served):
                 http.send(sent)
                 while not http.is_closed():
                     pass
+
+
+class Lists(Served):
+    COUNT = 1500
+
+    def setUp(self):
+        self.key = f"/{os.environ['GMSFS_TEST_SHM']}-lists"
+        with open("/dev/shm" + self.key, "wb") as file:
+            file.write(bytes(64))
+        with Http() as http:
+            for i in range(self.COUNT):
+                self.assertEqual(raw.register(http, f"list{i}", self.key, 64)[0], 200)
+
+    def tearDown(self):
+        with Http() as http:
+            http.ask("POST", "/v2/systemsharedmemory/unregister", b"")
+        super().tearDown()
+
+    def test_long_lists_that_are_not_taken_cost_no_more_than_they_are_long(self):
+        """An answer is about 100 KiB; what it was made of is ten times as much."""
+        before, held = memory_kib(), []
+        for _ in range(2):
+            h2 = H2(settings=struct.pack(">HI", 4, 0))
+            last = [h2.call("SystemSharedMemoryStatus") for _ in range(100)][-1]
+            h2.send(frame(raw.WINDOW, 0, last, struct.pack(">I", 1)))
+            while h2.frame()[2] != last:  # the others were asked for before it
+                pass
+            held.append(h2)
+        for _ in range(100):
+            http = Http()
+            http.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            http.request("GET", "/v2/systemsharedmemory/status")
+            self.assertTrue(http.socket.recv(1))
+            held.append(http)
+        self.assert_memory(before, 100 << 10)
+        for each in held:
+            each.socket.close()
 
 
 class Account(unittest.TestCase):

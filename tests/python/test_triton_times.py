@@ -36,6 +36,16 @@ class Times(unittest.TestCase):
                 self.assertEqual(http.answer()[0], 408)
                 self.assertGreater(time.monotonic() - start, REQUEST_S - 0.2)
 
+    def test_half_a_request_behind_a_whole_one_is_told_that_it_is_late_as_well(self):
+        with Http() as http:
+            http.send(b"GET /v2 HTTP/1.1\r\n\r\nGET /v2 HT")
+            self.assertEqual(http.answer()[0], 200)
+            start = time.monotonic()
+            self.assertEqual(http.answer()[0], 408)
+            took = time.monotonic() - start
+            self.assertGreater(took, REQUEST_S - 0.2)
+            self.assertLess(took, IDLE_S - 0.2)
+
     def test_bytes_that_trickle_do_not_lengthen_a_requests_time(self):
         with Http() as http:
             http.send(b"GET /v2 HTTP/1.1\r\nA: ")

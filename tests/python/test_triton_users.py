@@ -5,6 +5,7 @@ connection is of whoever made it, and stays so."""
 import contextlib
 import json
 import os
+import struct
 import unittest
 
 import triton_raw as raw
@@ -134,6 +135,28 @@ class Users(unittest.TestCase):
             their_h2.answer(their_h2.call("SystemSharedMemoryRegister", wanted))
             self.assertEqual(names(self.theirs), ["n"])
             self.assertNotIn(key.encode(), h2.answer(h2.call("SystemSharedMemoryStatus")))
+
+    def test_nobody_waits_for_all_that_another_has_asked(self):
+        """Lists of 800 regions; of an answer that may not be sent its headers come all the same."""
+        with other():
+            key = make("i")
+            for i in range(800):
+                self.assertEqual(register(self.theirs, f"i{i}", key, SIZE)[0], 200)
+            flood = [H2(settings=struct.pack(">HI", 4, 0)) for _ in range(20)]
+        for h2 in flood:
+            for _ in range(100):
+                h2.call("SystemSharedMemoryStatus")
+        with Http() as http:
+            self.assertEqual(register(http, "mine", make("j"), SIZE)[0], 200)
+            self.assertEqual(names(http), ["mine"])
+        flood[-1].socket.setblocking(False)
+        answered = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                answered += flood[-1].frame()[0] == raw.HEADERS
+        self.assertLess(answered, 100)
+        for h2 in flood:
+            h2.socket.close()
 
     def test_one_users_connections_leave_room_for_others(self):
         with other():

@@ -126,6 +126,25 @@ static int op_poll(char **arg)
     return got == 0 ? -ETIMEDOUT : result(got);
 }
 
+#define REST_MS 20000
+
+static int op_rest(char **arg)
+{
+    struct pollfd p = {.fd = s.fd, .events = POLLPRI};
+    char text[256];
+    (void)arg;
+    for (int passed_ms = 0; passed_ms < REST_MS; passed_ms += 100) {
+        ssize_t got = pread(s.fd, text, sizeof text - 1, 0);
+        if (got < 0)
+            return result(got);
+        text[got] = '\0';
+        if (!strstr(text, "moving "))
+            return 0;
+        poll(&p, 1, 100);
+    }
+    return -ETIMEDOUT;
+}
+
 /* ---- all of them ------------------------------------------------------------------------- */
 
 static const struct op {
@@ -171,6 +190,8 @@ static const struct op {
     {"acquire-export", op_acquire_export, "MODE TIMEOUT_MS"},
     {"acquire-again", op_acquire_again, "MODE TIMEOUT_MS"},
     {"acquire-fresh", op_acquire_fresh, "MODE TIMEOUT_MS"},
+    {"acquire-replace", op_acquire_replace, "MODE TIMEOUT_MS"},
+    {"acquire-any", op_acquire_any, "MODE TIMEOUT_MS"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
@@ -202,6 +223,7 @@ static const struct op {
     {"send", op_send, "DATA"},
     {"request", op_request, "TICKET BATCH"},
     {"ask", op_ask, "drain|drain-end|serve BATCH"},
+    {"ask-of", op_ask_of, "drain|holders|serve STORE BATCH"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
     {"region", op_region, "FLAGS"}, /* 1: hold */
@@ -227,6 +249,7 @@ static const struct op {
     {"until", op_until, "FILE"},
     {"say", op_say, "TEXT"},
     {"poll", op_poll, "in|pri TIMEOUT_MS"},
+    {"rest", op_rest, ""}, /* of `residency`: until nothing moves */
 };
 
 static int count_words(const char *text)

@@ -12,6 +12,7 @@
 #include "gmsctl_files.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -161,6 +162,48 @@ static int op_ask(char **arg)
             return got < 0 ? -errno : -ECONNRESET;
     } while (request.op == GMSFS_FDS_DRAIN_END &&
              (message.header.error == -EAGAIN || message.header.error == -EBUSY));
+    return message.header.error;
+}
+
+/* The id of a store, out of its `info`. */
+static int read_store_id(const char *store, uint8_t id[16])
+{
+    static const char label[] = "\"id\": \"";
+    char path[PATH_MAX], text[4096] = "", digits[33] = "";
+    snprintf(path, sizeof path, "%s/info", store);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), error = fd < 0 ? -errno : 0;
+    if (!error && read(fd, text, sizeof text - 1) < 0)
+        error = -errno;
+    if (fd >= 0)
+        close(fd);
+    const char *at = strstr(text, label);
+    if (!at)
+        return error ? error : -EBADMSG;
+    snprintf(digits, sizeof digits, "%s", at + sizeof label - 1);
+    id_of(digits, NULL, id);
+    return 0;
+}
+
+/* Of a store. Who holds it is waited for. */
+static int op_ask_of(char **arg)
+{
+    static struct fds_message message;
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                        .op = strcmp(arg[0], "drain") == 0 ? GMSFS_FDS_STORE_DRAIN
+                                              : strcmp(arg[0], "holders") == 0
+                                                  ? GMSFS_FDS_STORE_HOLDERS
+                                                  : GMSFS_FDS_STORE_SERVE,
+                                        .batch = (uint32_t)number(arg[2])};
+    int error = read_store_id(arg[1], request.ticket);
+    if (error)
+        return error;
+    do {
+        if (send(s.socket, &request, sizeof request, MSG_NOSIGNAL) < 0)
+            return -errno;
+        ssize_t got = recv(s.socket, &message, sizeof message, 0);
+        if (got <= 0)
+            return got < 0 ? -errno : -ECONNRESET;
+    } while (request.op == GMSFS_FDS_STORE_HOLDERS && message.header.error == -EBUSY);
     return message.header.error;
 }
 

@@ -56,6 +56,16 @@ static int op_acquire_fresh(char **arg)
     return acquire(arg, GMSFS_ACQUIRE_FRESH, 0);
 }
 
+static int op_acquire_replace(char **arg)
+{
+    return acquire(arg, GMSFS_ACQUIRE_REPLACE, 0);
+}
+
+static int op_acquire_any(char **arg)
+{
+    return acquire(arg, GMSFS_ACQUIRE_ANY, 0);
+}
+
 static int op_acquire_reserve(char **arg)
 {
     return acquire(arg, 0, number(arg[2]));

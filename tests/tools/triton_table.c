@@ -292,6 +292,8 @@ int main(int argc, char **argv)
 {
     struct failure failure;
 
+    if (argc == 2 && strcmp(argv[1], TRITON_CUDA_COMMAND) == 0)
+        return triton_cuda_main();
     if (argc < 3 || argc > 5)
         tool_die("usage: triton_table HTTP GRPC [DELAY_MS [TOKEN_FILE]]");
     struct triton_options options = {.mount = "table",
@@ -300,6 +302,7 @@ int main(int argc, char **argv)
                                      .grpc = {argv[2]},
                                      .grpc_count = 1,
                                      .has_test_models = true,
+                                     .drain_ms = UINT64_MAX,
                                      .delay_ms = argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
                                      .token_file = argc > 4 ? argv[4] : NULL,
                                      .on_serving = say};

@@ -24,7 +24,9 @@ static struct {
     uint8_t waiters[MAX_IDS], memories[MAX_IDS], sessions[MAX_IDS];
     uint64_t generations[MAX_IDS], versions[MAX_IDS]; /* by store */
     enum lock_state states[MAX_IDS];
+    uint64_t place_versions[MAX_IDS];
     bool announced[MAX_IDS]; /* EFFECT_STATE in this step */
+    bool moved[MAX_IDS];     /* EFFECT_PLACE in this step */
 } model;
 
 static void model_take(const struct effect *effect)
@@ -49,6 +51,14 @@ static void model_take(const struct effect *effect)
     case EFFECT_STATE:
         model.announced[effect->store] = true;
         break;
+    case EFFECT_PLACE:
+        model.moved[effect->store] = true;
+        break;
+    case EFFECT_MOVE_OVER: {
+        const struct core_store *store = core_find_store(core, effect->store);
+        require(effect->move != 0 && (!store || store->places.move.id != effect->move));
+        break;
+    }
     case EFFECT_EVENT:
         break;
     case EFFECT_REGION_OVER:
@@ -64,6 +74,7 @@ static void model_take(const struct effect *effect)
 static void model_take_all(void)
 {
     memset(model.announced, 0, sizeof model.announced);
+    memset(model.moved, 0, sizeof model.moved);
     /* Who waits since this record, or again. */
     if (out.waiter > 0 && out.waiter < MAX_IDS && core_find_waiter(core, out.waiter))
         model.waiters[out.waiter] = FATE_LIVE;
@@ -129,7 +140,8 @@ static void check_lack(const struct core_waiter *waiter, const struct core_store
                        uint64_t left)
 {
     const struct core_pool *pool = core_find_pool(core, store);
-    uint64_t replaced = store->fixed ? layout_total_bytes(store->fixed) : 0;
+    bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
+    uint64_t replaced = is_there ? layout_total_bytes(store->fixed) : 0;
     bool of_pool = waiter->reserve_bytes > budget_bytes(store) + replaced &&
                    budget_bytes(store) <= UINT64_MAX - replaced;
     bool lacks = of_pool || waiter->reserve_bytes > shared_bytes(store, left) + replaced;
@@ -159,7 +171,8 @@ static void check_reservations(int error)
         bool free_for = lock_is_free_for(&store->lock, waiter->id);
 
         if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
-            lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW)
+            lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW ||
+            core_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))
             continue;
         /* The first whose lock is free may lack memory; those behind it wait for it. Who looks
          * around is not granted what is there. */
@@ -205,10 +218,14 @@ static void check_stores(void)
         require(store->id < MAX_IDS);
         require(store->generation >= model.generations[store->id]);
         require((store->version != model.versions[store->id]) == model.announced[store->id]);
-        require((store->generation != model.generations[store->id] ||
-                 lock_get_state(&store->lock) != model.states[store->id]) ==
-                (store->version != model.versions[store->id]));
+        /* A drain shows itself as well. */
+        if (store->generation != model.generations[store->id] ||
+            lock_get_state(&store->lock) != model.states[store->id])
+            require(store->version != model.versions[store->id]);
         model.states[store->id] = lock_get_state(&store->lock);
+        require((store->places.version != model.place_versions[store->id]) ==
+                model.moved[store->id]);
+        model.place_versions[store->id] = store->places.version;
         model.generations[store->id] = store->generation;
         model.versions[store->id] = store->version;
     }

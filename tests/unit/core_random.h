@@ -155,14 +155,15 @@ static int step_lock_open(void)
 
 static int step_acquire(void)
 {
-    struct record record = {.type = RECORD_ACQUIRE,
-                            .file = random_id(&core->files),
-                            .wish = 1 + (uint32_t)below(4),
-                            .process = random_process(),
-                            .flags = (one_in(3) ? CORE_OPEN_AGAIN : 0) |
-                                     (one_in(4) ? CORE_OPEN_FRESH : 0),
-                            .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
-                            .deadline_ms = random_deadline()};
+    struct record record = {
+        .type = RECORD_ACQUIRE,
+        .file = random_id(&core->files),
+        .wish = 1 + (uint32_t)below(4),
+        .process = random_process(),
+        .flags = (one_in(3) ? CORE_OPEN_AGAIN : 0) | (one_in(4) ? CORE_OPEN_FRESH : 0) |
+                 (one_in(4) ? CORE_OPEN_REPLACE : 0) | (one_in(4) ? CORE_OPEN_ANY : 0),
+        .size_bytes = one_in(2) ? below(8) * GRAIN : 0,
+        .deadline_ms = random_deadline()};
 
     random_bytes16(&record);
     return apply(record);
@@ -571,6 +572,17 @@ static int step_drain(void)
     return apply(record);
 }
 
+static int step_store_drain(void)
+{
+    struct record record = {.type = one_in(3) ? RECORD_STORE_DRAIN : RECORD_STORE_SERVE,
+                            .store = random_id(&core->stores),
+                            .deadline_ms = one_in(2) ? now + below(3000) : 0,
+                            .process = random_process(),
+                            .uid = (uint32_t)below(3)};
+
+    return apply(record);
+}
+
 /* Doubt and trust; a loss would be the end of the walk. */
 static int step_health(void)
 {
@@ -607,6 +619,65 @@ static int step_pool(void)
     return apply(record);
 }
 
+static uint64_t random_moving_store(void)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (store->places.move.id != 0 && !one_in(3))
+            return store->id;
+    }
+    return random_id(&core->stores);
+}
+
+static int end_move(struct record record)
+{
+    const struct core_store *store = core_find_store(core, record.store);
+    size_t count = store && store->fixed ? layout_count_allocations(store->fixed) : below(3);
+    uint64_t memories[64];
+
+    require(count < 60);
+    record.count = store && !one_in(20) ? store->places.move.id : below(core->next_id);
+    if (one_in(4)) {
+        record.type = RECORD_MOVE_FAIL;
+        record.offset = below(150);
+        record.flags = (uint32_t)below(4);
+        return apply(record);
+    }
+    record.type = RECORD_MOVE_END;
+    record.flags = (uint32_t)one_in(2) * CORE_MOVE_KEEP;
+    record.memory_count = one_in(20) ? below(4) : count;
+    record.memories = memories;
+    for (size_t i = 0; i < record.memory_count; i++)
+        memories[i] = one_in(60) ? used_memory() : next_memory++;
+    return apply(record);
+}
+
+static int step_move(void)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN,
+                            .store = random_moving_store(),
+                            .kind = (uint32_t)below(one_in(4) ? 5 : 3),
+                            .flags = one_in(3) ? CORE_MOVE_SPARE : 0};
+
+    switch (below(8)) {
+    case 0:
+        record.type = RECORD_MOVE_CANCEL;
+        record.flags = 0;
+        return apply(record);
+    case 1:
+        record.type = RECORD_COPY_DROP;
+        record.flags = 0;
+        return apply(record);
+    case 2:
+    case 3:
+    case 4:
+        return end_move(record);
+    default:
+        return apply(record);
+    }
+}
+
 /* Each other walk has no budgets but the first pool's, which has none. */
 static bool has_pools;
 
@@ -614,12 +685,12 @@ static const struct {
     int (*step)(void);
     unsigned weight;
 } steps[] = {
-    {step_store, 3},  {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
-    {step_join, 4},   {step_leave, 12},      {step_time, 10},      {step_commit, 8},
-    {step_add, 10},   {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
-    {step_bind, 2},   {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
-    {step_gather, 4}, {step_lend, 6},        {step_fence, 3},      {step_region, 12},
-    {step_pool, 8},
+    {step_store, 3},       {step_open, 8},        {step_lock_open, 14}, {step_acquire, 10},
+    {step_join, 4},        {step_leave, 12},      {step_time, 10},      {step_commit, 8},
+    {step_add, 10},        {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
+    {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
+    {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
+    {step_store_drain, 4}, {step_pool, 8},        {step_move, 14},
 };
 
 /* Every other walk meets bounds. */

@@ -56,6 +56,8 @@ enum deed {
     EXPIRE, /* its deadline, or its kept place, has passed */
     TICK,
     RANG,   /* the timer was served: everything expired is out */
+    CLOSE,  /* nobody is let in any more */
+    OPEN,   /* and again */
     SETTLE, /* the queue was drained: the end of every event but TICK */
 };
 
@@ -65,6 +67,7 @@ static const char *const deed_names[] = {
     [RETURN] = "return", [FORGET] = "forget",   [EXPIRE] = "expire", [TICK] = "tick",
     [RANG] = "rang",     [SETTLE] = "settle",   [DOZE] = "doze",     [SLEEP] = "sleep",
     [WAKE] = "wake",     [LOOK] = "look",       [SEAL] = "seal",     [STAND] = "stand",
+    [CLOSE] = "close",   [OPEN] = "open",
 };
 
 struct proc {
@@ -78,9 +81,9 @@ struct proc {
 };
 
 struct facts {
-    bool committed, sealed;
+    bool committed, sealed, closed;
     uint64_t now;
-    uint64_t released; /* when a session last ended or became a reader's */
+    uint64_t released; /* when a session last ended or became a reader's, or the lock opened */
     uint64_t serial;   /* of ids */
     enum lock_state state;
     struct proc procs[PROCS];
@@ -154,7 +157,7 @@ static bool came_before(const struct proc *p, const struct proc *one)
 /* All the reasons there are for which one may not come in. */
 static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
 {
-    if (count_writers(facts))
+    if (count_writers(facts) || facts->closed)
         return true;
     FOR_EACH(p, facts)
     {
@@ -303,7 +306,8 @@ static bool only_the_doer_changes(const struct move *m)
         [FORGET] = 1u << IDLE,
         [EXPIRE] = 1u << IDLE,
     };
-    bool nobody = m->deed == TICK || m->deed == RANG || m->deed == SETTLE;
+    bool nobody = m->deed == TICK || m->deed == RANG || m->deed == SETTLE || m->deed == CLOSE ||
+                  m->deed == OPEN;
 
     for (int i = 0; i < PROCS; i++) {
         enum role was = m->before->procs[i].role, is = m->after->procs[i].role;
@@ -324,6 +328,14 @@ static bool only_writers_decide_what_is_committed(const struct move *m)
     if (!denied && (m->deed == WIPE || m->deed == SEAL))
         return !m->after->committed;
     return m->after->committed == m->before->committed;
+}
+
+/* Whoever holds it goes on, and ends, without a word of that. */
+static bool only_a_drain_closes(const struct move *m)
+{
+    if (m->deed == CLOSE || m->deed == OPEN)
+        return m->after->closed == (m->deed == CLOSE);
+    return m->after->closed == m->before->closed;
 }
 
 /* RW starts without what was sealed; whatever else comes, it outlives all sessions. */
@@ -464,6 +476,7 @@ static const struct law {
     {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},
     {"only a writer decides what is committed", only_writers_decide_what_is_committed},
     {"only a writer decides what is sealed", only_writers_decide_what_is_sealed},
+    {"only a drain closes and opens the lock", only_a_drain_closes},
     {"RW_DATA can neither commit nor seal, and RW can", what_is_final_is_refused},
     {"the state is derived", state_is_derived},
     {"transitions are rows of the table", transitions_are_rows},

@@ -52,6 +52,49 @@ static enum lock_mode grant_uncommitted(const struct lock *lock, enum lock_wish 
     return lock_would_grant(&seen, wish, now);
 }
 
+static struct lock as_if_open(const struct lock *lock)
+{
+    struct lock seen = *lock;
+
+    seen.closed = false;
+    return seen;
+}
+
+static enum lock_mode grant_though_closed(const struct lock *lock, enum lock_wish wish,
+                                          uint64_t now)
+{
+    struct lock seen = as_if_open(lock);
+
+    return lock_would_grant(&seen, wish, now);
+}
+
+static bool next_though_closed(const struct lock *lock, uint64_t now, uint64_t *id,
+                               enum lock_mode *mode)
+{
+    struct lock seen = as_if_open(lock);
+
+    return lock_next_grant(&seen, now, id, mode);
+}
+
+static uint64_t moment_though_closed(const struct lock *lock, uint64_t now)
+{
+    struct lock seen = as_if_open(lock);
+
+    return lock_next_moment(&seen, now);
+}
+
+static void open_impatiently(struct lock *lock, bool closed, uint64_t now)
+{
+    (void)now;
+    lock->closed = closed;
+}
+
+static void close_for_ever(struct lock *lock, bool closed, uint64_t now)
+{
+    if (closed)
+        lock_set_closed(lock, closed, now);
+}
+
 /* As one sees it to whom a layout is a layout, and final or not is all the same. */
 static struct lock with_sealed_as_committed(const struct lock *lock)
 {
@@ -544,6 +587,19 @@ static const struct mutant mutants[] = {
     {"RW_DATA commits", what_is_final_is_refused, {.commit = commit_what_is_sealed}},
     {"RW_DATA ends by a commit", only_the_doer_changes, {.commit = commit_what_is_sealed}},
     {"RW_DATA seals", what_is_final_is_refused, {.seal = seal_again}},
+    {"who asks is let in though it is closed",
+     no_reason_against,
+     {.would_grant = grant_though_closed}},
+    {"who waits is let in though it is closed",
+     no_reason_against,
+     {.next_grant = next_though_closed}},
+    {"a closed lock has moments of patience",
+     the_moment_is_exact,
+     {.next_moment = moment_though_closed}},
+    {"a lock that opens gives no new patience",
+     no_reason_against,
+     {.set_closed = open_impatiently}},
+    {"it never opens again", only_a_drain_closes, {.set_closed = close_for_ever}},
     {"what is sealed does not show in the state",
      state_is_derived,
      {.get_state = state_without_sealed}},
@@ -570,7 +626,7 @@ static struct rules rules_of(const struct mutant *mutant)
         OR_SOUND(remove_session), OR_SOUND(commit),       OR_SOUND(keep_place),
         OR_SOUND(resume_place),   OR_SOUND(next_expired), OR_SOUND(next_moment),
         OR_SOUND(count_writers),  OR_SOUND(get_state),    OR_SOUND(set_sleep),
-        OR_SOUND(seal),
+        OR_SOUND(seal),           OR_SOUND(set_closed),
     };
 }
 

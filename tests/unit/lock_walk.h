@@ -39,6 +39,7 @@ struct rules {
     int (*keep_place)(struct lock *, uint64_t, uint64_t, bool);
     int (*resume_place)(struct lock *, uint64_t, uint64_t);
     int (*set_sleep)(struct lock *, uint64_t, enum lock_sleep);
+    void (*set_closed)(struct lock *, bool, uint64_t);
     bool (*next_expired)(const struct lock *, uint64_t, uint64_t *, bool *);
     uint64_t (*next_moment)(const struct lock *, uint64_t);
     size_t (*count_writers)(const struct lock *);
@@ -55,6 +56,7 @@ static const struct rules sound = {
     .keep_place = lock_keep_place,
     .resume_place = lock_resume_place,
     .set_sleep = lock_set_sleep,
+    .set_closed = lock_set_closed,
     .next_expired = lock_next_expired,
     .next_moment = lock_next_moment,
     .count_writers = lock_count_waiting_writers,
@@ -107,6 +109,7 @@ static void observe(struct walk *walk)
     }
     walk->facts.committed = walk->lock.committed;
     walk->facts.sealed = walk->lock.sealed;
+    walk->facts.closed = walk->lock.closed;
     walk->facts.state = walk->rules->get_state(&walk->lock);
 }
 
@@ -269,6 +272,26 @@ static void ring_timer(struct walk *walk)
     judge(walk, (struct move){.deed = RANG}, &before);
 }
 
+/* A drain is explored with two processes at a time, to keep the space small: the third comes and
+ * goes before or after it. */
+static bool would_crowd(const struct walk *walk, int more)
+{
+    bool drains = more ? walk->facts.closed : !walk->facts.closed;
+
+    return drains && count(&walk->facts, IDLE) - more < 1;
+}
+
+static void drain_or_serve(struct walk *walk)
+{
+    struct facts before = walk->facts;
+    bool close = !walk->facts.closed;
+
+    if (!close)
+        walk->facts.released = walk->facts.now;
+    walk->rules->set_closed(&walk->lock, close, walk->facts.now);
+    judge(walk, (struct move){.deed = close ? CLOSE : OPEN}, &before);
+}
+
 /* ---- events: all that can happen next ------------------------------------------------------ */
 
 struct happening {
@@ -327,10 +350,14 @@ static const struct happening happenings[] = {
 };
 
 #define HAPPENING_COUNT ((int)(sizeof(happenings) / sizeof(happenings[0])))
-/* An event is a number: who * HAPPENING_COUNT + what; then these two. */
+/* An event is a number: who * HAPPENING_COUNT + what; then these three. */
 #define EVENT_TICK  (PROCS * HAPPENING_COUNT)
 #define EVENT_TIMER (EVENT_TICK + 1)
-#define EVENT_COUNT (EVENT_TIMER + 1)
+#define EVENT_DRAIN (EVENT_TIMER + 1)
+#define EVENT_COUNT (EVENT_DRAIN + 1)
+
+static const char *const event_names[] = {"the clock ticks", "the timer rings",
+                                          "a drain begins or ends"};
 
 /* False: it cannot happen here. */
 static bool happen(struct walk *walk, int event)
@@ -346,6 +373,11 @@ static bool happen(struct walk *walk, int event)
     }
     if (event == EVENT_TIMER)
         ring_timer(walk);
+    else if (event == EVENT_DRAIN ? would_crowd(walk, 0)
+                                  : what->role == IDLE && would_crowd(walk, 1))
+        return false;
+    else if (event == EVENT_DRAIN)
+        drain_or_serve(walk);
     else if (walk->facts.procs[who].role != what->role)
         return false;
     else if (what->role != IDLE && what->wish && walk->facts.procs[who].wish != what->wish)
@@ -407,7 +439,8 @@ struct key {
  * that the lock remembers and can decide by, in its own order. */
 static struct key key_of(const struct walk *walk)
 {
-    struct key key = {.lock = pack(walk->lock.committed, walk->lock.sealed)};
+    struct key key = {
+        .lock = pack(walk->lock.committed, (walk->lock.closed ? 2 : 0) + walk->lock.sealed)};
     uint64_t packed[PROCS];
 
     for (int i = 0; i < PROCS; i++) {
@@ -455,6 +488,7 @@ static void load(struct walk *walk, const struct node *node)
     walk->facts = node->facts;
     walk->lock.committed = node->facts.committed;
     walk->lock.sealed = node->facts.sealed;
+    walk->lock.closed = node->facts.closed;
     walk->lock.session_count = node->session_count;
     walk->lock.waiter_count = node->waiter_count;
     memcpy(walk->lock.sessions, node->sessions, sizeof(node->sessions));
@@ -499,7 +533,7 @@ static void print_way(const struct search *search, uint32_t node, int event)
     if (node)
         print_way(search, search->nodes[node].parent, search->nodes[node].event);
     if (event >= EVENT_TICK)
-        printf("#   %s\n", event == EVENT_TICK ? "the clock ticks" : "the timer rings");
+        printf("#   %s\n", event_names[event - EVENT_TICK]);
     else
         printf("#   process %d: %s, wish %d, how %d\n", event / HAPPENING_COUNT,
                deed_names[happenings[event % HAPPENING_COUNT].deed],

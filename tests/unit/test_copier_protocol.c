@@ -17,6 +17,13 @@ static const struct copier_request get = {.act = COPIER_GET,
                                           .offset = UINT64_C(5) << 32,
                                           .bytes = COPIER_BLOCK_BYTES};
 
+static const struct copier_request out = {.act = COPIER_MOVE_OUT,
+                                          .entry = COPIER_ENTRIES - 1,
+                                          .sequence = 99,
+                                          .window = COPIER_WINDOWS - 1,
+                                          .offset = UINT64_C(5) << 32,
+                                          .bytes = COPIER_MOVE_BYTES};
+
 static int check_request(const struct copier_request *request, bool has_descriptor)
 {
     return copier_check_request(request, sizeof *request, has_descriptor, &seen);
@@ -37,8 +44,9 @@ TAP_TEST(requests_that_make_sense_are_taken_as_they_are)
     check_int(check_request(&request, false), 0);
 }
 
-TAP_TEST(a_descriptor_comes_with_map_and_with_nothing_else)
+TAP_TEST(a_descriptor_comes_with_map_and_moves_and_with_nothing_else)
 {
+    check_int(check_request(&out, false), -EINVAL);
     check_int(check_request(&map, false), -EINVAL);
     check_int(check_request(&get, true), -EINVAL);
 }
@@ -64,13 +72,40 @@ TAP_TEST(requests_are_inside_of_what_there_is)
     request.sequence = COPIER_FIRST_SEQUENCE - 1;
     check_int(check_request(&request, false), -EINVAL);
     request = map;
-    request.entry = COPIER_ENTRIES;
+    request.entry = COPIER_FIRST_MOVE;
     check_int(check_request(&request, true), -EINVAL);
     request = get;
-    request.act = COPIER_PUT + 1;
+    request.act = COPIER_MOVE_IN + 1;
     check_int(check_request(&request, false), -EINVAL);
     request.act = 0;
     check_int(check_request(&request, false), -EINVAL);
+}
+
+TAP_TEST(moves_are_of_a_bounded_size_at_places_that_files_have_and_in_entries_of_their_own)
+{
+    struct copier_request request = out;
+
+    check_int(check_request(&out, true), 0);
+    check_bytes(&seen, sizeof seen, &out, sizeof out);
+    request.act = COPIER_MOVE_IN;
+    request.entry = COPIER_FIRST_MOVE;
+    request.offset = INT64_MAX - request.bytes;
+    check_int(check_request(&request, true), 0);
+    request.offset++;
+    check_int(check_request(&request, true), -EINVAL);
+    request = out;
+    request.bytes++;
+    check_int(check_request(&request, true), -EINVAL);
+    request.bytes = 0;
+    check_int(check_request(&request, true), -EINVAL);
+    request = out;
+    request.entry = COPIER_FIRST_MOVE - 1;
+    check_int(check_request(&request, true), -EINVAL);
+    request.entry = COPIER_ENTRIES;
+    check_int(check_request(&request, true), -EINVAL);
+    request = out;
+    request.window = COPIER_WINDOWS;
+    check_int(check_request(&request, true), -EINVAL);
 }
 
 TAP_TEST(messages_of_another_size_are_refused)

@@ -7,6 +7,8 @@
 #include "core_states.h"
 #include "core_wind.h"
 
+#include <dirent.h>
+
 #define USUAL_WALKS  20
 #define WALK_RECORDS 2000
 
@@ -232,10 +234,10 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     core_start();
     store = make_store("weights");
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
-    record.flags |= 1u << 8;
+    record.flags |= 1u << 10;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 8};
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 10};
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }
@@ -420,6 +422,10 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(name[3]), '/');
     LIE(STORE(mode), 010000);
     LIE(STORE(suspect), 0);
+    LIE(STORE(drain.is_on), true);
+    LIE(STORE(drain.deadline_ms), 1);
+    LIE(STORE(drain.id), 1);
+    LIE(STORE(lock.closed), true);
     LIE(STORE(sessions.taken), 0);
     LIE(STORE(waiters.taken), 0);
     LIE(STORE(lock.committed), false);
@@ -549,10 +555,10 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(reserved_bytes), 0);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
-    LIE(FILE_(kind), CORE_KIND_REGION + 1);
+    LIE(FILE_(kind), CORE_KIND_COUNT);
     LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
-    LIE(FILE_(flags), 1u << 8);
+    LIE(FILE_(flags), 1u << 10);
     LIE(FILE_(store), core->next_id);
     LIE(FILE_(session), rich.reader);
     LIE(FILE_(session), rich.writer);
@@ -574,7 +580,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
     LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
     LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
     LIE(WAITING(kind), CORE_KIND_LOCK);
-    LIE(WAITING(flags), 1u << 8);
+    LIE(WAITING(flags), 1u << 10);
     LIE(WAITING(wish), LOCK_WISH_RO);
     LIE(WAITING(uid), 12);
     LIE(WAITING(reserve_bytes), 0);
@@ -607,4 +613,46 @@ TAP_TEST(core_check_notices_what_is_wrong_with_tickets_and_events)
     LIE(EVENT(bound[0]), 0);
     LIE(EVENT(by.pid), 1);
     LIE(EVENT(by_uid), 1);
+}
+
+/* ---- seeds ----------------------------------------------------------------------------------- */
+
+static bool decodes(const char *directory, const char *name)
+{
+    static uint8_t bytes[1 << 20];
+    char path[512];
+    struct core *decoded = NULL;
+    struct failure failure = {0};
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    size_t size = fread(bytes, 1, sizeof(bytes), file);
+    fclose(file);
+    int error = core_decode(bytes, size, &decoded, &failure);
+    if (error < 0)
+        fprintf(stderr, "# %s: %s\n", path, failure.text);
+    core_free(decoded);
+    return error == 0;
+}
+
+/* A fuzzer that begins with states of another version learns nothing from them. */
+TAP_TEST(the_fuzzers_seeds_are_states)
+{
+    static const char directory[] = "tests/fuzz/corpus/core";
+    DIR *seeds = opendir(directory);
+    const struct dirent *entry;
+    int count = 0;
+
+    check(seeds != NULL);
+    while (seeds && (entry = readdir(seeds))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        check(decodes(directory, entry->d_name));
+        count++;
+    }
+    check(count > 0);
+    if (seeds)
+        closedir(seeds);
 }

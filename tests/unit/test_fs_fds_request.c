@@ -39,7 +39,15 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_CLEAR_SUSPECT;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_REGION_LIST + 1;
+    request.op = GMSFS_FDS_STORE_SERVE;
+    check_int(decode(&request), 0);
+    request.op = GMSFS_FDS_STORE_SERVE + 1;
+    check_int(decode(&request), -EINVAL);
+    request.op = GMSFS_FDS_STORE_DRAIN;
+    request.batch = UINT32_MAX;
+    check_int(decode(&request), 0);
+    request.op = GMSFS_FDS_STORE_HOLDERS;
+    request.batch = 2;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_DRAIN;
     request.batch = 1;

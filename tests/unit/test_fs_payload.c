@@ -104,7 +104,11 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     acquire.mode = GMSFS_MODE_RW_DATA; /* is granted, never asked for */
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire.mode = GMSFS_MODE_RW;
-    acquire.flags = 8;
+    acquire.flags = GMSFS_ACQUIRE_ANY; /* only a reader can */
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+    acquire.flags = GMSFS_ACQUIRE_REPLACE;
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.flags = 32;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);

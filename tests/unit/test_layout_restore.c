@@ -193,8 +193,6 @@ TAP_TEST(an_allocation_that_could_not_be_there_is_refused)
     CHECK_REFUSED(allocation.serial = 1);
     CHECK_REFUSED(allocation.aligned_bytes = 999);
     CHECK_REFUSED(allocation.aligned_bytes = UINT64_MAX);
-    CHECK_REFUSED(allocation.memory = LAYOUT_NO_MEMORY);
-    CHECK_REFUSED((allocation.memory = LAYOUT_NO_MEMORY, allocation.size_bytes = 0));
     CHECK_REFUSED((allocation.memory = LAYOUT_NO_MEMORY, allocation.size_bytes = 0,
                    allocation.aligned_bytes = 0, allocation.spool = true));
     CHECK_REFUSED((allocation.name = "first", allocation.name_bytes = 5));

@@ -19,14 +19,16 @@
 #define HOLDINGS       ((int)WAITS)
 #define WISHES         ((int)LOCK_WISH_DATA)
 #define POSTURES       (HOLDINGS + (ROLES - HOLDINGS) * WISHES)
-#define CONFIGURATIONS (4 * POSTURES * POSTURES * POSTURES)
-_Static_assert(PROCS == 3, "a configuration is three postures, and what is committed and sealed");
+#define CONFIGURATIONS (8 * POSTURES * POSTURES * POSTURES)
+_Static_assert(PROCS == 3, "a configuration is three postures, and what the lock has and is");
 
 static struct facts facts_of(int configuration)
 {
-    struct facts facts = {.committed = configuration % 2, .sealed = configuration / 2 % 2};
+    struct facts facts = {.committed = configuration % 2,
+                          .sealed = configuration / 2 % 2,
+                          .closed = configuration / 4 % 2};
 
-    configuration /= 4;
+    configuration /= 8;
     for (int i = 0; i < PROCS; i++) {
         int posture = configuration % POSTURES, waiting = posture - HOLDINGS;
 
@@ -49,7 +51,7 @@ static int configuration_of(const struct facts *facts)
         configuration += scale * (p->role < WAITS ? (int)p->role : HOLDINGS + waiting);
         scale *= POSTURES;
     }
-    return 4 * configuration + 2 * facts->sealed + facts->committed;
+    return 8 * configuration + 4 * facts->closed + 2 * facts->sealed + facts->committed;
 }
 
 /* Marks it for every way in which the three can be named. */
@@ -86,7 +88,9 @@ static bool is_allowed(const struct facts *facts)
     int writers = count_writers(facts), readers = count(facts, READS);
 
     if (writers > 1 || (writers && readers) || (readers && !facts->committed) ||
-        all_look_for_nobody(facts))
+        (!facts->closed && all_look_for_nobody(facts)))
+        return false;
+    if (facts->closed && count(facts, IDLE) == 0) /* not in this walk */
         return false;
     if (facts->sealed ? facts->committed || count(facts, WRITES) : count(facts, FILLS))
         return false;

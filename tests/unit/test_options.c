@@ -137,7 +137,8 @@ TAP_TEST(every_option)
     check_int(parse("-f", "-o",
                     "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
                     "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
-                    "log_level=debug,"
+                    "log_level=debug,host_size=8G,host_hugepages=2M,keep_copy=no,"
+                    "spill=/var/spill,spill_size=9G,"
                     "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
                     "/mnt", NULL),
               0);
@@ -152,6 +153,11 @@ TAP_TEST(every_option)
     check_int(options.uid, 1000);
     check_int(options.gid, 0);
     check_int(options.log_level, LOG_LEVEL_DEBUG);
+    check_int(options.vmm.host_bytes, 8ull << 30);
+    check_int(options.vmm.host_hugepage_bytes, 2u << 20);
+    check(options.drops_copies);
+    check_str(options.vmm.spill, "/var/spill");
+    check_int(options.vmm.spill_bytes, 9ull << 30);
     check_int(options.vmm.uuid[0], 0x6f);
     check_int(options.vmm.uuid[15], 0x55);
     check(options.foreground);
@@ -275,6 +281,17 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("granularity=3M", "power of two");
     refused("granularity=2G", "from 4.0 KiB to 1.0 GiB");
     refused("hugepages=4M", "expected 2M or 1G");
+    refused("host_size=1K", "from 4.0 KiB to 1.0 PiB");
+    refused("host_size=1G,host_hugepages=4M", "expected 2M or 1G");
+    refused("host_size=1G,keep_copy=maybe", "expected yes or no");
+    refused("keep_copy=yes", "give host_size=SIZE, too");
+    refused("host_hugepages=2M", "give host_size=SIZE, too");
+    refused("spill=/var/spill", "spill=DIRECTORY and spill_size=SIZE");
+    refused("spill_size=1G", "spill=DIRECTORY and spill_size=SIZE");
+    refused("spill=spill,spill_size=1G", "expected an absolute path");
+    refused("spill=/var/spill,spill_size=1", "from 4.0 KiB to 1.0 PiB");
+    refused("spilled=1", "there is no such option");
+    refused("host_color=blue", "there is no such option");
     refused("alloc_timeout=-1", "expected seconds from 0 to");
     refused("alloc_timeout=1.2345", "expected seconds");
     refused("writer_patience=99999999999999999999", "expected seconds");

@@ -47,7 +47,7 @@ TAP_TEST(a_request_of_the_python_client_is_read)
 
 TAP_TEST(a_head_may_come_in_any_pieces)
 {
-    static const char text[] = "\r\nGET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const char text[] = "\r\nGET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
     size_t scanned = 0;
     for (size_t size = 0; size < sizeof text - 1; size++)
         check_int(wire_http_parse(text, size, &scanned, &head, &refusal), -EAGAIN);
@@ -83,6 +83,7 @@ TAP_TEST(what_leaves_room_for_two_readings_is_refused)
     check_int(refuse(GET "A: \x01\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), 400);
+    check_int(refuse(GET "Content-Length: 1\r\nContent-Length: 1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: +1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length: 1, 1\r\n\r\n"), 400);
     check_int(refuse(GET "Content-Length:\r\n\r\n"), 400);
@@ -91,6 +92,27 @@ TAP_TEST(what_leaves_room_for_two_readings_is_refused)
     check_int(refuse(GET "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"), 501);
     check_int(refuse(GET "Expect: 200-ok\r\n\r\n"), 417);
     check_int(refuse(GET "gmsfs-session: a\r\ngmsfs-session: b\r\n\r\n"), 400);
+}
+
+TAP_TEST(what_a_web_page_makes_a_browser_send_is_refused)
+{
+    check_int(refuse("POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost:8000\r\n"
+                     "Origin: https://example.org\r\nContent-Length: 0\r\n\r\n"),
+              403);
+    check_int(refuse(GET "origin: null\r\n\r\n"), 403);
+}
+
+TAP_TEST(a_server_without_tokens_is_asked_for_by_no_name_that_others_give)
+{
+    check_int(refuse(GET "Host: rebound.example:8000\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: 127.0.0.1.example\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: localhost.example:8000\r\n\r\n"), 403);
+    check_int(refuse(GET "Host: localhost\r\nHost: rebound.example\r\n\r\n"), 403);
+    check_int(parse(GET "Host: rebound.example\r\ngmsfs-session: t\r\n\r\n"), 0);
+    check_int(parse(GET "Host: LocalHost:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host: 127.0.0.1:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host: [::1]:8000\r\n\r\n"), 0);
+    check_int(parse(GET "Host:\r\n\r\n"), 0);
 }
 
 TAP_TEST(request_lines_that_are_none_are_refused)

@@ -6,6 +6,8 @@
 #include "triton/opener_message.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -53,14 +55,16 @@ int registry_unregister(struct registry *registry, uint32_t uid, enum gmsfs_regi
     return name ? 0 : -EBUSY;
 }
 
-/* As many as the kind says, each with the owner that was asked for. */
+/* As many as the kind says, or every name but "new", each with the owner that was asked for. */
 int registry_list(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
                   const char *name, struct gmsfs_region_info **list, size_t *count,
                   enum gmsfs_region_reason *reason)
 {
     (void)registry;
     (void)reason;
-    *count = name ? 1 : kind == GMSFS_REGION_CUDA ? 0 : 2 * OPENER_MAX_INFOS + 1;
+    *count = name                        ? strcmp(name, "new") != 0
+             : kind == GMSFS_REGION_CUDA ? 0
+                                         : 2 * OPENER_MAX_INFOS + 1;
     *list = calloc(*count + 1, sizeof **list);
     for (size_t i = 0; i < *count; i++)
         (*list)[i] = (struct gmsfs_region_info){.uid = uid, .id = i};
@@ -81,6 +85,29 @@ int registry_hold(struct registry *registry, uint32_t uid, const char *name,
     return 0;
 }
 
+/* The user of the token is in very many groups. In place of the C library's. */
+int getpwuid_r(uid_t uid, struct passwd *entry, char *bytes, size_t size, struct passwd **found)
+{
+    static char name[] = "user";
+
+    (void)bytes;
+    (void)size;
+    *entry = (struct passwd){.pw_name = name, .pw_uid = uid, .pw_gid = uid};
+    *found = entry;
+    return 0;
+}
+
+int getgrouplist(const char *name, gid_t gid, gid_t *groups, int *count)
+{
+    int room = *count;
+
+    (void)name;
+    *count = GMSFS_REGION_GROUPS_MAX + 1;
+    for (int i = 0; i < *count && i < room; i++)
+        groups[i] = gid + (gid_t)i;
+    return *count <= room ? *count : -1;
+}
+
 /* ---- one opener a test --------------------------------------------------------------------- */
 
 static int opener;
@@ -92,7 +119,7 @@ static size_t fd_count;
 static int serve(int socket, bool serves_all)
 {
     char path[] = "/tmp/test-triton-opener.XXXXXX";
-    struct opener_options options = {.serves_all = serves_all};
+    struct opener_options options = {.serves_all = serves_all, .drain_ms = DRAINS_FOREVER};
     struct identity_tokens *tokens = NULL;
     struct failure failure;
     int fd = mkstemp(path);
@@ -302,6 +329,19 @@ TAP_TEST(keys_lead_to_objects_of_the_user_alone)
         check(reply.error != 0);
         check_int(reply.reason, GMSFS_REGION_EXISTS); /* this registry has every name */
     }
+    check_int(stop(), 0);
+}
+
+TAP_TEST(a_user_of_more_groups_than_can_be_told_is_not_taken_for_one_of_fewer)
+{
+    struct opener_request request = status(1, TOKEN);
+    start(true);
+    request.op = OPENER_REGISTER;
+    strcpy(request.names[0], "new");
+    strcpy(request.key, "store/allocation");
+    ask(request, -1);
+    check_int(reply.refusal, OPENER_NO_GROUPS);
+    check_int(reply.error, -E2BIG);
     check_int(stop(), 0);
 }
 

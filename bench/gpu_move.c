@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_move - stores between GPU and host memory, against bare copies and what else has to be done
+ *
+ *   gpu_move MOUNT COUNT BYTES
+ *
+ * The mount has a host tier of twice a store. Two stores of COUNT allocations of BYTES:
+ * the first goes to the host without a copy there, comes back for a reader, goes again with its
+ * copy kept, and comes back. Then one goes up and the other one down, alone and at once.
+ *
+ * Floors are of the same run. Copying: as many bytes as one large copy from or to pinned memory
+ * moves in that time. Making memory: the bare create and export calls; as many pages of memfds by 8
+ * threads. Freeing: the close of as many descriptors.
+ */
+#include <gmsfs.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "gpu.h"
+
+#define COPY_BYTES    ((size_t)1 << 30)
+#define PAGE_THREADS  8
+#define LOOK_US       100
+#define TIMEOUT_MS    120000
+#define PATH_BYTES    4096
+#define CONTENT_BYTES 4096
+
+struct stores {
+    char mount[PATH_BYTES], first[PATH_BYTES], second[PATH_BYTES];
+    size_t count;
+    uint64_t bytes;
+};
+
+static double since(double start_us)
+{
+    return bench_now_us() - start_us;
+}
+
+/* ---- ours ---------------------------------------------------------------------------------- */
+
+static void fill(const char *path, size_t count, uint64_t bytes)
+{
+    uint64_t first;
+    gmsfs_t *store;
+
+    bench_check(path, gmsfs_open(path, &store));
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RW, TIMEOUT_MS));
+    bench_check("clear", gmsfs_clear_all_handles(store));
+    if (count)
+        bench_check("allocate", gmsfs_allocate_handles(store, (uint32_t)count, bytes, "weights",
+                                                       NULL, 0, &first));
+    bench_check("commit", gmsfs_commit(store, 0, NULL));
+    gmsfs_close(store);
+}
+
+static void get_content(const char *directory, const char *name, char text[CONTENT_BYTES])
+{
+    char path[PATH_BYTES + 64];
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fd = bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
+    got = read(fd, text, CONTENT_BYTES - 1);
+    text[bench_call(path, (int)got)] = '\0';
+    close(fd);
+}
+
+static void order(const char *store, const char *word)
+{
+    char path[PATH_BYTES + 64];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/residency", store);
+    fd = bench_call(path, open(path, O_WRONLY | O_CLOEXEC));
+    bench_call(word, (int)write(fd, word, strlen(word)));
+    close(fd);
+}
+
+/* As `residency` says it when nothing is under way. */
+static void wait_at(const char *store, const char *tiers)
+{
+    double start_us = bench_now_us();
+    char text[CONTENT_BYTES];
+
+    for (;;) {
+        get_content(store, "residency", text);
+        if (strncmp(text, tiers, strlen(tiers)) == 0 && strcmp(text + strlen(tiers), "\n") == 0)
+            return;
+        if (since(start_us) > TIMEOUT_MS * 1e3) {
+            fprintf(stderr, "bench: %s is not at '%s' but at: %s\n", store, tiers, text);
+            exit(2);
+        }
+        usleep(LOOK_US);
+    }
+}
+
+static void move(const char *store, const char *word, const char *tiers)
+{
+    order(store, word);
+    wait_at(store, tiers);
+}
+
+/* A number of `device`: what is freed is so a moment later. */
+static void wait_number(const char *mount, const char *name, uint64_t value)
+{
+    double start_us = bench_now_us();
+    char text[CONTENT_BYTES], wanted[64];
+
+    snprintf(wanted, sizeof wanted, "\"%s\": %llu,", name, (unsigned long long)value);
+    for (;;) {
+        get_content(mount, "device", text);
+        if (strstr(text, wanted))
+            return;
+        if (since(start_us) > TIMEOUT_MS * 1e3) {
+            fprintf(stderr, "bench: not %s in: %s\n", wanted, text);
+            exit(2);
+        }
+        usleep(LOOK_US);
+    }
+}
+
+/* A copy on the host; of the other store's, `left_bytes` stay. */
+static void drop_copy(const struct stores *stores, const char *store, uint64_t left_bytes)
+{
+    move(store, "-host", "device");
+    wait_number(stores->mount, "host_used_bytes", left_bytes);
+}
+
+struct promotion {
+    double granted_us, mapped_us;
+};
+
+/* For a reader who waits for it. */
+static struct promotion promote(const struct stores *stores)
+{
+    struct promotion took;
+    double start_us;
+    gmsfs_t *store;
+    size_t mapped;
+
+    bench_check(stores->first, gmsfs_open(stores->first, &store));
+    start_us = bench_now_us();
+    order(stores->first, "device");
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, TIMEOUT_MS));
+    took.granted_us = since(start_us);
+    bench_check("attach", gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, &mapped));
+    took.mapped_us = since(start_us);
+    if (mapped != stores->count)
+        bench_die("attach: another number of allocations", EPROTO);
+    gmsfs_close(store);
+    wait_at(stores->first, "device host");
+    return took;
+}
+
+/* Until the memory is free, too. */
+static double demote(const struct stores *stores)
+{
+    uint64_t one_bytes = stores->count * stores->bytes;
+    double start_us = bench_now_us();
+
+    move(stores->first, "host", "host");
+    wait_number(stores->mount, "used_bytes", one_bytes); /* the other store's */
+    return since(start_us);
+}
+
+/* ---- floors -------------------------------------------------------------------------------- */
+
+struct copies {
+    const struct gpu *gpu;
+    drv_pointer device;
+    void *pinned;
+    size_t bytes; /* of one */
+};
+
+static void prepare_copies(struct copies *copies, uint64_t all_bytes)
+{
+    const struct gpu *gpu = copies->gpu;
+
+    copies->bytes = all_bytes < COPY_BYTES ? all_bytes : COPY_BYTES;
+    gpu_check(gpu, "cuMemHostAlloc", gpu->drv->cuMemHostAlloc(&copies->pinned, copies->bytes, 0));
+    memset(copies->pinned, 1, copies->bytes);
+    gpu_check(gpu, "cuMemAlloc", gpu->drv->cuMemAlloc_v2(&copies->device, copies->bytes));
+}
+
+static void end_copies(struct copies *copies)
+{
+    gpu_check(copies->gpu, "cuMemFree", copies->gpu->drv->cuMemFree_v2(copies->device));
+    gpu_check(copies->gpu, "cuMemFreeHost", copies->gpu->drv->cuMemFreeHost(copies->pinned));
+}
+
+static double time_copy(const struct copies *copies, int up, uint64_t all_bytes)
+{
+    const struct drv *drv = copies->gpu->drv;
+    double start_us = bench_now_us();
+
+    if (up)
+        gpu_check(copies->gpu, "cuMemcpyHtoD",
+                  drv->cuMemcpyHtoD_v2(copies->device, copies->pinned, copies->bytes));
+    else
+        gpu_check(copies->gpu, "cuMemcpyDtoH",
+                  drv->cuMemcpyDtoH_v2(copies->pinned, copies->device, copies->bytes));
+    return since(start_us) * ((double)all_bytes / (double)copies->bytes);
+}
+
+struct page_maker {
+    pthread_t thread;
+    int fd;
+    uint64_t bytes;
+};
+
+static void *make_pages(void *argument)
+{
+    const struct page_maker *maker = argument;
+
+    bench_call("fallocate", fallocate(maker->fd, 0, 0, (off_t)maker->bytes));
+    return NULL;
+}
+
+/* Each thread in a memfd of its own: in one, the kernel would let them wait for each other. */
+static double time_pages(uint64_t all_bytes)
+{
+    struct page_maker makers[PAGE_THREADS];
+    double start_us = bench_now_us(), took_us;
+
+    for (int i = 0; i < PAGE_THREADS; i++) {
+        makers[i].fd = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
+        makers[i].bytes = all_bytes / PAGE_THREADS;
+        if (pthread_create(&makers[i].thread, NULL, make_pages, &makers[i]))
+            bench_die("thread", EAGAIN);
+    }
+    for (int i = 0; i < PAGE_THREADS; i++)
+        pthread_join(makers[i].thread, NULL);
+    took_us = since(start_us);
+    for (int i = 0; i < PAGE_THREADS; i++)
+        close(makers[i].fd);
+    return took_us;
+}
+
+static double time_create(const struct gpu *gpu, int *fds, size_t count, uint64_t bytes)
+{
+    double start_us = bench_now_us();
+
+    for (size_t i = 0; i < count; i++)
+        fds[i] = gpu_create(gpu, bytes);
+    return since(start_us);
+}
+
+static double time_close(const int *fds, size_t count)
+{
+    double start_us = bench_now_us();
+
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+    return since(start_us);
+}
+
+/* The medians. */
+struct floors {
+    double up_us, down_us, create_us, close_us, pages_us;
+};
+
+static struct floors measure_floors(const struct gpu *gpu, const struct stores *stores)
+{
+    uint64_t all_bytes = stores->count * stores->bytes;
+    double up_us[BENCH_ROUNDS], down_us[BENCH_ROUNDS], create_us[BENCH_ROUNDS];
+    double close_us[BENCH_ROUNDS], pages_us[BENCH_ROUNDS];
+    int *fds = calloc(stores->count, sizeof *fds);
+    struct copies copies = {.gpu = gpu};
+
+    if (!fds)
+        bench_die("floors", ENOMEM);
+    prepare_copies(&copies, all_bytes);
+    for (int round = -1; round < BENCH_ROUNDS; round++) {
+        int to = round < 0 ? 0 : round; /* everything was called once */
+
+        up_us[to] = time_copy(&copies, 1, all_bytes);
+        down_us[to] = time_copy(&copies, 0, all_bytes);
+        create_us[to] = time_create(gpu, fds, stores->count, stores->bytes);
+        close_us[to] = time_close(fds, stores->count);
+        pages_us[to] = time_pages(all_bytes);
+    }
+    end_copies(&copies);
+    free(fds);
+    return (struct floors){bench_median(up_us), bench_median(down_us), bench_median(create_us),
+                           bench_median(close_us), bench_median(pages_us)};
+}
+
+/* ---- the rows ------------------------------------------------------------------------------ */
+
+struct rounds {
+    double first[BENCH_ROUNDS], granted[BENCH_ROUNDS], mapped[BENCH_ROUNDS], again[BENCH_ROUNDS];
+    double up[BENCH_ROUNDS], down[BENCH_ROUNDS], both[BENCH_ROUNDS];
+};
+
+/* One store, there and back twice; afterwards it is on the device alone. */
+static void time_moves(const struct stores *stores, struct rounds *rounds, int round)
+{
+    struct promotion took;
+
+    rounds->first[round] = demote(stores);
+    took = promote(stores);
+    rounds->granted[round] = took.granted_us;
+    rounds->mapped[round] = took.mapped_us;
+    rounds->again[round] = demote(stores);
+    promote(stores);
+    drop_copy(stores, stores->first, 0);
+}
+
+/* The first is copied down while the second, which is on the host, comes up. */
+static void time_both(const struct stores *stores, struct rounds *rounds, int round)
+{
+    uint64_t one_bytes = stores->count * stores->bytes;
+    double start_us;
+
+    move(stores->second, "host", "host");
+    start_us = bench_now_us();
+    move(stores->second, "device", "device host");
+    rounds->up[round] = since(start_us);
+    start_us = bench_now_us();
+    move(stores->first, "+host", "device host");
+    rounds->down[round] = since(start_us);
+    drop_copy(stores, stores->first, one_bytes);
+
+    move(stores->second, "host", "host");
+    start_us = bench_now_us();
+    order(stores->first, "+host");
+    order(stores->second, "device");
+    wait_at(stores->second, "device host");
+    wait_at(stores->first, "device host");
+    rounds->both[round] = since(start_us);
+    drop_copy(stores, stores->first, one_bytes);
+    drop_copy(stores, stores->second, 0);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void print_rows(const struct stores *stores, const struct rounds *rounds,
+                       const struct floors *floors)
+{
+    double up_us = bench_median(rounds->up), down_us = bench_median(rounds->down);
+    char what[96];
+
+    snprintf(what, sizeof what, "promote %zu x %llu MiB / create + pinned copy (speed)",
+             stores->count, (unsigned long long)stores->bytes >> 20);
+    bench_row(what, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
+              BENCH_AT_LEAST);
+    bench_row("  until a reader has it mapped / pinned copy (speed)", bench_median(rounds->mapped),
+              floors->up_us, 0.90, BENCH_AT_LEAST);
+    bench_row("  demote what has a copy / close of its descriptors", bench_median(rounds->again),
+              floors->close_us, 1.2, BENCH_AT_MOST);
+    bench_row("  first demotion / slower of pinned copy, pages (speed)",
+              bench_median(rounds->first), larger(floors->down_us, floors->pages_us), 0.85,
+              BENCH_AT_LEAST);
+    bench_row("  one up, one down / the slower of them alone", bench_median(rounds->both),
+              larger(up_us, down_us), 1.25, BENCH_AT_MOST);
+    fprintf(stderr,
+            "bench: pinned copy up %.1f ms, down %.1f; create %.1f, close %.1f, pages %.1f; moves "
+            "alone: up %.1f, down %.1f\n",
+            floors->up_us / 1e3, floors->down_us / 1e3, floors->create_us / 1e3,
+            floors->close_us / 1e3, floors->pages_us / 1e3, up_us / 1e3, down_us / 1e3);
+}
+
+int main(int argc, char **argv)
+{
+    static struct rounds rounds;
+    struct stores stores = {0};
+    struct floors floors;
+    struct gpu gpu;
+
+    if (argc != 4) {
+        fputs("usage: gpu_move MOUNT COUNT BYTES\n", stderr);
+        return 2;
+    }
+    stores.count = bench_number(argv[2]);
+    stores.bytes = bench_number(argv[3]);
+    snprintf(stores.mount, sizeof stores.mount, "%s", argv[1]);
+    snprintf(stores.first, sizeof stores.first, "%s/first", argv[1]);
+    snprintf(stores.second, sizeof stores.second, "%s/second", argv[1]);
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    fill(stores.first, stores.count, stores.bytes);
+    fill(stores.second, stores.count, stores.bytes);
+    time_moves(&stores, &rounds, 0); /* the copier is warm */
+    for (int round = 0; round < BENCH_ROUNDS; round++)
+        time_moves(&stores, &rounds, round);
+    for (int round = 0; round < BENCH_ROUNDS; round++)
+        time_both(&stores, &rounds, round);
+    fill(stores.first, 0, 0);
+    fill(stores.second, 0, 0);
+    wait_number(stores.mount, "used_bytes", 0);
+    wait_number(stores.mount, "host_used_bytes", 0);
+    floors = measure_floors(&gpu, &stores);
+    print_rows(&stores, &rounds, &floors);
+    return 0;
+}

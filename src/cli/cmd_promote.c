@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs promote, gmsfs demote - bytes of stores to the device, and away from it */
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/store_open.h"
+#include "cli/store_place.h"
+#include "cli/ui.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char promote_usage[] =
+    "Usage: gmsfs promote [-aq] [--timeout S] STORE...\n"
+    "\n"
+    "Brings the bytes of stores to the device, all at once, and waits until they are there. "
+    "Whoever\n"
+    "opens a store's lock does the same; this is for doing it ahead.\n"
+    "\n"
+    "  -a, --async       only begin it ('gmsfs wait STORE resident' waits for the end)\n"
+    "      --timeout S   wait S seconds at most; the moves go on all the same (default: wait)\n"
+    "  -q, --quiet       print errors only\n"
+    "      --help        this text\n"
+    "\n"
+    "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
+    "could not be reported.\n";
+
+static const char demote_usage[] =
+    "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"
+    "\n"
+    "Moves the bytes of stores away from the device, all at once, and waits until its memory is\n"
+    "theirs no more. Layout, hash and generation stay, so who sleeps over a store wakes as if\n"
+    "nothing had been. A store that somebody holds is not moved.\n"
+    "\n"
+    "  -a, --async       only begin it\n"
+    "      --to PLACE    host (default) or disk: as the mount has them; none: the bytes are given\n"
+    "                    up, until the store is loaded anew\n"
+    "      --timeout S   wait S seconds at most; the moves go on all the same (default: wait)\n"
+    "  -q, --quiet       print errors only\n"
+    "      --help        this text\n"
+    "\n"
+    "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
+    "could not be reported.\n";
+
+struct promote {
+    const char *place;
+    uint64_t timeout_ms;
+    bool async, quiet, is_help;
+};
+
+static int promote_worse(int a, int b)
+{
+    return a == CLI_FAILURE || b == CLI_OK ? a : b;
+}
+
+static void promote_say(const struct promote *promote, const char *path)
+{
+    if (promote->quiet)
+        return;
+    if (strcmp(promote->place, "none") == 0)
+        ui_line(stdout, "%s: its bytes are given up", path);
+    else if (promote->async)
+        ui_line(stdout, "%s moves to %s", path, promote->place);
+    else
+        ui_line(stdout, "%s is at %s", path, promote->place);
+}
+
+/* Begins all before it waits for any, so that they move side by side. */
+static int promote_stores(const struct promote *promote, char **paths, size_t count)
+{
+    uint64_t start_ms = cli_now_ms(), left_ms;
+    int *statuses = calloc(count, sizeof(*statuses)), worst = CLI_OK;
+
+    if (!statuses)
+        return cli_out_of_memory();
+    for (size_t i = 0; i < count; i++) {
+        left_ms = cli_left_ms(start_ms, promote->timeout_ms);
+        statuses[i] = store_place_order(paths[i], promote->place, &left_ms);
+    }
+    for (size_t i = 0; i < count; i++) {
+        left_ms = cli_left_ms(start_ms, promote->timeout_ms);
+        if (statuses[i] == CLI_OK && !promote->async)
+            statuses[i] = store_place_wait(paths[i], promote->place, true, left_ms);
+        if (statuses[i] == CLI_OK)
+            promote_say(promote, paths[i]);
+        worst = promote_worse(statuses[i], worst);
+    }
+    free(statuses);
+    if (worst == CLI_OK)
+        output_set_done();
+    return worst;
+}
+
+static int promote_check_stores(char **paths, size_t count)
+{
+    gmsfs_t *handle;
+
+    for (size_t i = 0; i < count; i++) {
+        if (store_open(paths[i], &handle) != 0)
+            return CLI_FAILURE;
+        gmsfs_close(handle);
+    }
+    return CLI_OK;
+}
+
+static int promote_set_place(struct promote *promote, const char *word)
+{
+    static const char *const places[] = {"host", "disk", "none"};
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (strcmp(word, places[i]) != 0)
+            continue;
+        promote->place = places[i];
+        return CLI_OK;
+    }
+    return cli_usage_error("--to is host, disk or none, not '%s'", word);
+}
+
+static int promote_parse(int argc, char **argv, const struct option *options,
+                         struct promote *promote)
+{
+    int option, status = CLI_OK;
+
+    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":aqh", options)) != -1) {
+        if (option == 'a')
+            promote->async = true;
+        else if (option == 'q')
+            promote->quiet = true;
+        else if (option == 't')
+            status = promote_set_place(promote, optarg);
+        else if (option == 'w')
+            status = cli_parse_timeout("--timeout", optarg, &promote->timeout_ms);
+        else
+            status = (promote->is_help = option == 'h') ? cli_help() : CLI_USAGE;
+        if (promote->is_help)
+            break;
+    }
+    return status;
+}
+
+static int promote_go(int argc, char **argv, const struct option *options, const char *place)
+{
+    struct promote promote = {.place = place, .timeout_ms = CLI_FOREVER};
+    int status = promote_parse(argc, argv, options, &promote);
+
+    if (status != CLI_OK || promote.is_help)
+        return status;
+    if (optind == argc)
+        return cli_usage_error("a STORE is needed");
+    status = promote_check_stores(argv + optind, (size_t)(argc - optind));
+    return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
+                            : status;
+}
+
+static int promote_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"async", no_argument, NULL, 'a'},
+                                            {"timeout", required_argument, NULL, 'w'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+
+    return promote_go(argc, argv, options, "device");
+}
+
+static int demote_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"async", no_argument, NULL, 'a'},         {"to", required_argument, NULL, 't'},
+        {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+
+    return promote_go(argc, argv, options, "host");
+}
+
+const struct cli_command cmd_promote = {
+    .name = "promote",
+    .summary = "bring stores to their device",
+    .usage = promote_usage,
+    .run = promote_run,
+};
+
+const struct cli_command cmd_demote = {
+    .name = "demote",
+    .summary = "move stores away from their device",
+    .usage = demote_usage,
+    .run = demote_run,
+};

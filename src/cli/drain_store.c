@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store is drained as long as the connection lives: whatever ends this process, it then lets in
+ * again who waits. */
+#include "cli/drain_store.h"
+
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/daemon_explain.h"
+#include "cli/holders.h"
+#include "cli/output.h"
+#include "cli/run.h"
+#include "cli/signals.h"
+#include "cli/store_file.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ASK_EVERY_MS 50
+#define END_MS       5000u /* so long sessions may take to end when their processes have */
+
+enum stage {
+    ASKED,   /* holders are told, and waited for */
+    KILLED,  /* their processes were */
+    REVOKED, /* their sessions were */
+};
+
+struct waiting {
+    const struct drain_store *drain;
+    int fd;
+    uint8_t id[16];
+    enum stage stage;
+    uint64_t since_ms; /* of the stage */
+    uint64_t said;     /* so many were told to be left */
+};
+
+static int explain(const struct drain_store *drain, int error)
+{
+    switch (error) {
+    case -EPERM:
+        cli_error("%s: only root, the user that mounted it and the store's owner can drain it",
+                  drain->path);
+        break;
+    case -EBUSY:
+        cli_error("%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
+                  drain->path);
+        break;
+    case -ECANCELED:
+        cli_error("%s: somebody undid the drain; it lets in again", drain->path);
+        break;
+    case -ENOENT:
+        cli_error("%s: it is no store of a gmsfs mount any more, or never was", drain->path);
+        break;
+    case -EINTR:
+        cli_error("stopped by a signal (%s); %s lets in again", strsignal(signals_get()),
+                  drain->path);
+        return CLI_SIGNALED + signals_get();
+    default:
+        return daemon_explain(drain->path, error);
+    }
+    return CLI_FAILURE;
+}
+
+static void say_holders(const struct waiting *waiting, uint64_t left)
+{
+    json_t *rows, *row;
+    size_t i;
+
+    if (waiting->drain->quiet || left == waiting->said)
+        return;
+    rows = holders_read(waiting->drain->path);
+    ui_line(stderr, "waiting for %" PRIu64 " session%s%s", left, left == 1 ? "" : "s",
+            json_array_size(rows) ? ":" : "");
+    json_array_foreach (rows, i, row) {
+        ui_line(stderr, "  %s  held  pid %" PRIu64 "  uid %" PRIu64 "  %s",
+                store_json_text(row, "mode"), store_json_number(row, "pid"),
+                store_json_number(row, "uid"), store_json_text(row, "comm"));
+    }
+    json_decref(rows);
+}
+
+static bool is_late(const struct waiting *waiting)
+{
+    uint64_t limit_ms = waiting->stage == ASKED ? waiting->drain->timeout_ms : END_MS;
+
+    if (waiting->stage == ASKED && limit_ms == CLI_FOREVER)
+        return waiting->drain->kill || waiting->drain->revoke; /* at once */
+    return cli_left_ms(waiting->since_ms, limit_ms) == 0;
+}
+
+static int give_up(const struct waiting *waiting, uint64_t left)
+{
+    const struct drain_store *drain = waiting->drain;
+
+    cli_error("%s: %" PRIu64 " %s left in the time given; it lets in again%s", drain->path, left,
+              left == 1 ? "session is" : "sessions are",
+              waiting->stage == REVOKED  ? "; transfers of theirs have not ended"
+              : waiting->stage == KILLED ? "; children of who was killed hold them: --revoke ends "
+                                           "those"
+                                         : "; --kill ends who holds them, --revoke the sessions");
+    return CLI_TIMEOUT;
+}
+
+/* What there is to do when the time is up: false, nothing more. */
+static bool go_further(struct waiting *waiting)
+{
+    const struct drain_store *drain = waiting->drain;
+
+    if (waiting->stage == ASKED && drain->kill) {
+        waiting->stage = KILLED;
+        holders_kill(drain->mount->path, drain->path);
+    } else if (waiting->stage != REVOKED && drain->revoke) {
+        waiting->stage = REVOKED;
+    } else {
+        return false;
+    }
+    waiting->since_ms = cli_now_ms();
+    return true;
+}
+
+/* Until nobody holds it. */
+static int wait_for_holders(struct waiting *waiting)
+{
+    const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
+    uint64_t left = 0;
+    int error;
+
+    for (;;) {
+        error = daemon_ask_of(waiting->fd, GMSFS_FDS_STORE_HOLDERS, waiting->id,
+                              waiting->stage == REVOKED, &left);
+        if (error != -EBUSY)
+            return error ? explain(waiting->drain, error) : CLI_OK;
+        if (is_late(waiting) && !go_further(waiting))
+            return give_up(waiting, left);
+        say_holders(waiting, left);
+        waiting->said = left;
+        nanosleep(&pause, NULL);
+        if (signals_get())
+            return explain(waiting->drain, -EINTR);
+    }
+}
+
+static int run_drained(const struct drain_store *drain)
+{
+    if (drain->command)
+        return run_command(drain->command);
+    if (!drain->quiet)
+        ui_line(stdout, "nobody holds %s", drain->path);
+    return CLI_OK;
+}
+
+static uint32_t get_deadline_ms(const struct drain_store *drain)
+{
+    uint64_t timeout_ms = drain->timeout_ms;
+
+    if (timeout_ms == CLI_FOREVER)
+        timeout_ms = drain->kill || drain->revoke ? 1 : 0; /* 0: none is told */
+    else if (timeout_ms == 0)
+        timeout_ms = 1;
+    return timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
+}
+
+static int drain_by(const struct drain_store *drain, int fd)
+{
+    struct waiting waiting = {.drain = drain, .fd = fd, .since_ms = cli_now_ms()};
+    int error = store_read_id(drain->path, waiting.id), status;
+
+    if (!error)
+        error = daemon_ask_of(fd, drain->undo ? GMSFS_FDS_STORE_SERVE : GMSFS_FDS_STORE_DRAIN,
+                              waiting.id, drain->undo ? 0 : get_deadline_ms(drain), NULL);
+    if (error)
+        return explain(drain, error);
+    if (drain->undo) {
+        if (!drain->quiet)
+            ui_line(stdout, "%s lets in", drain->path);
+        return CLI_OK;
+    }
+    status = wait_for_holders(&waiting);
+    return status == CLI_OK ? run_drained(drain) : status;
+}
+
+int drain_store_run(const struct drain_store *drain)
+{
+    int fd = daemon_connect(drain->mount->path), status;
+
+    if (fd < 0)
+        return explain(drain, fd);
+    signals_install("");
+    signals_defer(true);
+    status = drain_by(drain, fd);
+    close(fd);
+    if (status == CLI_OK)
+        output_set_done();
+    return status;
+}

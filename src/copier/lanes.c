@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copier/lanes.h"
+
+#include "copier/lane_file.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define OUT_AHEAD       2u /* parts that a lane asks for before it writes one: others want some, too */
+
+enum direction {
+    OUT,
+    IN,
+    DIRECTIONS,
+};
+
+/* A request, in parts. */
+struct move {
+    bool exists;
+    struct copier_request request;
+    struct lane_file file;
+    uint64_t turn;  /* the earliest is served first */
+    uint64_t begun; /* bytes that are some lane's, or done */
+    unsigned parts; /* that lanes have */
+    int error;      /* then no further part is begun */
+    char why[COPIER_WHY_BYTES];
+};
+
+/* Of a lane's ring: a part on its way. */
+struct buffer {
+    char *bytes;
+    void *mark; /* the driver's */
+    struct move *move;
+    struct copier_request part;
+};
+
+struct lane {
+    struct lanes *lanes;
+    enum direction direction;
+    pthread_t thread;
+    void *stream;
+    char *ring;
+    bool is_pinned;
+    struct buffer buffers[LANES_BUFFERS];
+    unsigned first, count; /* of those in use, in the order in which they were begun */
+};
+
+struct lanes {
+    const struct copier_gpu *driver;
+    void *gpu, *context;
+    lanes_finish finish;
+
+    pthread_mutex_t mutex; /* of all below */
+    pthread_cond_t work;
+    bool ending;
+    uint64_t turns;
+    struct move moves[COPIER_MOVES];
+    unsigned counts[DIRECTIONS]; /* of lanes that were started */
+    unsigned fit[DIRECTIONS];    /* of those, not known to be of no use */
+    struct lane all[DIRECTIONS][LANES_MOST];
+};
+
+static enum direction direction_of(const struct copier_request *request)
+{
+    return request->act == COPIER_MOVE_OUT ? OUT : IN;
+}
+
+/* ---- moves, with the mutex held ------------------------------------------------------------ */
+
+/* The earliest that has something left to begin. */
+static struct move *choose(struct lanes *lanes, enum direction direction)
+{
+    struct move *best = NULL;
+
+    for (unsigned i = 0; i < COPIER_MOVES; i++) {
+        struct move *move = &lanes->moves[i];
+
+        if (move->exists && !move->error && move->begun < move->request.bytes &&
+            direction_of(&move->request) == direction && (!best || move->turn < best->turn))
+            best = move;
+    }
+    return best;
+}
+
+static void take_part(struct move *move, struct buffer *buffer)
+{
+    uint64_t left = move->request.bytes - move->begun;
+
+    buffer->move = move;
+    buffer->part = move->request;
+    buffer->part.offset += move->begun;
+    buffer->part.bytes = left < LANES_BUFFER_BYTES ? left : LANES_BUFFER_BYTES;
+    move->begun += buffer->part.bytes;
+    move->parts++;
+}
+
+/* Gives the mutex up for the telling: the entry may have its next move at once. */
+static void end_part(struct lanes *lanes, struct move *move, int error, const char *why)
+{
+    struct move over;
+
+    if (error && !move->error) {
+        move->error = error;
+        snprintf(move->why, sizeof(move->why), "%s", why);
+    }
+    if (--move->parts > 0 || (!move->error && move->begun < move->request.bytes))
+        return;
+    over = *move;
+    move->exists = false;
+    pthread_mutex_unlock(&lanes->mutex);
+    lane_file_close(&over.file);
+    lanes->finish(lanes->context, &over.request, over.error, over.why);
+    pthread_mutex_lock(&lanes->mutex);
+}
+
+/* ---- a part -------------------------------------------------------------------------------- */
+
+static int explain_file(const char *doing, int error, char *why)
+{
+    snprintf(why, COPIER_WHY_BYTES, "cannot %s the other side's memory: %s", doing,
+             strerror(-error));
+    return error;
+}
+
+static int begin_part(struct lane *lane, struct buffer *buffer, char *why)
+{
+    const struct lanes *lanes = lane->lanes;
+    const struct copier_request *part = &buffer->part;
+    int error = 0;
+
+    if (lane->direction == IN)
+        error = lane_file_read(&buffer->move->file, buffer->bytes, part->bytes, part->offset);
+    if (error < 0)
+        return explain_file("read", error, why);
+    return lanes->driver->begin(lanes->gpu, lane->stream, part, buffer->bytes, buffer->mark, why);
+}
+
+static int complete_part(struct lane *lane, struct buffer *buffer, char *why)
+{
+    const struct lanes *lanes = lane->lanes;
+    int error = lanes->driver->await(lanes->gpu, buffer->mark, why);
+
+    if (error < 0 || lane->direction == IN)
+        return error;
+    error = lane_file_write(&buffer->move->file, buffer->bytes, buffer->part.bytes,
+                            buffer->part.offset);
+    return error < 0 ? explain_file("write", error, why) : 0;
+}
+
+/* ---- a lane -------------------------------------------------------------------------------- */
+
+static void release_ring(struct lane *lane)
+{
+    const struct lanes *lanes = lane->lanes;
+
+    for (unsigned i = 0; i < LANES_BUFFERS; i++)
+        if (lane->buffers[i].mark)
+            lanes->driver->drop_mark(lanes->gpu, lane->buffers[i].mark);
+    if (lane->is_pinned)
+        lanes->driver->unpin(lanes->gpu, lane->ring);
+    if (lane->ring)
+        munmap(lane->ring, LANES_BUFFERS * LANES_BUFFER_BYTES);
+    lane->ring = NULL;
+}
+
+/* At a multiple of a huge page, so that it can be made of such. */
+static int make_ring(struct lane *lane, char *why)
+{
+    size_t bytes = LANES_BUFFERS * LANES_BUFFER_BYTES, head;
+    const struct lanes *lanes = lane->lanes;
+    char *at = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int error = 0;
+
+    if (at == MAP_FAILED) {
+        snprintf(why, COPIER_WHY_BYTES, "no memory for the buffers of a move");
+        return -ENOMEM;
+    }
+    head = HUGE_PAGE_BYTES - ((uintptr_t)at & (HUGE_PAGE_BYTES - 1));
+    munmap(at, head);
+    if (head < HUGE_PAGE_BYTES)
+        munmap(at + head + bytes, HUGE_PAGE_BYTES - head);
+    lane->ring = at + head;
+    madvise(lane->ring, bytes, MADV_HUGEPAGE);
+    memset(lane->ring, 0, bytes); /* the pages come from the node that this thread runs on */
+    lane->is_pinned = lanes->driver->pin(lanes->gpu, lane->ring, bytes) == 0;
+    for (unsigned i = 0; i < LANES_BUFFERS && error == 0; i++) {
+        lane->buffers[i].bytes = lane->ring + i * LANES_BUFFER_BYTES;
+        error = lanes->driver->make_mark(lanes->gpu, &lane->buffers[i].mark, why);
+    }
+    return error;
+}
+
+/* One part further: begins one if there is room and something to do, else ends the one that was
+ * begun first. With the mutex held, which it gives up meanwhile. */
+static void step(struct lane *lane, struct move *move)
+{
+    unsigned at = (lane->first + (move ? lane->count : 0)) % LANES_BUFFERS;
+    struct buffer *buffer = &lane->buffers[at];
+    char why[COPIER_WHY_BYTES] = "";
+    int error;
+
+    if (move)
+        take_part(move, buffer);
+    pthread_mutex_unlock(&lane->lanes->mutex);
+    error = move ? begin_part(lane, buffer, why) : complete_part(lane, buffer, why);
+    pthread_mutex_lock(&lane->lanes->mutex);
+    if (move && error == 0) {
+        lane->count++;
+        return;
+    }
+    if (!move) {
+        lane->first = (lane->first + 1) % LANES_BUFFERS;
+        lane->count--;
+    }
+    end_part(lane->lanes, buffer->move, error, why);
+}
+
+/* No lane could be had: whatever the last one takes fails. */
+static void refuse(struct lane *lane, struct move *move, int error, const char *why)
+{
+    struct buffer buffer;
+
+    take_part(move, &buffer);
+    end_part(lane->lanes, move, error, why);
+}
+
+static void *run_lane(void *argument)
+{
+    struct lane *lane = argument;
+    struct lanes *lanes = lane->lanes;
+    unsigned most = lane->direction == OUT ? OUT_AHEAD : LANES_BUFFERS;
+    char why[COPIER_WHY_BYTES] = "";
+    int entered = lanes->driver->enter(lanes->gpu, &lane->stream, why);
+    int error = entered < 0 ? entered : make_ring(lane, why);
+
+    pthread_mutex_lock(&lanes->mutex);
+    if (error < 0)
+        lanes->fit[lane->direction]--;
+    while (error == 0 || lanes->fit[lane->direction] == 0) {
+        struct move *move = lane->count < most ? choose(lanes, lane->direction) : NULL;
+
+        if (move && error < 0)
+            refuse(lane, move, error, why);
+        else if (move || lane->count > 0)
+            step(lane, move);
+        else if (lanes->ending)
+            break;
+        else
+            pthread_cond_wait(&lanes->work, &lanes->mutex);
+    }
+    pthread_mutex_unlock(&lanes->mutex);
+    release_ring(lane);
+    if (entered == 0)
+        lanes->driver->leave(lanes->gpu, lane->stream);
+    return NULL;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static unsigned count_wanted(void)
+{
+    cpu_set_t cpus;
+    int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+
+    return count < (int)LANES_MOST ? (unsigned)count : LANES_MOST;
+}
+
+/* With the mutex held. One lane is enough to work; more are for speed. */
+static void start(struct lanes *lanes, enum direction direction)
+{
+    unsigned wanted = count_wanted();
+
+    while (lanes->counts[direction] < wanted) {
+        struct lane *lane = &lanes->all[direction][lanes->counts[direction]];
+
+        *lane = (struct lane){.lanes = lanes, .direction = direction};
+        if (pthread_create(&lane->thread, NULL, run_lane, lane))
+            return;
+        lanes->counts[direction]++;
+        lanes->fit[direction]++;
+    }
+}
+
+struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, lanes_finish finish,
+                        void *context)
+{
+    struct lanes *lanes = calloc(1, sizeof(*lanes));
+
+    if (!lanes)
+        return NULL;
+    lanes->driver = driver;
+    lanes->gpu = gpu;
+    lanes->finish = finish;
+    lanes->context = context;
+    pthread_mutex_init(&lanes->mutex, NULL);
+    pthread_cond_init(&lanes->work, NULL);
+    return lanes;
+}
+
+bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd)
+{
+    struct move *move = &lanes->moves[request->entry - COPIER_FIRST_MOVE];
+    enum direction direction = direction_of(request);
+
+    pthread_mutex_lock(&lanes->mutex);
+    if (move->exists) {
+        pthread_mutex_unlock(&lanes->mutex);
+        return false;
+    }
+    *move = (struct move){.exists = true, .request = *request, .turn = lanes->turns++};
+    lane_file_open(&move->file, fd, direction == OUT, request->offset, request->bytes);
+    if (lanes->counts[direction] == 0)
+        start(lanes, direction);
+    if (lanes->counts[direction] == 0) {
+        move->parts = 1;
+        end_part(lanes, move, -ENOMEM, "no thread can be started to move bytes");
+    }
+    pthread_cond_broadcast(&lanes->work);
+    pthread_mutex_unlock(&lanes->mutex);
+    return true;
+}
+
+void lanes_free(struct lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->mutex);
+    lanes->ending = true;
+    pthread_cond_broadcast(&lanes->work);
+    pthread_mutex_unlock(&lanes->mutex);
+    for (unsigned direction = 0; direction < DIRECTIONS; direction++)
+        for (unsigned i = 0; i < lanes->counts[direction]; i++)
+            pthread_join(lanes->all[direction][i].thread, NULL);
+    pthread_cond_destroy(&lanes->work);
+    pthread_mutex_destroy(&lanes->mutex);
+    free(lanes);
+}

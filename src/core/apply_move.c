@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moves: what is committed comes from one tier to another. See move.h */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What copies, in the direction of time. */
+static bool uses_device(const struct core_store *store)
+{
+    return store->places.place == CORE_PLACE_DEVICE || store->places.move.to == CORE_PLACE_DEVICE;
+}
+
+static bool has_any_reader(const struct core *core, const struct core_store *store)
+{
+    for (size_t i = 0; i < store->lock.session_count; i++) {
+        if (core_session(core, store->lock.sessions[i].id)->any)
+            return true;
+    }
+    return false;
+}
+
+void apply_abandon_move(struct apply *apply, struct core_store *store, int error)
+{
+    struct core_places *places = &store->places;
+
+    if (places->move.id == 0)
+        return;
+    core_add_move_event(apply, CORE_EVENT_MOVE_FAILED, store, places->move.to, error);
+    core_end_move(apply->core, store);
+}
+
+void apply_abandon_device_moves(struct apply *apply, int error)
+{
+    for (size_t i = 0; i < apply->core->stores.count; i++) {
+        struct core_store *store = apply->core->stores.items[i];
+
+        if (store->places.move.id != 0 && uses_device(store))
+            apply_abandon_move(apply, store, error);
+    }
+}
+
+bool apply_fall_back(struct apply *apply, struct core_store *store, enum core_event_type type)
+{
+    enum core_place tier = core_get_fallback(store);
+
+    if (store->places.place != CORE_PLACE_DEVICE || tier == CORE_PLACE_NONE)
+        return false;
+    core_switch_place(apply->core, store, tier, false);
+    core_add_move_event(apply, type, store, tier, 0);
+    return true;
+}
+
+void apply_heal(struct apply *apply)
+{
+    for (size_t i = 0; i < apply->core->stores.count; i++) {
+        struct core_store *store = apply->core->stores.items[i];
+
+        if (store->suspect > 0 && store->lock.committed && store->lock.session_count == 0)
+            apply_fall_back(apply, store, CORE_EVENT_HEALED);
+    }
+}
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+/* What forbids any change of the store's copies. */
+static int check_rest(const struct core *core, const struct core_store *store)
+{
+    if (!store)
+        return -ENOENT;
+    if (!store->lock.committed || layout_count_allocations(store->fixed) == 0)
+        return core_get_writer(core, store->id) ? -EBUSY : -ENODATA;
+    if (store->places.move.id != 0 || core_get_writer(core, store->id) ||
+        core_is_fenced(core, store->name))
+        return -EBUSY;
+    return 0;
+}
+
+/* Is there something to copy from, and to? */
+static int check_source(struct apply *apply, const struct core_store *store, enum core_place to)
+{
+    const struct core *core = apply->core;
+    bool of_device = store->places.place == CORE_PLACE_DEVICE;
+
+    if (store->places.place == CORE_PLACE_NONE)
+        return -ENODATA;
+    if (core->lost && (of_device || to == CORE_PLACE_DEVICE))
+        return -ENODEV;
+    if (of_device && store->suspect > 0)
+        return -EIO;
+    if (to != CORE_PLACE_DEVICE)
+        return 0;
+    apply_rouse(apply);
+    return apply_is_spoken_for(apply, store, layout_total_bytes(store->fixed)) ? -EAGAIN : 0;
+}
+
+static int give_all_up(struct apply *apply, struct core_store *store)
+{
+    struct core *core = apply->core;
+    struct layout *bare = core_make_copy(store->fixed, NULL), *before = store->fixed;
+
+    if (!bare)
+        return -ENOMEM;
+    core_touch(core, store);
+    core_mark_committed(core, before, 0);
+    core_drop_spares(core, store);
+    store->fixed = bare;
+    core_set_place(core, store, CORE_PLACE_NONE);
+    store->places.moves++;
+    core_forget_writers(core, store);
+    core_memory_unref_layout(core, before);
+    core_throw_layout(core, before);
+    core_add_move_event(apply, CORE_EVENT_DEMOTED, store, CORE_PLACE_NONE, 0);
+    apply_grant_waiters(apply, store);
+    return 0;
+}
+
+static void note_begin(struct apply *apply, struct core_store *store, enum core_place to,
+                       bool spare)
+{
+    core_touch(apply->core, store);
+    store->places.move = (struct core_move){
+        .id = apply->core->next_id++, .to = to, .spare = spare, .since_ms = apply->record->now_ms};
+    store->places.version++;
+    apply->out->id = store->places.move.id;
+}
+
+/* A slower place: at once where its copy is there. */
+static int demote(struct apply *apply, struct core_store *store, enum core_place to)
+{
+    if (core_is_held(store))
+        return -EBUSY;
+    if (to == CORE_PLACE_NONE)
+        return give_all_up(apply, store);
+    if (!store->places.spares[to]) {
+        note_begin(apply, store, to, false);
+        return 0;
+    }
+    for (unsigned tier = store->places.place + 1; tier < to; tier++)
+        core_drop_spare(apply->core, store, (enum core_place)tier);
+    core_switch_place(apply->core, store, to, false);
+    core_add_move_event(apply, CORE_EVENT_DEMOTED, store, to, 0);
+    apply_grant_waiters(apply, store);
+    return 0;
+}
+
+int apply_move_begin(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+    enum core_place to = (enum core_place)record->kind;
+    bool spare = (record->flags & CORE_MOVE_SPARE) != 0;
+    int error = check_rest(apply->core, store);
+
+    if (record->kind >= CORE_PLACE_COUNT || record->flags & ~CORE_MOVE_SPARE ||
+        (spare && (to == CORE_PLACE_NONE || to == CORE_PLACE_DEVICE)))
+        return -EINVAL;
+    if (error < 0)
+        return error;
+    if (to == store->places.place || (spare && core_has_copy(store, to)))
+        return 0;
+    if (to > store->places.place && !spare && (to == CORE_PLACE_NONE || store->places.spares[to]))
+        return demote(apply, store, to);
+    error = check_source(apply, store, to);
+    if (error < 0)
+        return error;
+    if (to > store->places.place && !spare)
+        return demote(apply, store, to);
+    if (spare && to < store->places.place) /* the place would be the faster one */
+        return -EINVAL;
+    note_begin(apply, store, to, spare);
+    return 0;
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+static struct core_store *find_moving(const struct apply *apply)
+{
+    struct core_store *store = core_store(apply->core, apply->record->store);
+
+    return store && apply->record->count != 0 && store->places.move.id == apply->record->count
+               ? store
+               : NULL;
+}
+
+/* Known to the core, with one reference each: the copy's. All or none. */
+static int add_memories(struct apply *apply, struct core_store *store, enum core_place tier)
+{
+    const struct record *record = apply->record;
+    struct core *core = apply->core;
+    size_t added = 0;
+    int error = 0;
+
+    while (added < record->memory_count && error == 0) {
+        error = core_memory_add(core, store, record->memories[added], tier,
+                                layout_at_rank(store->fixed, added)->aligned_bytes);
+        if (error == 0)
+            added++;
+    }
+    for (size_t i = 0; i < added && error < 0; i++)
+        core_memory_forget(core, record->memories[i]);
+    return error;
+}
+
+/* As it was ordered, unless somebody holds the store by now, who keeps it where it is. */
+static void place_copy(struct apply *apply, struct core_store *store)
+{
+    struct core *core = apply->core;
+    enum core_place to = store->places.move.to;
+    bool slower = to > store->places.place;
+    bool keep = (apply->record->flags & CORE_MOVE_KEEP) != 0;
+
+    if (store->places.move.spare || (slower && core_is_held(store))) {
+        core_add_move_event(apply, CORE_EVENT_COPIED, store, to, 0);
+        return;
+    }
+    for (unsigned tier = store->places.place + 1; slower && tier < to; tier++)
+        core_drop_spare(core, store, (enum core_place)tier);
+    if (!slower)
+        store->places.promote_ms = apply->record->now_ms - store->places.move.since_ms;
+    core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)));
+    core_add_move_event(apply, slower ? CORE_EVENT_DEMOTED : CORE_EVENT_PROMOTED, store, to, 0);
+}
+
+int apply_move_end(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = find_moving(apply);
+    enum core_place to;
+    struct layout *copy;
+    int error;
+
+    if (!store)
+        return -ESTALE;
+    to = store->places.move.to;
+    if (record->flags & ~CORE_MOVE_KEEP ||
+        record->memory_count != layout_count_allocations(store->fixed))
+        return -EINVAL;
+    copy = core_make_copy(store->fixed, record->memories);
+    if (!copy)
+        return -ENOMEM;
+    error = add_memories(apply, store, to);
+    if (error < 0) {
+        layout_free(copy);
+        return error;
+    }
+    core_touch(apply->core, store);
+    core_memory_ref_layout(apply->core, copy);
+    store->places.spares[to] = copy;
+    place_copy(apply, store);
+    store->places.move = (struct core_move){0};
+    store->places.version++;
+    apply_grant_waiters(apply, store);
+    return 0;
+}
+
+static void refuse_awaiting(struct apply *apply, struct core_store *store, int error)
+{
+    for (size_t i = store->lock.waiter_count; i > 0; i--) {
+        struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i - 1].id);
+        enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
+
+        if (core_lacks_place(store, mode, waiter->kind, waiter->flags))
+            apply_refuse_waiter(apply, waiter, -error);
+    }
+}
+
+int apply_move_fail(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+    int error = (int)record->offset;
+
+    if (record->flags & ~(CORE_MOVE_REFUSE | CORE_MOVE_QUIET) || record->offset == 0 ||
+        record->offset > 4095)
+        return -EINVAL;
+    if (!store || store->places.move.id != record->count)
+        return -ESTALE;
+    if (record->flags & CORE_MOVE_QUIET)
+        core_end_move(apply->core, store);
+    else
+        apply_abandon_move(apply, store, error);
+    if (record->flags & CORE_MOVE_REFUSE)
+        refuse_awaiting(apply, store, error);
+    apply_grant_waiters(apply, store);
+    return 0;
+}
+
+int apply_move_cancel(struct apply *apply)
+{
+    struct core_store *store = core_store(apply->core, apply->record->store);
+
+    if (!store)
+        return -ENOENT;
+    if (store->places.move.id == 0)
+        return -ENODATA;
+    if (store->places.move.to == CORE_PLACE_DEVICE && core_is_awaited(apply->core, store))
+        return -EBUSY;
+    apply_abandon_move(apply, store, ECANCELED);
+    return 0;
+}
+
+int apply_copy_drop(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+    enum core_place tier = (enum core_place)record->kind;
+    int error = check_rest(apply->core, store);
+
+    if (record->kind >= CORE_TIER_COUNT)
+        return -EINVAL;
+    if (error < 0)
+        return error;
+    if (tier == store->places.place || has_any_reader(apply->core, store))
+        return -EBUSY;
+    if (!store->places.spares[tier])
+        return -ENODATA;
+    core_drop_spare(apply->core, store, tier);
+    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, 0);
+    return 0;
+}

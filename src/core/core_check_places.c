@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds of the places of stores: copies are whole and of what is committed, and moves are of
+ * what may move. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
+
+/* All of its bytes were given up, or none. */
+static bool is_bare(const struct layout *layout)
+{
+    for (size_t i = 0; i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+
+        if (allocation->memory != LAYOUT_NO_MEMORY || allocation->size_bytes == 0)
+            return false;
+    }
+    return layout_count_allocations(layout) > 0;
+}
+
+static int check_spares(const struct core_store *store, struct failure *failure)
+{
+    const struct core_places *places = &store->places;
+
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++) {
+        if (!places->spares[tier])
+            continue;
+        if (!store->lock.committed || tier <= (unsigned)places->place)
+            return WRONG("store %" PRIu64 ": it has a spare that is none", store->id);
+        if (layout_count_allocations(places->spares[tier]) !=
+            layout_count_allocations(store->fixed))
+            return WRONG("store %" PRIu64 ": a spare is not whole", store->id);
+    }
+    return 0;
+}
+
+/* What has a size and no memory was given up with all that was committed. */
+static int check_working(const struct core_store *store, struct failure *failure)
+{
+    for (size_t i = 0; i < layout_count_allocations(store->working); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->working, i);
+
+        if (allocation->memory == LAYOUT_NO_MEMORY && allocation->aligned_bytes > 0 &&
+            !(store->lock.bare && layout_find_serial(store->fixed, allocation->serial)))
+            return WRONG("store %" PRIu64 ": its writer has a size of nothing", store->id);
+    }
+    return 0;
+}
+
+static int check_move(const struct core *core, const struct core_store *store,
+                      struct failure *failure)
+{
+    const struct core_places *places = &store->places;
+    const struct core_move *move = &places->move;
+
+    if (move->id == 0)
+        return move->to == 0 && !move->spare && move->since_ms == 0
+                   ? 0
+                   : WRONG("store %" PRIu64 ": nothing moves, and yet something does", store->id);
+    if (move->id >= core->next_id || !store->lock.committed || move->to == places->place ||
+        places->spares[move->to] || places->place == CORE_PLACE_NONE ||
+        (move->spare && move->to < places->place))
+        return WRONG("store %" PRIu64 ": it cannot move like that", store->id);
+    if (core_get_writer(core, store->id))
+        return WRONG("store %" PRIu64 ": it moves, and has a writer", store->id);
+    if (core->lost && (places->place == CORE_PLACE_DEVICE || move->to == CORE_PLACE_DEVICE))
+        return WRONG("store %" PRIu64 ": it moves by a device that is lost", store->id);
+    return 0;
+}
+
+static int check_store(const struct core *core, const struct core_store *store,
+                       struct failure *failure)
+{
+    const struct core_places *places = &store->places;
+    int error = check_spares(store, failure);
+
+    if (error < 0)
+        return error;
+    if ((unsigned)places->place >= CORE_PLACE_COUNT ||
+        (places->place != CORE_PLACE_DEVICE && !store->lock.committed))
+        return WRONG("store %" PRIu64 ": it is nowhere", store->id);
+    if (store->lock.bare != (places->place == CORE_PLACE_NONE) ||
+        (store->lock.bare && !is_bare(store->fixed)))
+        return WRONG("store %" PRIu64 ": whether it has bytes is not clear", store->id);
+    error = store->working ? check_working(store, failure) : 0;
+    return error < 0 ? error : check_move(core, store, failure);
+}
+
+/* A reader beside the device was let in by one path, or asked for that. */
+static int check_session(const struct core *core, const struct core_session *session,
+                         struct failure *failure)
+{
+    const struct core_store *store = core_store(core, session->store);
+
+    if (session->mode == LOCK_MODE_RO && store->places.place != CORE_PLACE_DEVICE &&
+        session->holds && !session->any)
+        return WRONG("session %" PRIu64 ": its store left it", session->id);
+    return 0;
+}
+
+int core_check_places(const struct core *core, struct failure *failure)
+{
+    size_t displaced = 0;
+    int error = 0;
+
+    for (size_t i = 0; i < core->stores.count && error == 0; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        error = check_store(core, store, failure);
+        displaced += store->places.place != CORE_PLACE_DEVICE;
+    }
+    for (size_t i = 0; i < core->sessions.count && error == 0; i++)
+        error = check_session(core, core->sessions.items[i], failure);
+    if (error == 0 && displaced != core->displaced)
+        error = WRONG("stores that are not on the device are counted wrongly");
+    return error;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* core_find - objects by their ids, and room for more of them */
+#include "core/core_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct core_store *core_store(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->stores, id);
+}
+
+struct core_session *core_session(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->sessions, id);
+}
+
+struct core_file *core_file(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->files, id);
+}
+
+struct core_waiter *core_waiter(const struct core *core, uint64_t id)
+{
+    return idvec_find(&core->waiters, id);
+}
+
+/* Invisible processes (pid 0) are nobody's equals, their own neither. */
+bool core_same_process(struct core_process a, struct core_process b)
+{
+    return a.pid != 0 && a.pid == b.pid && a.start == b.start;
+}
+
+uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
+{
+    return now_ms > UINT64_MAX - delay_ms ? UINT64_MAX : now_ms + delay_ms;
+}
+
+size_t core_find_index(const struct idvec *vec, uint64_t id)
+{
+    size_t low = 0, high = vec->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (*(const uint64_t *)vec->items[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
+}
+
+int core_reserve(struct idvec *vec, size_t more)
+{
+    size_t wanted = vec->count + more;
+    void **items;
+
+    if (wanted <= vec->room)
+        return 0;
+    wanted += wanted / 2;
+    items = realloc(vec->items, wanted * sizeof *items);
+    if (!items)
+        return -ENOMEM;
+    vec->items = items;
+    vec->room = wanted;
+    return 0;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/drain.h"
+
+#include "service/rights.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int find(const struct service *s, const struct service_peer *peer, const uint8_t uuid[16],
+                const struct core_store **found)
+{
+    *found = service_find_uuid(s, uuid);
+    if (!*found)
+        return -ENOENT;
+    return service_is_owner(s, (*found)->id, peer->uid) ? 0 : -EPERM;
+}
+
+static bool is_its(const struct core_store *store, const struct service_drain *own)
+{
+    return store->drain.is_on && own->store == store->id && own->id == store->drain.id;
+}
+
+/* The store that it drains; NULL: it drains none any more. */
+static const struct core_store *find_drained(const struct service *s,
+                                             const struct service_drain *own)
+{
+    const struct core_store *store = core_find_store(s->core, own->store);
+
+    return store && is_its(store, own) ? store : NULL;
+}
+
+int service_drain_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16],
+                        uint64_t in_ms, struct service_drain *own)
+{
+    const struct core_store *store, *drained = find_drained(s, own);
+    struct record record = {.type = RECORD_STORE_DRAIN, .process = peer->process, .uid = peer->uid};
+    int error = find(s, peer, uuid, &store);
+
+    if (error)
+        return error;
+    if (drained ? drained != store : store->drain.is_on)
+        return -EBUSY;
+    record.store = store->id;
+    record.deadline_ms = in_ms ? s->host.wall_ms(s->host.context) + in_ms : 0;
+    error = service_apply_record(s, &record, NULL);
+    if (!error)
+        *own = (struct service_drain){.store = store->id, .id = store->drain.id};
+    return error;
+}
+
+static const struct core_session *find_open_session(const struct service *s,
+                                                    const struct core_store *store)
+{
+    for (size_t i = 0; i < store->lock.session_count; i++) {
+        const struct core_session *session = core_find_session(s->core, store->lock.sessions[i].id);
+
+        if (session && !service_is_leaving(s, session->id))
+            return session;
+    }
+    return NULL;
+}
+
+int service_count_holders(struct service *s, const struct service_peer *peer,
+                          const struct service_drain *own, bool revoke, uint64_t *left)
+{
+    const struct core_store *store = find_drained(s, own);
+    const struct core_session *session;
+
+    *left = 0;
+    if (!store)
+        return own->store && !core_find_store(s->core, own->store) ? -ENOENT : -ECANCELED;
+    while (revoke && (session = find_open_session(s, store)) != NULL) {
+        struct ending ending = {.type = ENDING_REVOKE,
+                                .session = session->id,
+                                .by = peer->process,
+                                .by_uid = peer->uid};
+
+        if (service_end_session(s, &ending))
+            break;
+    }
+    *left = store->lock.session_count;
+    return *left ? -EBUSY : 0;
+}
+
+int service_serve_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16])
+{
+    const struct core_store *store;
+    int error = find(s, peer, uuid, &store);
+    struct record record = {.type = RECORD_STORE_SERVE, .process = peer->process, .uid = peer->uid};
+
+    if (error)
+        return error;
+    record.store = store->id;
+    return service_apply_record(s, &record, NULL);
+}
+
+void service_end_drain(struct service *s, struct service_drain *own)
+{
+    const struct core_store *store = find_drained(s, own);
+    struct record record = {.type = RECORD_STORE_SERVE, .store = own->store};
+
+    if (store) {
+        record.process = store->drain.by;
+        record.uid = store->drain.uid;
+        service_apply_record(s, &record, NULL); /* such a record never fails */
+    }
+    *own = (struct service_drain){0};
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * drain - of one store: nobody is let in, and whoever holds it is asked to leave
+ *
+ * For front ends. A drain belongs to whoever asked for it, who keeps a struct service_drain and
+ * gives it back when he goes, whatever for; nothing is ever discarded. What is held is what has a
+ * session.
+ */
+#ifndef GMSFS_SERVICE_DRAIN_H
+#define GMSFS_SERVICE_DRAIN_H
+
+#include "service/service.h"
+
+struct service_drain {
+    uint64_t store; /* 0: none */
+    uint64_t id;
+};
+
+/* Drains the store of this uuid; in_ms: when holders are to have left, 0: not said. Again: another
+ * deadline. -EBUSY: somebody else drains it, or `own` is another's; -EPERM, -ENOENT, -ENOMEM */
+int service_drain_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16],
+                        uint64_t in_ms, struct service_drain *own);
+/* 0: nobody holds it; -EBUSY: *left sessions do, which with `revoke` end as soon as they can;
+ * -ECANCELED: it serves again; -ENOENT: it is gone */
+int service_count_holders(struct service *s, const struct service_peer *peer,
+                          const struct service_drain *own, bool revoke, uint64_t *left);
+/* Whoever drains it: it serves again. -EPERM, -ENOENT */
+int service_serve_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16]);
+/* Whoever drained has gone. */
+void service_end_drain(struct service *s, struct service_drain *own);
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move - the bytes of a committed layout are copied from one tier to another
+ *
+ * Order: the account of the tier that they come to, the record that begins, memory and bytes by
+ * steps on helper threads, the keeper's duplicates, and the record that ends it. Whatever happens
+ * before that one, the source is whole; after it, the copy is. Between two steps a move can end.
+ */
+#include "service/move.h"
+
+#include "service/move_op.h"
+#include "service/rights.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
+#define RETRY_MS 200u
+
+static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
+    [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
+    [CORE_PLACE_HOST] = VMM_TIER_HOST,
+    [CORE_PLACE_DISK] = VMM_TIER_DISK,
+};
+
+/* ---- records ----------------------------------------------------------------------------- */
+
+static void count_move(struct service *s, uint64_t store, enum core_place before)
+{
+    const struct core_store *found = core_find_store(s->core, store);
+    if (found && found->places.place != before)
+        s->numbers.moves[before][found->places.place]++;
+}
+
+static void record_failure(struct service *s, uint64_t store, uint64_t move, int error)
+{
+    struct record record = {
+        .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
+    /* Who waits goes on waiting for memory, as long as there can be enough. */
+    if (error != -ENOMEM || move == 0)
+        record.flags |= CORE_MOVE_REFUSE;
+    else if (s->short_store == store)
+        record.flags |= CORE_MOVE_QUIET;
+    s->short_store = error == -ENOMEM ? store : 0;
+    service_apply_record(s, &record, NULL);
+}
+
+static int record_end(struct service *s, struct move_op *op)
+{
+    uint64_t *memories = calloc(op->count, sizeof *memories);
+    struct record record = {.type = RECORD_MOVE_END,
+                            .store = op->store,
+                            .count = op->id,
+                            .memories = memories,
+                            .memory_count = op->count,
+                            .flags = s->options.drops_copies ? 0 : CORE_MOVE_KEEP};
+    if (!memories)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < op->count; i++)
+        memories[i] = op->pieces[i]->id;
+    enum core_place before = core_find_store(s->core, op->store)
+                                 ? core_find_store(s->core, op->store)->places.place
+                                 : CORE_PLACE_DEVICE;
+    int error = service_apply_record(s, &record, NULL);
+    free(memories);
+    if (!error)
+        count_move(s, op->store, before);
+    return error;
+}
+
+/* All of it is there and kept: into the tables, then into the state. */
+static int publish(struct service *s, struct move_op *op)
+{
+    uint32_t entered = 0;
+    int error = 0;
+    while (!error && entered < op->count) {
+        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        if (!error)
+            entered++;
+    }
+    if (!error)
+        error = record_end(s, op);
+    for (uint32_t i = 0; i < entered; i++) {
+        if (error)
+            idvec_remove(&s->pieces, op->pieces[i]->id);
+        else
+            op->pieces[i] = NULL; /* the table's */
+    }
+    return error;
+}
+
+/* ---- one move ---------------------------------------------------------------------------- */
+
+static void free_op(struct service *s, struct move_op *op)
+{
+    for (uint32_t i = 0; i < op->count && op->pieces; i++) {
+        if (op->pieces[i])
+            piece_free(s, op->pieces[i]);
+    }
+    piece_free_gathered(s);
+    free(op->sources);
+    free(op->pieces);
+    free(op);
+}
+
+static void unlink_op(struct service *s, struct move_op *op)
+{
+    struct move_op **link = &s->moves;
+    while (*link != op)
+        link = &(*link)->next;
+    *link = op->next;
+}
+
+/* All parts are through. */
+static void finish(struct move_op *op)
+{
+    struct service *s = op->service;
+    uint64_t store = op->store, id = op->id, bytes = op->all_bytes, began_ms = op->began_ms;
+    bool cancelled = atomic_load(&op->cancelled);
+    int error = op->error;
+    unlink_op(s, op);
+    for (uint32_t i = 0; i < op->count; i++)
+        piece_end(s, op->sources[i]);
+    if (!error && !cancelled) {
+        error = publish(s, op);
+        cancelled = error == -ESTALE;
+    }
+    free_op(s, op);
+    if (!error && !cancelled) {
+        s->numbers.move_bytes += bytes;
+        s->numbers.move_ms += service_now(s) - began_ms;
+        s->short_store = 0;
+    }
+    if (error == -ENOMEM)
+        s->promote_after_ms = service_now(s) + RETRY_MS;
+    if (error && !cancelled)
+        record_failure(s, store, id, error);
+    service_start_promotions(s);
+    service_arm_timer(s);
+}
+
+static struct move_op *new_op(struct service *s, const struct core_store *store, enum core_place to)
+{
+    struct move_op *op = calloc(1, sizeof *op);
+    size_t count = layout_count_allocations(store->fixed);
+    if (!op)
+        return NULL;
+    op->service = s;
+    op->finish = finish;
+    op->began_ms = service_now(s);
+    op->store = store->id;
+    op->tier = tiers[to];
+    op->sources = calloc(count, sizeof(struct piece *));
+    op->pieces = calloc(count, sizeof(struct piece *));
+    op->count = op->sources && op->pieces ? (uint32_t)count : 0;
+    for (uint32_t i = 0; i < op->count; i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
+        op->sources[i] = idvec_find(&s->pieces, allocation->memory);
+        op->all_bytes += allocation->aligned_bytes;
+        op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
+    }
+    if (op->count > 0)
+        return op;
+    free(op->sources);
+    free(op->pieces);
+    free(op);
+    return NULL;
+}
+
+/* With what was charged for them. */
+static int make_pieces(struct service *s, struct move_op *op)
+{
+    const struct layout *layout = core_find_store(s->core, op->store)->fixed;
+    for (uint32_t i = 0; i < op->count; i++) {
+        uint64_t bytes = layout_at_rank(layout, i)->aligned_bytes;
+        struct piece *piece = piece_new(s, 0, vmm_align_in(s->vmm, op->tier, bytes));
+        if (!piece)
+            return -ENOMEM;
+        piece->store = op->store;
+        piece->tier = op->tier;
+        piece->moving_bytes = bytes;
+        op->pieces[i] = piece;
+        op->charged_bytes += piece->reserved_bytes;
+    }
+    return 0;
+}
+
+static int begin_record(struct service *s, struct move_op *op, enum core_place to, bool spare)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN,
+                            .store = op->store,
+                            .kind = to,
+                            .flags = spare ? CORE_MOVE_SPARE : 0};
+    struct outcome outcome;
+    int error = service_apply_record(s, &record, &outcome);
+    op->id = error ? 0 : outcome.id;
+    return error;
+}
+
+/* Nothing of it has run yet. */
+static void abandon(struct service *s, struct move_op *op)
+{
+    vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
+    free_op(s, op);
+}
+
+static int start_op(struct service *s, struct move_op *op)
+{
+    op->next = s->moves;
+    s->moves = op;
+    for (uint32_t i = 0; i < op->count; i++)
+        piece_begin(op->sources[i]);
+    int error = move_op_start(op);
+    if (!error)
+        return 0;
+    unlink_op(s, op);
+    for (uint32_t i = 0; i < op->count; i++)
+        piece_end(s, op->sources[i]);
+    return error;
+}
+
+/* Copies, or finds that there is nothing to copy. */
+static int begin(struct service *s, const struct core_store *store, enum core_place to, bool spare)
+{
+    uint64_t store_id = store->id;
+    if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
+        return -ENOMEM;
+    struct move_op *op = new_op(s, store, to);
+    if (!op)
+        return -ENOMEM;
+    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    if (error) {
+        free_op(s, op);
+        return error;
+    }
+    error = make_pieces(s, op);
+    if (!error)
+        error = begin_record(s, op, to, spare);
+    if (error || !op->id) {
+        abandon(s, op);
+        return error;
+    }
+    uint64_t id = op->id;
+    error = start_op(s, op);
+    if (error) {
+        abandon(s, op);
+        record_failure(s, store_id, id, error);
+    }
+    return error;
+}
+
+/* By a record alone. */
+static int change_at_once(struct service *s, uint64_t store, enum record_type type,
+                          enum core_place place)
+{
+    struct record record = {.type = type, .store = store, .kind = place};
+    return service_apply_record(s, &record, NULL);
+}
+
+static bool needs_bytes(const struct core_store *store, enum core_place to)
+{
+    return store->lock.committed && to != CORE_PLACE_NONE && !core_has_copy(store, to) &&
+           store->places.place != CORE_PLACE_NONE && store->places.move.id == 0 &&
+           layout_count_allocations(store->fixed) > 0;
+}
+
+static int move_store(struct service *s, uint64_t id, enum core_place to, bool spare)
+{
+    const struct core_store *store = core_find_store(s->core, id);
+    enum core_place before = store->places.place;
+    struct record record = {
+        .type = RECORD_MOVE_BEGIN, .store = id, .kind = to, .flags = spare ? CORE_MOVE_SPARE : 0};
+    int error = needs_bytes(store, to) ? begin(s, store, to, spare)
+                                       : service_apply_record(s, &record, NULL);
+    count_move(s, id, before);
+    return error;
+}
+
+/* ---- for those who wait in the lock ------------------------------------------------------- */
+
+/* It will never fit, so nobody waits for it. */
+static bool can_fit(const struct service *s, const struct core_store *store)
+{
+    return layout_total_bytes(store->fixed) <= vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
+}
+
+static void promote(struct service *s, const struct core_store *store)
+{
+    uint64_t id = store->id;
+    /* Tried again when some comes back. */
+    if (can_fit(s, store) && layout_total_bytes(store->fixed) > vmm_get_free(s->vmm))
+        return;
+    int error = can_fit(s, store) ? begin(s, store, CORE_PLACE_DEVICE, false) : -ENOMEM;
+    if (!error || error == -EAGAIN)
+        return;
+    store = core_find_store(s->core, id);
+    if (error == -ENOMEM && store && can_fit(s, store))
+        s->promote_after_ms = service_now(s) + RETRY_MS;
+    else if (store && store->places.move.id == 0)
+        record_failure(s, id, 0, error);
+}
+
+void service_start_promotions(struct service *s)
+{
+    if (s->core->displaced == 0 || s->promoting || s->ending ||
+        s->promote_after_ms > service_now(s))
+        return;
+    s->promoting = true; /* what begins one applies records */
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        if (core_wants_promotion(s->core, store))
+            promote(s, store);
+    }
+    s->promoting = false;
+}
+
+uint64_t service_promotion_moment(const struct service *s)
+{
+    bool waits = s->core->displaced > 0 && s->promote_after_ms > service_now(s);
+    return waits ? s->promote_after_ms : UINT64_MAX;
+}
+
+void service_on_move_over(struct service *s, const struct effect *effect)
+{
+    for (struct move_op *op = s->moves; op; op = op->next) {
+        if (op->store == effect->store && op->id == effect->move)
+            atomic_store(&op->cancelled, true);
+    }
+}
+
+void service_cancel_moves(struct service *s)
+{
+    for (struct move_op *op = s->moves; op; op = op->next)
+        atomic_store(&op->cancelled, true);
+}
+
+/* ---- for front ends ----------------------------------------------------------------------- */
+
+int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order)
+{
+    const struct core_file *opened = core_find_file(s->core, file);
+    const struct core_store *store = opened ? core_find_store(s->core, opened->store) : NULL;
+    if (!opened || !(opened->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    if (!store)
+        return -ESTALE;
+    if (!service_is_owner(s, store->id, opened->uid))
+        return -EPERM;
+    switch (order->act) {
+    case SERVICE_MOVE_TO:
+    case SERVICE_MOVE_COPY:
+        return move_store(s, store->id, order->place, order->act == SERVICE_MOVE_COPY);
+    case SERVICE_MOVE_DROP:
+        return change_at_once(s, store->id, RECORD_COPY_DROP, order->place);
+    case SERVICE_MOVE_CANCEL:
+        return change_at_once(s, store->id, RECORD_MOVE_CANCEL, CORE_PLACE_DEVICE);
+    }
+    return -EINVAL;
+}
+
+bool service_get_moving(const struct service *s, const struct core_store *store,
+                        struct service_moving *moving)
+{
+    const struct core_move *move = &store->places.move;
+    const struct move_op *op = s->moves;
+    while (op && (op->store != store->id || op->id != move->id))
+        op = op->next;
+    if (move->id == 0)
+        return false;
+    *moving = (struct service_moving){.to = move->to, .spare = move->spare};
+    moving->all_bytes = op ? op->all_bytes : layout_total_bytes(store->fixed);
+    moving->done_bytes = op ? op->done_bytes : 0;
+    return true;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move_op - a move under way
+ *
+ * For move.c, whose it is, and move_step.c, which makes its memory and copies its bytes on helper
+ * threads, by steps.
+ */
+#ifndef GMSFS_SERVICE_MOVE_OP_H
+#define GMSFS_SERVICE_MOVE_OP_H
+
+#include "service/service_internal.h"
+
+#include <stdatomic.h>
+
+#define MOVE_MAX_PARTS 8u
+/* Pieces that are begun in one step, and told the keeper at its end. */
+#define MOVE_STEP_COUNT 64u
+
+/* One thread's share: whichever piece is next, to its end. */
+struct move_part {
+    struct job job; /* first */
+    struct move_op *op;
+    uint32_t index; /* of the piece that it is at; count: the next one is still to be taken */
+    uint64_t offset;
+    uint64_t step_bytes; /* copied by the last step */
+    int error;
+    bool is_over; /* there is nothing left to take */
+    size_t made;  /* by this step, and not told the keeper yet */
+    struct service_memory batch[MOVE_STEP_COUNT];
+};
+
+struct move_op {
+    struct move_part parts[MOVE_MAX_PARTS];
+    uint32_t parts_running;
+    atomic_uint_fast32_t taken; /* pieces that some part has begun */
+    atomic_bool cancelled;      /* nobody wants it any more: the next step is not begun */
+    struct service *service;
+    void (*finish)(struct move_op *op); /* all parts are through: it goes */
+    uint64_t store, id;
+    enum vmm_tier tier; /* to which */
+    uint32_t count;
+    struct piece **sources, **pieces; /* by rank */
+    uint64_t all_bytes, done_bytes, began_ms;
+    uint64_t cost_bytes,
+        charged_bytes; /* in the tier's account: of all; of pieces that are there */
+    bool retried;      /* a transfer failed once already */
+    int error;
+    struct move_op *next;
+};
+
+/* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.
+ */
+int move_op_start(struct move_op *op);
+
+#endif

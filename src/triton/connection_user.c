@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose a connection is: the opener is asked when it comes, and by a token that a request has. */
+#include "triton/server_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+/* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
+ * nothing, and is to end. */
+static int count_for(struct connection *connection, uint32_t uid)
+{
+    struct server *server = connection->server;
+    uint64_t held_bytes = connection->held_bytes;
+    int error = share_check(&server->share, uid, SHARE_USER, 1);
+
+    connection_hold(connection, 0);
+    if (!error)
+        error = share_take(&server->share, uid, 1);
+    if (error)
+        return error;
+    share_give(&server->share, connection->uid, 1);
+    connection->uid = uid;
+    return connection_hold(connection, held_bytes);
+}
+
+static void judge_identity(struct connection *connection, const struct opener_reply *reply,
+                           int error)
+{
+    if (error || reply->error || connection->uid != SERVER_STRANGER ||
+        reply->uid == SERVER_STRANGER)
+        return;
+    error = count_for(connection, reply->uid);
+    if (!error)
+        return;
+    if (server_may_warn(connection->server))
+        log_warning("triton: a connection of user %u is closed: %s", reply->uid,
+                    error == -ENOMEM ? "the server is out of memory"
+                                     : "he has as many, or as much in memory, as one user may "
+                                       "have");
+    connection_end(connection);
+}
+
+static void on_identified(struct opener_call *call, const struct opener_reply *reply,
+                          const int *fds, size_t fd_count, int error)
+{
+    struct connection *connection =
+        (struct connection *)((char *)call - offsetof(struct connection, identify));
+
+    (void)fds;
+    (void)fd_count;
+    server_count_out(connection);
+    judge_identity(connection, reply, error);
+    opener_release(connection->server->host.opener, connection->id, connection->uid);
+}
+
+static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
+                   size_t fd_count, int error)
+{
+    (void)fds;
+    (void)fd_count;
+    judge_identity((struct connection *)((char *)call - offsetof(struct connection, who)), reply,
+                   error);
+}
+
+void connection_show_token(struct connection *connection, struct wire_text token)
+{
+    struct opener_request *request;
+
+    if (!token.at || token.bytes > OPENER_TOKEN_BYTES || connection->is_ended ||
+        connection->uid != SERVER_STRANGER || connection->who.id != 0)
+        return;
+    request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
+    if (!request)
+        return; /* the next request tries it again */
+    request->connection = connection->id;
+    memcpy(request->token, token.at, token.bytes);
+    request->token[token.bytes] = '\0';
+    connection->who.done = on_who;
+    connection->who.owner = connection_get_owner(connection);
+    opener_ask(&connection->who);
+}
+
+int connection_identify(struct connection *connection)
+{
+    struct opener_request *request =
+        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
+
+    if (!request)
+        return -ENOMEM;
+    request->connection = connection->id;
+    connection->identify.done = on_identified;
+    connection->identify.passed_fd = connection->watch.fd;
+    return opener_ask(&connection->identify);
+}

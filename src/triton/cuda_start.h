@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_start - starts a process of cuda_helper.c, as its user; for cuda_helpers.c alone */
+#ifndef GMSFS_TRITON_CUDA_START_H
+#define GMSFS_TRITON_CUDA_START_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* `socket`: our end, which does not wait. 0 or a negative errno. */
+int cuda_start(uint32_t uid, pid_t *pid, int *socket);
+
+/* Whether this machine has a driver and a device, asked of it by a process of its own that is given
+ * up if the driver hangs. */
+bool cuda_is_there(void);
+
+#endif

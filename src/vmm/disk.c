@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * disk - files without names, for what is moved away from the device and from memory
+ *
+ * One file for each piece, in the directory of spill=. Nobody can find it, and it is gone with the
+ * last descriptor, however that comes about: nothing is left on the disk that anybody would have to
+ * clear away. All of a file's blocks are taken when it is made, so a disk that is full is told
+ * then.
+ */
+#include "vmm/memfd.h"
+#include "vmm/tier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TRANSFER_MAX_BYTES (UINT64_C(1) << 30)
+
+struct disk {
+    int dir_fd;
+};
+
+static int make_file(int dir_fd)
+{
+    int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    return fd < 0 ? -errno : fd;
+}
+
+/* What the directory is on has to be able to make such files: said at the mount, not at a move. */
+static int try_directory(int dir_fd, const char *path, char *why, size_t why_bytes)
+{
+    int fd = make_file(dir_fd);
+
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    if (fd == -EOPNOTSUPP || fd == -EISDIR)
+        snprintf(why, why_bytes,
+                 "disk tier (spill=%s): its file system makes no files without names (O_TMPFILE); "
+                 "name a directory on another, such as ext4 or xfs",
+                 path);
+    else
+        snprintf(why, why_bytes, "disk tier (spill=%s): no file can be made in it: %s", path,
+                 strerror(-fd));
+    return fd;
+}
+
+static int open_directory(const struct vmm_options *options, char *why, size_t why_bytes)
+{
+    int fd = open(options->spill, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error;
+
+    if (fd < 0) {
+        error = -errno;
+        snprintf(why, why_bytes, "disk tier (spill=%s): cannot be opened: %s", options->spill,
+                 strerror(-error));
+        return error;
+    }
+    error = try_directory(fd, options->spill, why, why_bytes);
+    if (error == 0)
+        return fd;
+    close(fd);
+    return error;
+}
+
+static int disk_open(const char *root, const struct vmm_options *options, struct vmm_device *device,
+                     char *why, size_t why_bytes)
+{
+    uint64_t unit_bytes = options->granularity_bytes;
+    struct disk *disk;
+    int fd;
+
+    (void)root;
+    if (options->size_bytes < unit_bytes) {
+        snprintf(why, why_bytes, "disk tier (spill_size=): less than the granularity, %llu bytes",
+                 (unsigned long long)unit_bytes);
+        return -EINVAL;
+    }
+    fd = open_directory(options, why, why_bytes);
+    if (fd < 0)
+        return fd;
+    disk = calloc(1, sizeof(*disk));
+    if (!disk) {
+        snprintf(why, why_bytes, "disk tier (spill=): out of memory");
+        close(fd);
+        return -ENOMEM;
+    }
+    disk->dir_fd = fd;
+    device->total_bytes = options->size_bytes / unit_bytes * unit_bytes;
+    device->granularity_bytes = unit_bytes;
+    device->state = disk;
+    return 0;
+}
+
+static void disk_close(struct vmm_device *device)
+{
+    struct disk *disk = device->state;
+
+    close(disk->dir_fd);
+    free(disk);
+    device->state = NULL;
+}
+
+/* fallocate(2) may answer EINTR, and then has to begin anew. */
+static int take_blocks(int fd, uint64_t bytes)
+{
+    struct rlimit limit;
+    sigset_t all, before;
+    int error;
+
+    /* Beyond it the kernel would send SIGXFSZ. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+        return -EFBIG;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    do
+        error = fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
+    while (error == -EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static int disk_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
+                       struct vmm_piece *piece)
+{
+    const struct disk *disk = device->state;
+    struct vmm_piece made = {.fd = make_file(disk->dir_fd), .fd_readonly = -1};
+    int error = made.fd < 0 ? made.fd : 0;
+
+    (void)seal;
+    if (error == 0) {
+        made.fd_readonly = memfd_open_readonly(made.fd);
+        error = made.fd_readonly < 0 ? made.fd_readonly : memfd_close_to_others(made.fd);
+    }
+    if (error == 0)
+        error = take_blocks(made.fd, aligned_bytes);
+    if (error == 0) {
+        *piece = made;
+        return 0;
+    }
+    if (made.fd_readonly >= 0)
+        close(made.fd_readonly);
+    if (made.fd >= 0)
+        close(made.fd);
+    return error;
+}
+
+/* One of `to` and `from` is given. */
+static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        size_t part = bytes - done < TRANSFER_MAX_BYTES ? bytes - done : TRANSFER_MAX_BYTES;
+        off_t at = (off_t)(offset + done);
+        ssize_t moved = to ? pread(fd, to + done, part, at) : pwrite(fd, from + done, part, at);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return moved < 0 ? -errno : -EIO;
+        done += (size_t)moved;
+    }
+    return 0;
+}
+
+static int disk_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
+                     size_t bytes, uint64_t offset)
+{
+    (void)device;
+    return transfer(piece->fd, to, NULL, bytes, offset);
+}
+
+static int disk_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,
+                      size_t bytes, uint64_t offset)
+{
+    (void)device;
+    return transfer(piece->fd, NULL, from, bytes, offset);
+}
+
+static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *piece, bool writable)
+{
+    (void)device;
+    return memfd_reopen(piece->fd, writable);
+}
+
+const struct vmm_backend vmm_backend_disk = {
+    .open = disk_open,
+    .close = disk_close,
+    .create = disk_create,
+    .read = disk_read,
+    .write = disk_write,
+    .duplicate = disk_duplicate,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move - pieces of any tier, the accounts of the tiers, and bytes from one tier to another */
+#include "vmm/tier.h"
+
+#include "vmm/vmm_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define BOUNCE_BYTES (UINT64_C(4) << 20) /* between device and disk */
+
+/* ---- account ------------------------------------------------------------------------------- */
+
+bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return tier == VMM_TIER_DEVICE || (tier < VMM_TIER_COUNT && vmm->beside[tier].state);
+}
+
+static const struct vmm_device *get_device(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[tier];
+}
+
+uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return get_device(vmm, tier)->total_bytes;
+}
+
+/* Of what the device's unit is, first: a copy has all that the original has. */
+uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
+{
+    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
+    uint64_t mask = get_device(vmm, tier)->granularity_bytes - 1;
+
+    return aligned_bytes > UINT64_MAX - mask ? 0 : (aligned_bytes + mask) & ~mask;
+}
+
+int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
+{
+    uint64_t taken = atomic_load(&vmm->beside_taken_bytes[tier]);
+
+    if (tier == VMM_TIER_DEVICE)
+        return vmm_reserve(vmm, bytes);
+    do {
+        if (bytes > vmm->beside[tier].total_bytes - taken)
+            return -ENOMEM;
+    } while (!atomic_compare_exchange_weak(&vmm->beside_taken_bytes[tier], &taken, taken + bytes));
+    return 0;
+}
+
+void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
+{
+    uint64_t taken;
+
+    if (tier == VMM_TIER_DEVICE) {
+        vmm_unreserve(vmm, bytes);
+        return;
+    }
+    taken = atomic_fetch_sub(&vmm->beside_taken_bytes[tier], bytes);
+    assert(taken >= bytes);
+    (void)taken;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
+int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, struct vmm_piece *piece)
+{
+    uint64_t aligned_bytes = vmm_align_in(vmm, tier, size_bytes);
+    int error;
+
+    if (tier == VMM_TIER_DEVICE)
+        return vmm_create(vmm, size_bytes, true, piece);
+    *piece = vmm_no_piece;
+    if (!vmm_has_tier(vmm, tier))
+        return -EOPNOTSUPP;
+    if (size_bytes == 0)
+        return -EINVAL;
+    if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
+        return -ENOMEM;
+    error = vmm_tier_backends[tier]->create(&vmm->beside[tier], aligned_bytes, true, piece);
+    if (error < 0)
+        return error;
+    piece->size_bytes = size_bytes;
+    piece->aligned_bytes = aligned_bytes;
+    piece->tier = tier;
+    piece->sealed = true;
+    return 0;
+}
+
+/* Where a mapping of these bytes begins, and how long it is. */
+struct window {
+    uint64_t start;
+    size_t length;
+};
+
+static struct window frame(const struct vmm *vmm, uint64_t offset, uint64_t bytes)
+{
+    uint64_t mask = vmm->beside[VMM_TIER_HOST].granularity_bytes - 1;
+    uint64_t start = offset & ~mask;
+
+    return (struct window){.start = start, .length = (offset + bytes - start + mask) & ~mask};
+}
+
+/* Through a mapping of the host tier's side: the other side reads into it or writes from it. */
+static int move_mapped(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
+                       uint64_t offset, uint64_t bytes)
+{
+    bool to_host = to->tier == VMM_TIER_HOST;
+    const struct vmm_piece *mapped = to_host ? to : from;
+    struct window window = frame(vmm, offset, bytes);
+    uint8_t *map = mmap(NULL, window.length, to_host ? PROT_READ | PROT_WRITE : PROT_READ,
+                        MAP_SHARED, mapped->fd, (off_t)window.start);
+    int error;
+
+    if (map == MAP_FAILED)
+        return -errno;
+    if (to_host)
+        error = vmm_read(vmm, from, map + (offset - window.start), bytes, offset);
+    else
+        error = vmm_write(vmm, to, map + (offset - window.start), bytes, offset);
+    munmap(map, window.length);
+    return error;
+}
+
+/* Between device and disk. A file is not mapped: a disk that fails would be a signal. */
+static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
+                        uint64_t offset, uint64_t bytes)
+{
+    uint64_t most = bytes < BOUNCE_BYTES ? bytes : BOUNCE_BYTES;
+    uint8_t *buffer = malloc(most ? most : 1);
+    int error = buffer ? 0 : -ENOMEM;
+
+    for (uint64_t done = 0; error == 0 && done < bytes;) {
+        uint64_t part = bytes - done < most ? bytes - done : most;
+
+        error = vmm_read(vmm, from, buffer, part, offset + done);
+        if (error == 0)
+            error = vmm_write(vmm, to, buffer, part, offset + done);
+        done += part;
+    }
+    free(buffer);
+    return error;
+}
+
+int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
+             uint64_t bytes)
+{
+    if (from->tier == to->tier || !from->sealed || !to->sealed)
+        return -EINVAL;
+    if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
+        bytes > to->aligned_bytes || offset > to->aligned_bytes - bytes)
+        return -EINVAL;
+    if (vmm->backend->move && from->tier == VMM_TIER_DEVICE)
+        return vmm->backend->move(&vmm->device, from, to->fd, true, offset, bytes);
+    if (vmm->backend->move && to->tier == VMM_TIER_DEVICE)
+        return vmm->backend->move(&vmm->device, to, from->fd, false, offset, bytes);
+    if (from->tier == VMM_TIER_HOST || to->tier == VMM_TIER_HOST)
+        return move_mapped(vmm, from, to, offset, bytes);
+    return move_bounced(vmm, from, to, offset, bytes);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmm_internal - what vmm.c, tier.c and move.c share: the device, its account, what is beside it
+ */
+#ifndef GMSFS_VMM_VMM_INTERNAL_H
+#define GMSFS_VMM_VMM_INTERNAL_H
+
+#include "vmm/backends.h"
+#include "vmm/vmm_backend.h"
+
+#include <stdatomic.h>
+
+struct vmm {
+    const struct backend *kind;
+    const struct vmm_backend *backend;
+    struct vmm_device device;
+    struct health health;
+    struct measurement measurement;
+    _Atomic uint64_t taken_bytes; /* in use, or set aside */
+    _Atomic uint64_t aside_bytes;
+    struct vmm_device beside[VMM_TIER_COUNT]; /* tiers; no state: there is none */
+    _Atomic uint64_t beside_taken_bytes[VMM_TIER_COUNT];
+};
+
+extern const struct vmm_piece vmm_no_piece;
+
+/* tier.c */
+int vmm_open_beside(struct vmm *vmm, const char *root, const struct vmm_options *options, char *why,
+                    size_t why_bytes);
+void vmm_close_beside(struct vmm *vmm);
+const struct vmm_backend *vmm_backend_of(const struct vmm *vmm, const struct vmm_piece *piece);
+struct vmm_device *vmm_device_of(struct vmm *vmm, const struct vmm_piece *piece);
+
+#endif

@@ -1,0 +1,450 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Where the bytes of a store are: the file `residency`, moves between tiers, and who may come in
+# meanwhile. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+#
+# A step of a move waits as long as $GMSFS_MOVE_GATE exists.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+MIB=$((1 << 20))
+
+setup() {
+    common_setup
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=64M,host_size=32M
+    W=$M/weights
+}
+
+committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
+    local store=$M/${1-weights}
+    head -c "${2-5000000}" /dev/urandom >"$T/bytes"
+    bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; cp "$2" "$1/allocations/b"
+        echo >"$1/commit"' _ "$store" "$T/bytes"
+    SUM=$(sha256sum <"$T/bytes")
+}
+
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
+}
+
+refused() { # ERRNO WORD [STORE]
+    expect "$1" open "$M/${3-weights}/residency" w write "$2"
+}
+
+is_at() { # TIERS [STORE]
+    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
+}
+
+moved_to() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
+}
+
+move_to() { # WORD TIERS [STORE]
+    order "$1" "${3-weights}"
+    wait_until 10 moved_to "$2" "${3-weights}"
+}
+
+bytes_are_right() { # [STORE]
+    assert_eq "$(sha256sum <"$M/${1-weights}/allocations/a")" "$SUM"
+    assert_eq "$(sha256sum <"$M/${1-weights}/allocations/b")" "$SUM"
+}
+
+has_event() { # EVENT [TIER | ERROR]
+    jq -es --arg event "$1" --arg why "${2-}" \
+        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
+}
+
+layout_of() {
+    cat "$W/layout_hash"
+    sha256sum <"$W/layout"
+    info_of weights '"\(.generation) \(.id)"'
+    names "$W/allocations"
+    getfattr -d -m user.gmsfs "$W"/allocations/* 2>/dev/null
+}
+
+@test "residency is empty until something is committed, then it is the device" {
+    assert_eq "$(cat "$W/residency")" ''
+    assert_eq "$(stat -c %a "$W/residency")" 644
+    refused ENODATA host
+    committed
+    assert_eq "$(cat "$W/residency")" device
+    assert_eq "$(info_of weights '"\(.residency) \(.moving) \(.moves) \(.held)"')" \
+        '["device"] null 0 0'
+}
+
+@test "a demoted store gives its memory back and is read from the host; nothing else of it changes" {
+    committed
+    local before used
+    before=$(layout_of)
+    used=$(device_get .used_bytes)
+    move_to host host
+    wait_until 5 used_is 0
+    assert_eq "$(device_get .host_used_bytes)" "$used"
+    assert_eq "$(layout_of)" "$before"
+    assert_state weights COMMITTED
+    bytes_are_right
+    is_at host
+    assert_eq "$(info_of weights '"\(.residency) \(.moves)"')" '["host"] 1'
+    has_event demoted host
+    jq -es --argjson bytes "$used" \
+        'any(.event == "demoted" and .bytes == $bytes and .ms >= 0)' <"$M/events"
+}
+
+@test "a reader that waits is granted by the record that ends the promotion" {
+    committed
+    local before
+    before=$(layout_of)
+    move_to host host
+    touch "$T/gate"
+    wait_for_lock open "$W/lock" r
+    wait_until 5 grep -q '^moving device 0 ' "$W/residency"
+    assert_eq "$(info_of weights .moving.to)" device
+    assert_state weights COMMITTED
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+    is_at 'device host'
+    bytes_are_right
+    assert_eq "$(layout_of)" "$before"
+    let_go "$WAITER"
+    # the copy was kept, so this only drops
+    touch "$T/gate"
+    order host
+    moved_to host
+    wait_until 5 used_is 0
+    rm "$T/gate"
+}
+
+@test "who may not wait starts nothing" {
+    committed
+    move_to host host
+    expect EAGAIN open "$W/lock" rn
+    expect EAGAIN open "$W/ctl" rw acquire ro 0
+    expect EAGAIN open "$W/ctl" rw acquire rw 0
+    expect EAGAIN open "$W/allocations/a" rw
+    moved_to host
+    assert_eq "$(info_of weights .moves)" 1
+}
+
+@test "a writer waits for its store, too, and finds what was committed" {
+    committed
+    move_to host host
+    ctl open "$W/lock" rw
+    moved_to 'device host'
+    bytes_are_right
+}
+
+@test "who has the lock keeps the store where it is; a path's reader does not" {
+    committed
+    hold open "$W/lock" r
+    refused EBUSY host
+    refused EBUSY none
+    assert_eq "$(info_of weights .held)" 1
+    let_go "$HOLDER"
+    hold open "$W/allocations/a" r
+    assert_eq "$(info_of weights .held)" 0
+    move_to host host
+    let_go "$HOLDER"
+    hold open "$W/lock" rw
+    refused EBUSY +host
+    refused EBUSY host
+}
+
+@test "a reader that comes while its store leaves is let in, and the move ends as a spare" {
+    committed
+    touch "$T/gate"
+    order host
+    grep -q '^moving host 0 ' "$W/residency"
+    refused EBUSY host
+    hold open "$W/lock" r
+    rm "$T/gate"
+    wait_until 10 moved_to 'device host'
+    let_go "$HOLDER"
+    assert_eq "$(info_of weights .moves)" 0
+    has_event copied host
+}
+
+@test "a writer ends a move away" {
+    committed
+    touch "$T/gate"
+    order host
+    hold open "$W/lock" rw
+    moved_to device
+    let_go "$HOLDER"
+    rm "$T/gate"
+    wait_until 5 host_is_free
+    bytes_are_right
+    has_event move_failed ECANCELED
+}
+
+host_is_free() {
+    [[ $(device_get .host_used_bytes) -eq 0 ]]
+}
+
+@test "cancel ends a move, unless somebody waits for it" {
+    committed
+    refused ENODATA cancel
+    touch "$T/gate"
+    order host
+    order cancel
+    moved_to device
+    rm "$T/gate"
+    wait_until 5 host_is_free
+    move_to host host
+    touch "$T/gate"
+    wait_for_lock open "$W/lock" r
+    wait_until 5 grep -q '^moving device' "$W/residency"
+    refused EBUSY cancel
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+}
+
+@test "a waiting reader that is killed is forgotten, and its promotion ends all the same" {
+    committed
+    move_to host host
+    touch "$T/gate"
+    wait_for_lock open "$W/lock" r
+    wait_until 5 grep -q '^moving device' "$W/residency"
+    kill -KILL "$WAITER"
+    wait_until 5 waiters_are weights 0
+    rm "$T/gate"
+    wait_until 10 moved_to 'device host'
+    assert_state weights COMMITTED
+}
+
+@test "a spare is made while readers are in, and dropped" {
+    committed
+    hold open "$W/lock" r
+    move_to +host 'device host'
+    bytes_are_right
+    order +host # it is there
+    moved_to 'device host'
+    order -host
+    moved_to device
+    wait_until 5 host_is_free
+    refused ENODATA -host
+    has_event copy_dropped host
+    let_go "$HOLDER"
+    move_to host host
+    refused EBUSY -host
+}
+
+@test "a commit drops the spares, for they are of another generation" {
+    committed
+    move_to +host 'device host'
+    ctl open "$W/lock" rw commit
+    moved_to device
+    wait_until 5 host_is_free
+    assert_eq "$(info_of weights .generation)" 2
+}
+
+@test "abort after committed bytes were touched goes back to the spare" {
+    committed
+    move_to +host 'device host'
+    ctl open "$W/allocations/a" rw write spoilt
+    moved_to host
+    bytes_are_right
+    assert_eq "$(info_of weights '"\(.state) \(.generation)"')" 'COMMITTED 1'
+    has_event rolled_back
+    ctl open "$W/lock" r
+    bytes_are_right
+}
+
+@test "none gives the bytes up and keeps the layout: committed, nothing to read, auto writes" {
+    committed
+    move_to +host 'device host'
+    local hash
+    hash=$(cat "$W/layout_hash")
+    order none
+    moved_to none
+    wait_until 5 used_is 0
+    wait_until 5 host_is_free
+    assert_eq "$(cat "$W/layout_hash")" "$hash"
+    assert_state weights COMMITTED
+    expect ENODATA open "$W/lock" r
+    expect ENODATA open "$W/ctl" rw acquire ro 1000
+    expect EIO open "$W/allocations/a" r read 10
+    refused ENODATA device
+    refused ENODATA host
+    ctl open "$W/auto" rw read 2
+    assert_match "$output" RW
+    # an abort leaves it as it was
+    moved_to none
+    ctl open "$W/lock" rw clear alloc 100 1 anew '' commit
+    moved_to device
+    ctl open "$W/lock" r
+}
+
+@test "there is no room: ENOMEM, and the store stays where it is" {
+    mkdir "$M/big"
+    committed big $((20 * MIB))
+    refused ENOMEM host big
+    moved_to device big
+    bytes_are_right big
+}
+
+@test "there is no such tier" {
+    committed
+    refused ENOMEM disk
+    refused ENOMEM +disk
+    start_mount size=64M
+    W=$M/weights
+    committed
+    refused ENOMEM host
+    refused ENOMEM +host
+    assert_eq "$(device_get .host_total_bytes)" null
+}
+
+@test "what is no word is EINVAL, and only the owner and root may order" {
+    committed
+    for word in ' ' nowhere hos hostx 'host disk' +device -device +none -none +cancel + -; do
+        refused EINVAL "$word"
+    done
+    refused EINVAL "$(printf 'host%100s' '')x"
+    order $' host\n'
+    wait_until 10 moved_to host
+    chmod 777 "$W"
+    run_logged ! as_user bash -c 'echo device >"$1"' _ "$W/residency"
+    assert_match "$output" 'Operation not permitted'
+    chown "$TEST_UID" "$W"
+    as_user bash -c 'echo device >"$1"' _ "$W/residency"
+    wait_until 10 moved_to 'device host'
+}
+
+@test "a poll on residency tells that the place has changed" {
+    committed
+    spawn "$GMSCTL" open "$W/residency" r read 100 poll pri 30000
+    local poller=$SPAWNED
+    never_within 1 process_gone "$poller"
+    order host
+    wait_exit "$poller"
+}
+
+@test "metrics tell where stores are, and what was moved" {
+    value() { sed -n "s/^gmsfs_$1 //p" "$M/metrics"; }
+    committed
+    move_to host host
+    assert_eq "$(value 'store_copy{store="weights",tier="device"}')" 0
+    assert_eq "$(value 'store_copy{store="weights",tier="host"}')" 1
+    assert_eq "$(value 'moves_total{from="device",to="host"}')" 1
+    assert_eq "$(value move_bytes_total)" "$(info_of weights .bytes)"
+    assert_eq "$(value 'tier_used_bytes{tier="host"}')" "$(info_of weights .bytes)"
+    hold open "$W/lock" r
+    assert_eq "$(value 'store_held{store="weights"}')" 1
+    assert_eq "$(value 'moves_total{from="host",to="device"}')" 1
+}
+
+@test "keep_copy=no leaves no spare behind" {
+    start_mount size=64M,host_size=32M,keep_copy=no
+    W=$M/weights
+    committed
+    move_to host host
+    move_to device device
+    wait_until 5 host_is_free
+    bytes_are_right
+}
+
+@test "a promotion waits for memory that others give back" {
+    committed weights $((10 * MIB))
+    move_to host host
+    mkdir "$M/other"
+    hold open "$M/other/lock" rw alloc $((50 * MIB)) 1 '' ''
+    local writer=$HOLDER
+    wait_for_lock open "$W/lock" r
+    never_within 1 granted "$WAITER"
+    let_go "$writer"
+    wait_until 10 granted "$WAITER"
+    bytes_are_right
+}
+
+@test "a store that is removed while it moves leaves nothing behind" {
+    mkdir "$M/gone"
+    committed gone
+    touch "$T/gate"
+    order host gone
+    rmdir "$M/gone"
+    rm "$T/gate"
+    wait_until 5 host_is_free
+    wait_until 5 used_is 0
+}
+
+@test "many small allocations and a large one move together" {
+    ctl open "$W/lock" rw alloc 4096 10 '' '' alloc $((4 * MIB)) 1 big '' commit
+    local before
+    before=$(sha256sum "$W"/allocations/*)
+    start=$(layout_of)
+    move_to host host
+    assert_eq "$(sha256sum "$W"/allocations/*)" "$before"
+    move_to device 'device host'
+    assert_eq "$(sha256sum "$W"/allocations/*)" "$before"
+    assert_eq "$(layout_of)" "$start"
+}
+
+# ---- who takes it where it is ------------------------------------------------------------------
+
+moves_are() { # COUNT
+    assert_eq "$(info_of weights .moves)" "$1"
+}
+
+@test "a reader of any place is let in at once, moves nothing, and keeps the bytes that it reads" {
+    committed
+    move_to host host
+    hold open "$W/ctl" rw acquire-any ro 0 export 0 0
+    moves_are 1
+    moved_to host
+    refused EBUSY none
+    # others wait for the device all the same; what the first one reads stays until it goes
+    ctl open "$W/lock" r
+    moved_to 'device host'
+    refused EBUSY -host
+    let_go "$HOLDER"
+    order -host
+}
+
+@test "a writer that replaces all waits for no move; what is elsewhere it can neither use nor commit" {
+    committed
+    move_to host host
+    hold open "$W/ctl" rw acquire-replace rw 0
+    moved_to host
+    let_go "$HOLDER"
+    expect EAGAIN open "$W/ctl" rw acquire-replace rw 0 export 0 0
+    expect EINVAL open "$W/ctl" rw acquire-replace rw 0 commit
+    assert_match "$(info_of weights .last_error)" 'is not on the device'
+    moves_are 1
+    bytes_are_right
+    ctl open "$W/ctl" rw acquire-replace rw 0 clear alloc 100 1 anew '' commit
+    moved_to device
+    wait_until 5 host_is_free
+    moves_are 1
+}
+
+@test "flags of ACQUIRE that do not go with its mode are EINVAL" {
+    committed
+    expect EINVAL open "$W/ctl" rw acquire-any rw 0
+    expect EINVAL open "$W/ctl" rw acquire-replace ro 0
+}
+
+@test "the commands that read take a store where it is; those that load replace it there" {
+    requires python3
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 --seed 7 | tail -n 1)
+    cli load "$W" "$model"
+    cli sum "$W" >"$T/sum"
+    move_to host host
+    cli sum "$W" >"$T/sum.host"
+    assert_eq "$(cat "$T/sum.host")" "$(cat "$T/sum")"
+    cli verify "$W" "$model"
+    cli save "$W" "$T/saved.safetensors"
+    cli image save "$W" "$T/image"
+    moved_to host
+    moves_are 1
+    cli load "$W" "$model"
+    moved_to device
+    moves_are 1
+    cli verify "$W" "$T/saved.safetensors"
+}

@@ -1,0 +1,169 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The disk tier: files without names in spill=, and stores that go there and come back. The directory
+# is a small tmpfs of the test's own. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+MIB=$((1 << 20))
+
+setup() {
+    common_setup
+    requires root
+    export GMSFS_MOVE_GATE=$T/gate
+    SPILL=$T/spill
+    mkdir "$SPILL"
+    mount -t tmpfs -o size=24M spill "$SPILL"
+    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
+    W=$M/weights
+}
+
+teardown() {
+    common_teardown
+    umount -l "$SPILL" 2>/dev/null || : # if it is still there
+}
+
+committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
+    local store=$M/${1-weights}
+    head -c "${2-5000000}" /dev/urandom >"$T/bytes"
+    bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; echo >"$1/commit"' _ "$store" "$T/bytes"
+    SUM=$(sha256sum <"$T/bytes")
+}
+
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
+}
+
+at() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
+}
+
+move_to() { # WORD TIERS [STORE]
+    order "$1" "${3-weights}"
+    wait_until 10 at "$2" "${3-weights}"
+}
+
+bytes_are_right() {
+    assert_eq "$(sha256sum <"$W/allocations/a")" "$SUM"
+}
+
+spill_is() { # BYTES
+    [[ $(device_get .spill_used_bytes) -eq $1 ]]
+}
+
+on_disk() { # bytes of blocks that the directory's file system has given away
+    df -B 1 --output=used "$SPILL" | tail -n 1
+}
+
+disk_is_empty() {
+    [[ $(on_disk) -eq 0 ]]
+}
+
+has_event() { # EVENT [TIER | ERROR]
+    jq -es --arg event "$1" --arg why "${2-}" \
+        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
+}
+
+@test "a store goes to the disk and comes back straight; the disk shows no file of it" {
+    committed
+    local used
+    used=$(device_get .used_bytes)
+    move_to disk disk
+    wait_until 5 used_is 0
+    spill_is "$used"
+    assert_eq "$(on_disk)" "$used"
+    assert_eq "$(ls -A "$SPILL")" ''
+    assert_eq "$(info_of weights '"\(.residency) \(.state)"')" '["disk"] COMMITTED'
+    bytes_are_right
+    grep -qxF 'gmsfs_store_copy{store="weights",tier="disk"} 1' "$M/metrics"
+    grep -qxF "gmsfs_tier_used_bytes{tier=\"disk\"} $used" "$M/metrics"
+    ctl open "$W/lock" r
+    at 'device disk'
+    bytes_are_right
+    move_to -disk device
+    wait_until 5 disk_is_empty
+}
+
+@test "a store goes down step by step, and each slower copy can stay as a spare" {
+    committed
+    move_to +disk 'device disk'
+    move_to +host 'device host disk'
+    move_to host 'host disk'
+    bytes_are_right
+    move_to disk disk
+    bytes_are_right
+    move_to host 'host disk'
+    bytes_are_right
+    cli promote "$W"
+    bytes_are_right
+    cli demote --to disk "$W"
+    at disk
+    bytes_are_right
+}
+
+@test "who reads a store on the disk where it is maps its file, and cannot write to it" {
+    committed
+    cli sum --allocations "$W" >"$T/sum"
+    move_to disk disk
+    cli sum --allocations "$W" >"$T/sum.disk"
+    assert_eq "$(cat "$T/sum.disk")" "$(cat "$T/sum")"
+    at disk
+    expect ENOLCK open "$W/ctl" rw acquire-any ro 0 connect "$M" export-rw 0 0
+    expect EBADF open "$W/ctl" rw acquire-any ro 0 connect "$M" export 0 0 redeem last 8 poke 0 0 X
+    bytes_are_right
+}
+
+@test "a disk that is full fails the move, and the store stays where it is" {
+    mkdir "$M/big"
+    committed big $((20 * MIB))
+    committed
+    move_to +host 'device host'
+    move_to disk disk big
+    refused() { expect "$1" open "$W/residency" w write "$2"; }
+    order disk
+    wait_until 10 at 'device host'
+    has_event move_failed ENOSPC
+    bytes_are_right
+    wait_until 5 spill_is $((20 * MIB))
+    move_to host host
+    bytes_are_right
+}
+
+@test "spill_size bounds it, whatever the disk has" {
+    start_mount "size=64M,spill=$SPILL,spill_size=4M"
+    W=$M/weights
+    committed
+    expect ENOMEM open "$W/residency" w write disk
+    at device
+    disk_is_empty
+}
+
+@test "a mount that ends, or whose daemons are killed, leaves nothing on the disk" {
+    committed
+    move_to disk disk
+    stop_mount "$M"
+    wait_until 5 disk_is_empty
+    start_mount "size=64M,spill=$SPILL,spill_size=48M"
+    W=$M/weights
+    committed
+    move_to disk disk
+    [[ $(on_disk) -gt 0 ]]
+    expect_death "$M"
+    kill -KILL "$KEEPER" "$(worker_of "$KEEPER")"
+    wait_until 10 disk_is_empty
+}
+
+@test "a directory that cannot be used is said at the mount" {
+    mkdir -p "$T/m9"
+    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$T/nothing,spill_size=1G" "$T/m9"
+    assert_match "$output" 'disk tier \(spill=.*nothing\): cannot be opened: No such file'
+    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=/proc,spill_size=1G" "$T/m9"
+    assert_match "$output" 'disk tier \(spill=/proc\)'
+    run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$SPILL,spill_size=1M" "$T/m9"
+    assert_match "$output" 'spill_size='
+}

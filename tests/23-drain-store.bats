@@ -1,0 +1,227 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs drain STORE: who asks waits, who holds it is told to leave, nothing is discarded, and with
+# the end of the command the store lets in again.
+#
+# shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    start_mount
+    W=$M/weights
+    commit_store
+}
+
+drain() { # -STATUS ARGUMENT...
+    local want=$1
+    shift
+    run_logged "$want" timeout $((30 * SLOW)) "$GMSFS" drain "$@"
+}
+
+drains_is() { # STORE true | false
+    [[ $(info_of "$1" .draining) == "$2" ]]
+}
+
+begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
+    spawn env --default-signal=INT "$GMSFS" drain "$@"
+    DRAINER=$SPAWNED
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
+}
+
+@test "a store that nobody holds is drained at once, and keeps what it has" {
+    drain -0 "$W"
+    assert_match "$output" 'nobody holds'
+    assert_eq "$(info_of weights .draining)" false draining
+    unchanged
+    assert_eq "$(jq -rs '[.[] | select(.event | startswith("store_")) | select(.event != "store_created") | .event + " " + .store] | join(",")' \
+        <"$M/events")" 'store_draining weights,store_serving weights' events
+}
+
+@test "whoever asks while a store drains waits, or is told to try again, and comes in behind it" {
+    hold open "$W/lock" r
+    begin_drain "$W"
+    expect EAGAIN open "$W/lock" rn
+    expect EAGAIN open "$W/lock" wn
+    expect EAGAIN open "$W/allocations/a" r
+    expect ETIMEDOUT open "$W/ctl" r acquire ro 100
+    local holder=$HOLDER
+    wait_for_lock open "$W/lock" r
+    let_go "$holder"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    wait_until 5 granted "$WAITER"
+    drains_is weights false
+}
+
+@test "COMMAND runs while nobody is let in, and its status is the command's" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    spawn "$GMSFS" drain "$W" -- sh -c "cat '$W/sessions' '$W/info' >'$T/seen'; mv '$W' '$M/renamed'; exit 7"
+    local drainer=$SPAWNED
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
+    wait_for_lock open "$W/lock" r
+    let_go "$holder"
+    wait_exit "$drainer"
+    assert_eq "$status" 7 "status: $(output_of "$drainer")"
+    assert_eq "$(grep -c ' held ' "$T/seen")" 0 'held meanwhile'
+    assert_eq "$(grep -c ' waiting ' "$T/seen")" 1 'waiting meanwhile'
+    grep -q '"draining": true' "$T/seen"
+    wait_until 5 granted "$WAITER"
+    assert_eq "$(info_of renamed .draining)" false draining
+}
+
+@test "holders are told by when to leave, by info, by events and by poll" {
+    hold open "$W/lock" r
+    spawn "$GMSCTL" open "$W/state" r read 64 say ready poll pri 10000 say changed
+    local watcher=$SPAWNED before
+    wait_until 5 said "$watcher" ready
+    before=$(($(date +%s%N) / 1000000))
+    begin_drain --timeout 60 "$W"
+    wait_until 5 said "$watcher" changed
+    local deadline
+    deadline=$(info_of weights .drain_deadline_ms)
+    ((deadline >= before + 60000 && deadline <= before + 60000 + 10000 * SLOW)) || fail "deadline $deadline"
+    assert_eq "$(jq -rs 'map(select(.event == "store_draining"))[-1].deadline_ms' <"$M/events")" "$deadline" event
+    grep -q '^gmsfs_store_draining{store="weights"} 1$' "$M/metrics"
+    kill -TERM "$DRAINER"
+    wait_exit "$DRAINER"
+    assert_eq "$(info_of weights .drain_deadline_ms)" null deadline
+}
+
+@test "a drainer that is killed, or stopped by Ctrl-C or the timeout, undoes itself" {
+    hold open "$W/lock" r
+    drain -3 --timeout 0.2 "$W"
+    assert_match "$output" '1 session is left.*lets in again'
+    wait_until 5 drains_is weights false
+    local number want=(INT 130 KILL 137)
+    for number in 0 2; do
+        begin_drain "$W"
+        drains_is weights true
+        kill "-${want[number]}" "$DRAINER"
+        wait_exit "$DRAINER"
+        assert_eq "$status" "${want[number + 1]}" status
+        wait_until 5 drains_is weights false
+    done
+    assert_state weights RO
+    ctl open "$W/lock" rn
+}
+
+@test "a holder that is killed is gone, and the drain is over" {
+    hold open "$W/lock" w
+    local holder=$HOLDER
+    begin_drain "$W"
+    kill -KILL "$holder"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+}
+
+@test "drain --kill ends who holds it when the time is up, and says whom it does not" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    drain -0 --kill --timeout 0.3 "$W"
+    wait_exit "$holder"
+    assert_eq "$status" 137 'the holder'
+    unchanged
+    # A shell that holds the store itself is not killed by what it runs.
+    run_logged -3 bash -c 'exec 3<"$1/lock"; "$2" drain --kill "$1"; exit $?' - "$W" "$GMSFS"
+    assert_match "$output" 'it is who runs this command'
+}
+
+@test "drain --kill leaves the session that a child of who was killed holds to --revoke" {
+    spawn bash -c 'exec 3<"$1/lock"; sleep 1000 & echo "$!" >"$2"; wait' - "$W" "$T/child"
+    wait_until 5 test -s "$T/child"
+    drain -0 --kill --revoke "$W"
+    kill -0 "$(cat "$T/child")"
+    kill "$(cat "$T/child")"
+    unchanged
+}
+
+@test "drain --revoke ends the sessions when the time is up, and nothing is discarded" {
+    hold open "$W/lock" r
+    drain -0 --revoke --timeout 0.2 "$W"
+    assert_eq "$(grep -c . "$W/sessions")" 0 sessions
+    unchanged
+    hold open "$W/lock" r
+    drain -0 --revoke "$W"
+    unchanged
+}
+
+@test "one drain of a store at a time, of several stores as many as one likes, and --undo ends one" {
+    hold open "$W/lock" r
+    begin_drain "$W"
+    drain -1 "$W"
+    assert_match "$output" 'another .*drain.* is under way'
+    mkdir "$M/other"
+    drain -0 "$M/other"
+    drain -0 --undo "$W"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$DRAINER")" 'undid'
+    ctl open "$W/lock" rn
+}
+
+@test "a drain follows its store through a rename" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    begin_drain "$W"
+    mv "$W" "$M/renamed"
+    drains_is renamed true
+    let_go "$holder"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    drains_is renamed false
+}
+
+@test "a store that is removed meanwhile is told" {
+    mkdir "$M/other"
+    drain -0 "$M/other" -- rmdir "$M/other"
+    [[ ! -e $M/other ]]
+    run_logged -1 "$GMSFS" drain "$M/other"
+}
+
+@test "the owner of a store drains it, and nobody else but root and whoever mounted" {
+    requires root
+    mkdir "$M/theirs"
+    chown "$TEST_UID" "$M/theirs"
+    run_logged -0 as_user "$GMSFS" drain "$M/theirs"
+    run_logged -1 as_user "$GMSFS" drain "$W"
+    assert_match "$output" 'only root'
+    run_logged -1 as_user "$GMSFS" drain --undo "$W"
+    drain -0 "$M/theirs"
+}
+
+@test "a mount's drain turns away who waits for a drained store" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    begin_drain "$W"
+    wait_for_lock open "$W/lock" r
+    let_go "$holder"
+    wait_exit "$DRAINER"
+    let_go "$WAITER"
+    spawn "$GMSFS" drain "$W" -- sh -c "'$GMSFS' drain -q '$M' && touch '$T/empty'"
+    wait_exit "$SPAWNED"
+    [[ -e $T/empty ]]
+    assert_eq "$(device_get .used_bytes)" 0 used
+}
+
+@test "drain says what is neither a mount nor a store, and what makes no sense" {
+    drain -1 "$W/allocations"
+    assert_match "$output" 'no store'
+    drain -2 --undo --kill "$W"
+    drain -2 --undo "$W" -- true
+    drain -2 --kill "$M"
+    drain -2 "$M" -- true
+}
+
+@test "a daemon that dies under a drain is told to whoever drains the store" {
+    hold open "$W/lock" w
+    begin_drain "$W"
+    expect_death
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 1 'exit status'
+}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs promote, demote and wait resident: moves by command, and what they say where one cannot be.
+# GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=64M,host_size=32M
+    W=$M/weights
+}
+
+committed() { # [STORE]
+    ctl open "$M/${1-weights}/lock" rw alloc 5000000 1 a '' commit
+}
+
+is_at() { # TIERS [STORE]
+    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
+}
+
+at() { # TIERS [STORE]
+    assert_eq "$(cat "$M/${2-weights}/residency")" "$1"
+}
+
+@test "demote gives a store's memory back, promote brings it again; each says so" {
+    committed
+    cli demote "$W"
+    assert_eq "$output" "$W is at host"
+    at host
+    wait_until 5 used_is 0
+    cli demote "$W" # it is there
+    cli promote "$W"
+    assert_eq "$output" "$W is at device"
+    at 'device host'
+    cli promote -q "$W"
+    assert_eq "$output" ''
+    cli demote --to none "$W"
+    assert_match "$output" 'given up'
+    at none
+}
+
+@test "several stores move side by side, and one that cannot does not stop the others" {
+    mkdir "$M/two" "$M/three"
+    committed
+    committed two
+    committed three
+    hold open "$M/two/lock" r
+    cli -1 demote "$W" "$M/two" "$M/three"
+    assert_match "$output" "two: somebody holds its lock"
+    at host
+    at device two
+    at host three
+    let_go "$HOLDER"
+    touch "$T/gate"
+    cli promote -a "$W" "$M/three"
+    assert_match "$output" "$W moves to device"
+    is_at host
+    grep -q '^moving device' "$W/residency"
+    grep -q '^moving device' "$M/three/residency"
+    rm "$T/gate"
+    cli wait "$M/three" resident
+    cli wait "$W" resident
+    at 'device host'
+    at 'device host' three
+}
+
+@test "who asks for what is under way waits with it; for another place, until that has ended" {
+    committed
+    touch "$T/gate"
+    cli demote -a "$W"
+    spawn "$GMSFS" demote "$W"
+    local same=$SPAWNED
+    spawn "$GMSFS" promote "$W"
+    local back=$SPAWNED
+    never_within 1 process_gone "$back"
+    process_lives "$same"
+    rm "$T/gate"
+    wait_exit "$back"
+    wait_until 10 process_gone "$same"
+    at 'device host'
+}
+
+@test "a wait that takes too long ends with 3, and the move goes on" {
+    committed
+    touch "$T/gate"
+    cli -3 demote --timeout 0.2 "$W"
+    cli -3 promote --timeout 0.2 "$W"
+    assert_match "$output" 'still moving to host'
+    rm "$T/gate"
+    wait_until 10 is_at host
+    cli -3 wait --timeout 0 "$W" resident
+    assert_match "$output" 'still at host'
+}
+
+@test "wait resident is over when a reader has brought the store" {
+    committed
+    cli demote "$W"
+    spawn "$GMSFS" wait "$W" resident
+    local waiter=$SPAWNED
+    never_within 1 process_gone "$waiter"
+    ctl open "$W/lock" r
+    wait_exit "$waiter"
+}
+
+@test "a demotion that somebody overtakes says that the store stays" {
+    committed
+    touch "$T/gate"
+    spawn "$GMSFS" demote "$W"
+    local demote=$SPAWNED
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    hold open "$W/lock" r
+    rm "$T/gate"
+    wait_until 10 process_gone "$demote"
+    assert_match "$(output_of "$demote")" 'stays at device'
+    at 'device host'
+}
+
+@test "why a store cannot move is said" {
+    cli -1 demote "$W"
+    assert_match "$output" 'nothing is committed'
+    committed
+    cli -1 demote --to disk "$W"
+    assert_match "$output" 'disk has no room for it, or the mount has no such place'
+    chmod 777 "$W"
+    run_logged -1 as_user "$GMSFS" demote "$W"
+    assert_match "$output" "owner"
+    cli -1 promote "$T"
+    cli -1 promote "$M/nothing"
+    cli -2 promote
+    cli -2 demote --to device "$W"
+    cli -2 wait "$W" RESIDENT
+    cli demote --help
+    assert_match "$output" '^Usage: gmsfs demote'
+    at device
+}
+
+@test "status shows where a store is, and where it goes" {
+    committed
+    shows() { "$GMSFS" status "$M" | grep -q "weights *$1 "; }
+    shows COMMITTED
+    touch "$T/gate"
+    cli demote -a "$W"
+    shows 'COMMITTED to host 0%'
+    rm "$T/gate"
+    wait_until 10 is_at host
+    shows 'COMMITTED on host'
+    touch "$T/gate"
+    cli promote -a "$W"
+    shows 'COMMITTED on host to device 0%'
+    rm "$T/gate"
+    cli promote "$W"
+    cli demote --to none "$W"
+    shows 'COMMITTED on none'
+    "$GMSFS" status --json "$M" | jq -e '.[0].stores[] | select(.name == "weights").residency == []'
+}

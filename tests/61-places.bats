@@ -1,0 +1,224 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Stores that move while something goes wrong: the GPU or its memory, the copier, a client. Over the
+# fake driver, with host memory beside it.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+OUT_OF_MEMORY=2 # CUDA_ERROR_OUT_OF_MEMORY
+
+setup() {
+    common_setup
+    fake_gpus
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=64M,host_size=32M
+    W=$M/weights
+}
+
+committed() { # [STORE]: with random bytes; SUM is their checksum
+    local store=$M/${1-weights}
+    head -c 5000000 /dev/urandom >"$T/bytes"
+    bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; echo >"$1/commit"' _ "$store" "$T/bytes"
+    SUM=$(sha256sum <"$T/bytes")
+}
+
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
+}
+
+at() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
+}
+
+move_to() { # WORD TIERS [STORE]
+    order "$1" "${3-weights}"
+    wait_until 10 at "$2" "${3-weights}"
+}
+
+bytes_are_right() {
+    assert_eq "$(sha256sum <"$W/allocations/a")" "$SUM"
+}
+
+device_is() { # JQ VALUE
+    [[ $(device_get "$1") == "$2" ]]
+}
+
+has_event() { # EVENT [TIER | ERROR]
+    jq -es --arg event "$1" --arg why "${2-}" \
+        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
+}
+
+host_is_free() {
+    [[ $(device_get .host_used_bytes) -eq 0 ]]
+}
+
+# ---- the GPU ---------------------------------------------------------------------------------
+
+@test "a lost GPU takes its copies only: what is on the host is read, summed and saved" {
+    mkdir "$M/spare" "$M/bare"
+    committed bare
+    committed spare
+    move_to +host 'device host' spare
+    committed
+    cp "$T/bytes" "$T/wanted"
+    cli sum --allocations "$W" >"$T/sum"
+    move_to host host
+    fake_gpus 'lost 0'
+    wait_until 10 device_is .health lost
+    at host
+    at host spare
+    assert_eq "$(jq -r .state "$M/bare/info")" EMPTY
+    assert_eq "$(jq -r .state "$M/spare/info")" COMMITTED
+    cmp -n 5000000 "$W/allocations/a" "$T/wanted"
+    expect ENODEV open "$W/lock" r
+    expect ENODEV open "$W/residency" w write device
+    cli sum --allocations "$W" >"$T/sum.lost"
+    assert_eq "$(cat "$T/sum.lost")" "$(cat "$T/sum")"
+    cli image save "$W" "$T/image"
+    cli image ls --check "$T/image"
+}
+
+@test "a GPU that is lost in the middle of a demotion takes the store, in a promotion it does not" {
+    mkdir "$M/up"
+    committed up
+    move_to host host up
+    committed
+    touch "$T/gate"
+    order host
+    order device up
+    fake_gpus 'lost 0'
+    wait_until 10 device_is .health lost
+    rm "$T/gate"
+    wait_until 10 at host up
+    assert_state weights EMPTY
+    assert_state up COMMITTED
+    has_event move_failed ENODEV
+}
+
+@test "suspect memory is dropped where there is a spare, and the store is sound again" {
+    committed
+    move_to +host 'device host'
+    fake_gpus 'xid 0 48'
+    wait_until 10 at host
+    assert_eq "$(info_of weights .suspect)" false
+    assert_eq "$(device_get .health)" ok
+    has_event healed host
+    bytes_are_right
+    ctl open "$W/lock" r
+    at 'device host'
+    bytes_are_right
+}
+
+@test "suspect memory that readers have is dropped when the last of them goes" {
+    committed
+    move_to +host 'device host'
+    hold open "$W/lock" r
+    fake_gpus 'xid 0 48'
+    wait_until 10 device_is .health suspect
+    at 'device host'
+    assert_eq "$(info_of weights .suspect)" true
+    let_go "$HOLDER"
+    wait_until 10 at host
+    assert_eq "$(device_get .health)" ok
+    ctl open "$W/lock" r
+    bytes_are_right
+}
+
+@test "suspect bytes are never copied away from the device, by order or in the middle of a move" {
+    committed
+    touch "$T/gate"
+    order host
+    fake_gpus 'xid 0 48'
+    wait_until 10 device_is .health suspect
+    rm "$T/gate"
+    at device
+    has_event move_failed EIO
+    wait_until 10 host_is_free
+    expect EIO open "$W/residency" w write host
+    expect EIO open "$W/residency" w write +host
+    order none
+}
+
+@test "a store on the host is not suspect" {
+    committed
+    move_to host host
+    mkdir "$M/other"
+    committed other
+    fake_gpus 'xid 0 48'
+    wait_until 10 device_is .health suspect
+    assert_eq "$(info_of weights .suspect)" false
+    assert_eq "$(info_of other .suspect)" true
+}
+
+@test "a device that others have filled keeps a promotion waiting, until it has room" {
+    committed
+    move_to host host
+    fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
+    wait_for_lock open "$W/lock" r
+    never_within 2 granted "$WAITER"
+    waiters_are weights 1
+    bytes_are_right
+    fake_gpus
+    wait_until 10 granted "$WAITER"
+    at 'device host'
+    let_go "$WAITER"
+}
+
+@test "a promotion by order that lacks memory of the device fails, and is told" {
+    committed
+    move_to host host
+    fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
+    cli -1 promote "$W"
+    assert_match "$output" 'stays at host'
+    has_event move_failed ENOMEM
+    bytes_are_right
+}
+
+# ---- the copier ------------------------------------------------------------------------------
+
+copier_runs() {
+    COPIER=$(pgrep -P "$(worker_of "$KEEPER")" -f copier)
+}
+
+@test "a copier that is killed in the middle of a move is replaced once, and the bytes are right" {
+    committed
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 200'
+    order +host
+    wait_until 5 copier_runs
+    kill -KILL "$COPIER"
+    wait_until 20 at 'device host'
+    bytes_are_right
+    move_to host host
+    bytes_are_right
+}
+
+# ---- clients ---------------------------------------------------------------------------------
+
+@test "a client that is killed at whatever moment of its store's move leaves it whole" {
+    committed
+    move_to host host
+    for ms in 0 1 2 3 5 8 13 21 34; do
+        spawn "$GMSCTL" open "$W/lock" r
+        local reader=$SPAWNED
+        sleep "0.0$(printf %02d "$ms")"
+        kill -KILL "$reader" 2>/dev/null || :
+        spawn "$GMSFS" demote -q "$W"
+        sleep "0.0$(printf %02d "$ms")"
+        kill -KILL "$SPAWNED" 2>/dev/null || :
+        wait_until 10 process_gone "$reader"
+        wait_until 10 at_rest
+        bytes_are_right
+        assert_eq "$(info_of weights .state)" COMMITTED
+    done
+    ctl open "$W/lock" r
+    bytes_are_right
+}
+
+at_rest() {
+    ! grep -q moving "$W/residency" && [[ $(info_of weights .state) == COMMITTED ]]
+}

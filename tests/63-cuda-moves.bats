@@ -1,0 +1,239 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The copier's moves between GPU memory and the host tier, over the fake driver: its lanes, what
+# becomes of its death and of calls that fail, and what it leaves behind. What moves mean for a store is
+# 12-residency, which runs on fake GPUs as well.
+#
+# shellcheck disable=SC2154 # output, status are set by bats' run
+
+load helpers
+load gmsctl
+
+BROKEN=999     # CUDA_ERROR_UNKNOWN: another context may do
+BYTES=20000003 # of an allocation: parts of 4 MiB, and a rest
+
+setup() {
+    common_setup
+    fake_gpus
+}
+
+start_tiers() { # [OPTIONS]
+    start_mount "size=128M,host_size=128M${1:+,$1}"
+    W=$M/weights
+}
+
+# The copier's pid; none: fails.
+copier() {
+    pgrep -P "$(worker_of "$KEEPER")" -x gmsfs-copier
+}
+
+no_copier() {
+    ! copier
+}
+
+publish() { # STORE [BYTES]: random, in $T/STORE and committed
+    [[ -d $M/$1 ]] || mkdir "$M/$1"
+    head -c "${2-$BYTES}" /dev/urandom >"$T/$1"
+    # shellcheck disable=SC2016
+    bash -c 'exec 4<>"$1/lock"; truncate -s "$(stat -c %s "$2")" "$1/allocations/a"
+        cat "$2" 1<>"$1/allocations/a"; echo >"$1/commit"' _ "$M/$1" "$T/$1"
+}
+
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
+}
+
+at() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
+}
+
+moves() {
+    grep -q moving "$W/residency"
+}
+
+move_to() { # WORD TIERS [STORE]
+    order "$1" "${3-weights}"
+    wait_until 20 at "$2" "${3-weights}"
+}
+
+bytes_are_right() { # [STORE]
+    cmp -n "$(stat -c %s "$T/${1-weights}")" "$M/${1-weights}/allocations/a" "$T/${1-weights}"
+}
+
+host_is_free() {
+    [[ $(device_get .host_used_bytes) -eq 0 ]]
+}
+
+# The copy on the device is given up, and made anew from the host's.
+there_and_back() { # [STORE]
+    move_to host host "$@"
+    bytes_are_right "$@"
+    move_to device 'device host' "$@"
+    bytes_are_right "$@"
+}
+
+@test "bytes that a driver copies late are waited for, in parts and to the last one" {
+    start_tiers
+    publish weights
+    publish small 1
+    publish even $((8 << 20))
+    fake_gpus 'lazy 1'
+    for store in weights small even; do
+        there_and_back "$store"
+    done
+}
+
+@test "with a host tier the copier is there before it is needed, and stays" {
+    local pid
+    start_tiers copier_idle=0.05
+    wait_until 10 copier
+    pid=$(copier)
+    never_within 1 no_copier
+    publish weights
+    there_and_back
+    never_within 1 no_copier
+    assert_eq "$(copier)" "$pid"
+}
+
+@test "without a host tier nobody starts a copier at mount" {
+    start_mount size=64M
+    never_within 1 copier
+}
+
+@test "lanes give back all that they had of the GPU" {
+    start_tiers
+    publish weights
+    there_and_back
+    stop_mount
+    assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*' -o -name 'context.*')" ''
+}
+
+@test "a copier that is killed in the middle of a move, each way, is replaced and nobody notices" {
+    local way pid
+    start_tiers
+    publish weights
+    for way in '+host DtoH' 'device HtoD'; do
+        [[ $way != device* ]] || move_to host host
+        wait_until 10 copier
+        pid=$(copier)
+        fake_gpus "slow cuMemcpy${way#* }Async_v2 300"
+        order "${way% *}"
+        wait_until 5 moves
+        kill -KILL "$pid"
+        fake_gpus
+        wait_until 20 at 'device host'
+        [[ $(copier) != "$pid" ]]
+        bytes_are_right
+        assert_eq "$(device_get .host_used_bytes)" $((20 << 20))
+    done
+}
+
+@test "a copy that fails for good leaves the store where it is, tells why, and the next one works" {
+    start_tiers
+    publish weights
+    fake_gpus "fail cuMemcpyDtoHAsync_v2 $BROKEN"
+    run_logged ! "$GMSFS" demote "$W"
+    at device
+    wait_until 10 host_is_free
+    grep -q 'cannot read [0-9]* bytes at 0 of an allocation: cuMemcpyDtoHAsync_v2: CUDA_ERROR_UNKNOWN' \
+        "$LOG"
+    fake_gpus
+    bytes_are_right
+    move_to host host
+    fake_gpus "fail cuMemcpyHtoDAsync_v2 $BROKEN"
+    run_logged ! "$GMSFS" promote "$W"
+    at host
+    bytes_are_right
+    fake_gpus
+    move_to device 'device host'
+    bytes_are_right
+}
+
+@test "an error that a new context repairs fails no move" {
+    local pid
+    start_tiers
+    publish weights 1000
+    publish other 1000
+    wait_until 10 copier
+    pid=$(copier)
+    fake_gpus "fail cuMemcpyDtoHAsync_v2 $BROKEN 2" # from the second call of each process on
+    move_to +host 'device host'
+    assert_eq "$(copier)" "$pid"
+    move_to +host 'device host' other
+    [[ $(copier) != "$pid" ]]
+    fake_gpus
+    there_and_back
+    there_and_back other
+}
+
+@test "a driver that pins no memory moves bytes all the same" {
+    fake_gpus 'fail cuMemHostRegister_v2 2'
+    start_tiers
+    publish weights
+    there_and_back
+}
+
+@test "a lane that cannot be had leaves its work to the others, and none at all is an error" {
+    start_tiers
+    publish weights
+    wait_until 10 copier
+    fake_gpus "fail cuEventCreate $BROKEN 1 1"
+    move_to +host 'device host'
+    fake_gpus "fail cuEventCreate $BROKEN"
+    move_to host host
+    run_logged ! "$GMSFS" promote "$W"
+    at host
+    grep -q 'cuEventCreate' "$LOG"
+    fake_gpus
+    move_to device 'device host'
+    bytes_are_right
+}
+
+@test "a cancelled move ends after its step, its memory is given back, and the copier stays" {
+    local pid
+    start_tiers
+    publish weights
+    wait_until 10 copier
+    pid=$(copier)
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    order +host
+    wait_until 5 moves
+    order cancel
+    wait_until 10 at device
+    wait_until 10 host_is_free
+    assert_eq "$(copier)" "$pid"
+    fake_gpus
+    there_and_back
+}
+
+@test "a move one way does not wait for one the other way" {
+    start_tiers
+    publish up 3000000
+    publish weights 3000000
+    move_to host host up
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 5000'
+    order +host
+    wait_until 5 moves
+    order device up
+    wait_until 4 at 'device host' up
+    moves
+    fake_gpus
+    wait_until 20 at 'device host'
+    bytes_are_right
+    bytes_are_right up
+}
+
+@test "freeing a store in the middle of its move ends both, and all memory is free" {
+    start_tiers
+    publish weights
+    publish other
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    order +host
+    wait_until 5 moves
+    rmdir "$W"
+    wait_until 10 host_is_free
+    fake_gpus
+    bytes_are_right other
+    there_and_back other
+}

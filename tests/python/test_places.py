@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that leaves its device while Python's users of it sleep."""
+
+import os
+import unittest
+
+import numpy
+
+import gmsfs
+from support import TIMEOUT, StoreCase
+
+
+class PlacesTest(StoreCase):
+    def order(self, word, residency):
+        with open(os.path.join(self.path, "residency"), "w", encoding="ascii") as file:
+            file.write(word)
+        with gmsfs.Store(self.path) as store:
+            self.wait_until(lambda: store.info.residency == residency, f"it is not at {residency}")
+
+    def test_wake_waits_for_the_device_and_tells_how_often_the_place_changed(self):
+        gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
+        with gmsfs.open(self.path) as store:
+            self.assertEqual(store.info.residency, ("device",))
+            array = store.tensors("numpy")["a"]
+            address = array.ctypes.data
+            store.sleep()
+            before = store.wake(TIMEOUT)
+            self.assertEqual(before, store.info.moves)
+            store.sleep()
+            self.order("host", ("host",))
+            after = store.wake(TIMEOUT, strict=True)
+            self.assertEqual(after, before + 2)
+            self.assertIn("device", store.info.residency)
+            self.assertEqual(array.ctypes.data, address)
+            numpy.testing.assert_array_equal(array, numpy.arange(3000))
+
+    def test_publish_replaces_a_demoted_store_without_bringing_it_back(self):
+        gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
+        self.order("host", ("host",))
+        with gmsfs.Store(self.path) as store:
+            moves = store.info.moves
+        gmsfs.publish(self.path, {"b": numpy.ones(7)}, timeout=TIMEOUT)
+        with gmsfs.open(self.path, timeout=0) as store:
+            self.assertEqual(store.info.residency, ("device",))
+            self.assertEqual(store.info.moves, moves)
+            numpy.testing.assert_array_equal(store.tensors("numpy")["b"], numpy.ones(7))
+
+
+if __name__ == "__main__":
+    unittest.main()

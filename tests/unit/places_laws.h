@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * places_laws - what must hold of the places of stores, said without knowing how the core decides
+ *
+ * An independent statement of gmsfs(5), PLACES, for test_core_places.c, which includes it once. It
+ * speaks of which bytes each memory has (struct facts), which the core never sees, and of what each
+ * process did; it judges one record at a time by what was before and what is after.
+ */
+#ifndef GMSFS_TESTS_UNIT_PLACES_LAWS_H
+#define GMSFS_TESTS_UNIT_PLACES_LAWS_H
+
+#include "core/core_internal.h"
+
+#include <string.h>
+
+#define PROCS    3
+#define STORES   2
+#define MEMORIES 32
+
+/* How a process asked. */
+enum way {
+    IDLE,
+    READS,    /* by the lock */
+    ANYWHERE, /* ACQUIRE, RO and wherever the store is */
+    BY_PATH,  /* opened an allocation */
+    WRITES,   /* by the lock */
+    REPLACES, /* ACQUIRE, RW and wherever the store is */
+};
+
+struct proc {
+    enum way way;
+    unsigned store;
+    uint64_t file, session, waiter;
+};
+
+struct memory {
+    uint64_t id;
+    uint64_t bytes; /* what is in it: a number for each content that there ever was */
+    enum core_place tier;
+};
+
+/* What is known of a store from outside: its shape, and where it is. */
+struct sight {
+    bool committed;
+    enum core_place place;
+    uint64_t generation, moves, move; /* the last: of the move under way, 0: none */
+    enum core_place to;
+    uint8_t hash[16];
+    uint64_t slot, serial, memory;     /* of its only committed allocation */
+    uint64_t spares[CORE_TIER_COUNT];  /* the memory of each; 0: none */
+    uint64_t writer, sessions, holder; /* a session that holds it; 0: none */
+    bool suspect;
+};
+
+struct facts {
+    struct proc procs[PROCS];
+    struct memory memories[MEMORIES];
+    size_t memory_count;
+    uint64_t bytes;          /* the last content */
+    uint64_t wanted[STORES]; /* the committed content; 0: nothing is committed */
+    bool given_up[STORES];   /* `none` was ordered */
+    uint64_t source[STORES]; /* what the move under way reads, as it was when it began */
+    bool lost;
+    struct sight sights[STORES];
+};
+
+/* One record, and what came of it. */
+struct step {
+    enum record_type type;
+    unsigned store; /* that it was about; STORES: none */
+    uint32_t kind, flags;
+    int error;
+    const struct core *core;
+    const struct facts *before, *after;
+};
+
+static const struct memory *find_memory(const struct facts *facts, uint64_t id)
+{
+    for (size_t i = 0; i < facts->memory_count; i++)
+        if (facts->memories[i].id == id)
+            return &facts->memories[i];
+    return NULL;
+}
+
+static bool has_bytes(const struct facts *facts, uint64_t memory, enum core_place tier,
+                      uint64_t bytes)
+{
+    const struct memory *found = find_memory(facts, memory);
+
+    return found && found->tier == tier && found->bytes == bytes;
+}
+
+static bool is_about_moves(enum record_type type)
+{
+    return type == RECORD_MOVE_BEGIN || type == RECORD_MOVE_END || type == RECORD_MOVE_FAIL ||
+           type == RECORD_MOVE_CANCEL || type == RECORD_COPY_DROP;
+}
+
+/* ---- laws: true where the step obeys ----------------------------------------------------------
+ */
+
+/* What is committed has all its bytes somewhere, unless they were given up or lost; a writer may
+ * have spoilt the copy that is the place, but only that. */
+static bool keeps_a_whole_copy(const struct step *step, unsigned i)
+{
+    const struct facts *now = step->after;
+    const struct sight *sight = &now->sights[i];
+
+    if (!sight->committed || now->wanted[i] == 0 || now->given_up[i])
+        return true;
+    if (sight->place == CORE_PLACE_NONE)
+        return false;
+    return sight->writer != 0 || has_bytes(now, sight->memory, sight->place, now->wanted[i]);
+}
+
+/* Nobody forgets what was committed, but a writer, an order or a loss. */
+static bool forgets_nothing(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+
+    return !before->committed || now->committed || before->writer != 0 || step->after->lost;
+}
+
+static bool spares_are_of_this_generation(const struct step *step, unsigned i)
+{
+    const struct sight *sight = &step->after->sights[i];
+
+    for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
+        if (sight->spares[tier] && (!has_bytes(step->after, sight->spares[tier],
+                                               (enum core_place)tier, step->after->wanted[i]) ||
+                                    tier == (unsigned)sight->place))
+            return false;
+    return true;
+}
+
+static bool moves_change_no_shape(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+
+    return !is_about_moves(step->type) ||
+           (before->committed == now->committed && before->generation == now->generation &&
+            before->slot == now->slot && before->serial == now->serial &&
+            memcmp(before->hash, now->hash, sizeof now->hash) == 0);
+}
+
+static bool counts_changes_of_place(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+    bool same = !before->committed || !now->committed || before->generation != now->generation ||
+                before->place == now->place;
+
+    return same || now->moves == before->moves + 1;
+}
+
+static bool who_holds_keeps_the_place(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+    bool reads = before->writer == 0 && before->holder != 0 && before->holder == now->holder;
+
+    return !reads || now->place <= before->place || before->place == CORE_PLACE_NONE;
+}
+
+/* By the lock, or to write what is there: the device has it. */
+static bool is_granted_on_the_device(const struct step *step, unsigned i)
+{
+    const struct sight *sight = &step->after->sights[i];
+
+    for (unsigned p = 0; p < PROCS; p++) {
+        const struct proc *before = &step->before->procs[p], *now = &step->after->procs[p];
+
+        if (now->store != i || now->session == 0 || before->session == now->session)
+            continue;
+        if (now->way == READS && (sight->place != CORE_PLACE_DEVICE || sight->suspect))
+            return false;
+        if (now->way == WRITES && sight->committed && sight->place != CORE_PLACE_DEVICE &&
+            sight->place != CORE_PLACE_NONE)
+            return false;
+        if (now->way == WRITES || now->way == REPLACES)
+            continue;
+        if (!sight->committed || sight->writer != 0)
+            return false;
+        if (now->way != BY_PATH && sight->place == CORE_PLACE_NONE) /* whose read is EIO */
+            return false;
+    }
+    return true;
+}
+
+/* Nobody waits for what is there. A reader of the lock waits for a writer, for the device to have
+ * the store, and for nothing else. */
+static bool nobody_waits_in_vain(const struct step *step, unsigned i)
+{
+    const struct sight *sight = &step->after->sights[i];
+    bool writer_waits = false;
+
+    for (unsigned p = 0; p < PROCS; p++) {
+        const struct proc *proc = &step->after->procs[p];
+        writer_waits |= proc->store == i && proc->waiter != 0 && proc->way == WRITES;
+    }
+    for (unsigned p = 0; p < PROCS; p++) {
+        const struct proc *proc = &step->after->procs[p];
+        bool is_there = sight->place == CORE_PLACE_DEVICE || sight->place == CORE_PLACE_NONE ||
+                        !sight->committed;
+
+        if (proc->store != i || proc->waiter == 0)
+            continue;
+        if (proc->way == WRITES && sight->sessions == 0 && is_there)
+            return false;
+        if (proc->way == READS && sight->writer == 0 && !writer_waits && is_there &&
+            sight->committed)
+            return false;
+    }
+    return true;
+}
+
+/* Where somebody waits for the device to have a store, and nothing moves, the service is asked. */
+static bool who_waits_is_promoted(const struct step *step, unsigned i)
+{
+    const struct sight *sight = &step->after->sights[i];
+    const struct core_store *store = step->core->stores.items[i];
+    bool waits = false;
+
+    for (unsigned p = 0; p < PROCS; p++) {
+        const struct proc *proc = &step->after->procs[p];
+        waits |= proc->store == i && proc->waiter != 0 &&
+                 (proc->way == READS || (proc->way == WRITES && sight->sessions == 0));
+    }
+    if (!waits || sight->writer != 0 || !sight->committed || sight->move != 0 ||
+        sight->place == CORE_PLACE_DEVICE || sight->place == CORE_PLACE_NONE)
+        return true;
+    return core_wants_promotion(step->core, store);
+}
+
+static bool suspect_bytes_stay(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i];
+
+    return step->type != RECORD_MOVE_BEGIN || step->store != i || step->error < 0 ||
+           !before->suspect || before->place != CORE_PLACE_DEVICE ||
+           step->after->sights[i].move == before->move;
+}
+
+static bool loss_takes_the_device_only(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+    bool beside =
+        before->committed && before->place != CORE_PLACE_DEVICE && before->place != CORE_PLACE_NONE;
+    bool has_spare =
+        before->committed && (before->spares[CORE_PLACE_HOST] || before->spares[CORE_PLACE_DISK]);
+
+    if (!step->after->lost)
+        return true;
+    if (now->committed && now->sessions == 0 && now->place == CORE_PLACE_DEVICE && now->memory != 0)
+        return false;
+    return before->writer != 0 || !(beside || has_spare) || now->committed;
+}
+
+/* Bytes that nothing refers to are gone, and what is referred to is there. */
+static bool memory_is_accounted(const struct step *step, unsigned i)
+{
+    size_t referred = 0;
+
+    if (i != 0)
+        return true;
+    for (size_t m = 0; m < step->after->memory_count; m++) {
+        const struct memory *memory = &step->after->memories[m];
+        const struct core_memory *held = core_memory(step->core, memory->id);
+
+        if (!held || held->tier != memory->tier)
+            return false;
+        referred++;
+    }
+    return referred == step->core->memories.count;
+}
+
+static const struct {
+    const char *says;
+    bool (*holds)(const struct step *step, unsigned store);
+} laws[] = {
+    {"what is committed has a whole copy", keeps_a_whole_copy},
+    {"nobody forgets what was committed", forgets_nothing},
+    {"spares are of this generation", spares_are_of_this_generation},
+    {"moves change no shape", moves_change_no_shape},
+    {"each change of place is counted", counts_changes_of_place},
+    {"who holds a store keeps its place", who_holds_keeps_the_place},
+    {"the lock is granted on the device", is_granted_on_the_device},
+    {"nobody waits in vain", nobody_waits_in_vain},
+    {"who waits is promoted", who_waits_is_promoted},
+    {"suspect bytes stay", suspect_bytes_stay},
+    {"a loss takes what was on the device", loss_takes_the_device_only},
+    {"memory is accounted for", memory_is_accounted},
+};
+
+#define LAWS (sizeof laws / sizeof laws[0])
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The places of stores, explored: every order of asking, leaving, writing, moving, failing, and of
+ * what befalls the device, judged by laws that are written apart; and cores that are broken on
+ * purpose, each of which must be caught.
+ */
+#include "places_walk.h"
+
+static void tell(const char *what)
+{
+    for (unsigned law = 0; law < LAWS; law++)
+        if (walk.broken & 1u << law)
+            fprintf(stderr, "# %s: broken: %s\n", what, laws[law].says);
+    if (walk.broken & UNDECODED)
+        fprintf(stderr, "# %s: broken: a state can be decoded\n", what);
+    printf("# %s: %zu states, %llu records judged by %zu laws, %llu moves, %llu grants\n", what,
+           walk.node_count, (unsigned long long)walk.steps, LAWS,
+           (unsigned long long)walk.ended_moves, (unsigned long long)walk.grants);
+}
+
+static void check_sound(const char *what, unsigned procs, unsigned stores, bool disk, size_t most)
+{
+    begin(core_apply, procs, stores, disk);
+    search(most);
+    tell(what);
+    check_int(walk.broken, 0);
+    check(walk.ended_moves > 100 && walk.grants > 100);
+    if (most == SIZE_MAX)
+        check(walk.taken == walk.node_count);
+    finish();
+}
+
+TAP_TEST(every_order_of_three_processes_at_one_store_in_all_tiers_obeys_every_law)
+{
+    check_sound("three processes, one store, all tiers", 3, 1, true, SIZE_MAX);
+}
+
+TAP_TEST(three_processes_at_two_stores_obey_every_law_as_far_as_they_are_followed)
+{
+    check_sound("three processes, two stores", 3, 2, false, 12000);
+}
+
+/* ---- broken on purpose ------------------------------------------------------------------------
+ */
+
+static struct core_store *find_store(struct core *core, const struct record *record)
+{
+    return core_store(core, record->store);
+}
+
+static struct core_store *find_store_of(struct core *core, const struct record *record)
+{
+    const struct core_session *session = core_find_session(core, record->session);
+
+    return session ? core_store(core, session->store) : NULL;
+}
+
+/* A demotion that asks nobody. */
+static int demote_held(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    int error = core_apply(core, record, outcome);
+    struct core_store *store = record->type == RECORD_MOVE_BEGIN ? find_store(core, record) : NULL;
+
+    if (store && error == -EBUSY && record->kind == CORE_PLACE_HOST && store->lock.committed &&
+        store->places.place == CORE_PLACE_DEVICE && store->places.spares[CORE_PLACE_HOST] &&
+        store->places.move.id == 0)
+        core_switch_place(core, store, CORE_PLACE_HOST, false);
+    return error;
+}
+
+/* A commit that keeps the copies of what was there before. */
+static int keep_spares(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_COMMIT ? find_store_of(core, record) : NULL;
+    struct layout *spare = store ? store->places.spares[CORE_PLACE_HOST] : NULL;
+    int error;
+
+    if (store)
+        store->places.spares[CORE_PLACE_HOST] = NULL;
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->places.spares[CORE_PLACE_HOST] = spare;
+    return error;
+}
+
+/* A move that ends as it was ordered, whoever has come meanwhile. */
+static int end_under_holders(struct core *core, const struct record *record,
+                             struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_MOVE_END ? find_store(core, record) : NULL;
+    enum core_place to = store ? store->places.move.to : CORE_PLACE_NONE;
+    bool spare = store && store->places.move.spare;
+    int error = core_apply(core, record, outcome);
+
+    if (store && error == 0 && !spare && store->places.place < to && store->places.spares[to])
+        core_switch_place(core, store, to, false);
+    return error;
+}
+
+/* Readers of the lock that are let in wherever the store is. */
+static int grant_anywhere(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_LOCK_OPEN ? find_store(core, record) : NULL;
+    enum core_place place = store ? store->places.place : CORE_PLACE_DEVICE;
+    int error;
+
+    if (place == CORE_PLACE_HOST)
+        store->places.place = CORE_PLACE_DEVICE;
+    error = core_apply(core, record, outcome);
+    if (place == CORE_PLACE_HOST)
+        store->places.place = place;
+    return error;
+}
+
+/* Memory that is never given back. */
+static int leak_source(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_MOVE_END ? find_store(core, record) : NULL;
+
+    if (store && store->places.place == CORE_PLACE_DEVICE)
+        core_memory_ref_layout(core, store->fixed);
+    return core_apply(core, record, outcome);
+}
+
+/* Damaged bytes that are copied as if they were sound. */
+static int copy_suspect(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_MOVE_BEGIN ? find_store(core, record) : NULL;
+    uint64_t suspect = store ? store->suspect : 0;
+    int error;
+
+    if (store)
+        store->suspect = 0;
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->suspect = suspect;
+    return error;
+}
+
+/* A writer that is let in while its store is copied, and does not end that. */
+static int write_under_a_move(struct core *core, const struct record *record,
+                              struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_LOCK_OPEN ? find_store(core, record) : NULL;
+    struct core_move move = store ? store->places.move : (struct core_move){0};
+    int error;
+
+    if (store)
+        store->places.move = (struct core_move){0};
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->places.move = move;
+    return error;
+}
+
+/* An abort that finds what it spoilt good enough. */
+static int roll_back_to_spoilt(struct core *core, const struct record *record,
+                               struct outcome *outcome)
+{
+    for (size_t i = 0; i < core->sessions.count && record->type == RECORD_FILE_CLOSE; i++) {
+        struct core_session *session = core->sessions.items[i];
+        session->touched = false;
+    }
+    return core_apply(core, record, outcome);
+}
+
+/* A reader that goes on sleeping when its store is there. */
+static int grant_nobody(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_MOVE_END ? find_store(core, record) : NULL;
+    size_t waiters = store ? store->lock.waiter_count : 0;
+    int error;
+
+    if (store)
+        store->lock.waiter_count = 0;
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->lock.waiter_count = waiters;
+    return error;
+}
+
+/* A change of place that nobody can notice. */
+static int count_nothing(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct core_store *store = record->type == RECORD_MOVE_END ? find_store(core, record) : NULL;
+    uint64_t moves = store ? store->places.moves : 0;
+    int error = core_apply(core, record, outcome);
+
+    if (store)
+        store->places.moves = moves;
+    return error;
+}
+
+static const struct {
+    const char *name;
+    apply_fn apply;
+} mutants[] = {
+    {"demote_held", demote_held},
+    {"keep_spares", keep_spares},
+    {"end_under_holders", end_under_holders},
+    {"grant_anywhere", grant_anywhere},
+    {"leak_source", leak_source},
+    {"copy_suspect", copy_suspect},
+    {"write_under_a_move", write_under_a_move},
+    {"roll_back_to_spoilt", roll_back_to_spoilt},
+    {"grant_nobody", grant_nobody},
+    {"count_nothing", count_nothing},
+};
+
+TAP_TEST(every_core_that_is_broken_on_purpose_is_caught)
+{
+    for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
+        begin(mutants[i].apply, 2, 1, false);
+        search(SIZE_MAX);
+        if (!check(walk.broken != 0))
+            fprintf(stderr, "# %s was not caught\n", mutants[i].name);
+        tell(mutants[i].name);
+        finish();
+    }
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory beside the device: accounts of their own, and bytes from each tier to each other. */
+#include "vmm_fixture.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static char spill[] = "/tmp/gmsfs-spill.XXXXXX";
+
+static int open_tiers(uint64_t host_bytes, uint64_t spill_bytes)
+{
+    struct vmm_options options = {.backend = "host",
+                                  .size_bytes = 16 * MIB,
+                                  .host_bytes = host_bytes,
+                                  .spill_bytes = spill_bytes};
+    int rc;
+
+    strcpy(spill + sizeof spill - 7, "XXXXXX");
+    require(mkdtemp(spill) != NULL);
+    if (spill_bytes)
+        strcpy(options.spill, spill);
+    rc = try_open(options);
+    if (rc < 0)
+        rmdir(spill);
+    return rc;
+}
+
+static void close_tiers(void)
+{
+    vmm_close(vmm);
+    check_int(rmdir(spill), 0); /* there is nothing in it */
+}
+
+static bool lacks_disk(void)
+{
+    return skip(open_tiers(8 * MIB, 8 * MIB) < 0, "no files without names in /tmp");
+}
+
+TAP_TEST(each_tier_has_an_account_of_its_own)
+{
+    struct vmm_info info;
+
+    if (lacks_disk())
+        return;
+    check_int(vmm_reserve_in(vmm, VMM_TIER_HOST, 6 * MIB), 0);
+    check_int(vmm_reserve_in(vmm, VMM_TIER_HOST, 4 * MIB), -ENOMEM);
+    check_int(vmm_reserve_in(vmm, VMM_TIER_DISK, 8 * MIB), 0);
+    check_int(vmm_reserve_in(vmm, VMM_TIER_DISK, 2 * MIB), -ENOMEM);
+    check_int(vmm_reserve_in(vmm, VMM_TIER_DEVICE, 16 * MIB), 0);
+    vmm_get_info(vmm, &info);
+    check_int(info.used_bytes, 16 * MIB);
+    check_int(info.host_used_bytes, 6 * MIB);
+    check_int(info.host_total_bytes, 8 * MIB);
+    check_int(info.spill_used_bytes, 8 * MIB);
+    check_int(info.spill_total_bytes, 8 * MIB);
+    vmm_unreserve_in(vmm, VMM_TIER_HOST, 6 * MIB);
+    vmm_unreserve_in(vmm, VMM_TIER_DISK, 8 * MIB);
+    vmm_unreserve_in(vmm, VMM_TIER_DEVICE, 16 * MIB);
+    close_tiers();
+}
+
+TAP_TEST(bytes_go_from_each_tier_to_each_other)
+{
+    struct vmm_piece pieces[VMM_TIER_COUNT];
+    uint8_t bytes[1000], seen[1000];
+
+    if (lacks_disk())
+        return;
+    for (unsigned tier = 0; tier < VMM_TIER_COUNT; tier++) {
+        require(vmm_create_in(vmm, (enum vmm_tier)tier, 4 * MIB + 1, &pieces[tier]) == 0);
+        check_int(pieces[tier].aligned_bytes, 6 * MIB);
+    }
+    for (unsigned from = 0; from < VMM_TIER_COUNT; from++) {
+        for (unsigned to = 0; to < VMM_TIER_COUNT; to++) {
+            uint64_t offset = 4 * MIB - 500;
+
+            memset(bytes, (int)(16 * from + to + 1), sizeof bytes);
+            check_int(vmm_write(vmm, &pieces[from], bytes, sizeof bytes, offset), 0);
+            if (from == to) {
+                check_int(vmm_move(vmm, &pieces[from], &pieces[to], 0, 1), -EINVAL);
+                continue;
+            }
+            check_int(vmm_move(vmm, &pieces[from], &pieces[to], 0, 6 * MIB), 0);
+            check_int(vmm_read(vmm, &pieces[to], seen, sizeof seen, offset), 0);
+            check_bytes(seen, sizeof seen, bytes, sizeof bytes);
+        }
+    }
+    for (unsigned tier = 0; tier < VMM_TIER_COUNT; tier++)
+        vmm_destroy(vmm, &pieces[tier]);
+    close_tiers();
+}
+
+TAP_TEST(moves_beyond_a_piece_are_refused)
+{
+    struct vmm_piece device, host;
+
+    if (lacks_disk())
+        return;
+    require(vmm_create_in(vmm, VMM_TIER_DEVICE, 2 * MIB, &device) == 0);
+    require(vmm_create_in(vmm, VMM_TIER_HOST, 2 * MIB, &host) == 0);
+    check_int(vmm_move(vmm, &device, &host, 0, 2 * MIB + 1), -EINVAL);
+    check_int(vmm_move(vmm, &device, &host, 2 * MIB, 1), -EINVAL);
+    check_int(vmm_move(vmm, &device, &host, UINT64_MAX, 1), -EINVAL);
+    check_int(vmm_move(vmm, &device, &host, 2 * MIB - 1, 1), 0);
+    vmm_destroy(vmm, &device);
+    vmm_destroy(vmm, &host);
+    close_tiers();
+}
+
+TAP_TEST(pieces_on_the_disk_can_be_read_by_others_and_not_written)
+{
+    struct vmm_piece piece;
+    int reader = -1;
+
+    if (lacks_disk())
+        return;
+    require(vmm_create_in(vmm, VMM_TIER_DISK, 2 * MIB, &piece) == 0);
+    check_int(mode_of(piece.fd), 0);
+    require(vmm_duplicate(vmm, &piece, false, &reader) == 0);
+    check_int(fcntl(reader, F_GETFL) & O_ACCMODE, O_RDONLY);
+    check_int(fcntl(piece.fd_readonly, F_GETFL) & O_ACCMODE, O_RDONLY);
+    check_int(write(reader, "x", 1), -1);
+    close(reader);
+    vmm_destroy(vmm, &piece);
+    close_tiers();
+}
+
+TAP_TEST(there_are_no_tiers_unless_they_are_asked_for)
+{
+    struct vmm_piece piece;
+
+    require(open_tiers(0, 0) == 0);
+    check(!vmm_has_tier(vmm, VMM_TIER_HOST));
+    check(!vmm_has_tier(vmm, VMM_TIER_DISK));
+    check_int(vmm_create_in(vmm, VMM_TIER_HOST, 1, &piece), -EOPNOTSUPP);
+    check_int(vmm_create_in(vmm, VMM_TIER_DISK, 1, &piece), -EOPNOTSUPP);
+    check_int(vmm_reserve_in(vmm, VMM_TIER_DISK, 1), -ENOMEM);
+    close_tiers();
+}
+
+/* The device is not the host's memory there, but the account would give it. */
+TAP_TEST(host_tier_that_the_cgroup_has_no_memory_for_is_enomem)
+{
+    struct vmm_options options = {
+        .backend = "host", .size_bytes = 16 * GIB, .host_bytes = 16 * GIB};
+    struct vmm_piece piece;
+
+    require(fake_root_make(root));
+    require(fake_root_put_meminfo(root, 64 * GIB, 32 * GIB));
+    require(fake_root_put(root, "/proc/self/cgroup", "0::/job\n"));
+    require(fake_root_put(root, "/proc/self/mountinfo", "31 23 0:28 / /cg rw - cgroup2 none rw\n"));
+    require(fake_root_put_number(root, "/cg/job/memory.max", 256 * MIB));
+    require(fake_root_put_number(root, "/cg/job/memory.current", 200 * MIB));
+    require(vmm_open_under(root, &options, &vmm, error, sizeof(error)) == 0);
+    check_int(vmm_create_in(vmm, VMM_TIER_HOST, 26 * MIB, &piece), -ENOMEM);
+    check_int(vmm_create_in(vmm, VMM_TIER_HOST, 24 * MIB, &piece), 0);
+    vmm_destroy(vmm, &piece);
+    close_short_host();
+}
+
+TAP_TEST(directory_that_cannot_be_used_is_said)
+{
+    struct vmm_options options = {
+        .backend = "host", .size_bytes = 16 * MIB, .spill = "/nothing", .spill_bytes = GIB};
+
+    check_int(try_open(options), -ENOENT);
+    check_str(error, "disk tier (spill=/nothing): cannot be opened: No such file or directory");
+    strcpy(options.spill, "/tmp");
+    options.spill_bytes = MIB;
+    check_int(try_open(options), -EINVAL);
+    check(strstr(error, "spill_size=") != NULL);
+}
