@@ -236,3 +236,45 @@ make_adapters() {
     assert_match "$(pool_line adapters)" 'stores=1 used=0 resident=0'
     expect_message EEXIST mkdir "$M/pools"
 }
+
+# ---- commands ----------------------------------------------------------------------------------
+
+@test "status --pool shows the stores of a pool, its budget, and when each was last used" {
+    requires jq
+    make_adapters
+    mkdir "$M/elsewhere"
+    commit_store
+    setfattr -n user.gmsfs.pin -v 1 "$V"
+    hold open "$W/lock" r
+    run_logged -0 "$GMSFS" status --pool adapters "$M"
+    assert_match "$output" 'adapters: [0-9.]+ [KM]iB of 8.0 MiB used, 1 with memory, class standard'
+    assert_match "$output" 'weights +RO +2.0 MiB +- +now +RO '
+    assert_match "$output" 'other +EMPTY +0 B +pinned +never +-'
+    [[ $output != *elsewhere* ]]
+    let_go "$HOLDER"
+    wait_until 5 state_is weights COMMITTED
+    run_logged -0 "$GMSFS" status --pool adapters "$M"
+    assert_match "$output" 'weights +COMMITTED +2.0 MiB +- +[0-9]+ s ago +-'
+    run_logged -0 "$GMSFS" status --json --pool adapters "$M"
+    assert_eq "$(jq -r '.[0].stores | map(.name) | sort | join(" ")' <<<"$output")" 'other weights'
+    assert_eq "$(jq -c '.[0].pools[] | select(.name == "adapters") | [.max, .slots, .class]' <<<"$output")" \
+        "[$((8 * MIB)),null,\"standard\"]"
+    run_logged -1 "$GMSFS" status --pool none "$M"
+    assert_match "$output" 'none: no mount that was looked at has a pool of this name'
+}
+
+@test "run --mps hands out the pool's part of the processors, and never more than is set already" {
+    echo 'chat sm=60' >"$M/pools"
+    in_pool weights chat
+    commit_store
+    commit_store other
+    percentage_of() { # STORE
+        "$GMSFS" run --mps --read "$M/$1" -- sh -c 'echo "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-unset}"'
+    }
+    assert_eq "$(percentage_of weights)" 60
+    assert_eq "$(percentage_of other)" unset
+    assert_eq "$(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30 percentage_of weights)" 30
+    assert_eq "$(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=90 percentage_of weights)" 60
+    run_logged -0 "$GMSFS" run --read "$W" -- sh -c 'echo "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-unset}"'
+    assert_eq "${lines[-1]}" unset
+}

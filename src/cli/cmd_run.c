@@ -25,6 +25,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#define MPS_PERCENTAGE  "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+#define RUN_POOL_BYTES  128
 #define ALARM_REPEAT_US 50000
 #define MS_PER_S        1000
 #define US_PER_MS       1000
@@ -42,6 +44,9 @@ static const char usage[] =
     "COMMAND\n"
     "                    has not sealed by itself is sealed when it exits with 0, else aborted\n"
     "  -n, --nonblock    give up when the lock is not free at once\n"
+    "      --mps         COMMAND gets as much of the GPU's processors as the store's pool says, "
+    "by\n"
+    "                    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; starting MPS is the administrator's\n"
     "      --timeout S   give up when it is not free within S seconds (default: wait for it)\n"
     "      --help        this text\n"
     "\n"
@@ -62,6 +67,7 @@ struct run {
     int flags;        /* of open(2) */
     uint64_t timeout_ms;
     char **command;
+    bool mps; /* the pool's percentage of processors goes to the command */
 
     char *sessions; /* as the file was before */
     int fd;
@@ -202,6 +208,47 @@ static int run_export(const struct run *run)
     return failed ? cli_out_of_memory() : CLI_OK;
 }
 
+/* Of `pools`, the store's line; 100 where that says nothing less. */
+static int run_read_percentage(const struct run *run, unsigned *percentage)
+{
+    char *path = store_file_path(run->store, "../pools"), *pools = NULL, line[RUN_POOL_BYTES];
+    const char *found, *sm;
+    json_t *info = NULL;
+    int error = path ? store_read_text(path, &pools) : -ENOMEM;
+
+    if (!error)
+        error = store_read_json(run->store, "info", &info);
+    snprintf(line, sizeof(line), "\n%s ", info ? store_json_text(info, "pool") : "");
+    found = error                                             ? NULL
+            : strncmp(pools, line + 1, strlen(line + 1)) == 0 ? pools
+                                                              : strstr(pools, line);
+    sm = found ? strstr(found, " sm=") : NULL;
+    *percentage = sm ? (unsigned)strtoul(sm + strlen(" sm="), NULL, 10) : 100;
+    json_decref(info);
+    free(pools);
+    free(path);
+    return error;
+}
+
+/* What is less already stays: it was set for a reason. */
+static int run_export_percentage(const struct run *run)
+{
+    const char *before = getenv(MPS_PERCENTAGE);
+    char text[16];
+    unsigned percentage;
+    int error = run->mps ? run_read_percentage(run, &percentage) : 0;
+
+    if (error) {
+        store_explain(run->store, "read the budget of its pool", error);
+        return CLI_FAILURE;
+    }
+    if (!run->mps || percentage == 0 || percentage >= 100 ||
+        (before && strtod(before, NULL) > 0 && strtod(before, NULL) <= percentage))
+        return CLI_OK;
+    snprintf(text, sizeof(text), "%u", percentage);
+    return setenv(MPS_PERCENTAGE, text, 1) ? cli_out_of_memory() : CLI_OK;
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* The session is over. By a commit of one of its members, or was it taken away? */
@@ -311,6 +358,8 @@ static int run_do(struct run *run)
     if (status == CLI_OK)
         status = run_export(run);
     if (status == CLI_OK)
+        status = run_export_percentage(run);
+    if (status == CLI_OK)
         status = run_finish(run, run_command(run->command));
     if (run->fd >= 0)
         close(run->fd);
@@ -322,11 +371,15 @@ static int run_do(struct run *run)
 
 static int run_parse(int argc, char **argv, struct run *run)
 {
-    static const struct option options[] = {
-        {"read", no_argument, NULL, 'r'},     {"write", no_argument, NULL, 'w'},
-        {"auto", no_argument, NULL, 'a'},     {"data", no_argument, NULL, 'd'},
-        {"nonblock", no_argument, NULL, 'n'}, {"timeout", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"read", no_argument, NULL, 'r'},
+                                            {"write", no_argument, NULL, 'w'},
+                                            {"auto", no_argument, NULL, 'a'},
+                                            {"data", no_argument, NULL, 'd'},
+                                            {"nonblock", no_argument, NULL, 'n'},
+                                            {"timeout", required_argument, NULL, 't'},
+                                            {"mps", no_argument, NULL, 'm'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     int option, mode = 0, status = CLI_OK;
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, "+:rwadnh", options)) != -1) {
@@ -336,6 +389,8 @@ static int run_parse(int argc, char **argv, struct run *run)
             mode = option;
         } else if (option == 'n') {
             run->timeout_ms = 0;
+        } else if (option == 'm') {
+            run->mps = true;
         } else if (option == 't') {
             status = cli_parse_timeout("--timeout", optarg, &run->timeout_ms);
         } else {

@@ -11,7 +11,7 @@
 #define WATCH_MIN_MS     100u
 
 static const char usage[] =
-    "Usage: gmsfs status [--json] [--watch[=SECONDS]] [MOUNT...]\n"
+    "Usage: gmsfs status [--json] [--pool NAME] [--watch[=SECONDS]] [MOUNT...]\n"
     "\n"
     "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
     "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
@@ -19,6 +19,9 @@ static const char usage[] =
     "UNKNOWN, with the error.\n"
     "\n"
     "      --json              the same as JSON\n"
+    "      --pool NAME         only the stores of this pool, what is used of its budget, which "
+    "are\n"
+    "                          pinned, and when each was last used\n"
     "      --watch[=SECONDS]   go on showing it until Ctrl-C: on a terminal painted anew, "
     "elsewhere\n"
     "                          a line for each store that changed (with --json a line of JSON for\n"
@@ -61,6 +64,7 @@ static int status_parse_interval(const char *text, uint64_t *interval_ms)
 static int status_run(int argc, char **argv)
 {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"pool", required_argument, NULL, 'p'},
                                             {"watch", optional_argument, NULL, 'w'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
@@ -72,6 +76,8 @@ static int status_run(int argc, char **argv)
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
         if (option == 'j')
             as_json = true;
+        else if (option == 'p')
+            look.pool = optarg;
         else if (option == 'w')
             status = status_parse_interval(optarg, &interval_ms);
         else

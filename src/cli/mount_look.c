@@ -47,6 +47,55 @@ json_t *mount_look_parse_sessions(const char *text)
     return array;
 }
 
+/* `max` is no number, and null here; a word is a text. */
+static json_t *look_parse_value(const char *text)
+{
+    char *end;
+    long long number;
+
+    if (strcmp(text, "max") == 0)
+        return json_null();
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    return errno || *end || end == text ? ui_json_text(text) : json_integer(number);
+}
+
+static json_t *look_parse_pool(char *line)
+{
+    char *rest = NULL, *word = strtok_r(line, " ", &rest), *value;
+    json_t *pool = word ? json_object() : NULL;
+
+    if (!pool)
+        return NULL;
+    json_object_set_new(pool, "name", ui_json_text(word));
+    while ((word = strtok_r(NULL, " ", &rest))) {
+        value = strchr(word, '=');
+        if (!value)
+            continue;
+        *value = '\0';
+        json_object_set_new(pool, word, look_parse_value(value + 1));
+    }
+    return pool;
+}
+
+/* None where the mount has no such file. */
+static json_t *look_at_pools(const char *mount)
+{
+    char *path = store_file_path(mount, "pools"), *text = NULL, *rest = NULL, *line;
+    json_t *pools = json_array(), *pool;
+
+    if (path && pools && store_read_text(path, &text) == 0) {
+        for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+            pool = look_parse_pool(line);
+            if (pool)
+                json_array_append_new(pools, pool);
+        }
+    }
+    free(text);
+    free(path);
+    return pools;
+}
+
 static void look_set_error(json_t *look, int error)
 {
     const char *name = strerrorname_np(-error);
@@ -144,8 +193,8 @@ static json_t *look_now(const char *path)
     stores = json_array();
     error = look_at_stores(path, stores);
     health = store_json_text(device, "health");
-    look = json_pack("{s:s,s:o,s:o}", "health", *health ? health : "ok", "device", device, "stores",
-                     stores);
+    look = json_pack("{s:s,s:o,s:o,s:o}", "health", *health ? health : "ok", "device", device,
+                     "stores", stores, "pools", look_at_pools(path));
     if (error)
         look_set_error(look, error);
     return look;

@@ -252,7 +252,7 @@ static void status_print_regions(const json_t *device, FILE *to)
                 regions == 1 ? "" : "s", references, references == 1 ? "" : "s");
 }
 
-static void status_print_mount(const json_t *look, FILE *to, unsigned width)
+static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
 {
     const char *path = store_json_text(look, "mount"), *reason;
     json_t *device = json_object_get(look, "device");
@@ -265,9 +265,14 @@ static void status_print_mount(const json_t *look, FILE *to, unsigned width)
     ui_line(to, "%s  %s  %s%s%s%s", path, store_json_text(device, "name"),
             store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "");
     status_print_memory(device, to, width);
-    status_print_regions(device, to);
+    if (pool)
+        status_pool_print_budget(look, pool, to);
+    else
+        status_print_regions(device, to);
     if (json_object_get(look, "error"))
         status_print_unknown(look, "  its stores cannot be listed", to);
+    else if (pool)
+        status_pool_print_stores(json_object_get(look, "stores"), to);
     else
         status_print_stores(json_object_get(look, "stores"), to);
 }
@@ -279,7 +284,7 @@ void status_print(const struct status_look *look, FILE *to, unsigned width)
     for (size_t i = 0; i < look->mounts.count; i++) {
         if (i > 0)
             fputc('\n', to);
-        status_print_mount(look->looks[i], to, width);
+        status_print_mount(look->looks[i], look->pool, to, width);
     }
 }
 
@@ -345,6 +350,8 @@ int status_look(struct status_look *look)
     }
     if (status == CLI_OK && mount_look(&look->mounts, &look->looks) != 0)
         status = cli_out_of_memory();
+    if (status == CLI_OK && look->pool)
+        status = status_pool_select(look);
     return status;
 }
 

@@ -20,6 +20,7 @@
 struct status_look {
     char **paths; /* as asked for; none: all mounts */
     size_t path_count;
+    const char *pool; /* only the stores of this one; NULL: all */
 
     struct mounts all, mounts; /* those there are; those looked at, with the texts of `all` */
     json_t **looks;            /* of each */
@@ -45,6 +46,12 @@ char *status_format_state(const json_t *store, char *text, size_t room);
 
 /* "RO 1234 python, waiting RW 1300 trainer", free(3); NULL: out of memory. */
 char *status_format_holders(const json_t *store);
+
+/* status_pool.c: of look->pool */
+/* Drops the other stores. CLI_FAILURE after the error: no mount has it. */
+int status_pool_select(struct status_look *look);
+void status_pool_print_budget(const json_t *look, const char *name, FILE *to);
+void status_pool_print_stores(const json_t *stores, FILE *to);
 
 /* status_watch.c: until SIGINT, SIGTERM or SIGHUP, which are its proper end. Exit status. */
 int status_watch(struct status_look *look, uint64_t interval_ms, bool as_json);
