@@ -458,3 +458,17 @@ moves_are() { # COUNT
     moves_are 1
     cli verify "$W" "$T/saved.safetensors"
 }
+
+@test "what comes back to the device obeys the budget of its pool, and who waits comes in when there is room" {
+    echo 'adapters max=16M slots=1' >"$M/pools"
+    mkdir "$M/other"
+    committed
+    move_to host host
+    setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
+    committed other
+    refused EDQUOT device
+    spawn timeout 20 cat "$W/lock"
+    is_at host
+    move_to host host other
+    wait_until 10 is_at 'device host'
+}

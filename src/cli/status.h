@@ -39,6 +39,7 @@ void status_print(const struct status_look *look, FILE *to, unsigned width);
 /* Whether everything that was to be looked at was seen: each mount answered, each of its stores. */
 bool status_is_whole(const struct status_look *look);
 
+/* status_format.c: of one store, for its line */
 /* Its state; where its bytes are, unless that is the device, and where they move; and whether they
  * may be damaged or a checkpoint has fenced it. */
 #define STATUS_STATE_BYTES 72

@@ -90,6 +90,10 @@ static int check_source(struct apply *apply, const struct core_store *store, enu
         return -EIO;
     if (to != CORE_PLACE_DEVICE)
         return 0;
+    if (core_check_promotion(core, store, apply->free_bytes) < 0) {
+        apply->out->pool = store->use.pool;
+        return -EDQUOT;
+    }
     apply_rouse(apply);
     return apply_is_spoken_for(apply, store, layout_total_bytes(store->fixed)) ? -EAGAIN : 0;
 }

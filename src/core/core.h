@@ -675,6 +675,11 @@ const char *core_pool_class_name(enum pool_class class);
  * -ENOMEM */
 int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
                     uint64_t free_bytes);
+
+/* The same for the store's coming to the device, besides all that are on their way there;
+ * `free_bytes` are what would be left. */
+int core_check_promotion(const struct core *core, const struct core_store *store,
+                         uint64_t free_bytes);
 /* True if the memory of this allocation is also part of the fixed layout. */
 bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP

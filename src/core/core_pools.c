@@ -178,6 +178,36 @@ int core_check_room(const struct core *core, const struct core_store *store, uin
     return bytes > core_get_room(core, store, free_bytes) ? -EDQUOT : 0;
 }
 
+/* What comes is counted when it is there. */
+static void count_coming(const struct core *core, const struct core_store *asker, uint64_t *bytes,
+                         uint64_t *slots)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (store == asker || store->use.pool != asker->use.pool || store->places.move.id == 0 ||
+            store->places.move.to != CORE_PLACE_DEVICE)
+            continue;
+        *bytes += layout_total_bytes(store->fixed);
+        *slots += store->use.used_bytes == 0;
+    }
+}
+
+int core_check_promotion(const struct core *core, const struct core_store *store,
+                         uint64_t free_bytes)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+    uint64_t bytes = layout_total_bytes(store->fixed), slots = store->use.used_bytes == 0;
+
+    if (pool->max_bytes != CORE_NO_LIMIT || pool->slots > 0)
+        count_coming(core, store, &bytes, &slots);
+    if (pool->slots > 0 && slots > 0 && pool->resident + slots > pool->slots)
+        return -EDQUOT;
+    if (pool->used_bytes > pool->max_bytes || bytes > pool->max_bytes - pool->used_bytes)
+        return -EDQUOT;
+    return core_get_others_bytes(core, pool) > free_bytes ? -EDQUOT : 0;
+}
+
 /* ---- holds ---------------------------------------------------------------------------------- */
 
 void core_hold(struct core *core, struct core_session *session)

@@ -311,11 +311,19 @@ static bool can_fit(const struct service *s, const struct core_store *store)
     return layout_total_bytes(store->fixed) <= vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
 }
 
+/* Now there is none, of the device or of its pool. */
+static bool lacks_room(const struct service *s, const struct core_store *store)
+{
+    uint64_t bytes = layout_total_bytes(store->fixed), free_bytes = vmm_get_free(s->vmm);
+    return bytes > free_bytes || (bytes <= core_find_pool(s->core, store)->max_bytes &&
+                                  core_check_promotion(s->core, store, free_bytes - bytes) < 0);
+}
+
 static void promote(struct service *s, const struct core_store *store)
 {
     uint64_t id = store->id;
     /* Tried again when some comes back. */
-    if (can_fit(s, store) && layout_total_bytes(store->fixed) > vmm_get_free(s->vmm))
+    if (can_fit(s, store) && lacks_room(s, store))
         return;
     int error = can_fit(s, store) ? begin(s, store, CORE_PLACE_DEVICE, false) : -ENOMEM;
     if (!error || error == -EAGAIN)

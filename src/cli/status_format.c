@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tables and lines of `gmsfs status` say of a store alike: its state, and who holds it */
+#include "cli/status.h"
+
+#include "cli/store_file.h"
+#include "cli/ui.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define STATUS_MAX_HOLDERS 16u
+
+static bool status_same_holder(const json_t *a, const json_t *b)
+{
+    return a && b && store_json_number(a, "pid") == store_json_number(b, "pid") &&
+           strcmp(store_json_text(a, "mode"), store_json_text(b, "mode")) == 0 &&
+           strcmp(store_json_text(a, "status"), store_json_text(b, "status")) == 0 &&
+           strcmp(store_json_text(a, "comm"), store_json_text(b, "comm")) == 0;
+}
+
+/* The pid is 0 where the daemon cannot see it. */
+static void status_print_holder(const json_t *session, size_t times, FILE *to)
+{
+    bool waits = strcmp(store_json_text(session, "status"), "held") != 0;
+
+    fprintf(to, "%s%s %" PRIu64 " %s", waits ? "waiting " : "", store_json_text(session, "mode"),
+            store_json_number(session, "pid"), store_json_text(session, "comm"));
+    if (times > 1)
+        fprintf(to, " x%zu", times);
+}
+
+/* Those of one process that follow each other are one, and not more are named than one can read:
+ * `sessions` has all of them. */
+char *status_format_holders(const json_t *store)
+{
+    const json_t *sessions = json_object_get(store, "sessions"), *session;
+    size_t size, count = json_array_size(sessions), named = 0, at = 0;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &size);
+
+    if (!to)
+        return NULL;
+    while (at < count && named++ < STATUS_MAX_HOLDERS) {
+        size_t first = at++;
+        session = json_array_get(sessions, first);
+        while (status_same_holder(session, json_array_get(sessions, at)))
+            at++;
+        fputs(first ? ", " : "", to);
+        status_print_holder(session, at - first, to);
+    }
+    if (at < count)
+        fprintf(to, ", and %zu more", count - at);
+    fclose(to);
+    return text;
+}
+
+/* Where its bytes are, unless that is the device, and where they are going. */
+static void status_format_place(const json_t *store, char *text, size_t room)
+{
+    const json_t *tiers = json_object_get(store, "residency");
+    const json_t *moving = json_object_get(store, "moving");
+    const char *at = json_string_value(json_array_get(tiers, 0)), *to;
+    bool is_committed = json_is_true(json_object_get(store, "committed"));
+    int bytes = 0;
+
+    *text = '\0';
+    if (is_committed && json_is_array(tiers) && !at)
+        at = "none";
+    if (is_committed && at && strcmp(at, "device") != 0)
+        bytes = snprintf(text, room, " on %s", at);
+    to = store_json_text(moving, "to");
+    if (*to && bytes >= 0 && (size_t)bytes < room)
+        snprintf(text + bytes, room - (size_t)bytes, " to %s %u%%", to,
+                 ui_percent(store_json_number(moving, "done_bytes"),
+                            store_json_number(moving, "all_bytes")));
+}
+
+char *status_format_state(const json_t *store, char *text, size_t room)
+{
+    char place[STATUS_STATE_BYTES];
+
+    bool suspect = json_is_true(json_object_get(store, "suspect"));
+    bool fenced = json_is_true(json_object_get(store, "fenced"));
+
+    status_format_place(store, place, sizeof(place));
+    snprintf(text, room, "%s%s%s%s", store_json_text(store, "state"), place,
+             suspect ? " SUSPECT" : "", fenced ? " FENCED" : "");
+    return text;
+}
