@@ -24,10 +24,49 @@ struct gmsfs_region {
 
 /* ---- taking and giving back ---------------------------------------------------------------- */
 
-static int region_open_file(const struct gmsfs_regions *regions, uint32_t uid, const char *name,
+static int region_open_at(int dir_fd, const char *path, int flags)
+{
+    int fd;
+
+    do
+        fd = gfs_fd_above(openat(dir_fd, path, flags | O_CLOEXEC));
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* The directory of this user, kept: who opens region after region asks the mount for one name
+ * instead of three. -1: errno says why. */
+static int region_open_owner(struct gmsfs_regions *regions, uint32_t uid)
+{
+    char path[32];
+
+    if (regions->owner_fd >= 0)
+        close(regions->owner_fd);
+    snprintf(path, sizeof path, "regions/%u", uid);
+    regions->owner_fd = region_open_at(regions->dir_fd, path, O_PATH | O_DIRECTORY);
+    regions->owner_uid = uid;
+    return regions->owner_fd;
+}
+
+/* A directory that was kept may be gone with its last region, and there again. */
+static int region_open_name(struct gmsfs_regions *regions, uint32_t uid, const char *name)
+{
+    int file;
+
+    if (regions->owner_fd >= 0 && regions->owner_uid == uid) {
+        file = region_open_at(regions->owner_fd, name, O_RDONLY);
+        if (file >= 0 || (errno != ENOENT && errno != ESTALE))
+            return file;
+    }
+    if (region_open_owner(regions, uid) < 0)
+        return -1;
+    return region_open_at(regions->owner_fd, name, O_RDONLY);
+}
+
+static int region_open_file(struct gmsfs_regions *regions, uint32_t uid, const char *name,
                             enum gmsfs_region_reason *reason, int *file)
 {
-    char encoded[GFS_ENCODED_KEY_BYTES], path[sizeof encoded + 32];
+    char encoded[GFS_ENCODED_KEY_BYTES];
 
     if (uid == GMSFS_REGION_SELF)
         uid = regions->uid;
@@ -35,13 +74,10 @@ static int region_open_file(const struct gmsfs_regions *regions, uint32_t uid, c
         return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);
     if (strlen(name) > GMSFS_REGION_NAME_MAX || gfs_key_encode(name, encoded) < 0)
         return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
-    snprintf(path, sizeof path, "regions/%u/%s", uid, encoded);
-    do
-        *file = gfs_fd_above(openat(regions->dir_fd, path, O_RDONLY | O_CLOEXEC));
-    while (*file < 0 && errno == EINTR);
+    *file = region_open_name(regions, uid, encoded);
     if (*file >= 0)
         return 0;
-    if (errno == ENOENT)
+    if (errno == ENOENT || errno == ESTALE)
         return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
     if (errno == EACCES)
         return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);

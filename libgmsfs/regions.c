@@ -409,7 +409,8 @@ int gmsfs_regions_open(const char *path, gmsfs_regions_t **out)
     regions = calloc(1, sizeof *regions);
     if (!regions)
         return -ENOMEM;
-    *regions = (struct gmsfs_regions){.pid = getpid(), .fds_fd = -1, .uid = geteuid()};
+    *regions =
+        (struct gmsfs_regions){.pid = getpid(), .owner_fd = -1, .fds_fd = -1, .uid = geteuid()};
     pthread_mutex_init(&regions->op, NULL);
     regions->path = strdup(path);
     regions->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -434,6 +435,8 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
     if (!regions)
         return;
     regions_disconnect(regions);
+    if (regions->owner_fd >= 0)
+        close(regions->owner_fd);
     if (regions->dir_fd >= 0)
         close(regions->dir_fd);
     pthread_mutex_destroy(&regions->op);

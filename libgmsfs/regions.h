@@ -17,6 +17,8 @@ struct gmsfs_regions {
     pthread_mutex_t op;
     pid_t pid;    /* who opened it */
     int dir_fd;   /* O_PATH: the root of the mount */
+    int owner_fd; /* O_PATH: the directory of owner_uid, so that one name is looked up; or -1 */
+    uint32_t owner_uid;
     int fds_fd;   /* the connection to `.fds`, or -1 */
     char *path;   /* as it was opened, for where there is no /proc */
     uint32_t uid; /* ours */

@@ -31,11 +31,20 @@ static struct service_open describe(const struct node *node, int flags)
     return open;
 }
 
+/* A close of these ends nothing, and nobody waits for it: neither writes anything or is in a
+ * session. */
+static bool asks_flush(enum node_kind kind)
+{
+    enum core_kind file = node_get_traits(kind)->file;
+
+    return file != CORE_KIND_PSEUDO && file != CORE_KIND_REGION;
+}
+
 static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t fh)
 {
     info->fh = fh;
     info->direct_io = 1;
-    info->noflush = node_get_traits(kind)->file == CORE_KIND_PSEUDO;
+    info->noflush = !asks_flush(kind);
 }
 
 /* The client was interrupted before the answer reached it: no RELEASE will come. */
@@ -174,7 +183,7 @@ void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     int error = 0;
     if (kind == NODE_ENTRY)
         error = fs_entry_put(fs, info->fh);
-    if (node_get_traits(kind)->file != CORE_KIND_PSEUDO) {
+    if (asks_flush(kind)) {
         int asked = fs_get_caller(req, service_flush_asks(fs->service, info->fh), &caller);
         int flushed = service_flush(fs->service, info->fh, &caller);
         error = error ? error : flushed;
