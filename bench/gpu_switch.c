@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_switch - from one model to the next, and adapters that come
+ *
+ *   gpu_switch warm MOUNT FLOOR_FILE COUNT BYTES     both are on the device: one sleeps, one wakes
+ *   gpu_switch cold MOUNT COUNT BYTES                the device holds one of them; the other is a
+ * copy gpu_switch adapter MOUNT FLOOR_FILE BYTES        attached where it is; and from the host
+ *
+ * A model is COUNT allocations of BYTES. Floors are of the same run: the bare calls that unmap,
+ * import, map and give access, with an empty ioctl on FLOOR_FILE and descriptors of a server
+ * process (gpu.h); as many bytes as one large copy from pinned memory moves; the calls that make
+ * and close memory.
+ */
+#include "gpu_copies.h"
+#include "places.h"
+
+#define COLD_MORE_US 5000.0 /* what a cold switch may take beyond 1.05 of its floor */
+
+static double since(double start_us)
+{
+    return bench_now_us() - start_us;
+}
+
+static void name(char path[PLACES_PATH_BYTES], const char *mount, const char *store)
+{
+    if (snprintf(path, PLACES_PATH_BYTES, "%s/%s", mount, store) >= PLACES_PATH_BYTES)
+        bench_die(mount, ENAMETOOLONG);
+}
+
+/* Attached once, so that it has its addresses and its connection. */
+static gmsfs_t *attach(const char *path, size_t count)
+{
+    gmsfs_t *store;
+    size_t mapped;
+
+    bench_check(path, gmsfs_open(path, &store));
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, PLACES_TIMEOUT_MS));
+    bench_check("attach", gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, &mapped));
+    if (mapped != count)
+        bench_die("attach: another number of allocations", EPROTO);
+    return store;
+}
+
+static void let_sleep(gmsfs_t *store)
+{
+    bench_check("unmap_all_vas", gmsfs_unmap_all_vas(store, 0));
+}
+
+static void wake(gmsfs_t *store)
+{
+    bench_check("remap_all_vas", gmsfs_remap_all_vas(store, PLACES_TIMEOUT_MS, 0));
+}
+
+/* ---- both on the device ---------------------------------------------------------------------- */
+
+static double time_warm(gmsfs_t *leaves, gmsfs_t *comes)
+{
+    double start_us = bench_now_us();
+
+    let_sleep(leaves);
+    wake(comes);
+    return since(start_us);
+}
+
+static void run_warm(const char *mount, const char *file, size_t count, uint64_t bytes)
+{
+    char first[PLACES_PATH_BYTES], second[PLACES_PATH_BYTES], what[96];
+    double ours[BENCH_ROUNDS], bare[BENCH_ROUNDS];
+    struct gpu_rounds rounds;
+    struct gpu_floor floor;
+    struct gpu gpu;
+    gmsfs_t *a, *b;
+
+    name(first, mount, "first");
+    name(second, mount, "second");
+    gpu_floor_start(&floor, file, count, bytes);
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    places_fill(first, count, bytes);
+    places_fill(second, count, bytes);
+    b = attach(second, count);
+    let_sleep(b);
+    a = attach(first, count);
+    gpu_floor_round(&gpu, &floor, &rounds, 0); /* everything was called once */
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        gpu_floor_round(&gpu, &floor, &rounds, round);
+        bare[round] = rounds.sleep_us[round] + rounds.wake_us[round];
+        ours[round] = time_warm(a, b);
+        time_warm(b, a);
+    }
+    gmsfs_close(a);
+    gmsfs_close(b);
+    places_fill(first, 0, 0);
+    places_fill(second, 0, 0);
+    gpu_floor_end(&floor);
+    snprintf(what, sizeof what, "warm switch, %zu x %llu MiB / bare unmap, import, map", count,
+             (unsigned long long)bytes >> 20);
+    bench_row(what, bench_median(ours), bench_median(bare), 1.1, BENCH_AT_MOST);
+}
+
+/* ---- one on the device ----------------------------------------------------------------------- */
+
+static double time_cold(gmsfs_t *leaves, const char *path, gmsfs_t *comes)
+{
+    double start_us = bench_now_us();
+
+    let_sleep(leaves);
+    places_order(path, "host");
+    wake(comes);
+    return since(start_us);
+}
+
+static double floor_cold(const struct gpu *gpu, size_t count, uint64_t bytes)
+{
+    double free_us[BENCH_ROUNDS], copy_us[BENCH_ROUNDS];
+    struct gpu_copies copies = {.gpu = gpu};
+    int *fds = calloc(count, sizeof *fds);
+
+    if (!fds)
+        bench_die("floor", ENOMEM);
+    gpu_copies_prepare(&copies, count * bytes);
+    for (int round = -1; round < BENCH_ROUNDS; round++) {
+        int to = round < 0 ? 0 : round;
+
+        copy_us[to] = gpu_copies_time(&copies, 1, count * bytes);
+        gpu_time_create(gpu, fds, count, bytes);
+        free_us[to] = gpu_time_close(fds, count);
+    }
+    gpu_copies_end(&copies);
+    free(fds);
+    return bench_median(free_us) + bench_median(copy_us);
+}
+
+static void run_cold(const char *mount, size_t count, uint64_t bytes)
+{
+    char paths[2][PLACES_PATH_BYTES], what[96];
+    double ours[BENCH_ROUNDS], floor_us;
+    gmsfs_t *stores[2];
+    struct gpu gpu;
+
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    for (int i = 0; i < 2; i++) {
+        name(paths[i], mount, i ? "second" : "first");
+        places_fill(paths[i], count, bytes);
+        stores[i] = attach(paths[i], count);
+        if (i == 0) {
+            let_sleep(stores[i]);
+            places_move(paths[i], "host", "host");
+        }
+    }
+    time_cold(stores[1], paths[1], stores[0]); /* the second one gets its copy here */
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        time_cold(stores[0], paths[0], stores[1]);
+        ours[round] = time_cold(stores[1], paths[1], stores[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        gmsfs_close(stores[i]);
+        places_fill(paths[i], 0, 0);
+    }
+    places_wait_number(mount, "used_bytes", 0);
+    floor_us = floor_cold(&gpu, count, bytes);
+    snprintf(what, sizeof what, "switch that does not fit, %zu x %llu MiB / free + copy", count,
+             (unsigned long long)bytes >> 20);
+    bench_row(what, bench_median(ours), floor_us, 1.05 + COLD_MORE_US / floor_us, BENCH_AT_MOST);
+}
+
+/* ---- adapters -------------------------------------------------------------------------------- */
+
+/* By a handle that was never connected, as who comes for the first time has it. */
+static double time_adapter(const char *path)
+{
+    double start_us = bench_now_us(), took_us;
+    gmsfs_t *store = attach(path, 1);
+
+    took_us = since(start_us);
+    gmsfs_close(store);
+    return took_us;
+}
+
+static void run_adapter(const char *mount, const char *file, uint64_t bytes)
+{
+    double hit[BENCH_ROUNDS], miss[BENCH_ROUNDS], made[BENCH_ROUNDS], copied[BENCH_ROUNDS];
+    char path[PLACES_PATH_BYTES], what[96];
+    struct gpu_copies copies;
+    struct gpu_rounds bare;
+    struct gpu_floor floor;
+    struct gpu gpu;
+    double attach_us;
+    int fd;
+
+    name(path, mount, "adapter");
+    gpu_floor_start(&floor, file, 1, bytes);
+    gpu_open(&gpu);
+    gpu_enter_context(&gpu);
+    copies = (struct gpu_copies){.gpu = &gpu};
+    gpu_copies_prepare(&copies, bytes);
+    places_fill(path, 1, bytes);
+    places_move(path, "host", "host");
+    for (int round = -1; round < BENCH_ROUNDS; round++) {
+        int to = round < 0 ? 0 : round; /* everything was called once */
+
+        miss[to] = time_adapter(path); /* who comes brings it up */
+        places_wait_at(path, "device host");
+        hit[to] = time_adapter(path);
+        gpu_floor_round(&gpu, &floor, &bare, to);
+        copied[to] = gpu_copies_time(&copies, 1, bytes);
+        made[to] = gpu_time_create(&gpu, &fd, 1, bytes);
+        close(fd);
+        places_move(path, "host", "host");
+    }
+    places_fill(path, 0, 0);
+    gpu_copies_end(&copies);
+    gpu_floor_end(&floor);
+    attach_us = bench_median(bare.attach_us);
+    snprintf(what, sizeof what, "adapter of %llu MiB on the device / bare attach",
+             (unsigned long long)bytes >> 20);
+    bench_row(what, bench_median(hit), attach_us, 2, BENCH_AT_MOST);
+    bench_row("  from the host / pinned copy + create + bare attach", bench_median(miss),
+              bench_median(copied) + bench_median(made) + attach_us, 2, BENCH_AT_MOST);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 6 && strcmp(argv[1], "warm") == 0)
+        run_warm(argv[2], argv[3], bench_number(argv[4]), bench_number(argv[5]));
+    else if (argc == 5 && strcmp(argv[1], "cold") == 0)
+        run_cold(argv[2], bench_number(argv[3]), bench_number(argv[4]));
+    else if (argc == 5 && strcmp(argv[1], "adapter") == 0)
+        run_adapter(argv[2], argv[3], bench_number(argv[4]));
+    else {
+        fputs("usage: gpu_switch warm MOUNT FLOOR_FILE COUNT BYTES\n"
+              "       gpu_switch cold MOUNT COUNT BYTES\n"
+              "       gpu_switch adapter MOUNT FLOOR_FILE BYTES\n",
+              stderr);
+        return 2;
+    }
+    return 0;
+}
