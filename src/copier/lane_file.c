@@ -8,41 +8,95 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define STAYS_TURNS 32u /* so many later moves, and what has had none of them is unmapped */
+
 /* Whole pages of the file's own size, which a memfd tells as its block size. */
-static void map_file(struct lane_file *file, uint64_t offset, uint64_t bytes)
+static bool map_file(int fd, const struct statx *facts, struct lane_map *map)
 {
-    int seals = fcntl(file->fd, F_GET_SEALS);
-    uint64_t page, start, end;
-    struct stat st;
-    void *map;
+    size_t page = facts->stx_blksize, bytes = (facts->stx_size + page - 1) / page * page;
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(file->fd, &st) < 0)
-        return;
-    if (offset + bytes > (uint64_t)st.st_size)
-        return;
-    page = (uint64_t)st.st_blksize;
-    start = offset - offset % page;
-    end = (offset + bytes + page - 1) / page * page;
-    map = mmap(NULL, end - start, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, (off_t)start);
-    if (map == MAP_FAILED)
-        return;
-    file->map = map;
-    file->map_offset = start;
-    file->map_bytes = end - start;
+    if (at == MAP_FAILED)
+        return false;
+    *map = (struct lane_map){.at = at, .bytes = bytes, .facts = *facts};
+    return true;
 }
 
-void lane_file_open(struct lane_file *file, int fd, bool to_write, uint64_t offset, uint64_t bytes)
+/* Numbers of files in memory have 32 bits and come again; the moment of birth tells them apart. */
+static bool is_same(const struct statx *a, const struct statx *b)
 {
+    return a->stx_mask & b->stx_mask & STATX_BTIME && a->stx_ino == b->stx_ino &&
+           a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor &&
+           a->stx_btime.tv_sec == b->stx_btime.tv_sec &&
+           a->stx_btime.tv_nsec == b->stx_btime.tv_nsec;
+}
+
+/* As it was mapped for an earlier move, or now; NULL: there is no room for it. */
+static struct lane_map *find_map(struct lane_maps *maps, int fd, const struct statx *facts)
+{
+    struct lane_map *map, *free = NULL;
+
+    for (unsigned i = 0; i < LANE_MAPS; i++) {
+        map = &maps->all[i];
+        if (!map->at)
+            free = map;
+        else if (is_same(&map->facts, facts))
+            return map;
+    }
+    return free && map_file(fd, facts, free) ? free : NULL;
+}
+
+void lane_file_open(struct lane_file *file, struct lane_maps *maps, int fd, bool to_write,
+                    uint64_t offset, uint64_t bytes)
+{
+    int seals = to_write ? fcntl(fd, F_GET_SEALS) : -1;
+    struct statx facts;
+
     *file = (struct lane_file){.fd = fd};
-    if (to_write)
-        map_file(file, offset, bytes);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+        statx(fd, "", AT_EMPTY_PATH, STATX_SIZE | STATX_INO | STATX_BTIME, &facts) < 0)
+        return;
+    if (offset + bytes > facts.stx_size)
+        return;
+    file->map = find_map(maps, fd, &facts);
+    if (!file->map)
+        return;
+    file->map->files++;
+    file->map->used = maps->turns++;
 }
 
-void lane_file_close(struct lane_file *file)
+/* Where nothing tells it from others, it is not found again. */
+static bool may_stay(const struct lane_maps *maps, const struct lane_map *map)
 {
+    return map->facts.stx_mask & STATX_BTIME && maps->turns - map->used <= STAYS_TURNS;
+}
+
+unsigned lane_file_close(struct lane_file *file, struct lane_maps *maps,
+                         struct lane_map old[LANE_MAPS])
+{
+    bool moves = false;
+    unsigned count = 0;
+
     if (file->map)
-        munmap(file->map, file->map_bytes);
+        file->map->files--;
     close(file->fd);
+    for (unsigned i = 0; i < LANE_MAPS; i++)
+        moves |= maps->all[i].files > 0;
+    for (unsigned i = 0; i < LANE_MAPS; i++) {
+        struct lane_map *map = &maps->all[i];
+
+        if (!map->at || map->files > 0 || (moves && may_stay(maps, map)))
+            continue;
+        old[count++] = *map;
+        *map = (struct lane_map){0};
+    }
+    return count;
+}
+
+void lane_maps_unmap(const struct lane_map *old, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        munmap(old[i].at, old[i].bytes);
 }
 
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset)
@@ -85,7 +139,7 @@ int lane_file_write(const struct lane_file *file, const void *from, size_t bytes
     const char *at = from;
 
     if (file->map) {
-        char *to = file->map + (offset - file->map_offset);
+        char *to = file->map->at + offset;
         int error = make_pages(to, bytes);
 
         if (error == 0)

@@ -7,7 +7,12 @@
  * written to, and one that cannot be had is an errno and no SIGBUS. Any other file is written by
  * write(2). Reading needs none of that.
  *
- * Parts by any thread. 0, or a negative errno: -ENODATA, the file ends before.
+ * A file comes with many moves, each of some of its bytes, and mapping for each would make threads
+ * wait for each other: it is mapped whole, and stays so until other files have come for a while, or
+ * nothing moves.
+ *
+ * Parts by any thread, while the file is open; the rest under the lock of whoever has the mappings.
+ * 0, or a negative errno: -ENODATA, the file ends before.
  */
 #ifndef GMSFS_COPIER_LANE_FILE_H
 #define GMSFS_COPIER_LANE_FILE_H
@@ -15,18 +20,38 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
+
+#define LANE_MAPS 24u /* of which all but eight may be in no move's use */
+
+struct lane_map {
+    char *at; /* NULL: none */
+    size_t bytes;
+    struct statx facts;
+    unsigned files; /* that are open on it */
+    uint64_t used;  /* the turn of the last one */
+};
+
+/* All zero in the beginning. */
+struct lane_maps {
+    struct lane_map all[LANE_MAPS];
+    uint64_t turns;
+};
 
 struct lane_file {
     int fd;
-    char *map; /* NULL: none */
-    uint64_t map_offset;
-    size_t map_bytes;
+    struct lane_map *map; /* NULL: it is written to */
 };
 
 /* For these bytes of it; the descriptor becomes the file's. Never fails: without a mapping it is
  * written to. */
-void lane_file_open(struct lane_file *file, int fd, bool to_write, uint64_t offset, uint64_t bytes);
-void lane_file_close(struct lane_file *file);
+void lane_file_open(struct lane_file *file, struct lane_maps *maps, int fd, bool to_write,
+                    uint64_t offset, uint64_t bytes);
+/* Takes mappings that are of no use any more out, for lane_maps_unmap without the lock: how many.
+ */
+unsigned lane_file_close(struct lane_file *file, struct lane_maps *maps,
+                         struct lane_map old[LANE_MAPS]);
+void lane_maps_unmap(const struct lane_map *old, unsigned count);
 
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset);
 int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset);

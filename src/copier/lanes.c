@@ -26,7 +26,7 @@ struct move {
     bool exists;
     struct copier_request request;
     struct lane_file file;
-    uint64_t turn;  /* the earliest is served first */
+    uint64_t turn;  /* the earlier, the lower */
     uint64_t begun; /* bytes that are some lane's, or done */
     unsigned parts; /* that lanes have */
     int error;      /* then no further part is begun */
@@ -61,6 +61,7 @@ struct lanes {
     pthread_cond_t work;
     bool ending;
     uint64_t turns;
+    struct lane_maps maps;
     struct move moves[COPIER_MOVES];
     unsigned counts[DIRECTIONS]; /* of lanes that were started */
     unsigned fit[DIRECTIONS];    /* of those, not known to be of no use */
@@ -74,7 +75,13 @@ static enum direction direction_of(const struct copier_request *request)
 
 /* ---- moves, with the mutex held ------------------------------------------------------------ */
 
-/* The earliest that has something left to begin. */
+static bool comes_before(const struct move *move, const struct move *other)
+{
+    return move->parts != other->parts ? move->parts < other->parts : move->turn < other->turn;
+}
+
+/* Of those that have something left to begin the one with the fewest lanes at it, for in one file
+ * they wait for each other; then the earliest. */
 static struct move *choose(struct lanes *lanes, enum direction direction)
 {
     struct move *best = NULL;
@@ -83,7 +90,7 @@ static struct move *choose(struct lanes *lanes, enum direction direction)
         struct move *move = &lanes->moves[i];
 
         if (move->exists && !move->error && move->begun < move->request.bytes &&
-            direction_of(&move->request) == direction && (!best || move->turn < best->turn))
+            direction_of(&move->request) == direction && (!best || comes_before(move, best)))
             best = move;
     }
     return best;
@@ -104,7 +111,9 @@ static void take_part(struct move *move, struct buffer *buffer)
 /* Gives the mutex up for the telling: the entry may have its next move at once. */
 static void end_part(struct lanes *lanes, struct move *move, int error, const char *why)
 {
+    struct lane_map old[LANE_MAPS];
     struct move over;
+    unsigned count;
 
     if (error && !move->error) {
         move->error = error;
@@ -114,9 +123,10 @@ static void end_part(struct lanes *lanes, struct move *move, int error, const ch
         return;
     over = *move;
     move->exists = false;
+    count = lane_file_close(&over.file, &lanes->maps, old);
     pthread_mutex_unlock(&lanes->mutex);
-    lane_file_close(&over.file);
     lanes->finish(lanes->context, &over.request, over.error, over.why);
+    lane_maps_unmap(old, count);
     pthread_mutex_lock(&lanes->mutex);
 }
 
@@ -316,7 +326,8 @@ bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd
         return false;
     }
     *move = (struct move){.exists = true, .request = *request, .turn = lanes->turns++};
-    lane_file_open(&move->file, fd, direction == OUT, request->offset, request->bytes);
+    lane_file_open(&move->file, &lanes->maps, fd, direction == OUT, request->offset,
+                   request->bytes);
     if (lanes->counts[direction] == 0)
         start(lanes, direction);
     if (lanes->counts[direction] == 0) {

@@ -127,6 +127,7 @@ static void free_op(struct service *s, struct move_op *op)
     piece_free_gathered(s);
     free(op->sources);
     free(op->pieces);
+    pthread_mutex_destroy(&op->mutex);
     free(op);
 }
 
@@ -172,6 +173,7 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     size_t count = layout_count_allocations(store->fixed);
     if (!op)
         return NULL;
+    pthread_mutex_init(&op->mutex, NULL);
     op->service = s;
     op->finish = finish;
     op->began_ms = service_now(s);
@@ -188,9 +190,7 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     }
     if (op->count > 0)
         return op;
-    free(op->sources);
-    free(op->pieces);
-    free(op);
+    free_op(s, op);
     return NULL;
 }
 

@@ -10,30 +10,47 @@
 
 #include "service/service_internal.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
-#define MOVE_MAX_PARTS 8u
+/* More than can be copied at a time: some make the pages meanwhile that others fill next. */
+#define MOVE_MAX_PARTS   12u
+#define MOVE_OPEN_PIECES 8u /* out of which spans are taken by turns */
 /* Pieces that are begun in one step, and told the keeper at its end. */
 #define MOVE_STEP_COUNT 64u
 
-/* One thread's share: whichever piece is next, to its end. */
+/* Bytes of a piece that some part has. */
+struct move_span {
+    uint32_t index;
+    uint64_t offset, bytes; /* 0: it has none */
+};
+
+struct move_cursor {
+    uint32_t index;  /* of the piece; count: none */
+    uint64_t offset; /* of what nobody has taken */
+};
+
+/* One thread's share. */
 struct move_part {
     struct job job; /* first */
     struct move_op *op;
-    uint32_t index; /* of the piece that it is at; count: the next one is still to be taken */
-    uint64_t offset;
+    struct move_span span;
     uint64_t step_bytes; /* copied by the last step */
     int error;
     bool is_over; /* there is nothing left to take */
-    size_t made;  /* by this step, and not told the keeper yet */
+    size_t made;  /* by this step */
     struct service_memory batch[MOVE_STEP_COUNT];
 };
 
 struct move_op {
     struct move_part parts[MOVE_MAX_PARTS];
     uint32_t parts_running;
-    atomic_uint_fast32_t taken; /* pieces that some part has begun */
-    atomic_bool cancelled;      /* nobody wants it any more: the next step is not begun */
+    bool copies;                /* the memory is there: parts take spans, not pieces */
+    atomic_uint_fast32_t taken; /* pieces of which some part makes the memory */
+    pthread_mutex_t mutex;      /* of the cursors */
+    struct move_cursor cursors[MOVE_OPEN_PIECES];
+    uint32_t turn, begun;  /* the next cursor; pieces that some cursor had */
+    atomic_bool cancelled; /* nobody wants it any more: the next step is not begun */
     struct service *service;
     void (*finish)(struct move_op *op); /* all parts are through: it goes */
     uint64_t store, id;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move_step - what helper threads do for a move, a little at a time */
+/* move_step - what helper threads do for a move, a little at a time: first its memory, then its
+ * bytes */
 #include "service/move_op.h"
 
 #include <errno.h>
+
+/* ---- memory -------------------------------------------------------------------------------- */
 
 /* As alloc_make.c */
 static int make_memory(struct move_part *part, struct piece *piece)
@@ -20,49 +23,19 @@ static int make_memory(struct move_part *part, struct piece *piece)
     return 0;
 }
 
-/* The next piece that no part has begun. */
-static void take(struct move_part *part)
-{
-    struct move_op *op = part->op;
-    uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
-    part->is_over = index >= op->count;
-    part->index = part->is_over ? op->count : index;
-    part->offset = 0;
-}
-
-/* As much of the piece as the step still has room for. */
-static int copy(struct move_part *part)
-{
-    struct move_op *op = part->op;
-    struct piece *piece = op->pieces[part->index];
-    uint64_t left = piece->moving_bytes - part->offset;
-    uint64_t room = VMM_MOVE_STEP_BYTES - part->step_bytes;
-    uint64_t bytes = left < room ? left : room;
-    int error = piece->memory.fd < 0 ? make_memory(part, piece) : 0;
-    if (!error)
-        error = vmm_move(op->service->vmm, &op->sources[part->index]->memory, &piece->memory,
-                         part->offset, bytes);
-    if (error)
-        return error;
-    part->offset += bytes;
-    part->step_bytes += bytes;
-    if (part->offset == piece->moving_bytes)
-        part->index = op->count;
-    return 0;
-}
-
-static void run_step(struct job *job)
+static void run_make(struct job *job)
 {
     struct move_part *part = (struct move_part *)job;
-    const struct service_host *host = &part->op->service->host;
+    struct move_op *op = part->op;
+    const struct service_host *host = &op->service->host;
     part->error = 0;
-    while (!part->error && part->step_bytes < VMM_MOVE_STEP_BYTES && part->made < MOVE_STEP_COUNT &&
-           !atomic_load(&part->op->cancelled)) {
-        if (part->index == part->op->count)
-            take(part);
+    part->made = 0;
+    while (!part->error && part->made < MOVE_STEP_COUNT && !atomic_load(&op->cancelled)) {
+        uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
+        part->is_over = index >= op->count;
         if (part->is_over)
             break;
-        part->error = copy(part);
+        part->error = make_memory(part, op->pieces[index]);
     }
     /* Also what a failed step has made: it goes as all that was kept. */
     if (part->made > 0) {
@@ -70,15 +43,95 @@ static void run_step(struct job *job)
         if (!part->error)
             part->error = error;
     }
-    part->made = 0;
 }
+
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+/* The next bytes that nobody has taken, by turns out of a few pieces: threads that make the pages
+ * of one, or write to it, wait for each other in the kernel. */
+static bool take_span(struct move_op *op, struct move_span *span)
+{
+    for (uint32_t tries = 0; tries < MOVE_OPEN_PIECES; tries++) {
+        struct move_cursor *cursor = &op->cursors[op->turn];
+        op->turn = (op->turn + 1) % MOVE_OPEN_PIECES;
+        if (cursor->index >= op->count) {
+            if (op->begun == op->count)
+                continue;
+            *cursor = (struct move_cursor){.index = op->begun++};
+        }
+        uint64_t left = op->pieces[cursor->index]->moving_bytes - cursor->offset;
+        *span =
+            (struct move_span){.index = cursor->index,
+                               .offset = cursor->offset,
+                               .bytes = left < VMM_MOVE_STEP_BYTES ? left : VMM_MOVE_STEP_BYTES};
+        cursor->offset += span->bytes;
+        if (span->bytes == left)
+            cursor->index = op->count;
+        return true;
+    }
+    return false;
+}
+
+static bool take(struct move_part *part)
+{
+    struct move_op *op = part->op;
+    pthread_mutex_lock(&op->mutex);
+    part->is_over = !take_span(op, &part->span);
+    pthread_mutex_unlock(&op->mutex);
+    return !part->is_over;
+}
+
+static int copy(struct move_part *part)
+{
+    struct move_op *op = part->op;
+    struct vmm *vmm = op->service->vmm;
+    const struct move_span *span = &part->span;
+    struct vmm_piece *to = &op->pieces[span->index]->memory;
+    int error = vmm_populate(vmm, to, span->offset, span->bytes);
+    return error ? error
+                 : vmm_move(vmm, &op->sources[span->index]->memory, to, span->offset, span->bytes);
+}
+
+/* What failed, and is tried again, is the span that it still has. */
+static void run_copy(struct job *job)
+{
+    struct move_part *part = (struct move_part *)job;
+    part->error = 0;
+    while (part->step_bytes < VMM_MOVE_STEP_BYTES && !atomic_load(&part->op->cancelled)) {
+        if (part->span.bytes == 0 && !take(part))
+            break;
+        part->error = copy(part);
+        if (part->error)
+            break;
+        part->step_bytes += part->span.bytes;
+        part->span.bytes = 0;
+    }
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
 
 /* A transfer that fails once may have had a copier that died. */
 static bool may_retry(struct move_op *op, int error)
 {
-    bool again = error == -EIO && !op->retried;
+    bool again = error == -EIO && op->copies && !op->retried;
     op->retried |= again;
     return again;
+}
+
+static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job));
+
+/* All parts are through with it: with the memory come the bytes. */
+static void end_phase(struct move_op *op)
+{
+    bool goes_on = !op->copies && !op->error && !atomic_load(&op->cancelled);
+    op->copies = true;
+    if (goes_on) {
+        int error = start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy);
+        if (!error)
+            return; /* it may be gone by now */
+        op->error = error;
+    }
+    op->finish(op);
 }
 
 static void done_step(struct job *job)
@@ -101,22 +154,18 @@ static void done_step(struct job *job)
         op->error = error;
     }
     if (--op->parts_running == 0)
-        op->finish(op);
+        end_phase(op);
 }
 
-int move_op_start(struct move_op *op)
+/* Fails only if none could start. */
+static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job))
 {
-    /* Not as many as make a device's memory best: a demotion makes the pages of the host's. */
-    uint32_t count = op->count < MOVE_MAX_PARTS ? op->count : MOVE_MAX_PARTS;
     bool started = false;
     int error = 0;
-    if (count == 0)
-        count = 1;
     op->parts_running = 1; /* this one: a job may be done before the next one begins */
-    for (uint32_t i = 0; i < count && !error; i++) {
+    for (uint32_t i = 0; i < count && i < MOVE_MAX_PARTS && !error; i++) {
         struct move_part *part = &op->parts[i];
-        *part = (struct move_part){
-            .job = {.run = run_step, .done = done_step}, .op = op, .index = op->count};
+        *part = (struct move_part){.job = {.run = run, .done = done_step}, .op = op};
         op->parts_running++;
         error = service_submit(op->service, SERVICE_POOL_MOVE, &part->job);
         if (error)
@@ -125,6 +174,13 @@ int move_op_start(struct move_op *op)
             started = true;
     }
     if (--op->parts_running == 0 && started)
-        op->finish(op);
+        end_phase(op);
     return started ? 0 : error;
+}
+
+int move_op_start(struct move_op *op)
+{
+    for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
+        op->cursors[i].index = op->count;
+    return start_parts(op, op->count ? op->count : 1, run_make);
 }

@@ -284,21 +284,26 @@ static int check_file_limit(uint64_t bytes)
     return 0;
 }
 
+/* Better to refuse now than to make most of it and then give it back. */
+static int check_room(struct host *host, uint64_t bytes)
+{
+    uint64_t left;
+    int error = host->hugepage_bytes ? 0 : available(host, &left);
+
+    if (error < 0 || host->hugepage_bytes)
+        return error;
+    return left < bytes ? -ENOMEM : 0;
+}
+
 /* Commits a memfd's bytes from..to. Huge pages come from a pool that says ENOSPC when it is empty;
  * ordinary ones are asked for by chunks, each after a look at what is left. On failure the caller
  * undoes what was committed. */
 static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
 {
-    uint64_t left;
     int error = check_file_limit(to);
 
-    /* All of it at once first: better than to take everything and then give it back. */
-
-    if (error == 0 && !host->hugepage_bytes && to - from > COMMIT_CHUNK_BYTES) {
-        error = available(host, &left);
-        if (error == 0 && left < to - from)
-            error = -ENOMEM;
-    }
+    if (error == 0 && to - from > COMMIT_CHUNK_BYTES)
+        error = check_room(host, to - from);
     while (error == 0 && from < to) {
         uint64_t bytes = to - from < COMMIT_CHUNK_BYTES ? to - from : COMMIT_CHUNK_BYTES;
 
@@ -356,13 +361,42 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     return error;
 }
 
+static int host_create_bare(struct vmm_device *device, uint64_t aligned_bytes,
+                            struct vmm_piece *piece)
+{
+    struct host *host = device->state;
+    struct vmm_piece made = {.fd = -1, .fd_readonly = -1};
+    int error = check_room(host, aligned_bytes);
+
+    if (error == 0)
+        error = check_file_limit(aligned_bytes);
+    if (error == 0)
+        error = open_pair(host, &made);
+    if (error == 0 && ftruncate(made.fd, (off_t)aligned_bytes) < 0)
+        error = -errno;
+    if (error == 0)
+        error = memfd_seal(made.fd);
+    if (error < 0)
+        close_pair(&made);
+    else
+        *piece = made;
+    return error;
+}
+
+static int host_populate(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
+                         uint64_t bytes)
+{
+    uint64_t mask = device->granularity_bytes - 1;
+
+    return commit(device->state, piece->fd, offset & ~mask, (offset + bytes + mask) & ~mask);
+}
+
 static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
                      uint64_t aligned_bytes)
 {
     int error = commit(device->state, piece->fd, piece->aligned_bytes, aligned_bytes);
 
     /* Shrinking to a size that it had cannot fail: the piece is not sealed. */
-
     if (error < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
         return -errno;
     return error;
@@ -556,6 +590,8 @@ const struct vmm_backend vmm_backend_host = {
     .open = host_open,
     .close = host_close,
     .create = host_create,
+    .create_bare = host_create_bare,
+    .populate = host_populate,
     .grow = host_grow,
     .seal = host_seal,
     .read = host_read,

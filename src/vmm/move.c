@@ -68,6 +68,7 @@ void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
 int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, struct vmm_piece *piece)
 {
     uint64_t aligned_bytes = vmm_align_in(vmm, tier, size_bytes);
+    const struct vmm_backend *backend;
     int error;
 
     if (tier == VMM_TIER_DEVICE)
@@ -79,7 +80,11 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
         return -EINVAL;
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
-    error = vmm_tier_backends[tier]->create(&vmm->beside[tier], aligned_bytes, true, piece);
+    backend = vmm_tier_backends[tier];
+    if (backend->create_bare)
+        error = backend->create_bare(&vmm->beside[tier], aligned_bytes, piece);
+    else
+        error = backend->create(&vmm->beside[tier], aligned_bytes, true, piece);
     if (error < 0)
         return error;
     piece->size_bytes = size_bytes;
@@ -87,6 +92,17 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
     piece->tier = tier;
     piece->sealed = true;
     return 0;
+}
+
+int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes)
+{
+    const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
+
+    if (!piece->sealed || bytes > piece->aligned_bytes || offset > piece->aligned_bytes - bytes)
+        return -EINVAL;
+    if (piece->tier == VMM_TIER_DEVICE || !backend->populate || bytes == 0)
+        return 0;
+    return backend->populate(vmm_device_of(vmm, piece), piece, offset, bytes);
 }
 
 /* Where a mapping of these bytes begins, and how long it is. */

@@ -178,9 +178,14 @@ uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier);
  * when descriptors run out, -ENODEV when the device is gone, -EIO when the driver says anything
  * else (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
-/* The same in a tier, sealed. -EOPNOTSUPP: there is none */
+/* The same in a tier, sealed. -EOPNOTSUPP: there is none. In the host tier the memory itself is
+ * still to be made, by vmm_populate: making it takes longer than filling it, so who fills it by
+ * parts on several threads makes it so, too. Before that it must not be written or mapped */
 int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes,
                   struct vmm_piece *piece);
+/* Commits what these bytes of a piece of vmm_create_in need; nothing, where that is done. Errors as
+ * vmm_create. Any thread, others may make and fill other parts meanwhile */
+int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes);
 /* Copies bytes from `offset` on, at the same place, between two sealed pieces of which at least one
  * is in the host tier. Errors as vmm_read and vmm_write. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,

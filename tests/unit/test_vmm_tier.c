@@ -153,9 +153,35 @@ TAP_TEST(host_tier_that_the_cgroup_has_no_memory_for_is_enomem)
     require(fake_root_put_number(root, "/cg/job/memory.current", 200 * MIB));
     require(vmm_open_under(root, &options, &vmm, error, sizeof(error)) == 0);
     check_int(vmm_create_in(vmm, VMM_TIER_HOST, 26 * MIB, &piece), -ENOMEM);
-    check_int(vmm_create_in(vmm, VMM_TIER_HOST, 24 * MIB, &piece), 0);
+    require(vmm_create_in(vmm, VMM_TIER_HOST, 24 * MIB, &piece) == 0);
+    check_int(vmm_populate(vmm, &piece, 0, 24 * MIB), 0);
     vmm_destroy(vmm, &piece);
     close_short_host();
+}
+
+static uint64_t count_committed(const struct vmm_piece *piece)
+{
+    struct stat st;
+
+    return fstat(piece->fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : UINT64_MAX;
+}
+
+TAP_TEST(memory_of_the_host_tier_is_made_by_parts)
+{
+    struct vmm_piece piece;
+
+    require(open_tiers(64 * MIB, 0) == 0);
+    require(vmm_create_in(vmm, VMM_TIER_HOST, 16 * MIB, &piece) == 0);
+    check(count_committed(&piece) == 0);
+    check_int(vmm_populate(vmm, &piece, 4 * MIB, 2 * MIB), 0);
+    check(count_committed(&piece) == 2 * MIB);
+    check_int(vmm_populate(vmm, &piece, 5 * MIB, 3 * MIB), 0); /* some is there */
+    check(count_committed(&piece) == 4 * MIB);
+    check_int(vmm_populate(vmm, &piece, 0, 16 * MIB), 0);
+    check(count_committed(&piece) == 16 * MIB);
+    check_int(vmm_populate(vmm, &piece, 15 * MIB, 2 * MIB), -EINVAL);
+    vmm_destroy(vmm, &piece);
+    close_tiers();
 }
 
 TAP_TEST(directory_that_cannot_be_used_is_said)
