@@ -70,7 +70,8 @@ has_no_helper() {
 share_as() {
     mkfifo "$T/commands"
     exec 7<>"$T/commands" # which waits for no reader
-    spawn "$PYTHON" "$ROOT/tests/python/cuda_sharer.py" 0 "$T/commands" "$@" 7>&-
+    python_preload
+    spawn "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/cuda_sharer.py" 0 "$T/commands" "$@" 7>&-
     SHARER=$SPAWNED
     printf 'new 128 1\nhandle 0\n' >&7
     wait_until 20 shares || { output_of "$SHARER" >&2; return 1; }

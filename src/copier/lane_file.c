@@ -3,12 +3,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define STAYS_TURNS 32u /* so many later moves, and what has had none of them is unmapped */
+
+static bool is_hugetlb(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC;
+}
 
 /* Whole pages of the file's own size, which a memfd tells as its block size. */
 static bool map_file(int fd, const struct statx *facts, struct lane_map *map)
@@ -18,7 +27,8 @@ static bool map_file(int fd, const struct statx *facts, struct lane_map *map)
 
     if (at == MAP_FAILED)
         return false;
-    *map = (struct lane_map){.at = at, .bytes = bytes, .facts = *facts};
+    *map =
+        (struct lane_map){.at = at, .bytes = bytes, .facts = *facts, .is_hugetlb = is_hugetlb(fd)};
     return true;
 }
 
@@ -49,14 +59,14 @@ static struct lane_map *find_map(struct lane_maps *maps, int fd, const struct st
 void lane_file_open(struct lane_file *file, struct lane_maps *maps, int fd, bool to_write,
                     uint64_t offset, uint64_t bytes)
 {
-    int seals = to_write ? fcntl(fd, F_GET_SEALS) : -1;
+    bool is_memory = to_write && fcntl(fd, F_GET_SEALS) >= 0;
     struct statx facts;
 
     *file = (struct lane_file){.fd = fd};
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+    if (!is_memory ||
         statx(fd, "", AT_EMPTY_PATH, STATX_SIZE | STATX_INO | STATX_BTIME, &facts) < 0)
         return;
-    if (offset + bytes > facts.stx_size)
+    if (facts.stx_blksize < LANE_MAP_PAGE_BYTES || offset + bytes > facts.stx_size)
         return;
     file->map = find_map(maps, fd, &facts);
     if (!file->map)
@@ -87,8 +97,9 @@ unsigned lane_file_close(struct lane_file *file, struct lane_maps *maps,
 
         if (!map->at || map->files > 0 || (moves && may_stay(maps, map)))
             continue;
-        old[count++] = *map;
-        *map = (struct lane_map){0};
+        old[count].at = map->at;
+        old[count++].bytes = map->bytes;
+        map->at = NULL;
     }
     return count;
 }
@@ -134,28 +145,41 @@ static int make_pages(char *to, size_t bytes)
     return 0;
 }
 
-int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset)
+static int write_mapped(const struct lane_map *map, const char *from, size_t bytes, uint64_t offset)
 {
-    const char *at = from;
+    int error = make_pages(map->at + offset, bytes);
 
-    if (file->map) {
-        char *to = file->map->at + offset;
-        int error = make_pages(to, bytes);
+    if (error == 0)
+        memcpy(map->at + offset, from, bytes);
+    return error;
+}
 
-        if (error == 0)
-            memcpy(to, from, bytes);
-        return error;
-    }
+static int write_plain(int fd, const char *from, size_t bytes, uint64_t offset)
+{
     while (bytes > 0) {
-        ssize_t put = pwrite(file->fd, at, bytes, (off_t)offset);
+        ssize_t put = pwrite(fd, from, bytes, (off_t)offset);
 
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
             return put < 0 ? -errno : -EIO;
-        at += put;
+        from += put;
         bytes -= (size_t)put;
         offset += (uint64_t)put;
     }
     return 0;
+}
+
+int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset)
+{
+    struct lane_map *map = file->map;
+    int error;
+
+    if (!map)
+        return write_plain(file->fd, from, bytes, offset);
+    if (map->is_hugetlb || atomic_exchange(&map->is_written, true))
+        return write_mapped(map, from, bytes, offset);
+    error = write_plain(file->fd, from, bytes, offset);
+    atomic_store(&map->is_written, false);
+    return error;
 }

@@ -2,10 +2,13 @@
 /*
  * lane_file - the other side of a move: whole parts of a file, read and written at their place
  *
- * For lanes.c. write(2) lets one thread at a time into a file in memory, and none into one in huge
- * pages. So a memfd that cannot shrink is mapped for who writes; its pages are made before they are
- * written to, and one that cannot be had is an errno and no SIGBUS. Any other file is written by
- * write(2). Reading needs none of that.
+ * For lanes.c. write(2) is quickest, for it fills no page with zeros first; but it lets one thread
+ * at a time into a file in memory, and none into one of hugetlbfs. Through a mapping all may write,
+ * but small pages make that far slower than waiting. So a file in memory of huge pages is mapped
+ * for who writes, and that is what a lane does when another one is at write(2); its pages are
+ * there, or made before they are written to, and one that cannot be had is an errno and no SIGBUS:
+ * nobody but gmsfs has the file, so it does not shrink. Any other file is only written by write(2).
+ * Reading needs none of that.
  *
  * A file comes with many moves, each of some of its bytes, and mapping for each would make threads
  * wait for each other: it is mapped whole, and stays so until other files have come for a while, or
@@ -17,19 +20,23 @@
 #ifndef GMSFS_COPIER_LANE_FILE_H
 #define GMSFS_COPIER_LANE_FILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define LANE_MAPS 24u /* of which all but eight may be in no move's use */
+#define LANE_MAP_PAGE_BYTES ((size_t)2 << 20) /* a file of smaller pages is not mapped */
+#define LANE_MAPS           32u               /* more than moves: some are in none's use */
 
 struct lane_map {
     char *at; /* NULL: none */
     size_t bytes;
     struct statx facts;
-    unsigned files; /* that are open on it */
-    uint64_t used;  /* the turn of the last one */
+    bool is_hugetlb;        /* which write(2) cannot write */
+    unsigned files;         /* that are open on it */
+    uint64_t used;          /* the turn of the last one */
+    atomic_bool is_written; /* by write(2), now */
 };
 
 /* All zero in the beginning. */

@@ -27,8 +27,8 @@
 #define COPIER_MAGIC        0x676d6303u /* changes with anything here */
 #define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
 #define COPIER_BLOCKS       32u
-#define COPIER_CONTROLS     8u /* entries of requests that need no block */
-#define COPIER_MOVES        8u /* entries of moves, behind those */
+#define COPIER_CONTROLS     8u  /* entries of requests that need no block */
+#define COPIER_MOVES        16u /* entries of moves, behind those */
 #define COPIER_FIRST_MOVE   (COPIER_BLOCKS + COPIER_CONTROLS)
 #define COPIER_ENTRIES      (COPIER_FIRST_MOVE + COPIER_MOVES)
 #define COPIER_WINDOWS      64u /* mapped pieces */

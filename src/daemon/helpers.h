@@ -15,7 +15,7 @@
 #define HELPERS_MAX_MEMORY   (SERVICE_MAX_ALLOC_THREADS + SERVICE_MAX_ALLOC_THREADS / 2)
 #define HELPERS_MAX_TRANSFER 48u
 #define HELPERS_MAX_COMPUTE  8u
-#define HELPERS_MAX_MOVE     12u
+#define HELPERS_MAX_MOVE     24u
 #define HELPERS_MAX_FREE     4u /* or half of the processors, if that is less */
 #define HELPERS_REST_S       2
 

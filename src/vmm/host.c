@@ -2,7 +2,7 @@
 #include "vmm/vmm_backend.h"
 
 #include "vmm/backends.h"
-#include "vmm/headroom.h"
+#include "vmm/host_commit.h"
 #include "vmm/memfd.h"
 
 #include <errno.h>
@@ -26,8 +26,6 @@
 #define SIZE_TEXT_BYTES           24
 #define IDENTITY_BYTES            320
 
-/* Between two looks at the machine. The smaller, the less other processes can take meanwhile. */
-#define COMMIT_CHUNK_BYTES (64 * MIB)
 /* read(2) and write(2) move a little less than 2 GiB at most. */
 #define TRANSFER_MAX_BYTES GIB
 #define WINDOW_BYTES       (64 * MIB)
@@ -41,14 +39,9 @@
 #endif
 
 struct host {
-    struct headroom *headroom;
-    uint64_t hugepage_bytes; /* 0: ordinary pages */
+    struct host_commit commit;
     unsigned memfd_flags;
-    /* Bytes that threads of ours have been granted and are committing at this moment: what the
-     * machine's numbers show of them is not known. */
-    pthread_mutex_t mutex; /* over pending_bytes; a leaf: nothing else is locked under it */
-    pthread_cond_t finished;
-    uint64_t pending_bytes;
+    int directory; /* memfd_open_huge's, for what is made bare; -1: none */
 };
 
 static const uint8_t zeros[ZEROS_BYTES];
@@ -80,7 +73,7 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why
                  size);
         return -EINVAL;
     }
-    error = headroom_read_pool(host->headroom, hugepage_bytes, &pool);
+    error = headroom_read_pool(host->commit.headroom, hugepage_bytes, &pool);
     if (error < 0) {
         snprintf(why, why_bytes,
                  "hugepages=%s: this machine has no such pages: %s; mount "
@@ -95,7 +88,7 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why
                  size, (unsigned long long)(hugepage_bytes / KIB));
         return -ENOMEM;
     }
-    host->hugepage_bytes = hugepage_bytes;
+    host->commit.hugepage_bytes = hugepage_bytes;
     host->memfd_flags |= MFD_HUGETLB;
     host->memfd_flags |= hugepage_bytes == GIB ? MFD_HUGE_1GB : MFD_HUGE_2MB;
     return 0;
@@ -104,7 +97,7 @@ static int check_hugepages(struct host *host, uint64_t hugepage_bytes, char *why
 static int choose_granularity(const struct host *host, uint64_t granularity_bytes,
                               struct vmm_device *device, char *why, size_t why_bytes)
 {
-    uint64_t least = host->hugepage_bytes;
+    uint64_t least = host->commit.hugepage_bytes;
     char given[SIZE_TEXT_BYTES], least_text[SIZE_TEXT_BYTES];
 
     if (least == 0)
@@ -130,11 +123,11 @@ static int default_size(const struct host *host, uint64_t *size_bytes, char *why
     struct headroom_pool pool;
     int error;
 
-    if (host->hugepage_bytes) {
-        error = headroom_read_pool(host->headroom, host->hugepage_bytes, &pool);
+    if (host->commit.hugepage_bytes) {
+        error = headroom_read_pool(host->commit.headroom, host->commit.hugepage_bytes, &pool);
         *size_bytes = error < 0 ? 0 : pool.total_bytes;
     } else {
-        error = headroom_read(host->headroom, &info);
+        error = headroom_read(host->commit.headroom, &info);
         *size_bytes = error < 0 ? 0 : info.limit_bytes / 2;
     }
     if (error < 0)
@@ -213,120 +206,15 @@ static void choose_identity(const char *root, const uint8_t uuid[16], struct vmm
     memcpy(device->uuid, canonical.digest, sizeof(device->uuid));
 }
 
-/* ---- committing memory --------------------------------------------------------------------- */
-
-static int available(const struct host *host, uint64_t *bytes)
-{
-    struct headroom_info info;
-    int error = headroom_read(host->headroom, &info);
-
-    *bytes = error < 0 ? 0 : info.available_bytes;
-    return error;
-}
-
-/* Grants `bytes` to the calling thread if machine and cgroup have them. What other threads are
- * taking right now may be in the numbers or not, so a refusal counts only when none is. */
-static int commit_admit(struct host *host, uint64_t bytes)
-{
-    uint64_t left;
-    int error;
-
-    pthread_mutex_lock(&host->mutex);
-    for (;;) {
-        error = available(host, &left);
-        if (error < 0)
-            break;
-        if (left >= host->pending_bytes && left - host->pending_bytes >= bytes) {
-            host->pending_bytes += bytes;
-            break;
-        }
-        if (host->pending_bytes == 0) {
-            error = -ENOMEM;
-            break;
-        }
-        pthread_cond_wait(&host->finished, &host->mutex);
-    }
-    pthread_mutex_unlock(&host->mutex);
-    return error;
-}
-
-static void commit_finish(struct host *host, uint64_t bytes)
-{
-    pthread_mutex_lock(&host->mutex);
-    host->pending_bytes -= bytes;
-    pthread_cond_broadcast(&host->finished);
-    pthread_mutex_unlock(&host->mutex);
-}
-
-/* fallocate(2) may answer EINTR, and then has undone all of the call: frequent signals could keep
- * it from ever finishing, so they wait. (Linux 6.18 was not seen to be interrupted.) */
-static int allocate(int fd, uint64_t from, uint64_t bytes)
-{
-    sigset_t all, before;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    do
-        error = fallocate(fd, 0, (off_t)from, (off_t)bytes) < 0 ? -errno : 0;
-    while (error == -EINTR);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == -ENOSPC ? -ENOMEM : error;
-}
-
-/* Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends a process. */
-static int check_file_limit(uint64_t bytes)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
-        return -EFBIG;
-    return 0;
-}
-
-/* Better to refuse now than to make most of it and then give it back. */
-static int check_room(struct host *host, uint64_t bytes)
-{
-    uint64_t left;
-    int error = host->hugepage_bytes ? 0 : available(host, &left);
-
-    if (error < 0 || host->hugepage_bytes)
-        return error;
-    return left < bytes ? -ENOMEM : 0;
-}
-
-/* Commits a memfd's bytes from..to. Huge pages come from a pool that says ENOSPC when it is empty;
- * ordinary ones are asked for by chunks, each after a look at what is left. On failure the caller
- * undoes what was committed. */
-static int commit(struct host *host, int fd, uint64_t from, uint64_t to)
-{
-    int error = check_file_limit(to);
-
-    if (error == 0 && to - from > COMMIT_CHUNK_BYTES)
-        error = check_room(host, to - from);
-    while (error == 0 && from < to) {
-        uint64_t bytes = to - from < COMMIT_CHUNK_BYTES ? to - from : COMMIT_CHUNK_BYTES;
-
-        if (host->hugepage_bytes) {
-            error = allocate(fd, from, to - from);
-            break;
-        }
-        error = commit_admit(host, bytes);
-        if (error < 0)
-            break;
-        error = allocate(fd, from, bytes);
-        commit_finish(host, bytes);
-        from += bytes;
-    }
-    return error;
-}
-
 /* ---- pieces -------------------------------------------------------------------------------- */
 
 /* With any other mode than 0 a reader could open it for writing. */
-static int open_pair(const struct host *host, struct vmm_piece *piece)
+static int open_pair(const struct host *host, bool bare, struct vmm_piece *piece)
 {
-    piece->fd = memfd_make("gmsfs", host->memfd_flags);
+    if (bare && host->directory >= 0)
+        piece->fd = memfd_make_in(host->directory);
+    else
+        piece->fd = memfd_make("gmsfs", host->memfd_flags);
     if (piece->fd < 0)
         return piece->fd;
     piece->fd_readonly = memfd_open_readonly(piece->fd);
@@ -348,10 +236,10 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
 {
     struct host *host = device->state;
     struct vmm_piece made = {.fd = -1, .fd_readonly = -1};
-    int error = open_pair(host, &made);
+    int error = open_pair(host, false, &made);
 
     if (error == 0)
-        error = commit(host, made.fd, 0, aligned_bytes);
+        error = host_commit_make(&host->commit, made.fd, 0, aligned_bytes);
     if (error == 0 && seal)
         error = memfd_seal(made.fd);
     if (error < 0)
@@ -366,15 +254,15 @@ static int host_create_bare(struct vmm_device *device, uint64_t aligned_bytes,
 {
     struct host *host = device->state;
     struct vmm_piece made = {.fd = -1, .fd_readonly = -1};
-    int error = check_room(host, aligned_bytes);
+    int error = host_commit_check_room(&host->commit, aligned_bytes);
 
     if (error == 0)
-        error = check_file_limit(aligned_bytes);
+        error = host_commit_check_limit(aligned_bytes);
     if (error == 0)
-        error = open_pair(host, &made);
+        error = open_pair(host, true, &made);
     if (error == 0 && ftruncate(made.fd, (off_t)aligned_bytes) < 0)
         error = -errno;
-    if (error == 0)
+    if (error == 0 && host->directory < 0)
         error = memfd_seal(made.fd);
     if (error < 0)
         close_pair(&made);
@@ -388,13 +276,17 @@ static int host_populate(struct vmm_device *device, const struct vmm_piece *piec
 {
     uint64_t mask = device->granularity_bytes - 1;
 
-    return commit(device->state, piece->fd, offset & ~mask, (offset + bytes + mask) & ~mask);
+    struct host *host = device->state;
+
+    return host_commit_make(&host->commit, piece->fd, offset & ~mask,
+                            (offset + bytes + mask) & ~mask);
 }
 
 static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
                      uint64_t aligned_bytes)
 {
-    int error = commit(device->state, piece->fd, piece->aligned_bytes, aligned_bytes);
+    int error = host_commit_make(&((struct host *)device->state)->commit, piece->fd,
+                                 piece->aligned_bytes, aligned_bytes);
 
     /* Shrinking to a size that it had cannot fail: the piece is not sealed. */
     if (error < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
@@ -409,7 +301,7 @@ static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
 static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8_t *from,
                        size_t bytes, uint64_t offset)
 {
-    uint64_t page = host->hugepage_bytes;
+    uint64_t page = host->commit.hugepage_bytes;
     uint64_t window = page > WINDOW_BYTES ? page : WINDOW_BYTES;
 
     while (bytes) {
@@ -458,8 +350,8 @@ static int move_plain(int fd, uint8_t *to, const uint8_t *from, size_t bytes, ui
 static int move(const struct host *host, int fd, uint8_t *to, const uint8_t *from, size_t bytes,
                 uint64_t offset)
 {
-    return host->hugepage_bytes ? move_mapped(host, fd, to, from, bytes, offset)
-                                : move_plain(fd, to, from, bytes, offset);
+    return host->commit.hugepage_bytes ? move_mapped(host, fd, to, from, bytes, offset)
+                                       : move_plain(fd, to, from, bytes, offset);
 }
 
 static int host_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
@@ -522,22 +414,22 @@ static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
 static int probe(const struct host *host, char *why, size_t why_bytes)
 {
     struct vmm_piece piece = {.fd = -1, .fd_readonly = -1};
-    int error = open_pair(host, &piece);
+    int error = open_pair(host, false, &piece);
 
     close_pair(&piece);
     if (error < 0)
         snprintf(why, why_bytes,
                  "device host: cannot make memory files: %s; they need memfd_create(2)%s, free "
                  "descriptors and a mounted /proc",
-                 strerror(-error), host->hugepage_bytes ? " with huge pages" : "");
+                 strerror(-error), host->commit.hugepage_bytes ? " with huge pages" : "");
     return error;
 }
 
 static void host_free(struct host *host)
 {
-    headroom_close(host->headroom);
-    pthread_cond_destroy(&host->finished);
-    pthread_mutex_destroy(&host->mutex);
+    if (host->directory >= 0)
+        close(host->directory);
+    host_commit_close(&host->commit);
     free(host);
 }
 
@@ -557,9 +449,8 @@ static int host_open(const char *root, const struct vmm_options *options, struct
         snprintf(why, why_bytes, "device host: out of memory");
         return -ENOMEM;
     }
-    pthread_mutex_init(&host->mutex, NULL);
-    pthread_cond_init(&host->finished, NULL);
-    error = headroom_open(root, &host->headroom);
+    host->directory = -1;
+    error = host_commit_open(root, &host->commit);
     if (error < 0)
         snprintf(why, why_bytes, "device host: cannot read the machine's memory: %s",
                  strerror(-error));
@@ -575,6 +466,8 @@ static int host_open(const char *root, const struct vmm_options *options, struct
         host_free(host);
         return error;
     }
+    if (options->is_tier && !host->commit.hugepage_bytes)
+        host->directory = memfd_open_huge();
     choose_identity(root, options->uuid, device);
     device->state = host;
     return 0;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,41 @@ int memfd_make(const char *name, unsigned flags)
     fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, flags);
+    return fd < 0 ? -errno : fd;
+}
+
+static int configure(int context, const char *key, const char *value)
+{
+    return fsconfig(context, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;
+}
+
+/* Its account is the tier's, so it has no bound of its own. */
+int memfd_open_huge(void)
+{
+    int context = fsopen("tmpfs", FSOPEN_CLOEXEC), directory = -1, error;
+
+    if (context < 0)
+        return -errno;
+    error = configure(context, "huge", "within_size");
+    if (!error)
+        error = configure(context, "size", "0");
+    if (!error)
+        error = configure(context, "mode", "0700");
+    if (!error && fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        error = -errno;
+    if (!error)
+        directory = fsmount(context, FSMOUNT_CLOEXEC,
+                            MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID);
+    if (!error && directory < 0)
+        error = -errno;
+    close(context);
+    return error ? error : directory;
+}
+
+int memfd_make_in(int directory)
+{
+    int fd = openat(directory, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+
     return fd < 0 ? -errno : fd;
 }
 

@@ -15,6 +15,13 @@
 /* An empty one that can be sealed and never be executed, where the kernel can promise that; `flags`
  * of memfd_create(2) besides. Its user may open it. */
 int memfd_make(const char *name, unsigned flags);
+/* A directory of files in memory that has no name, for memfd_make_in: its files are of huge pages
+ * where the kernel has some and a file fills them, whatever it does for memfds. Making, writing and
+ * freeing those takes a fraction. -EPERM: that is for CAP_SYS_ADMIN; other errors of a kernel
+ * without them. */
+int memfd_open_huge(void);
+/* An empty file in it, as memfd_make; its size cannot be sealed. */
+int memfd_make_in(int directory);
 /* A read-only one with a description of its own, of a file that was just made. */
 int memfd_open_readonly(int fd);
 /* Nobody may open it from now on but who may override modes, or is its user and changes them. */

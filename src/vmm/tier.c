@@ -33,7 +33,8 @@ static int open_host(struct vmm *vmm, const char *root, const struct vmm_options
 {
     uint64_t unit_bytes = vmm->device.granularity_bytes;
     struct vmm_options host = {.size_bytes = options->host_bytes,
-                               .hugepage_bytes = options->host_hugepage_bytes};
+                               .hugepage_bytes = options->host_hugepage_bytes,
+                               .is_tier = true};
     char reason[WHY_BYTES] = "";
     int error;
 

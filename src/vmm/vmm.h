@@ -55,6 +55,7 @@ struct vmm_options {
     uint64_t host_hugepage_bytes; /* its pages, as hugepage_bytes */
     char spill[VMM_PATH_BYTES];   /* directory of the disk tier, absolute; "": there is none */
     uint64_t spill_bytes;         /* of the disk tier; not 0 where there is one */
+    bool is_tier;                 /* set inside, for memory beside the device */
 };
 
 struct vmm_info {

@@ -40,8 +40,8 @@ struct vmm_backend {
     /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
     int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                   struct vmm_piece *piece);
-    /* May be absent, both: then `create` is it. The same, sealed, without its memory; and what of it
-     * these bytes need, which may be there already. */
+    /* May be absent, both: then `create` is it. The same, sealed, without its memory; and what of
+     * it these bytes need, which may be there already. */
     int (*create_bare)(struct vmm_device *device, uint64_t aligned_bytes, struct vmm_piece *piece);
     int (*populate)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
                     uint64_t bytes);

@@ -459,6 +459,8 @@ TAP_TEST(nothing_is_left_of_many_rounds)
     void *ptr;
 
     require(register_fd(regions, "warm", fd, 0, 1) == 0);
+    require(gmsfs_region_open(regions, SELF, "warm", &region, NULL) == 0);
+    gmsfs_region_close(region);
     before = count_fds();
     for (int i = 0; i < 300; i++) {
         require(register_fd(regions, "r", fd, 0, 4096) == 0);
