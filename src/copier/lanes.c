@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define OUT_AHEAD       2u /* parts that a lane asks for before it writes one: others want some, too */
 
 enum direction {
     OUT,
@@ -246,7 +245,6 @@ static void *run_lane(void *argument)
 {
     struct lane *lane = argument;
     struct lanes *lanes = lane->lanes;
-    unsigned most = lane->direction == OUT ? OUT_AHEAD : LANES_BUFFERS;
     char why[COPIER_WHY_BYTES] = "";
     int entered = lanes->driver->enter(lanes->gpu, &lane->stream, why);
     int error = entered < 0 ? entered : make_ring(lane, why);
@@ -255,7 +253,7 @@ static void *run_lane(void *argument)
     if (error < 0)
         lanes->fit[lane->direction]--;
     while (error == 0 || lanes->fit[lane->direction] == 0) {
-        struct move *move = lane->count < most ? choose(lanes, lane->direction) : NULL;
+        struct move *move = lane->count < LANES_BUFFERS ? choose(lanes, lane->direction) : NULL;
 
         if (move && error < 0)
             refuse(lane, move, error, why);

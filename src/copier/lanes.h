@@ -16,9 +16,9 @@
 
 #include "copier/gpu.h"
 
-#define LANES_MOST         12u /* of each direction */
+#define LANES_MOST         16u /* of each direction */
 #define LANES_BUFFERS      3u
-#define LANES_BUFFER_BYTES ((size_t)4 << 20)
+#define LANES_BUFFER_BYTES ((size_t)2 << 20)
 
 struct lanes;
 
