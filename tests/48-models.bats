@@ -4,7 +4,8 @@
 # The examples of gmsfs-models(7), each taken from the page and run as it stands there: on host memory,
 # with MiB for GiB, models of a few MiB, and programs that stand in for engines.
 #
-# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2154,SC2030,SC2031 # output is set by bats' run; each test has an M of its own
+# shellcheck disable=SC2016 # bodies of shells
 
 load helpers
 load gmsctl
