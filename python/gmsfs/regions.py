@@ -236,6 +236,8 @@ class Regions:
             raise
 
     def _text(self, text, most, reason, call):
+        if not isinstance(text, str):
+            raise TypeError(f"{self.mount}: a region's name or key is a string, not {text!r}")
         encoded = encode_text(text, most)
         if encoded is None:
             raise RegionError(errno.EINVAL, self.mount, call, reason)
