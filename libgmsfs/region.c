@@ -164,8 +164,8 @@ int gmsfs_region_attach(int file, int fd, const struct gmsfs_region_info *info,
     region = calloc(1, sizeof *region);
     if (!region)
         return -ENOMEM;
-    *region = (struct gmsfs_region){
-        .file = file, .fd = fd < 0 ? -1 : fd, .info = *info, .pid = getpid()};
+    *region =
+        (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .info = *info, .pid = getpid()};
     *out = region;
     return 0;
 }
