@@ -20,6 +20,7 @@ struct gmsfs_region {
     struct gmsfs_region_info info;
     void *map; /* NULL: it is not mapped */
     size_t map_bytes;
+    pid_t pid; /* whose the reference is */
 };
 
 /* ---- taking and giving back ---------------------------------------------------------------- */
@@ -148,6 +149,7 @@ int gmsfs_region_open(gmsfs_regions_t *regions, uint32_t uid, const char *name,
     region = calloc(1, sizeof *region);
     if (region) {
         region->file = region->fd = -1;
+        region->pid = getpid();
         error = region_open_file(regions, uid, name, reason, &region->file);
         if (!error)
             error = region_hold(regions, region, reason);
@@ -167,8 +169,10 @@ void gmsfs_region_close(gmsfs_region_t *region)
     if (!region)
         return;
     gmsfs_region_unmap(region);
-    /* close(2) comes back before the mount has heard of it. */
-    ioctl(region->file, GMSFS_IOC_RELEASE);
+    /* close(2) comes back before the mount has heard of it. In a child of fork(2) the reference is
+     * its parent's, who has not given it back. */
+    if (region->pid == getpid())
+        ioctl(region->file, GMSFS_IOC_RELEASE);
     region_free(region);
 }
 
@@ -196,7 +200,8 @@ int gmsfs_region_attach(int file, int fd, const struct gmsfs_region_info *info,
     region = calloc(1, sizeof *region);
     if (!region)
         return -ENOMEM;
-    *region = (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .info = *info};
+    *region =
+        (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .info = *info, .pid = getpid()};
     *out = region;
     return 0;
 }

@@ -4,6 +4,8 @@
 # Random clients, killed at random: what is left is what a model says, and nothing leaks.
 # GMSFS_TEST_SEED repeats a run as far as the scheduler lets it.
 
+# shellcheck disable=SC2030,SC2031 # each test has an M of its own, and lines of its own
+
 load helpers
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
@@ -30,6 +32,26 @@ random_run() { # CLIENTS ROUNDS MS
 
 @test "few clients, many short rounds" {
     random_run 3 10 700
+}
+
+# Two stores and less room beside the device than they may want.
+random_places() { # OPTIONS
+    local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
+    mkdir "$T/spill"
+    start_mount "granularity=64K,writer_patience=0.05,$1,spill=$T/spill,spill_size=1M"
+    mkdir "$M/other"
+    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c 4 -r 5 -m 1000 -k "$KEEPER" \
+        "$M/weights" "$M/other"
+    assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
+    wait_until 5 nobody_holds_or_waits
+}
+
+@test "stores that come and go between their places keep their bytes, and who sleeps over it wakes with them" {
+    random_places host_size=1M
+}
+
+@test "the same where no copy is kept on the way to the device" {
+    random_places host_size=1M,keep_copy=no
 }
 
 @test "many clients, few long rounds" {
@@ -66,6 +88,21 @@ meddle() { # DRIVER
 
 ctl_quietly() {
     timeout 10 "$BUILD/tests/tools/gmsctl" "$@" >/dev/null 2>&1
+}
+
+# Gives up the bytes of what somebody has just committed, which no client did.
+give_up() { # DRIVER
+    echo none >"$M/weights/residency" 2>/dev/null || true
+    process_gone "$1"
+}
+
+@test "bytes that nobody gave up and that are gone are seen as a loss" {
+    start_mount granularity=64K,writer_patience=0.05,host_size=4M
+    spawn "$RANDOM_OPS" -t 600 "$M/weights"
+    wait_until 40 give_up "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$SPAWNED")" ', [1-9][0-9]* losses'
 }
 
 @test "bytes that are not those of the last commit are seen as a loss" {

@@ -94,6 +94,10 @@ group_api() { # NAME
     api regions
 }
 
+@test "api: regions in threads and children" {
+    api regions_threads
+}
+
 @test "api: seal" {
     api seal
 }

@@ -39,6 +39,10 @@ complete_words() {
     assert_eq "$output" --timeout
     complete_words gmsfs demote --to h
     assert_eq "$output" host
+    complete_words gmsfs drain --then d
+    assert_eq "$output" demote
+    complete_words gmsfs drain --then demote --to d
+    assert_eq "$output" disk
 }
 
 @test "completion offers stores and mounts, and no command's words where there is no such command" {

@@ -236,6 +236,8 @@ class Regions:
             raise
 
     def _text(self, text, most, reason, call):
+        if not isinstance(text, str):
+            raise TypeError(f"{self.mount}: a region's name or key is a string, not {text!r}")
         encoded = encode_text(text, most)
         if encoded is None:
             raise RegionError(errno.EINVAL, self.mount, call, reason)
@@ -322,11 +324,12 @@ class Region:
             raise RegionError(errno.EOPNOTSUPP, self.mount, "view")
         if writable and not info.writable:
             raise RegionError(errno.EACCES, self.mount, "view")
+        fd = self.fileno()
         before = info.offset % mmap.ALLOCATIONGRANULARITY
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         try:
             mapped = mmap.mmap(
-                self.fileno(),
+                fd,
                 before + info.byte_size,
                 mmap.MAP_SHARED,
                 protection,

@@ -30,6 +30,9 @@
 static const char usage[] =
     "Usage: gmsfs drain [--revoke] [--timeout S] [-q] MOUNT\n"
     "       gmsfs drain [--kill] [--revoke] [--timeout S] [-q] STORE [-- COMMAND [ARGUMENT...]]\n"
+    "       gmsfs drain --then demote|none [--to host|disk] [--kill] [--revoke] [--timeout S] "
+    "[-q]\n"
+    "                   STORE\n"
     "       gmsfs drain --undo MOUNT|STORE\n"
     "\n"
     "Empties a mount: no new sessions are granted, requests that wait are refused, sessions are\n"
@@ -42,26 +45,32 @@ static const char usage[] =
     "Of a STORE nothing is discarded: who asks for it waits, who holds it is told to leave "
     "('info'\n"
     "and 'events' say by when), and the command waits until nobody holds it. Then COMMAND runs,\n"
-    "which must not take its lock, and with the end of gmsfs drain, whatever ended it, the store\n"
-    "lets in who waits.\n"
+    "which must not take its lock, or the store moves as --then says; and with the end of gmsfs\n"
+    "drain, whatever ended it, the store lets in who waits.\n"
     "\n"
     "      --kill       STORE: SIGKILL to who holds it, at once or after the timeout\n"
     "      --revoke     end the sessions instead of waiting for them; writers lose their work. "
     "Of a\n"
     "                   STORE: after the timeout, and after --kill\n"
     "      --timeout S  give up when sessions are left after S seconds (default: wait for them)\n"
+    "      --then WORD  STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they "
+    "are\n"
+    "                   given up. Takes as long as the move does, whatever the timeout\n"
+    "      --to PLACE   with --then demote: host (default) or disk\n"
     "      --undo       let the mount, or the store, serve again\n"
     "  -q, --quiet      print errors only\n"
     "      --help       this text\n"
     "\n"
-    "Exit status: 0 the device holds nothing, or nobody holds the store, or that of COMMAND; 1 "
-    "failure;\n"
+    "Exit status: 0 the device holds nothing, or nobody holds the store, or it is where --then "
+    "says,\n"
+    "or that of COMMAND; 1 failure;\n"
     "2 usage; 3 sessions were left in the time given; 4 done, but that could not be reported;\n"
     "128 + N stopped by signal N.\n";
 
 struct drain {
     char *path;
-    char **command; /* NULL: none */
+    char **command;        /* NULL: none */
+    const char *then, *to; /* as they were given; NULL: not */
     uint64_t timeout_ms;
     bool revoke, kill, undo, quiet;
 };
@@ -185,6 +194,13 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
     return status;
 }
 
+static const char *drain_get_place(const struct drain *drain)
+{
+    if (!drain->then || strcmp(drain->then, "none") == 0)
+        return drain->then;
+    return drain->to ? drain->to : "host";
+}
+
 static int drain_store(const struct drain *drain, const struct mount *mount)
 {
     const struct drain_store store = {.path = drain->path,
@@ -194,7 +210,8 @@ static int drain_store(const struct drain *drain, const struct mount *mount)
                                       .kill = drain->kill,
                                       .undo = drain->undo,
                                       .quiet = drain->quiet,
-                                      .command = drain->command};
+                                      .command = drain->command,
+                                      .then = drain_get_place(drain)};
 
     return drain_store_run(&store);
 }
@@ -210,8 +227,9 @@ static int drain_path(const struct drain *drain)
     mount = mounts_find(&mounts, drain->path, false);
     if (!mount)
         around = mounts_find(&mounts, drain->path, true);
-    if (mount && (drain->kill || drain->command))
-        status = cli_usage_error("%s is a mount; --kill and COMMAND are for a store", drain->path);
+    if (mount && (drain->kill || drain->command || drain->then))
+        status = cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store",
+                                 drain->path);
     else if (mount)
         status = drain_mount(drain, mount);
     else if (around)
@@ -223,10 +241,29 @@ static int drain_path(const struct drain *drain)
     return status;
 }
 
+/* What does not go together. */
+static int drain_check(const struct drain *drain)
+{
+    if (drain->undo && (drain->revoke || drain->kill || drain->command || drain->then ||
+                        drain->to || drain->timeout_ms != CLI_FOREVER))
+        return cli_usage_error("--undo goes alone");
+    if (drain->then && strcmp(drain->then, "demote") != 0 && strcmp(drain->then, "none") != 0)
+        return cli_usage_error("--then is demote or none, not '%s'", drain->then);
+    if (drain->to && (!drain->then || strcmp(drain->then, "demote") != 0))
+        return cli_usage_error("--to goes with --then demote");
+    if (drain->to && strcmp(drain->to, "host") != 0 && strcmp(drain->to, "disk") != 0)
+        return cli_usage_error("--to is host or disk, not '%s'", drain->to);
+    if (drain->then && drain->command)
+        return cli_usage_error("--then and COMMAND do not go together: COMMAND can move the store");
+    return CLI_OK;
+}
+
 static int drain_run(int argc, char **argv)
 {
     static const struct option options[] = {{"revoke", no_argument, NULL, 'r'},
                                             {"kill", no_argument, NULL, 'k'},
+                                            {"then", required_argument, NULL, 'n'},
+                                            {"to", required_argument, NULL, 't'},
                                             {"undo", no_argument, NULL, 'u'},
                                             {"timeout", required_argument, NULL, 'w'},
                                             {"quiet", no_argument, NULL, 'q'},
@@ -242,6 +279,10 @@ static int drain_run(int argc, char **argv)
             drain.kill = true;
         else if (option == 'w')
             status = cli_parse_timeout("--timeout", optarg, &drain.timeout_ms);
+        else if (option == 'n')
+            drain.then = optarg;
+        else if (option == 't')
+            drain.to = optarg;
         else if (option == 'u')
             drain.undo = true;
         else if (option == 'q')
@@ -255,10 +296,8 @@ static int drain_run(int argc, char **argv)
         return cli_usage_error("one MOUNT or STORE is needed");
     drain.path = argv[optind];
     drain.command = argc - optind > 1 ? argv + optind + 1 : NULL;
-    if (drain.undo &&
-        (drain.revoke || drain.kill || drain.command || drain.timeout_ms != CLI_FOREVER))
-        return cli_usage_error("--undo goes alone");
-    return drain_path(&drain);
+    status = drain_check(&drain);
+    return status == CLI_OK ? drain_path(&drain) : status;
 }
 
 const struct cli_command cmd_drain = {

@@ -6,6 +6,7 @@
 #include "cli/store_place.h"
 #include "cli/ui.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,12 +75,12 @@ static int promote_stores(const struct promote *promote, char **paths, size_t co
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         left_ms = cli_left_ms(start_ms, promote->timeout_ms);
-        statuses[i] = store_place_order(paths[i], promote->place, &left_ms);
+        statuses[i] = store_place_order(AT_FDCWD, paths[i], promote->place, &left_ms);
     }
     for (size_t i = 0; i < count; i++) {
         left_ms = cli_left_ms(start_ms, promote->timeout_ms);
         if (statuses[i] == CLI_OK && !promote->async)
-            statuses[i] = store_place_wait(paths[i], promote->place, true, left_ms);
+            statuses[i] = store_place_wait(AT_FDCWD, paths[i], promote->place, true, left_ms);
         if (statuses[i] == CLI_OK)
             promote_say(promote, paths[i]);
         worst = promote_worse(statuses[i], worst);

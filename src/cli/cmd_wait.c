@@ -113,7 +113,7 @@ static int wait_resident(const char *path, uint64_t timeout_ms)
     if (store_open(path, &handle) != 0)
         return CLI_FAILURE;
     gmsfs_close(handle);
-    return store_place_wait(path, "device", false, timeout_ms);
+    return store_place_wait(AT_FDCWD, path, "device", false, timeout_ms);
 }
 
 static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)

@@ -11,9 +11,11 @@
 #include "cli/run.h"
 #include "cli/signals.h"
 #include "cli/store_file.h"
+#include "cli/store_place.h"
 #include "cli/ui.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +32,13 @@ enum stage {
     REVOKED, /* their sessions were */
 };
 
+#define STOPPED_MOVING \
+    "gmsfs drain: stopped by a signal; the store lets in again, where it is by now\n"
+
 struct waiting {
     const struct drain_store *drain;
     int fd;
+    int dir; /* the store, whatever it is called by now */
     uint8_t id[16];
     enum stage stage;
     uint64_t since_ms; /* of the stage */
@@ -145,10 +151,38 @@ static int wait_for_holders(struct waiting *waiting)
     }
 }
 
-static int run_drained(const struct drain_store *drain)
+/* A move ends by itself, however long it takes: a signal is not waited for. Who is killed here
+ * leaves a store that is whole, and the daemon lets in again as ever. */
+static int move_drained(const struct waiting *waiting)
 {
+    const struct drain_store *drain = waiting->drain;
+    uint64_t timeout_ms = CLI_FOREVER;
+    int status;
+
+    signals_install(STOPPED_MOVING);
+    signals_defer(false);
+    if (signals_get())
+        return explain(drain, -EINTR);
+    status = store_place_order(waiting->dir, drain->path, drain->then, &timeout_ms);
+    if (status == CLI_OK)
+        status = store_place_wait(waiting->dir, drain->path, drain->then, true, timeout_ms);
+    if (status != CLI_OK || drain->quiet)
+        return status;
+    if (strcmp(drain->then, "none") == 0)
+        ui_line(stdout, "%s: its bytes are given up", drain->path);
+    else
+        ui_line(stdout, "%s is at %s", drain->path, drain->then);
+    return CLI_OK;
+}
+
+static int run_drained(const struct waiting *waiting)
+{
+    const struct drain_store *drain = waiting->drain;
+
     if (drain->command)
         return run_command(drain->command);
+    if (drain->then)
+        return move_drained(waiting);
     if (!drain->quiet)
         ui_line(stdout, "nobody holds %s", drain->path);
     return CLI_OK;
@@ -165,14 +199,27 @@ static uint32_t get_deadline_ms(const struct drain_store *drain)
     return timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
 }
 
-static int drain_by(const struct drain_store *drain, int fd)
+/* The store that is at the path now: its directory, open, and its id. */
+static int find_store(struct waiting *waiting)
 {
-    struct waiting waiting = {.drain = drain, .fd = fd, .since_ms = cli_now_ms()};
-    int error = store_read_id(drain->path, waiting.id), status;
+    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+
+    waiting->dir = open(waiting->drain->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (waiting->dir < 0)
+        return errno == ENOTDIR ? -ENOENT : -errno;
+    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", waiting->dir);
+    return store_read_id(itself, waiting->id);
+}
+
+static int drain_by(struct waiting *waiting)
+{
+    const struct drain_store *drain = waiting->drain;
+    int error = find_store(waiting), status;
 
     if (!error)
-        error = daemon_ask_of(fd, drain->undo ? GMSFS_FDS_STORE_SERVE : GMSFS_FDS_STORE_DRAIN,
-                              waiting.id, drain->undo ? 0 : get_deadline_ms(drain), NULL);
+        error =
+            daemon_ask_of(waiting->fd, drain->undo ? GMSFS_FDS_STORE_SERVE : GMSFS_FDS_STORE_DRAIN,
+                          waiting->id, drain->undo ? 0 : get_deadline_ms(drain), NULL);
     if (error)
         return explain(drain, error);
     if (drain->undo) {
@@ -180,20 +227,24 @@ static int drain_by(const struct drain_store *drain, int fd)
             ui_line(stdout, "%s lets in", drain->path);
         return CLI_OK;
     }
-    status = wait_for_holders(&waiting);
-    return status == CLI_OK ? run_drained(drain) : status;
+    status = wait_for_holders(waiting);
+    return status == CLI_OK ? run_drained(waiting) : status;
 }
 
 int drain_store_run(const struct drain_store *drain)
 {
-    int fd = daemon_connect(drain->mount->path), status;
+    struct waiting waiting = {.drain = drain, .dir = -1, .since_ms = cli_now_ms()};
+    int status;
 
-    if (fd < 0)
-        return explain(drain, fd);
+    waiting.fd = daemon_connect(drain->mount->path);
+    if (waiting.fd < 0)
+        return explain(drain, waiting.fd);
     signals_install("");
     signals_defer(true);
-    status = drain_by(drain, fd);
-    close(fd);
+    status = drain_by(&waiting);
+    close(waiting.fd);
+    if (waiting.dir >= 0)
+        close(waiting.dir);
     if (status == CLI_OK)
         output_set_done();
     return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drain_store - `gmsfs drain` of one store: its holders are told, waited for, and ended
+ * drain_store - `gmsfs drain` of one store: its holders are told, waited for, and ended; then it
+ * may be moved
  *
  * For cmd_drain.c. Prints its errors itself, once.
  */
@@ -17,7 +18,8 @@ struct drain_store {
     const struct mount *mount; /* in which it lies */
     uint64_t timeout_ms;
     bool revoke, kill, undo, quiet;
-    char **command; /* runs while nobody is let in; NULL: none */
+    char **command;   /* runs while nobody is let in; NULL: none */
+    const char *then; /* the place that it moves to before anybody is let in; NULL: it stays */
 };
 
 /* An exit status. */

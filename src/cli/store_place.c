@@ -22,14 +22,14 @@ struct place {
     char to[16]; /* that it moves to; "": it is at rest */
 };
 
-static int place_open(const char *path, int flags)
+static int place_open(int dir, const char *path, int flags)
 {
-    char *file = store_file_path(path, "residency");
+    char *file = store_file_path(dir == AT_FDCWD ? path : ".", "residency");
     int fd, error;
 
     if (!file)
         return -ENOMEM;
-    fd = open(file, flags | O_CLOEXEC);
+    fd = openat(dir, file, flags | O_CLOEXEC);
     error = fd < 0 ? -errno : 0;
     free(file);
     return error ? error : fd;
@@ -111,10 +111,10 @@ static int place_poll(const char *path, int fd, uint64_t left_ms)
 }
 
 /* Until nothing moves, or something moves to `place`. */
-static int place_wait_rest(const char *path, const char *place, uint64_t *timeout_ms)
+static int place_wait_rest(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
     uint64_t start_ms = cli_now_ms(), left_ms = *timeout_ms;
-    int fd = place_open(path, O_RDONLY), status = CLI_OK, error;
+    int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
     struct place now;
 
     if (fd < 0)
@@ -138,14 +138,14 @@ static int place_wait_rest(const char *path, const char *place, uint64_t *timeou
     return status;
 }
 
-int store_place_order(const char *path, const char *place, uint64_t *timeout_ms)
+int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
-    int status = place_wait_rest(path, place, timeout_ms), fd, error = 0;
+    int status = place_wait_rest(dir, path, place, timeout_ms), fd, error = 0;
     struct place now;
 
     if (status != CLI_OK)
         return status;
-    fd = place_open(path, O_RDWR);
+    fd = place_open(dir, path, O_RDWR);
     if (fd < 0)
         return place_explain(path, "move it", fd);
     if (write(fd, place, strlen(place)) < 0)
@@ -165,10 +165,11 @@ static int place_end(const char *path, const struct place *now)
     return CLI_FAILURE;
 }
 
-int store_place_wait(const char *path, const char *place, bool ordered, uint64_t timeout_ms)
+int store_place_wait(int dir, const char *path, const char *place, bool ordered,
+                     uint64_t timeout_ms)
 {
     uint64_t start_ms = cli_now_ms(), left_ms;
-    int fd = place_open(path, O_RDONLY), status = CLI_OK, error;
+    int fd = place_open(dir, path, O_RDONLY), status = CLI_OK, error;
     struct place now;
 
     if (fd < 0)

@@ -123,14 +123,27 @@ static bool is_idle(const struct helper *helper)
     return helper->pid && helper->socket >= 0 && helper->regions.count == 0 && !helper->asked;
 }
 
+static bool is_of(const struct helper *helper, uint32_t uid)
+{
+    return helper->pid && helper->socket >= 0 && helper->uid == uid;
+}
+
 static struct helper *find(struct cuda_helpers *helpers, uint32_t uid)
 {
     for (size_t i = 0; i < MAX_SLOTS; i++) {
-        struct helper *helper = &helpers->slots[i];
-        if (helper->pid && helper->socket >= 0 && helper->uid == uid)
-            return helper;
+        if (is_of(&helpers->slots[i], uid))
+            return &helpers->slots[i];
     }
     return NULL;
+}
+
+bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid)
+{
+    for (size_t i = 0; i < MAX_SLOTS; i++) {
+        if (is_of(&helpers->slots[i], uid))
+            return true;
+    }
+    return false;
 }
 
 /* NULL: there are as many as there may be, and all are of use. */

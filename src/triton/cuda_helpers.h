@@ -42,6 +42,8 @@ struct cuda_ask {
 int cuda_helpers_new(struct registry *registry, struct cuda_helpers **helpers);
 void cuda_helpers_free(struct cuda_helpers *helpers); /* NULL is fine; nobody is told */
 
+/* Whether one of this user is there: else the next call for him starts one, with his groups. */
+bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid);
 /* Opens it for a region that is to be registered. 0: `done` will be called; -EPIPE, -ENOSPC: no
  * more helpers, or asked too much of one; -ENOMEM */
 int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what,

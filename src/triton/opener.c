@@ -200,6 +200,23 @@ struct opening {
     struct opener_request request; /* with one name */
 };
 
+/* A process for his CUDA memory starts with his groups: what is said of them is not what is said of
+ * a process. They are kept, so the start finds them. */
+static int check_helper_groups(struct opener *opener, uint32_t uid)
+{
+    struct groups groups = {0};
+    int error;
+
+    if (uid == geteuid() || cuda_helpers_has(opener->helpers, uid))
+        return 0;
+    error = groups_find(uid, &groups);
+    groups_free(&groups);
+    if (error == 0 || error == -ENOENT)
+        return 0;
+    opener->reply.refusal = OPENER_NO_GROUPS;
+    return error;
+}
+
 static struct cuda_what tell_what(const struct opener_request *request, uint32_t uid)
 {
     return (struct cuda_what){
@@ -281,9 +298,12 @@ static void on_opened(struct cuda_ask *ask, int error, uint64_t size_bytes)
 static int begin_cuda(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
 {
     const struct cuda_what what = tell_what(&opener->request, uid);
-    struct opening *opening = malloc(sizeof *opening);
-    int error;
+    int error = check_helper_groups(opener, uid);
+    struct opening *opening;
 
+    if (error)
+        return error;
+    opening = malloc(sizeof *opening);
     if (!opening)
         return -ENOMEM;
     opening->ask.done = on_opened;
@@ -360,13 +380,16 @@ static int lease(struct opener *opener, uint32_t uid, struct gmsfs_region_info *
 {
     const struct cuda_what what = {
         .uid = uid, .device_id = info->device_id, .handle = info->raw_handle};
-    int error = cuda_helpers_lease(opener->helpers, &what, info->id, fd);
+    int error = check_helper_groups(opener, uid);
 
     info->flags |= GMSFS_REGION_DESCRIPTOR | GMSFS_REGION_WRITABLE;
-    if (!error)
-        return 0;
+    if (!error) {
+        error = cuda_helpers_lease(opener->helpers, &what, info->id, fd);
+        if (!error)
+            return 0;
+        opener->reply.refusal = OPENER_NO_HELPER;
+    }
     close(file);
-    opener->reply.refusal = OPENER_NO_HELPER;
     return error;
 }
 

@@ -5,6 +5,7 @@ import errno
 import multiprocessing.shared_memory
 import os
 import pickle
+import threading
 import unittest
 
 import gmsfs.regions
@@ -133,6 +134,126 @@ class Failing(RegionCase):
         other.close()
         with self.assertRaises(ValueError):
             other.list()
+
+
+    def test_a_name_or_key_that_is_no_str_is_a_type_error(self):
+        self.register("r", b"x")
+        for name in (b"r", 7, None, ["r"]):
+            for call in (self.regions.get, self.regions.open, self.regions.unregister):
+                with self.subTest(name=name, call=call), self.assertRaisesRegex(TypeError, "is a string"):
+                    call(name)
+            with self.assertRaisesRegex(TypeError, "is a string"):
+                self.regions.register(name, "/key", 1)
+        with self.assertRaisesRegex(TypeError, "is a string"):
+            self.regions.register("s", b"/key", 1)
+        with self.assertRaises(TypeError):
+            self.regions.register("s", "/key", "1")
+        self.assertEqual([info.name for info in self.regions], ["r"])
+
+
+class ManyUsers(RegionCase):
+    def in_threads(self, run, count=8):
+        wrong = []
+
+        def guarded(number):
+            try:
+                run(number)
+            except BaseException as error:  # told by the test, in its own thread
+                wrong.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if wrong:
+            raise wrong[0]
+
+    def test_threads_register_open_list_and_unregister_at_once(self):
+        fd = memory(b"x" * 64)
+        self.addCleanup(os.close, fd)
+
+        def run(number):
+            for round in range(20):
+                self.regions.register(f"own{number}", "/key", 64, fd=fd)
+                with self.regions.open(f"own{number}") as region:
+                    region.write(number, bytes([round]))
+                    self.assertEqual(region.read(number, 1), bytes([round]))
+                self.assertIn(f"own{number}", [info.name for info in self.regions])
+                self.regions.unregister(f"own{number}")
+                self.assertNotIn(f"own{number}", self.regions)
+
+        self.in_threads(run)
+        self.assertEqual(self.regions.list(), [])
+
+    def test_threads_that_want_one_name_are_told_who_came_first(self):
+        fd = memory(b"x" * 64)
+        self.addCleanup(os.close, fd)
+
+        def run(number):
+            for _ in range(20):
+                try:
+                    self.regions.register("common", "/key", 64, fd=fd)
+                except gmsfs.regions.RegionError as error:
+                    self.assertEqual(error.reason, "exists")
+                try:
+                    with self.regions.open("common") as region:
+                        self.assertEqual(region.read(0, 1), b"x")
+                    self.regions.unregister("common")
+                except KeyError:
+                    pass
+
+        self.in_threads(run)
+        self.assertLessEqual(self.regions.unregister_all(), 1)
+
+    def test_a_region_goes_on_behind_its_unregistering_and_the_end_of_what_opened_it(self):
+        self.register("r", b"abc")
+        other = gmsfs.regions.open(MOUNT)
+        region = other.open("r")
+        self.regions.unregister("r")
+        other.close()
+        self.in_threads(lambda number: self.assertEqual(region.read(), b"abc"))
+        region.write(0, b"A")
+        self.assertEqual(bytes(region.view()), b"Abc")
+        self.assertTrue(self.regions.get("r").draining)
+        region.close()
+        self.assertIsNone(self.regions.get("r"))
+        for call in (region.read, region.view, region.fileno):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                call()
+        for call in (other.list, other.unregister_all, lambda: other.open("r"), lambda: other.get("r")):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                call()
+
+    def child(self, run):
+        """How a child of fork() ended that ran this; 0: well."""
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                run()
+                status = 0
+            finally:
+                os._exit(status)
+        return os.waitpid(pid, 0)[1]
+
+    def test_a_child_of_fork_may_read_and_gives_nothing_of_its_parents_back(self):
+        self.register("r", b"abc")
+        region = self.regions.open("r")
+
+        def run():
+            self.refused(errno.ECHILD, "fine", self.regions.list)
+            self.refused(errno.ECHILD, "fine", self.regions.unregister, "r")
+            self.assertEqual(region.read(), b"abc")
+            region.close()
+            self.regions.close()
+            with gmsfs.regions.open(MOUNT) as own:
+                self.assertEqual(own.get("r").references, 1)
+
+        self.assertEqual(self.child(run), 0)
+        self.assertEqual(self.regions.get("r").references, 1)
+        region.close()
+        self.assertEqual(self.regions.get("r").references, 0)
 
 
 class OfStores(StoreCase):

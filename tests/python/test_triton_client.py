@@ -2,6 +2,7 @@
 """NVIDIA's client, all four kinds of it, on its own: regions, inference on them, and every error whose
 text Triton's own tests match."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -142,6 +143,37 @@ class Regions(TritonTest):
             inputs[0].set_shared_memory("a", 64)
             inputs[1].set_data_from_numpy(right)
             np.testing.assert_array_equal(client.infer("simple", inputs).as_numpy("OUTPUT0"), left + right)
+
+    def test_a_region_outlives_its_client_that_is_killed_with_the_name_and_all(self):
+        program = """if True:
+            import sys, numpy
+            import tritonclient.utils.shared_memory as shm
+            from triton_support import Client, values
+            handle = shm.create_shared_memory_region("dying", sys.argv[1], 128)
+            shm.set_shared_memory_region(handle, list(values()))
+            with Client(sys.argv[2]) as client:
+                client.register_system_shared_memory("dying", sys.argv[1], 128)
+                print("registered", flush=True)
+                sys.stdin.read()"""
+        for client in self.for_each():
+            key = f"/{PREFIX}-dying-{client.kind}"
+            dying = subprocess.Popen([sys.executable, "-c", program, key, client.kind], text=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.assertEqual(dying.stdout.readline(), "registered\n")
+            dying.kill()
+            dying.wait()
+            dying.stdin.close()
+            dying.stdout.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink("/dev/shm" + key)
+            self.assertEqual(list(client.status()), ["dying"])
+            inputs, _ = client.tensors()
+            inputs[0].set_shared_memory("dying", 64)
+            inputs[1].set_shared_memory("dying", 64, offset=64)
+            left, right = values()
+            np.testing.assert_array_equal(client.infer("simple", inputs).as_numpy("OUTPUT0"), left + right)
+            client.unregister_system_shared_memory("dying")
+            self.assertEqual(client.status(), {})
 
 
 class Inference(TritonTest):

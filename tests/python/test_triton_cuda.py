@@ -5,10 +5,12 @@ one."""
 import base64
 import os
 import signal
+import threading
 import time
 import unittest
 
 import numpy as np
+from tritonclient.utils import InferenceServerException
 
 from cuda_sharer import Sharer
 from triton_support import KINDS, Client, TritonTest
@@ -219,6 +221,57 @@ class Cuda(TritonTest):
                 wait_until(lambda: not helpers())
                 self.refused(client, 400, "the CUDA memory of shared memory region 'in' opens no longer: "
                              "whoever shared it has freed it or ended", self.infer, client)
+
+    def load(self, kind, source, over, seen):
+        """Inferences until it is over: how many were answered, and what was said of the others."""
+        with Client(kind) as client:
+            while not over.is_set():
+                inputs, outputs = client.tensors()
+                for i in range(2):
+                    inputs[i].set_shared_memory(source, 64, offset=64 * i)
+                try:
+                    got = client.infer("simple", inputs, outputs=outputs).as_numpy("OUTPUT0")[0]
+                    seen.append(None if list(got) == list(range(26, 58, 2)) else f"{source}: {got}")
+                except InferenceServerException as error:
+                    seen.append(error.message())
+                except BaseException as error:  # told by the test, in its own thread
+                    seen.append(repr(error))
+
+    def test_a_helper_that_is_killed_again_and_again_under_load_costs_what_it_was_asked_and_no_more(self):
+        over, kills = threading.Event(), 0
+        with Sharer() as sharer, Client("http") as client:
+            _, handle = sharer.share(128, 5)
+            client.register_cuda_shared_memory("in", handle, 0, 128)
+            key, _ = self.object("host", 128)
+            with open("/dev/shm" + key, "wb") as file:
+                np.arange(5, 37, dtype=np.int32).tofile(file)
+            client.register_system_shared_memory("host", key, 128)
+            before = len(os.listdir(f"/proc/{FRONT_END}/fd"))
+            seen = {("in", kind): [] for kind in KINDS} | {("host", "http"): []}
+            threads = [threading.Thread(target=self.load, args=(kind, source, over, into))
+                       for (source, kind), into in seen.items()]
+            for thread in threads:
+                thread.start()
+            try:
+                while kills < 15:
+                    done = len(seen["host", "http"])
+                    for pid in helpers():
+                        os.kill(pid, signal.SIGKILL)
+                        kills += 1
+                    wait_until(lambda: helpers() and len(seen["host", "http"]) > done)
+            finally:
+                over.set()
+                for thread in threads:
+                    thread.join()
+            self.assertEqual([answer for answer in seen["host", "http"] if answer], [])
+            for kind in KINDS:
+                self.assertIn(None, seen["in", kind], kind)
+                for answer in filter(None, seen["in", kind]):
+                    self.assertRegex(answer, "has ended; (ask again|asked again, it is opened anew)")
+            self.infer(client, target="in")
+            client.unregister_cuda_shared_memory()
+            self.assertEqual(client.status(cuda=True), {})
+            wait_until(lambda: len(os.listdir(f"/proc/{FRONT_END}/fd")) <= before)
 
     def test_what_is_removed_in_the_tree_is_closed(self):
         with Sharer() as sharer, Client("http") as client:

@@ -15,12 +15,6 @@
 #include <sys/time.h>
 #include <sys/xattr.h>
 
-/* Also when somebody drains the mount, which refuses everybody. */
-static bool is_refusal(int result)
-{
-    return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
-}
-
 /* ---- a writer in the tree ------------------------------------------------------------------ */
 
 static void write_file(const char *name, const void *bytes, size_t size, bool sized)
@@ -94,7 +88,7 @@ static void touch_in_tree(void)
     note("T %d\n", (int)getpid());
     if (pwrite(fd, "touched", 1, 0) != 1)
         tool_die("write in place: %s", strerror(errno));
-    note("t %d\n", (int)getpid());
+    note("t %d %d\n", (int)getpid(), has_spare());
     if (close(fd) != 0)
         tool_die("close c0: %s", strerror(errno));
 }
@@ -108,7 +102,7 @@ static void commit_in_tree(int lock, uint64_t cid)
         tool_die("COMMIT: %s", strerror(errno));
     note("A %d 0 %" PRIu64 "\n", (int)getpid(), commit.generation);
     if (commit.flags & GMSFS_COMMIT_STAY)
-        compare_in_tree(cid);
+        compare_in_tree(cid, false);
 }
 
 static void write_in_tree(const char *name, int flags)
@@ -130,8 +124,9 @@ static void write_in_tree(const char *name, int flags)
         close(lock);
         return;
     }
-    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, generation_of(lock, name));
-    if (saw && chance(15))
+    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), mark_given_up(saw),
+         generation_of(lock, name));
+    if (can_touch(saw) && chance(15))
         touch_in_tree();
     if (chance(80)) {
         struct content content = make_content(tool_random(&random_state));
@@ -185,7 +180,7 @@ static void touch_by_library(gmsfs_t *handle)
     check(gmsfs_attach_mapping(handle, list[0].slot, GMSFS_ACCESS_WRITE, &ptr),
           "gmsfs_attach_mapping");
     *(char *)ptr = 1;
-    note("t %d\n", (int)getpid());
+    note("t %d %d\n", (int)getpid(), has_spare());
     free(list);
 }
 
@@ -194,8 +189,9 @@ static void write_by_library(gmsfs_t *handle)
     uint64_t saw = see_by_library(handle);
     unsigned flags = chance(30) ? GMSFS_COMMIT_STAY : 0;
 
-    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, gmsfs_generation(handle));
-    if (saw && chance(15))
+    note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), mark_given_up(saw),
+         gmsfs_generation(handle));
+    if (can_touch(saw) && chance(15))
         touch_by_library(handle);
     if (chance(20))
         return;
@@ -230,12 +226,13 @@ static int connect_by_library(gmsfs_t *handle, enum gmsfs_mode mode)
     return gmsfs_connect_reserve(handle, mode, timeout_ms, below(MAX_RESERVED));
 }
 
-static void use_library(enum gmsfs_mode mode)
+static void use_library(enum gmsfs_mode mode, unsigned flags)
 {
     gmsfs_t *handle;
     int result;
 
     check(gmsfs_open(store.text, &handle), "gmsfs_open");
+    check(gmsfs_set_connect_flags(handle, flags), "gmsfs_set_connect_flags");
     result = connect_by_library(handle, mode);
     if (is_refusal(result)) {
         gmsfs_close(handle);
@@ -265,7 +262,7 @@ static void read_in_tree(void)
     check(lock, "lock for reading");
     saw = see_in_tree();
     note("R %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), saw, generation_of(lock, "lock"));
-    compare_in_tree(saw);
+    compare_in_tree(saw, false);
     close(lock);
 }
 
@@ -381,17 +378,17 @@ static void use_auto(void)
 
 static void be_writer(void)
 {
-    use_library(GMSFS_MODE_RW);
+    use_library(GMSFS_MODE_RW, 0);
 }
 
 static void be_reader(void)
 {
-    use_library(GMSFS_MODE_RO);
+    use_library(GMSFS_MODE_RO, 0);
 }
 
 static void be_either(void)
 {
-    use_library(GMSFS_MODE_RW_OR_RO);
+    use_library(GMSFS_MODE_RW_OR_RO, 0);
 }
 
 static void watch_or_make_store(void)
@@ -403,6 +400,7 @@ static void watch_or_make_store(void)
 }
 
 #include "random_many.h" /* it builds as the clients above do */
+#include "random_places.h"
 
 /* What stands twice is done twice as often. */
 static const struct operation {
@@ -424,6 +422,11 @@ static const struct operation {
     {"leave tickets", leave_tickets},
     {"use a group, or drain", use_group_or_drain},
     {"watch, or make a store", watch_or_make_store},
+    {"move", move_somewhere},
+    {"move", move_somewhere},
+    {"sleep and wake", sleep_and_wake},
+    {"read wherever it is", read_anywhere},
+    {"replace, give up, pin, or change the pool", use_places},
 };
 
 /* `which` is told before it begins. */

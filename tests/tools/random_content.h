@@ -25,8 +25,12 @@ struct content {
     uint64_t size_bytes[MAX_ALLOCATIONS];
 };
 
+/* Of a cid: its layout is there, and its bytes were given up. Contents have even ones. */
+#define GIVEN_UP UINT64_C(1)
+
 /* What the current operation is on. */
 static const char *mount_dir;
+static bool has_places; /* host memory and a disk beside the device */
 static struct tool_path store;
 static int log_fd;
 
@@ -75,7 +79,7 @@ static int open_in(const char *name, int flags)
 
 static struct content make_content(uint64_t cid)
 {
-    struct content content = {.cid = cid};
+    struct content content = {.cid = cid & ~GIVEN_UP};
     uint64_t state = cid | 1;
 
     content.count = 1 + (int)tool_below(&state, MAX_ALLOCATIONS);
@@ -113,6 +117,34 @@ static uint64_t generation_of(int fd, const char *what)
     return info.generation;
 }
 
+/* What `residency` says, without what moves; "": nothing is committed. */
+static struct tool_path place_now(void)
+{
+    struct tool_path place = tool_path("%s", "");
+    ssize_t n = tool_read_text(in_store("residency").text, place.text, sizeof(place.text));
+
+    check((int)n, "residency");
+    place.text[strcspn(place.text, "\n")] = '\0';
+    return place;
+}
+
+/* For a writer, whose session keeps the place as it is. */
+static uint64_t mark_given_up(uint64_t cid)
+{
+    return cid && has_places && strcmp(place_now().text, "none") == 0 ? cid | GIVEN_UP : cid;
+}
+
+static bool can_touch(uint64_t cid)
+{
+    return cid && (!has_places || strncmp(place_now().text, "device", 6) == 0);
+}
+
+/* Written over in place: an abort then goes back to it. */
+static bool has_spare(void)
+{
+    return has_places && strchr(place_now().text, ' ');
+}
+
 /* The cid of what is to be seen in the tree; 0: nothing. */
 static uint64_t see_in_tree(void)
 {
@@ -140,7 +172,16 @@ static uint64_t see_by_library(gmsfs_t *handle)
     return cid;
 }
 
-static void compare_in_tree(uint64_t cid)
+/* Also when somebody drains the mount, which refuses everybody. */
+static bool is_refusal(int result)
+{
+    if (has_places && result == -ENODATA) /* given up */
+        return true;
+    return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
+}
+
+/* outside: not in the lock's session, so the opens are let in or refused by themselves. */
+static void compare_in_tree(uint64_t cid, bool outside)
 {
     static uint8_t bytes[MAX_BYTES + 1];
     struct content content = make_content(cid);
@@ -151,6 +192,8 @@ static void compare_in_tree(uint64_t cid)
         ssize_t n = 0;
         int fd = open_in(name.text, O_RDONLY);
 
+        if (outside && is_refusal(fd))
+            return;
         check(fd, name.text);
         while ((n = pread(fd, bytes + done, sizeof(bytes) - done, (off_t)done)) > 0)
             done += (uint64_t)n;

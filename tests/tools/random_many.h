@@ -65,8 +65,8 @@ static void write_ranks(const struct ranks *ranks)
 
     for (int i = 0; i < ranks->count; i++) {
         use_target(ranks->targets[i]);
-        note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(), see_by_library(ranks->handles[i]),
-             gmsfs_generation(ranks->handles[i]));
+        note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(),
+             mark_given_up(see_by_library(ranks->handles[i])), gmsfs_generation(ranks->handles[i]));
         build_by_library(ranks->handles[i], &content);
     }
     if (chance(20))

@@ -14,6 +14,12 @@
  *   A pid gen       it has committed, as this generation
  *   D pid           the mount is drained: when the last session is over, what is committed goes
  *   d pid, x pid    it is gone; it was given up
+ *   N pid           the bytes are about to be given up (place none), and the layout kept
+ *   n pid, y pid    they were; it was refused
+ *   k pid           it was killed, and what it had asked for is over
+ *
+ * A content whose bytes were given up is its cid and GIVEN_UP: a writer sees that, and no reader.
+ * Of T and t the content is 1 where an abort can go back to a spare.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
 #define GMSFS_TESTS_TOOLS_RANDOM_MODEL_H
@@ -22,7 +28,8 @@
 
 #include <inttypes.h>
 
-#define MODEL_MAX_POSSIBLE 4
+#define MODEL_MAX_POSSIBLE 16
+#define MODEL_GIVEN_UP     UINT64_C(1)
 #define MODEL_MAX_COMMITS  65536 /* in one log */
 
 struct model {
@@ -42,7 +49,13 @@ struct model {
     bool seen;          /* contents, since the first D of those that are not told to be over */
     bool maybe_dropped; /* since the last content that was seen */
     bool was_killed;    /* one before it has told neither: what it did is not known in this log */
-    uint64_t commits, reads, aborts, lines;
+    struct {
+        pid_t pid; /* since its N */
+        bool seen; /* a content, since then */
+    } givers[MAX_CLIENTS];
+    int giver_count;
+    bool maybe_given; /* since the last content that was seen */
+    uint64_t commits, reads, aborts, lines, given_up;
 };
 
 static inline void model_allow(struct model *model, uint64_t cid)
@@ -51,6 +64,33 @@ static inline void model_allow(struct model *model, uint64_t cid)
         if (model->possible[i] == cid)
             return;
     model->possible[model->possible_count++] = cid;
+}
+
+/* The bytes of what is possible may be gone, or have to be. */
+static inline void model_give_up(struct model *model, bool is_certain)
+{
+    int count = model->possible_count;
+
+    if (is_certain)
+        model->possible_count = 0;
+    for (int i = 0; i < count; i++)
+        if (model->possible[i])
+            model_allow(model, model->possible[i] | MODEL_GIVEN_UP);
+        else if (is_certain)
+            model_allow(model, 0);
+}
+
+static inline void model_end_giver(struct model *model, int index)
+{
+    model->givers[index] = model->givers[--model->giver_count];
+}
+
+static inline int model_find_giver(const struct model *model, pid_t pid)
+{
+    for (int i = 0; i < model->giver_count; i++)
+        if (model->givers[i].pid == pid)
+            return i;
+    return -1;
 }
 
 /* The last writer's session is over: what can it have left? */
@@ -88,6 +128,11 @@ static inline void model_see(struct model *model, uint64_t cid, uint64_t generat
     model_end_writer(model);
     if (model->drainer || model->maybe_dropped)
         model_allow(model, 0);
+    if (model->giver_count > 0 || model->maybe_given)
+        model_give_up(model, false);
+    for (int i = 0; i < model->giver_count; i++)
+        model->givers[i].seen = true;
+    model->maybe_given = false;
     model->seen = true;
     model->maybe_dropped = false;
     for (int i = 0; i < model->possible_count; i++)
@@ -105,9 +150,28 @@ static inline void model_see(struct model *model, uint64_t cid, uint64_t generat
     if (cid == 0)
         return;
     uint64_t *content = model_content(model, generation);
+    cid &= ~MODEL_GIVEN_UP;
     if (*content != 0 && *content != cid)
         lost("generation %" PRIu64 " was content %016" PRIx64 ": %s", generation, *content, line);
     *content = cid;
+}
+
+static inline void model_end_give_up(struct model *model, pid_t pid, char type)
+{
+    int index = model_find_giver(model, pid);
+
+    if (index < 0 && type == 'k')
+        return;
+    if (index < 0)
+        tool_die("line %" PRIu64 ": %d gave nothing up", model->lines, (int)pid);
+    model->given_up += type == 'n';
+    if (type == 'n' && !model->givers[index].seen) {
+        model_end_writer(model);
+        model_give_up(model, true);
+    } else if (type != 'y') {
+        model->maybe_given = true;
+    }
+    model_end_giver(model, index);
 }
 
 /* Its session may be over already, and the next one have begun. */
@@ -161,7 +225,7 @@ static inline void model_apply(struct model *model, const char *line)
     case 't':
         model_own(model, pid, line);
         model->maybe_touched = true;
-        model->touched |= type == 't';
+        model->touched |= type == 't' && cid == 0;
         break;
     case 'B':
         model_own(model, pid, line);
@@ -193,6 +257,17 @@ static inline void model_apply(struct model *model, const char *line)
     case 'x':
         if (!model->was_killed)
             model->drainer = 0;
+        break;
+    case 'N':
+        if (model->giver_count == MAX_CLIENTS)
+            tool_die("too many who give up");
+        model->givers[model->giver_count].pid = pid;
+        model->givers[model->giver_count++].seen = false;
+        break;
+    case 'n':
+    case 'y':
+    case 'k':
+        model_end_give_up(model, pid, type);
         break;
     case 'A':
         model_committed(model, pid, generation);

@@ -16,11 +16,12 @@
  *
  * CLIENTS processes do random things with the stores, one after the other: write through the tree
  * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try what is
- * forbidden (random_clients.h), take several stores as one, drain a mount (random_many.h). Some are
- * killed at any moment, some of these after they were stopped for a while, and replaced. After each
- * round all have ended, and then everything must be as random_rest.h says. SIGINT ends it in order
- * after the round that it cuts short. Exit status 0: all was well; the last line of the output has
- * the figures in any case.
+ * forbidden (random_clients.h), take several stores as one, drain a mount (random_many.h), move
+ * stores where a mount has places beside its device (random_places.h). Some are killed at any
+ * moment, some of these after they were stopped for a while, and replaced. After each round all
+ * have ended, and then everything must be as random_rest.h says. SIGINT ends it in order after the
+ * round that it cuts short. Exit status 0: all was well; the last line of the output has the
+ * figures in any case.
  */
 #include "random_clients.h"
 #include "random_rest.h"
@@ -141,6 +142,7 @@ static void reap(int index)
 static void kill_one(void)
 {
     int victim = (int)below((uint64_t)options.clients);
+    pid_t killed = clients[victim];
 
     if (chance(10)) {
         kill(clients[victim], SIGSTOP);
@@ -148,6 +150,8 @@ static void kill_one(void)
     }
     kill(clients[victim], SIGKILL);
     reap(victim);
+    use_target(atomic_load(&shared->places[victim].target));
+    note("k %d\n", (int)killed);
     serve_mount(atomic_load(&shared->places[victim].target));
     start_client(victim);
     kills++;
@@ -175,28 +179,36 @@ static void run_round(void)
 
 static bool too_little_happened(void)
 {
+    bool with_places = false;
+    uint64_t given_up = 0;
+
     for (int i = 0; i < target_count; i++) {
         const struct model *model = targets[i].model;
 
         if (model->commits == 0 || model->aborts == 0 || model->reads == 0)
             return true;
+        with_places |= targets[i].has_places;
+        given_up += model->given_up;
     }
-    return false;
+    return with_places && (given_up == 0 || atomic_load(&shared->wakes) == 0);
 }
 
 static void print_figures(void)
 {
-    uint64_t commits = 0, aborts = 0, reads = 0;
+    uint64_t commits = 0, aborts = 0, reads = 0, given_up = 0;
 
     for (int i = 0; i < target_count; i++) {
         commits += targets[i].model->commits;
         aborts += targets[i].model->aborts;
         reads += targets[i].model->reads;
+        given_up += targets[i].model->given_up;
     }
     printf("%" PRIu64 " s: %lu operations, %d kills, %" PRIu64 " commits, %" PRIu64
-           " aborts, %" PRIu64 " reads, %lu losses\n",
+           " aborts, %" PRIu64 " reads, %lu moves, %lu wakes behind one, %" PRIu64
+           " given up, %lu losses\n",
            (tool_now_ms() - started_ms) / 1000, atomic_load(&shared->operations), kills, commits,
-           aborts, reads, atomic_load(&shared->losses));
+           aborts, reads, atomic_load(&shared->moves), atomic_load(&shared->wakes), given_up,
+           atomic_load(&shared->losses));
     fflush(stdout);
 }
 

@@ -21,17 +21,25 @@ static inline uint64_t settle_end_ms(void)
 
 /* ---- stores -------------------------------------------------------------------------------- */
 
-/* A number of the device's file. */
 static uint64_t device_bytes(const char *name)
 {
-    struct tool_path key = tool_path("\"%s\":", name);
-    char text[4096] = "", *at;
+    uint64_t bytes = find_device_bytes(name);
 
-    tool_read_text(tool_path("%s/device", mount_dir).text, text, sizeof(text));
-    at = strstr(text, key.text);
-    if (!at)
+    if (bytes == UINT64_MAX)
         tool_die("device has no %s", name);
-    return strtoull(at + strlen(key.text), NULL, 10);
+    return bytes;
+}
+
+/* What stores' pools say that they use. */
+static uint64_t pools_bytes(void)
+{
+    char text[8192] = "";
+    uint64_t total_bytes = 0;
+
+    tool_read_text(tool_path("%s/pools", mount_dir).text, text, sizeof(text));
+    for (const char *at = text; (at = strstr(at, " used=")) != NULL;)
+        total_bytes += strtoull(at += strlen(" used="), NULL, 10);
+    return total_bytes;
 }
 
 /* The store that is in use. */
@@ -41,7 +49,9 @@ static bool is_unused(void)
 
     tool_read_text(in_store("state").text, text, sizeof(text));
     return (strcmp(text, "EMPTY\n") == 0 || strcmp(text, "COMMITTED\n") == 0) &&
-           tool_read_text(in_store("sessions").text, text, sizeof(text)) == 0;
+           tool_read_text(in_store("sessions").text, text, sizeof(text)) == 0 &&
+           tool_read_text(in_store("residency").text, text, sizeof(text)) >= 0 &&
+           !strstr(text, "moving");
 }
 
 /* The layout that belongs to the content; its bytes on the device. */
@@ -82,31 +92,45 @@ static void remove_other_stores(void)
     closedir(stream);
 }
 
-/* What the mount of a store has in all of its layouts. */
-static uint64_t bytes_of_mount(const struct target *of)
+/* What the mount of a store has in all of its layouts at this tier. */
+static uint64_t bytes_of_mount(const struct target *of, uint32_t tier)
 {
     uint64_t total_bytes = 0;
 
     for (int i = 0; i < target_count; i++)
-        if (strcmp(targets[i].mount.text, of->mount.text) == 0)
+        if (strcmp(targets[i].mount.text, of->mount.text) == 0 && targets[i].residency & tier)
             total_bytes += targets[i].rest_bytes;
     return total_bytes;
 }
 
+/* Of a place that the mount may have. */
+static uint64_t beside_bytes(const char *name)
+{
+    uint64_t bytes = find_device_bytes(name);
+
+    return bytes == UINT64_MAX ? 0 : bytes;
+}
+
 static bool is_device_at_rest(const struct target *target)
 {
-    return device_bytes("used_bytes") == bytes_of_mount(target) &&
-           device_bytes("reserved_bytes") == 0;
+    if (beside_bytes("host_used_bytes") != bytes_of_mount(target, GMSFS_RESIDENCY_HOST) ||
+        beside_bytes("spill_used_bytes") != bytes_of_mount(target, GMSFS_RESIDENCY_DISK))
+        return false;
+    return device_bytes("used_bytes") == bytes_of_mount(target, GMSFS_RESIDENCY_DEVICE) &&
+           device_bytes("reserved_bytes") == 0 && pools_bytes() == device_bytes("used_bytes");
 }
 
 static void look_at_layout(struct target *target)
 {
+    struct gmsfs_info info;
     gmsfs_t *handle;
     uint64_t cid;
 
     check(gmsfs_open(store.text, &handle), "gmsfs_open");
+    check(gmsfs_get_info(handle, &info), "gmsfs_get_info");
     cid = see_by_library(handle);
     target->rest_bytes = cid ? check_layout(handle, cid) : 0;
+    target->residency = cid ? info.residency : 0;
     gmsfs_close(handle);
 }
 
@@ -131,13 +155,31 @@ static void wait_for_rest(void)
         use_target(i);
         while (is_first_of_mount(i) && !is_device_at_rest(&targets[i])) {
             if (tool_now_ms() > end_ms)
-                tool_die("%s: %" PRIu64 " bytes used and %" PRIu64 " reserved, %" PRIu64
-                         " in the layouts",
-                         mount_dir, device_bytes("used_bytes"), device_bytes("reserved_bytes"),
-                         bytes_of_mount(&targets[i]));
+                tool_die("%s: %" PRIu64 " bytes used, %" PRIu64 " by pools, and %" PRIu64
+                         " reserved, %" PRIu64 " in the layouts; of the host %" PRIu64
+                         " and %" PRIu64 ", of the disk %" PRIu64 " and %" PRIu64,
+                         mount_dir, device_bytes("used_bytes"), pools_bytes(),
+                         device_bytes("reserved_bytes"),
+                         bytes_of_mount(&targets[i], GMSFS_RESIDENCY_DEVICE),
+                         beside_bytes("host_used_bytes"),
+                         bytes_of_mount(&targets[i], GMSFS_RESIDENCY_HOST),
+                         beside_bytes("spill_used_bytes"),
+                         bytes_of_mount(&targets[i], GMSFS_RESIDENCY_DISK));
             tool_pause_us(5000);
         }
     }
+}
+
+/* What was given up is no zeros. */
+static void check_given_up(void)
+{
+    char byte;
+    int fd = open_in("allocations/c0", O_RDONLY);
+
+    check(fd, "allocations/c0");
+    if (pread(fd, &byte, 1, 0) != -1 || errno != EIO)
+        lost("bytes that were given up can be read");
+    close(fd);
 }
 
 static void check_store(struct target *target)
@@ -152,12 +194,14 @@ static void check_store(struct target *target)
     cid = see_by_library(handle);
     if (info.committed != (cid != 0) || info.total_bytes != target->rest_bytes)
         lost("info does not agree with the tree");
-    model_see(target->model, cid, info.generation, "at rest");
+    model_see(target->model, mark_given_up(cid), info.generation, "at rest");
     target->model->drainer = 0; /* nobody drains any more */
     target->model->was_killed = false;
     gmsfs_close(handle);
-    if (cid)
-        compare_in_tree(cid);
+    if (target->residency)
+        compare_in_tree(cid, false);
+    else if (cid)
+        check_given_up();
 }
 
 /* ---- daemons ------------------------------------------------------------------------------- */
@@ -169,11 +213,17 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
+/* Host memory, and the files without names of a disk. */
+static int count_memory(pid_t pid)
+{
+    return tool_count_fds(pid, "memfd:") + tool_count_fds(pid, "/#");
+}
+
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
     struct footprint footprint = {
-        .fds = tool_count_fds(pid, NULL) - tool_count_fds(pid, "memfd:"),
+        .fds = tool_count_fds(pid, NULL) - count_memory(pid),
     };
 
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
@@ -189,9 +239,10 @@ static uint64_t allocations_of_mount(const struct target *of)
 
     for (int i = 0; i < target_count; i++) {
         uint64_t cid = targets[i].model->possible[0];
+        int copies = __builtin_popcount(targets[i].residency);
 
         if (cid && strcmp(targets[i].mount.text, of->mount.text) == 0)
-            count += (uint64_t)make_content(cid).count;
+            count += (uint64_t)(make_content(cid).count * copies);
     }
     return count;
 }
@@ -199,7 +250,7 @@ static uint64_t allocations_of_mount(const struct target *of)
 /* A worker has a second descriptor, for readers, of what was handed out. */
 static bool has_leaked(pid_t pid, const struct footprint *before, uint64_t least, uint64_t most)
 {
-    uint64_t memory = (uint64_t)tool_count_fds(pid, "memfd:");
+    uint64_t memory = (uint64_t)count_memory(pid);
 
     return footprint_of(pid).fds > before->fds || memory < least || memory > most;
 }
@@ -215,8 +266,7 @@ static void check_process(pid_t pid, struct footprint *before, uint64_t least, u
         if (tool_now_ms() > end_ms)
             tool_die("process %d of the daemon has %d descriptors and %d of memory, expected %d "
                      "and %" PRIu64,
-                     (int)pid, footprint_of(pid).fds, tool_count_fds(pid, "memfd:"), before->fds,
-                     least);
+                     (int)pid, footprint_of(pid).fds, count_memory(pid), before->fds, least);
         tool_pause_us(5000);
     }
     now = footprint_of(pid);

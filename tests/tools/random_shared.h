@@ -22,6 +22,7 @@ struct place {
 struct shared {
     atomic_int stop;
     atomic_ulong operations, losses;
+    atomic_ulong moves, wakes; /* begun; at another place than before */
     struct place places[MAX_CLIENTS];
 };
 

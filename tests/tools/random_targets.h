@@ -17,8 +17,11 @@
 struct target {
     struct tool_path mount, path;
     int log_fd;
+    bool has_places;
     struct model *model;
-    uint64_t rest_bytes; /* of the layout, at rest */
+    /* at rest */
+    uint64_t rest_bytes; /* of the layout */
+    uint32_t residency;  /* GMSFS_RESIDENCY_... */
 };
 
 static struct target targets[MAX_TARGETS];
@@ -34,6 +37,18 @@ static inline void use_target(int index)
     mount_dir = target->mount.text;
     store = target->path;
     log_fd = target->log_fd;
+    has_places = target->has_places;
+}
+
+/* A number of the device's file; UINT64_MAX: it has none of that name. */
+static inline uint64_t find_device_bytes(const char *name)
+{
+    struct tool_path key = tool_path("\"%s\":", name);
+    char text[4096] = "", *at;
+
+    tool_read_text(tool_path("%s/device", mount_dir).text, text, sizeof(text));
+    at = strstr(text, key.text);
+    return at ? strtoull(at + strlen(key.text), NULL, 10) : UINT64_MAX;
 }
 
 static inline void add_target(const char *path)
@@ -53,7 +68,9 @@ static inline void add_target(const char *path)
     if (!target->model || target->log_fd < 0 || unlink(log_name) != 0)
         tool_die("set-up: %s", strerror(errno));
     use_target(target_count++);
-    target->model->possible[0] = see_in_tree(); /* an earlier run may have left something */
+    has_places = target->has_places = find_device_bytes("host_total_bytes") != UINT64_MAX;
+    /* An earlier run may have left something. */
+    target->model->possible[0] = mark_given_up(see_in_tree());
     target->model->possible_count = 1;
 }
 

@@ -15,6 +15,8 @@
 
 #define TOKEN      "0123456789abcdef0123456789abcdef"
 #define TOKEN_UID  4242u
+#define LOST_TOKEN "fedcba9876543210fedcba9876543210"
+#define LOST_UID   4343u /* of whom the machine's directory of users says nothing but an error */
 #define CRASH_CODE 99
 
 /* ---- a registry that says who it was asked for --------------------------------------------- */
@@ -92,6 +94,8 @@ int getpwuid_r(uid_t uid, struct passwd *entry, char *bytes, size_t size, struct
 
     (void)bytes;
     (void)size;
+    if (uid == LOST_UID)
+        return EIO;
     *entry = (struct passwd){.pw_name = name, .pw_uid = uid, .pw_gid = uid};
     *found = entry;
     return 0;
@@ -124,7 +128,7 @@ static int serve(int socket, bool serves_all)
     struct failure failure;
     int fd = mkstemp(path);
 
-    if (fd < 0 || dprintf(fd, "%s %u\n", TOKEN, TOKEN_UID) < 0 ||
+    if (fd < 0 || dprintf(fd, "%s %u\n%s %u\n", TOKEN, TOKEN_UID, LOST_TOKEN, LOST_UID) < 0 ||
         identity_read_tokens(path, &tokens, &failure) != 0)
         return CRASH_CODE;
     close(fd);
@@ -342,6 +346,21 @@ TAP_TEST(a_user_of_more_groups_than_can_be_told_is_not_taken_for_one_of_fewer)
     ask(request, -1);
     check_int(reply.refusal, OPENER_NO_GROUPS);
     check_int(reply.error, -E2BIG);
+    check_int(stop(), 0);
+}
+
+/* No process was started that could have ended. */
+TAP_TEST(a_user_whose_groups_are_not_told_is_told_so_of_cuda_memory_too)
+{
+    struct opener_request request = status(1, LOST_TOKEN);
+    start(true);
+    request.op = OPENER_REGISTER;
+    request.kind = GMSFS_REGION_CUDA;
+    request.byte_size = 64;
+    strcpy(request.names[0], "new");
+    ask(request, -1);
+    check_int(reply.refusal, OPENER_NO_GROUPS);
+    check_int(reply.error, -EIO);
     check_int(stop(), 0);
 }
 

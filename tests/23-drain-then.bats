@@ -1,0 +1,181 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs drain --then: a store that was drained moves before anybody is let in again, and what stops
+# the drainer leaves it whole. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+#
+# shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=64M,host_size=32M
+    W=$M/weights
+    ctl open "$W/lock" rw alloc 5000000 1 a '' commit
+}
+
+drain() { # -STATUS ARGUMENT...
+    local want=$1
+    shift
+    run_logged "$want" timeout $((30 * SLOW)) "$GMSFS" drain "$@"
+}
+
+at() { # TIERS [STORE]
+    assert_eq "$(cat "$M/${2-weights}/residency")" "$1"
+}
+
+is_at() { # TIERS [STORE]
+    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
+}
+
+begin_drain() { # ARGUMENT...: DRAINER
+    spawn env --default-signal=INT "$GMSFS" drain "$@"
+    DRAINER=$SPAWNED
+}
+
+begin_held_move() { # a drain whose demotion stands at the gate, with a reader that waits behind it
+    touch "$T/gate"
+    begin_drain --then demote "$W"
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    wait_for_lock open "$W/lock" r
+}
+
+@test "drain --then demote moves the store when its holder has left, and then lets in who waits" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    begin_drain --then demote "$W"
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
+    at device
+    wait_for_lock open "$W/lock" r
+    touch "$T/gate"
+    let_go "$holder"
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    never_within 1 granted "$WAITER"
+    expect EAGAIN open "$W/lock" rn
+    rm "$T/gate"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    assert_match "$(output_of "$DRAINER")" "$W is at host"
+    wait_until 10 granted "$WAITER"
+    at 'device host'
+    assert_eq "$(jq -rs 'map(select(.store == "weights") | .event) |
+        map(select(. == "demoted" or . == "store_serving" or . == "promoted")) | join(" ")' <"$M/events")" \
+        'demoted store_serving promoted' order
+}
+
+@test "drain --then none gives the bytes up, and who waits is told so" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    begin_drain --then none "$W"
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
+    spawn "$GMSCTL" open "$W/lock" r
+    local reader=$SPAWNED
+    wait_until 5 grep -q ' waiting ' "$W/sessions"
+    at device
+    let_go "$holder"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    assert_match "$(output_of "$DRAINER")" 'given up'
+    wait_exit "$reader"
+    assert_match "$(output_of "$reader")" ENODATA
+    at none
+}
+
+@test "drain --then moves a store that nobody holds at once, and -q says nothing" {
+    drain -0 -q --then demote "$W"
+    assert_eq "$output" ''
+    at host
+    drain -0 --then demote "$W" # it is there
+    assert_eq "$output" "$W is at host"
+    drain -0 --then none "$W"
+    at none
+    assert_eq "$(info_of weights .draining)" false draining
+}
+
+@test "drain --then demote --to disk moves to the mount's files" {
+    stop_mount
+    mkdir "$T/spill"
+    start_mount "size=64M,spill=$T/spill,spill_size=32M"
+    W=$M/weights
+    ctl open "$W/lock" rw alloc 5000000 1 a '' commit
+    drain -0 --then demote --to disk "$W"
+    at disk
+}
+
+@test "a drain without --then never discards, nor moves" {
+    drain -0 --revoke --kill "$W"
+    at device
+}
+
+@test "a drainer that is killed or stopped in the middle of its move lets in, and no byte is lost" {
+    local number want=(INT 130 TERM 143 KILL 137) before
+    before=$(sha256sum <"$W/allocations/a")
+    for number in 0 2 4; do
+        begin_held_move
+        kill "-${want[number]}" "$DRAINER"
+        wait_exit "$DRAINER"
+        assert_eq "$status" "${want[number + 1]}" "status: $(output_of "$DRAINER")"
+        wait_until 5 granted "$WAITER"
+        assert_eq "$(info_of weights .draining)" false draining
+        rm "$T/gate"
+        wait_until 10 is_at 'device host' # the copy is a spare now, for somebody holds the store
+        assert_eq "$(sha256sum <"$W/allocations/a")" "$before" bytes
+        let_go "$WAITER"
+        echo -host >"$W/residency"
+    done
+}
+
+@test "an undone drain's move does not take the store from who came in meanwhile" {
+    begin_held_move
+    drain -0 --undo "$W"
+    wait_until 5 granted "$WAITER"
+    rm "$T/gate"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$DRAINER")" 'stays at device'
+    at 'device host'
+}
+
+@test "what cannot move is said, and the store lets in as it was" {
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    drain -3 --then none --timeout 0.2 "$W"
+    at device
+    let_go "$holder"
+    drain -1 --then demote --to disk "$W"
+    assert_match "$output" 'disk has no room for it, or the mount has no such place'
+    at device
+    ctl open "$W/lock" rn
+    mkdir "$M/empty"
+    drain -1 --then none "$M/empty"
+    assert_match "$output" 'nothing is committed'
+}
+
+@test "the store that was drained moves, not one that took its name meanwhile" {
+    mkdir "$M/other"
+    ctl open "$M/other/lock" rw alloc 5000000 1 a '' commit
+    hold open "$W/lock" r
+    local holder=$HOLDER
+    begin_drain --then none "$W"
+    wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
+    mv "$W" "$M/renamed"
+    mv "$M/other" "$W"
+    let_go "$holder"
+    wait_exit "$DRAINER"
+    assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
+    at none renamed
+    at device
+}
+
+@test "drain says which words do not go with --then" {
+    drain -2 --then demote "$M"
+    drain -2 --then host "$W"
+    drain -2 --then none --to host "$W"
+    drain -2 --then demote --to none "$W"
+    drain -2 --to host "$W"
+    drain -2 --then demote "$W" -- true
+    drain -2 --undo --then demote "$W"
+}
