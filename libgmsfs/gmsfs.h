@@ -687,6 +687,42 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
 GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict);
 
 /*
+ * gmsfs_retarget - map another store of the same shape at the same addresses
+ *
+ * For a slot: a reader's handle whose pointers stay while one adapter after the other is behind
+ * them. `path`: the other store, on the same device. The reader's lock of the store that the handle
+ * had is released, that of the other is taken, and every mapping shows the allocation of the same
+ * rank there; gmsfs_reopen then follows the new path. The handle is awake afterwards, also if it
+ * slept. One that has mapped nothing yet takes any store, and its lock.
+ *
+ * The same shape: as many allocations, of the same sizes and tags by rank, and the same entries in
+ * them: key, rank, offset, value (a tensor's type and dimensions). Entries that are bound to no
+ * allocation may differ, and so may slots: gmsfs_resolve and gmsfs_generation tell the new ones.
+ *
+ * If the other's lock can be had at once, the old one is given back after it was taken, and nobody
+ * gets in between. Else (a writer is there, or the bytes have to come to the device first) the
+ * memory and the lock of the old store go before the wait: what waits holds nothing that others,
+ * or the promotion that it waits for, may need. timeout_ms as in gmsfs_connect; 0 changes nothing
+ * where it cannot be had at once (-EAGAIN).
+ *
+ * Nobody may use the pointers meanwhile; the device's work is waited for, as by
+ * gmsfs_unmap_all_vas. gmsfs_granted_lock and gmsfs_resolve are not held up and tell the one store
+ * or the other.
+ *
+ * All or nothing: on failure the handle is on the store that it had. With the lock and mapped as
+ * before, if it had not to wait. After a wait, only if that store's lock can be had at once and
+ * nobody has committed to it since; else (it was evicted meanwhile, say) the handle sleeps on it
+ * without the lock (gmsfs_is_unmapped), as after gmsfs_unmap_all_vas, and gmsfs_remap_all_vas wakes
+ * it.
+ * Errors: -ESTALE: the layout there has another shape, or what the handle maps was never committed,
+ *   or is no longer its store's and gmsfs_retarget has not seen it before; -EXDEV: another device,
+ *   or the handle maps host memory for GMSFS_CONNECT_ANY; -EBUSY: the handle is a writer, or maps
+ *   something though it sleeps; -ENOLCK: it maps something without the lock (gmsfs_unmap_all_vas
+ *   first); and those of gmsfs_open, gmsfs_connect and gmsfs_map_va.
+ */
+GMSFS_API int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms);
+
+/*
  * gmsfs_reallocate_all_handles - wake up with new memory: allocate the same sizes and tags anew
  *
  * Tags are those that were given at the allocation, or found before going to sleep. Needs the RW

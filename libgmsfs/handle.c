@@ -97,6 +97,7 @@ static void handle_free(struct gmsfs *handle)
 {
     free(handle->memory.wishes.streams);
     free(handle->copies);
+    gmsfs_free_layout(handle->shape);
     gfs_slabs_free(&handle->slabs);
     gfs_vmap_free(&handle->map);
     pthread_mutex_destroy(&handle->state);

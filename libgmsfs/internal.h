@@ -51,11 +51,12 @@ struct gmsfs {
     struct gfs_copy *copies; /* private memory */
     size_t copy_count, copy_room;
     struct gfs_slabs slabs;
-    uint64_t slab_wish_bytes; /* of gmsfs_set_slab_bytes */
-    uint64_t slab_bytes;      /* by default, on this device; 0: not known yet */
-    unsigned connect_flags;   /* GMSFS_CONNECT_* */
-    int is_beside;            /* host memory is mapped, for the bytes are not on the device */
-    uint64_t announced_bytes; /* all that this writer means to allocate; 0: it did not say */
+    uint64_t slab_wish_bytes;   /* of gmsfs_set_slab_bytes */
+    uint64_t slab_bytes;        /* by default, on this device; 0: not known yet */
+    unsigned connect_flags;     /* GMSFS_CONNECT_* */
+    int is_beside;              /* host memory is mapped, for the bytes are not on the device */
+    uint64_t announced_bytes;   /* all that this writer means to allocate; 0: it did not say */
+    struct gmsfs_layout *shape; /* of what is mapped, if its hash is that; NULL: nobody asked yet */
 
     /* Changed under op and state. */
     enum gmsfs_mode mode;

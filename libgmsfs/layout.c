@@ -198,7 +198,7 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     return error;
 }
 
-static int layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
+int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
 {
     int error = -EAGAIN;
 
@@ -216,7 +216,7 @@ int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
     error = gfs_enter(handle);
     if (error)
         return error;
-    error = layout_read(handle, layout);
+    error = gfs_layout_read(handle, layout);
     gfs_leave(handle);
     return error;
 }

@@ -2,7 +2,7 @@
 /*
  * layout - a committed layout decoded from the bytes of the file `layout`
  *
- * Pure but for gmsfs_read_layout. Used by that, and by tests/unit.
+ * Pure but for reading it. Used by gmsfs_read_layout, gmsfs_retarget, and by tests/unit.
  */
 #ifndef GMSFS_LIB_LAYOUT_H
 #define GMSFS_LIB_LAYOUT_H
@@ -15,5 +15,8 @@
 /* Takes `bytes` (from malloc) in any case: values point into them. -EPROTO: not a layout. The
  * result has no hash yet; free it by gmsfs_free_layout. */
 int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **layout);
+
+/* gmsfs_read_layout, inside op. */
+int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "remap.h"
 
 /* One preserved mapping on its way back. It is found by slot where slots still mean the same, else
  * by rank. */
@@ -201,8 +201,7 @@ static int remap_is_live(const struct gfs_mapping *mapping, const void *context)
     return mapping->live;
 }
 
-/* Goes on after a failure: what can be given back is. */
-static int remap_unmap_all(struct gmsfs *handle)
+int gfs_remap_unmap_all(struct gmsfs *handle)
 {
     uint64_t size_bytes;
     size_t at = 0, first;
@@ -238,7 +237,7 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
      * on to its memory. */
 
     gfs_mapping_learn_for_sleep(handle);
-    error = remap_unmap_all(handle);
+    error = gfs_remap_unmap_all(handle);
     if (!error) {
         gfs_state_lock(handle);
         handle->unmapped = 1;
@@ -255,7 +254,7 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
 /* Does the layout that is there now hold what the mapping showed, and where? A writer is not told
  * the hash of what is there, so it cannot tell that another commit left the structure as it was. */
-static int remap_check(const struct gmsfs *handle, struct remap_item *item, int strict)
+static int remap_check(const struct gmsfs *handle, struct remap_item *item, enum gfs_wake as)
 {
     const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
     int had_hash = !gfs_is_zero(then->layout_hash);
@@ -263,7 +262,9 @@ static int remap_check(const struct gmsfs *handle, struct remap_item *item, int 
     int same = now->epoch == then->epoch || (same_hash && now->generation == then->generation &&
                                              memcmp(now->store_id, then->store_id, 16) == 0);
 
-    if (!same && (strict || (had_hash && !same_hash)))
+    if (as == GFS_WAKE_SHAPE)
+        same = 0;
+    else if (!same && (as == GFS_WAKE_BYTES || (had_hash && !same_hash)))
         return -ESTALE;
     item->by_slot = same;
     item->key = same ? item->mapping->slot : item->mapping->rank;
@@ -271,7 +272,7 @@ static int remap_check(const struct gmsfs *handle, struct remap_item *item, int 
     return 0;
 }
 
-static int remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export)
+int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export)
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT, .timeout_ms = timeout_ms};
@@ -287,14 +288,14 @@ static int remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_e
     return 0;
 }
 
-static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
+static int remap_all(struct remap *remap, struct gfs_export *export, enum gfs_wake as)
 {
     struct gmsfs *handle = remap->handle;
     int error = 0;
 
     export->access = GMSFS_ACCESS_READ;
     for (size_t i = 0; i < remap->count && !error; i++) {
-        error = remap_check(handle, remap->items + i, strict);
+        error = remap_check(handle, remap->items + i, as);
         if (remap->items[i].access == GMSFS_ACCESS_WRITE)
             export->access = GMSFS_ACCESS_WRITE;
     }
@@ -306,27 +307,37 @@ static int remap_all(struct remap *remap, struct gfs_export *export, int strict)
     return error ? error : remap_redeem(remap, export);
 }
 
+int gfs_remap_wake(struct gmsfs *handle, struct gfs_export *export, enum gfs_wake as)
+{
+    struct remap remap = {.handle = handle};
+    int error = remap_collect(&remap);
+
+    if (!error)
+        error = remap_all(&remap, export, as);
+    if (!error)
+        remap_finish(&remap);
+    free(remap.items);
+    return error;
+}
+
 int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
 {
     GFS_VA_SCOPE(scope);
-    struct remap remap = {.handle = handle};
     struct gfs_export export = {0};
     int error = gfs_va_enter(handle, &scope), mine = 0;
 
     if (error)
         return error;
-    error = handle->unmapped ? remap_collect(&remap) : -EINVAL;
-    if (!error && handle->mode == GMSFS_MODE_NONE) {
-        error = remap_acquire(handle, timeout_ms, &export);
+    if (!handle->unmapped)
+        return -EINVAL;
+    if (handle->mode == GMSFS_MODE_NONE) {
+        error = gfs_remap_acquire(handle, timeout_ms, &export);
         mine = !error;
     }
     if (!error)
-        error = remap_all(&remap, &export, strict);
-    if (!error)
-        remap_finish(&remap);
-    else if (mine)
+        error = gfs_remap_wake(handle, &export, strict ? GFS_WAKE_BYTES : GFS_WAKE_STRUCTURE);
+    if (error && mine)
         gfs_session_release(handle);
-    free(remap.items);
     return error;
 }
 

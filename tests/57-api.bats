@@ -118,6 +118,19 @@ group_api() { # NAME
     GMSFS_TEST_STORE=$M/weights api_test places_cuda
 }
 
+# Two of the larger stores do not fit on the device together.
+@test "api: retarget" {
+    start_mount size=24M,host_size=64M,keep_copy=no,alloc_timeout=2
+    GMSFS_TEST_STORE=$M/weights api_test retarget
+}
+
+@test "api: retarget_cuda" {
+    fake_gpus "devices 2" "memory 1024"
+    start_mount device=0,size=64M "$T/elsewhere"
+    start_mount device=1,size=64M,host_size=64M,keep_copy=no
+    GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_STORE=$M/weights api_test retarget_cuda
+}
+
 @test "api: sleep" {
     api sleep
 }

@@ -264,6 +264,7 @@ PROTOTYPES = {
     "gmsfs_destroy_mapping": (c_int, (HANDLE, c_void_p)),
     "gmsfs_unmap_all_vas": (c_int, (HANDLE, c_uint)),
     "gmsfs_remap_all_vas": (c_int, (HANDLE, c_uint64, c_int)),
+    "gmsfs_retarget": (c_int, (HANDLE, c_char_p, c_uint64)),
     "gmsfs_graph_open": (c_int, (c_char_p, c_uint64, POINTER(POOL))),
     "gmsfs_graph_close": (None, (POOL,)),
     "gmsfs_graph_handle": (c_void_p, (POOL,)),

@@ -141,6 +141,13 @@ _WAYS_OUT = {
     ): "the layout (strict: the generation) is not the one that was "
     "unmapped; close the store and open it again",
     ("gmsfs_remap_all_vas", errno.EINVAL): "it does not sleep",
+    ("gmsfs_retarget", errno.ESTALE): "its layout has another shape than what is mapped: other "
+    "allocations or tensors; open it by itself",
+    ("gmsfs_retarget", errno.EXDEV): "it is on another device; open it by itself",
+    ("gmsfs_retarget", errno.EBUSY): "a writer cannot change its store; commit(stay=True) first",
+    ("gmsfs_retarget", errno.ENOLCK): "it is mapped without the lock; sleep() first",
+    ("gmsfs_retarget", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below "
+    "one",
     (
         "gmsfs_commit",
         errno.EINVAL,

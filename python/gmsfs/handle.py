@@ -26,6 +26,7 @@ _ON_DEVICE = frozenset(
         "commit",
         "destroy_mapping",
         "remap_all_vas",
+        "retarget",
         "unmap_all_vas",
         "graph_alloc",
         "graph_enter",
@@ -134,6 +135,26 @@ class Handle:
             "gmsfs_connect",
             self.wait(attempt, timeout, lambda: self.lib.gmsfs_disconnect(self.pointer)),
         )
+
+    def retarget(self, path, timeout):
+        """Maps the store at `path` in place of the one that is mapped. Interrupted, it sleeps."""
+        encoded = os.fsencode(path)
+        if b"\0" in encoded:
+            raise ValueError(f"{os.fsdecode(path)!r}: a path holds no NUL")
+        result = self.wait(
+            lambda ms: self.lib.gmsfs_retarget(self.pointer, encoded, ms),
+            timeout,
+            lambda: self.lib.gmsfs_unmap_all_vas(self.pointer, 0),
+        )
+        if result < 0:
+            raise errors.make(
+                -result,
+                os.fsdecode(path),
+                "gmsfs_retarget",
+                "",
+                self._device_error("gmsfs_retarget", -result),
+            )
+        self.path = os.fsdecode(path)
 
     def wait(self, attempt, timeout, undo):
         """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C, and undo()

@@ -389,6 +389,34 @@ class Store:
             raise
         return self.info.moves
 
+    def retarget(self, path, timeout=None):
+        """Maps the store at `path` at the addresses of this one, which is given back: a slot for one
+        adapter after the other. Every tensor stays, and shows the other store's bytes.
+
+        Both are on one device and have one shape: the same allocations, and the same tensors in them;
+        else Stale, and nothing has changed. The metadata that belongs to no tensor may differ. A Store
+        that slept is awake afterwards. timeout: seconds; None waits without end, 0 changes nothing
+        unless the other is at hand (WouldBlock otherwise). Whoever waited in vain has
+        its own store again, or sleeps on it if that has left its device meanwhile: see `asleep`.
+        A watch of on_drain stays with the store that it was made for. Returns Info.moves.
+        """
+        handle = self._live()
+        handle.retarget(path, timeout)
+        self._path = handle.path
+        self._wake_mode = abi.MODE_RO
+        self._entries = None
+        self._in_part = False
+        mapped = {buffer.rank: buffer for buffer in self._buffers.values()}
+        if mapped:
+            self._buffers = {
+                info.slot: self._buffer(
+                    mapped[info.rank].address, info.aligned_bytes, info.rank, info.slot, True
+                )
+                for info in self._list(handle)
+                if info.rank in mapped
+            }
+        return self.info.moves
+
     def set_streams(self, streams):
         """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):
         while one does, what maps or unmaps raises Busy, so no capture is disturbed."""

@@ -325,6 +325,12 @@ static int do_wake(struct scene *scene)
     return gmsfs_remap_all_vas(scene->handle, WAIT_MS, 1);
 }
 
+/* The very store that it has: once by the descriptors of the one grant, once by the other's. */
+static int do_retarget(struct scene *scene)
+{
+    return gmsfs_retarget(scene->handle, store, WAIT_MS);
+}
+
 static int do_reallocate(struct scene *scene)
 {
     return gmsfs_reallocate_all_handles(scene->handle);
@@ -389,6 +395,8 @@ static const struct step {
              {"abort", writing, do_abort},
              {"unmap_all_vas", attached, do_sleep},
              {"remap_all_vas", asleep, do_wake},
+             {"retarget", attached, do_retarget},
+             {"retarget asleep", asleep, do_retarget},
              {"reallocate_all_handles", bereft, do_reallocate},
              {"connect_group RW", paired, do_group_write},
              {"connect_group RO", paired_whole, do_group_read},

@@ -34,6 +34,43 @@ class PlacesTest(StoreCase):
             self.assertEqual(array.ctypes.data, address)
             numpy.testing.assert_array_equal(array, numpy.arange(3000))
 
+    def test_retarget_shows_another_store_in_the_same_arrays(self):
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+        gmsfs.publish(self.path, {"a": numpy.arange(3000)}, {"scale": "of the first"}, timeout=TIMEOUT)
+        gmsfs.publish(other, {"a": numpy.arange(3000) + 1}, {"scale": "of the other"}, timeout=TIMEOUT)
+        with gmsfs.open(self.path) as store:
+            array = store.tensors("numpy")["a"]
+            address = array.ctypes.data
+            self.assertEqual(store.retarget(other, 0), store.info.moves)
+            numpy.testing.assert_array_equal(array, numpy.arange(3000) + 1)
+            self.assertEqual(store.tensors("numpy")["a"].ctypes.data, address)
+            self.assertTrue(any(b"of the other" in value for value in store.metadata.values()))
+            with gmsfs.Store(self.path) as first:
+                self.assertEqual(first.info.readers, 0)
+            self.order("host", ("host",))
+            with self.assertRaises(gmsfs.WouldBlock):
+                store.retarget(self.path, 0)
+            numpy.testing.assert_array_equal(array, numpy.arange(3000) + 1)
+            store.sleep()
+            store.retarget(self.path, TIMEOUT)
+            self.assertFalse(store.asleep)
+            numpy.testing.assert_array_equal(array, numpy.arange(3000))
+            self.assertIn(self.path, repr(store))
+
+    def test_retarget_refuses_another_shape_and_says_so(self):
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+        gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
+        gmsfs.publish(other, {"a": numpy.arange(3000.0)}, timeout=TIMEOUT)
+        with gmsfs.open(self.path) as store:
+            array = store.tensors("numpy")["a"]
+            with self.assertRaisesRegex(gmsfs.Stale, "another shape"):
+                store.retarget(other, TIMEOUT)
+            numpy.testing.assert_array_equal(array, numpy.arange(3000))
+
     def test_publish_replaces_a_demoted_store_without_bringing_it_back(self):
         gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
         self.order("host", ("host",))
