@@ -36,6 +36,18 @@ static void open_ranks(struct ranks *ranks)
     }
 }
 
+/* Of any member: its bytes may have been given up. */
+static bool is_group_refusal(const struct ranks *ranks, int result)
+{
+    bool was = has_places, refused;
+
+    for (int i = 0; i < ranks->count; i++)
+        has_places |= targets[ranks->targets[i]].has_places;
+    refused = is_refusal(result);
+    has_places = was;
+    return refused;
+}
+
 static void close_ranks(struct ranks *ranks)
 {
     for (int i = 0; i < ranks->count; i++)
@@ -96,7 +108,8 @@ static void use_group(void)
     result =
         gmsfs_connect_group_reserve(ranks.handles, (size_t)ranks.count, mode, below(50),
                                     mode == GMSFS_MODE_RO || chance(50) ? NULL : reserve_bytes);
-    if (!is_refusal(result) && !(result == -ESTALE && mode == GMSFS_MODE_RO)) { /* a mix */
+    if (!is_group_refusal(&ranks, result) &&
+        !(result == -ESTALE && mode == GMSFS_MODE_RO)) { /* a mix */
         check(result, "gmsfs_connect_group");
         if (gmsfs_granted_lock(ranks.handles[0]) == GMSFS_MODE_RW)
             write_ranks(&ranks);
