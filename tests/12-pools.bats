@@ -268,6 +268,7 @@ make_adapters() {
     in_pool weights chat
     commit_store
     commit_store other
+    # shellcheck disable=SC2016 # the command's to expand
     percentage_of() { # STORE
         "$GMSFS" run --mps --read "$M/$1" -- sh -c 'echo "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-unset}"'
     }
@@ -275,6 +276,7 @@ make_adapters() {
     assert_eq "$(percentage_of other)" unset
     assert_eq "$(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30 percentage_of weights)" 30
     assert_eq "$(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=90 percentage_of weights)" 60
+    # shellcheck disable=SC2016
     run_logged -0 "$GMSFS" run --read "$W" -- sh -c 'echo "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-unset}"'
     assert_eq "${lines[-1]}" unset
 }

@@ -431,8 +431,9 @@ references_are() { # NAME COUNT
     assert_match "$(output_of "$status_of_all")" '"name":"r".*200$'
     curl -s -X POST "$url/unregister"
     kill -STOP "$worker"
-    spawn curl -s "$url/status"
-    wait_until 5 process_lives "$SPAWNED"
+    spawn curl -sv "$url/status"
+    wait_until 5 grep -q "^> GET" "$T/spawn-$SPAWNED"
+    assert_eq "$(ask GET /v2/health/live)" 200 # behind it: it was read
     kill -TERM "$TRITON"
     wait_exit "$TRITON" 20 # as long as the mount hangs
     kill -CONT "$worker"

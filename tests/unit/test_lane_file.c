@@ -28,7 +28,7 @@ static int make_memfd(size_t bytes, int seals)
     return fd;
 }
 
-/* In huge pages where the kernel has some, or 4 KiB ones that nothing maps; -1: this user may not. */
+/* In huge pages where the kernel has some; -1: this user may not. */
 static int make_huge(size_t bytes)
 {
     int directory = memfd_open_huge(), fd;
