@@ -385,6 +385,9 @@ GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
  * timeout_ms: as in gmsfs_connect, for all together.
  * Locks are taken in the order of the store ids, so groups that overlap never wait for each other
  * in a circle. A process that holds one of these locks by another handle waits for itself.
+ * Stores that are not on their devices come there one by one, in the order of the devices, and are
+ * waited for with no lock in hand: two groups that lack each other's memory both get their turn. A
+ * store that has given up its bytes (`none`) is not whole: RW_OR_RO is RW then, RO is -ENODATA.
  * Afterwards each handle is connected as by gmsfs_connect: fill it, hand its token to a worker,
  * disconnect it. Never granted in part: on failure none is connected, and all locks taken on the
  * way are given back. While it waits, nobody sees what it has so far in gmsfs_granted_lock.

@@ -8,7 +8,9 @@
  *   - RO waits for commits, and a commit may need a lock that a reader holds. So while it waits it
  *     holds nothing.
  *   - Who holds one lock and takes no other waits for nobody.
- *   - Memory is waited for with nothing else in hand: group_reserve.c.
+ *   - Memory is waited for with nothing else in hand: group_reserve.c. So are stores whose bytes
+ *     have to come to their devices first, in the order of the devices: of those that lack one
+ *     another's memory, whoever was first on the first device meets nobody on the next.
  * A circle of waiters would have a highest store, whose waiter held a lock above it.
  */
 #include <errno.h>
@@ -23,7 +25,7 @@
 static int group_take_from(struct group *group, size_t first, enum gmsfs_mode mode)
 {
     for (size_t i = first; i < group->count; i++) {
-        int error = gfs_member_take(group->members + i, mode, gfs_group_left_ms(group), 0);
+        int error = gfs_member_take_here(group, group->members + i, mode);
 
         if (error)
             return error;
@@ -79,16 +81,31 @@ static int group_take_either(struct group *group)
     }
 }
 
+/* Which of them is waited for, when `busy` could not be had: one that has to come to its device
+ * goes before it. */
+static int group_choose_busy(struct group *group, struct member **busy)
+{
+    int error = gfs_group_look(group);
+
+    for (size_t i = 0; i < group->count && !error; i++) {
+        if (!gfs_member_is_away(group->by_device[i]))
+            continue;
+        *busy = group->by_device[i];
+        break;
+    }
+    return error ? error : -EAGAIN;
+}
+
 /* RO on all but `has`, at once. -EAGAIN: `busy` has to be waited for. */
-static int group_try_readers(struct group *group, size_t has, size_t *busy)
+static int group_try_readers(struct group *group, const struct member *has, struct member **busy)
 {
     for (size_t i = 0; i < group->count; i++) {
-        int error = i == has ? 0 : gfs_member_take(group->members + i, GMSFS_MODE_RO, 0, 0);
+        struct member *member = group->members + i;
+        int error = member == has ? 0 : gfs_member_take(member, GMSFS_MODE_RO, 0, 0);
 
-        if (error == -EAGAIN)
-            *busy = i;
+        *busy = member;
         if (error)
-            return error;
+            return error == -EAGAIN ? group_choose_busy(group, busy) : error;
     }
     return gfs_group_look(group);
 }
@@ -96,13 +113,14 @@ static int group_try_readers(struct group *group, size_t has, size_t *busy)
 /* The store that was busy is waited for with nothing else in hand; then the others are tried. */
 static int group_take_readers(struct group *group)
 {
-    size_t has = SIZE_MAX, busy = 0;
-    int error = group_try_readers(group, has, &busy);
+    struct member *busy = NULL;
+    int error = group_try_readers(group, NULL, &busy);
 
     while (error == -EAGAIN && gfs_group_left_ms(group) > 0) {
+        struct member *has = busy;
+
         gfs_group_release(group);
-        has = busy;
-        error = gfs_member_take(group->members + has, GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
+        error = gfs_member_take(has, GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
         if (!error)
             error = group_try_readers(group, has, &busy);
     }
@@ -143,12 +161,40 @@ static int group_take_locks(struct group *group, enum gmsfs_mode mode)
     return mode == GMSFS_MODE_RW ? group_take_writers(group) : group_take_either(group);
 }
 
-/* Where memory lacks, that is waited for with nothing in hand, and all is tried again. */
+/* As a reader, who gives it back at once: what came stays on its device for a while. One that has
+ * nothing any more, or left again, is met when the locks are taken. */
+static int group_promote(struct group *group, unsigned tries)
+{
+    int error = gfs_group_look(group);
+
+    for (size_t i = 0; i < group->count && !error; i++) {
+        if (!gfs_member_is_away(group->by_device[i]))
+            continue;
+        error = gfs_member_take(group->by_device[i], GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
+        gfs_group_release(group);
+        if (error == -ENODATA)
+            error = 0;
+    }
+    if (!error && tries > 0)
+        gfs_group_pause(group, tries);
+    return error;
+}
+
+/* What has to come is waited for with nothing in hand, memory and stores alike, and all is tried
+ * again. */
 static int group_take(struct group *group, enum gmsfs_mode mode)
 {
     for (unsigned tries = 0;; tries++) {
         struct member *lacking = NULL;
         int error = group_take_locks(group, mode);
+
+        if (error == GROUP_AWAY) {
+            gfs_group_release(group);
+            error = gfs_group_left_ms(group) ? group_promote(group, tries) : -EAGAIN;
+            if (error)
+                return error;
+            continue;
+        }
 
         if (!error && group->members[0].acquire.mode == GMSFS_MODE_RW)
             error = gfs_group_reserve(group, &lacking);
@@ -206,7 +252,7 @@ int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count, enum gmsf
         error = gfs_group_sort(&group);
     if (!error)
         error = group_open_for(&group, &mode);
-    if (!error && mode != GMSFS_MODE_RO)
+    if (!error)
         error = gfs_group_plan_memory(&group);
     if (!error)
         error = group_take(&group, mode);

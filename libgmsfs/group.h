@@ -19,6 +19,8 @@
 /* From the steps of RW_OR_RO: what was granted is not of one kind; what was waited for is whole. */
 #define GROUP_MIXED 1
 #define GROUP_WHOLE 2
+/* From the steps of a writer's too: a store is not on its device, and would be waited for there. */
+#define GROUP_AWAY 3
 
 struct member {
     struct gmsfs *handle;
@@ -50,8 +52,8 @@ void gfs_group_leave(struct group *group);
 int gfs_group_look(struct group *group);
 /* Looks, and puts them in the order of their ids. -EINVAL: one store twice. */
 int gfs_group_sort(struct group *group);
-/* At the last look: is everything committed, and by one commit of a group? One store alone is
- * whole whatever its commit says. */
+/* At the last look: is everything committed, with bytes, and by one commit of a group? One store
+ * alone is whole whatever its commit says. */
 int gfs_group_is_whole(const struct group *group);
 uint64_t gfs_group_left_ms(const struct group *group);
 /* The same to wait for memory, which is never tried once only: that might say -ENOMEM for now. */
@@ -59,6 +61,11 @@ uint64_t gfs_group_wait_ms(const struct group *group, uint64_t reserve_bytes);
 /* ACQUIRE, which the handle hears nothing of; gfs_group_release gives back what was taken. */
 int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeout_ms,
                     uint64_t reserve_bytes);
+/* The same for who holds others meanwhile: waits for the lock, never for bytes to come to the
+ * device (GROUP_AWAY). */
+int gfs_member_take_here(struct group *group, struct member *member, enum gmsfs_mode mode);
+/* Committed, and its bytes are elsewhere, at the last look. */
+int gfs_member_is_away(const struct member *member);
 /* The same for RW and who would as well read: waits in its place of the queue, and looks from there
  * whether all are whole by now (GROUP_WHOLE). */
 int gfs_member_take_or_see(struct group *group, struct member *member, uint64_t reserve_bytes);
@@ -66,7 +73,8 @@ void gfs_group_release(struct group *group);
 
 /* ---- group_reserve.c ---------------------------------------------------------------------- */
 
-/* After a look. -ENOMEM also where a device has not as much in all. */
+/* After a look, also where nobody reserves: it is the order in which stores that are elsewhere come
+ * to their devices. -ENOMEM also where a device has not as much in all. */
 int gfs_group_plan_memory(struct group *group);
 /* With all locks in hand: memory for all, or why not. `lacking`: the store to wait for, where
  * waiting may help (-ENOMEM, -EAGAIN). */
@@ -74,5 +82,7 @@ int gfs_group_reserve(struct group *group, struct member **lacking);
 /* With nothing in hand: until there was memory for that store. 0: try again; mode: as wished. */
 int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
                           unsigned tries);
+/* Who stops others, and is stopped by them, time and again gets out of step. */
+void gfs_group_pause(const struct group *group, unsigned tries);
 
 #endif

@@ -91,7 +91,7 @@ int gfs_group_is_whole(const struct group *group)
     const uint8_t *id = group->members[0].info.group;
 
     for (size_t i = 0; i < group->count; i++)
-        if (!group->members[i].info.committed ||
+        if (!group->members[i].info.committed || !group->members[i].info.residency ||
             memcmp(group->members[i].info.group, id, sizeof group->members[i].info.group) != 0)
             return 0;
     return group->count == 1 || !gfs_is_zero(id);
@@ -141,6 +141,38 @@ int gfs_member_take(struct member *member, enum gmsfs_mode mode, uint64_t timeou
     return member_acquire(member, (struct gmsfs_ioc_acquire){.mode = mode,
                                                              .timeout_ms = timeout_ms,
                                                              .reserve_bytes = reserve_bytes});
+}
+
+int gfs_member_is_away(const struct member *member)
+{
+    return member->info.committed && member->info.residency &&
+           !(member->info.residency & GMSFS_RESIDENCY_DEVICE);
+}
+
+/* It may leave its device while the lock is waited for. */
+int gfs_member_take_here(struct group *group, struct member *member, enum gmsfs_mode mode)
+{
+    int error = gfs_member_take(member, mode, 0, 0);
+
+    while (error == -EAGAIN || error == -ETIMEDOUT) {
+        uint64_t left_ms;
+        int last;
+
+        error = gfs_ioctl(member->handle, GMSFS_IOC_INFO, &member->info);
+        if (error)
+            return error;
+        if (gfs_member_is_away(member))
+            return GROUP_AWAY;
+        left_ms = gfs_group_left_ms(group);
+        last = left_ms <= GROUP_LOOK_MS;
+        error = member_acquire(
+            member, (struct gmsfs_ioc_acquire){.mode = mode,
+                                               .flags = last ? 0 : GMSFS_ACQUIRE_AGAIN,
+                                               .timeout_ms = last ? left_ms : GROUP_LOOK_MS});
+        if (last)
+            return error;
+    }
+    return error;
 }
 
 /* Readers that keep coming would keep it out for ever, were they let in whenever it looks. */

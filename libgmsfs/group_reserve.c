@@ -110,7 +110,7 @@ int gfs_group_reserve(struct group *group, struct member **lacking)
     return 0;
 }
 
-static void pause_randomly(const struct group *group, unsigned tries)
+void gfs_group_pause(const struct group *group, unsigned tries)
 {
     uint64_t left_ms = gfs_group_left_ms(group), most_ms = PAUSE_MAX_MS;
     uint8_t random = 0;
@@ -145,6 +145,6 @@ int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsf
 
     gfs_group_release(group);
     if (!error && tries > 0)
-        pause_randomly(group, tries);
+        gfs_group_pause(group, tries);
     return error;
 }
