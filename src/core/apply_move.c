@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What copies, in the direction of time. */
 static bool uses_device(const struct core_store *store)
@@ -148,7 +149,33 @@ static int demote(struct apply *apply, struct core_store *store, enum core_place
     return 0;
 }
 
-int apply_move_begin(struct apply *apply)
+/* For whom it goes, if it may. */
+static const struct core_store *find_evictor(const struct apply *apply,
+                                             const struct core_store *store, int *error)
+{
+    const struct core *core = apply->core;
+    const struct core_store *evictor = core_store(core, apply->record->count);
+
+    *error = evictor ? 0 : -ENOENT;
+    if (evictor && (store == evictor || store->places.place != CORE_PLACE_DEVICE ||
+                    apply->record->kind == CORE_PLACE_DEVICE))
+        *error = -EINVAL;
+    else if (evictor && (store->use.pinned ||
+                         core_find_pool(core, store)->class > core_find_pool(core, evictor)->class))
+        *error = -EBUSY;
+    return evictor;
+}
+
+static void note_eviction(struct apply *apply, struct core_store *store, const char *evictor)
+{
+    struct core_event *event = core_add_move_event(apply, CORE_EVENT_EVICTED, store,
+                                                   (enum core_place)apply->record->kind, 0);
+
+    memcpy(event->for_store, evictor, strlen(evictor));
+    core_pool(apply->core, store->use.pool)->evictions++;
+}
+
+static int begin_move(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, record->store);
@@ -156,7 +183,7 @@ int apply_move_begin(struct apply *apply)
     bool spare = (record->flags & CORE_MOVE_SPARE) != 0;
     int error = check_rest(apply->core, store);
 
-    if (record->kind >= CORE_PLACE_COUNT || record->flags & ~CORE_MOVE_SPARE ||
+    if (record->kind >= CORE_PLACE_COUNT || record->flags & ~(CORE_MOVE_SPARE | CORE_MOVE_EVICT) ||
         (spare && (to == CORE_PLACE_NONE || to == CORE_PLACE_DEVICE)))
         return -EINVAL;
     if (error < 0)
@@ -174,6 +201,27 @@ int apply_move_begin(struct apply *apply)
         return -EINVAL;
     note_begin(apply, store, to, spare);
     return 0;
+}
+
+int apply_move_begin(struct apply *apply)
+{
+    struct core_store *store = core_store(apply->core, apply->record->store);
+    const struct core_store *evictor;
+    int error;
+
+    if (!(apply->record->flags & CORE_MOVE_EVICT))
+        return begin_move(apply);
+    if (!store)
+        return -ENOENT;
+    if (apply->record->flags & CORE_MOVE_SPARE)
+        return -EINVAL;
+    evictor = find_evictor(apply, store, &error);
+    if (error < 0)
+        return error;
+    error = begin_move(apply);
+    if (error == 0)
+        note_eviction(apply, store, evictor->name);
+    return error;
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
@@ -220,8 +268,10 @@ static void place_copy(struct apply *apply, struct core_store *store)
     }
     for (unsigned tier = store->places.place + 1; slower && tier < to; tier++)
         core_drop_spare(core, store, (enum core_place)tier);
-    if (!slower)
+    if (!slower) {
         store->places.promote_ms = apply->record->now_ms - store->places.move.since_ms;
+        store->places.promoted_ms = apply->record->now_ms;
+    }
     core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)));
     core_add_move_event(apply, slower ? CORE_EVENT_DEMOTED : CORE_EVENT_PROMOTED, store, to, 0);
 }

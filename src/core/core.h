@@ -370,7 +370,9 @@ enum record_type {
                           writer, or (to a slower place) a holder; fenced. -ENODATA: nothing is
                           committed, or no copy is left. -EIO: it would be copied from suspect
                           memory. -ENODEV: of or to a device that is lost. -EAGAIN: to the device,
-                          and somebody's turn for its memory comes first. -ENOENT */
+                          and somebody's turn for its memory comes first. -ENOENT.
+                          CORE_MOVE_EVICT: it leaves the device for the store `count`; -EBUSY: it is
+                          pinned, or of a more important class than that */
     RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
                           the place becomes a spare. -ESTALE: it is over already; -EINVAL */
     RECORD_MOVE_FAIL, /* store, count = the move, or 0: of one that could not begin; offset = errno;
@@ -383,6 +385,7 @@ enum record_type {
 };
 
 #define CORE_MOVE_SPARE  (1u << 0)
+#define CORE_MOVE_EVICT  (1u << 1)
 #define CORE_MOVE_KEEP   (1u << 0)
 #define CORE_MOVE_REFUSE (1u << 0)
 #define CORE_MOVE_QUIET  (1u << 1)

@@ -20,7 +20,7 @@ bool core_is_text(const char *text, size_t room)
 
 static bool is_of_copies(enum core_event_type type)
 {
-    return type >= CORE_EVENT_PROMOTED && type <= CORE_EVENT_HEALED;
+    return type >= CORE_EVENT_PROMOTED && type <= CORE_EVENT_EVICTED;
 }
 
 static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
@@ -51,6 +51,10 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         (event->type == CORE_EVENT_OVER_QUOTA ? !core_is_pool_name(event->pool)
                                               : event->pool[0] != '\0'))
         return WRONG("event %" PRIu64 ": it has a pool that is not its own", seq);
+    if (!core_is_text(event->for_store, sizeof event->for_store) ||
+        (event->type == CORE_EVENT_EVICTED ? core_check_store_name(event->for_store) < 0
+                                           : event->for_store[0] != '\0'))
+        return WRONG("event %" PRIu64 ": it was evicted for nobody", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);

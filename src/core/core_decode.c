@@ -86,6 +86,7 @@ static void read_pool(struct input *input)
     input_text(input, pool->name, sizeof pool->name);
     pool->class = (enum pool_class)input_choice(input, 0, POOL_CLASS_COUNT - 1);
     pool->sm_percent = input_u32(input);
+    pool->evictions = input_u64(input);
     pool->min_bytes = input_within(input, 0, INT64_MAX);
     pool->max_bytes = input_u64(input);
     pool->slots = input_u64(input);
@@ -363,6 +364,7 @@ static void read_event(struct input *input, uint64_t seq)
     input_text(input, event->bound, sizeof event->bound);
     event->is_share = input_bool(input);
     input_text(input, event->pool, sizeof event->pool);
+    input_text(input, event->for_store, sizeof event->for_store);
     event->resolved_by = input_u32(input);
     event->deadline_ms = input_u64(input);
     event->tier = input_u32(input);

@@ -204,6 +204,7 @@ static void read_places(struct input *input, struct core_store *store)
     places->move.since_ms = input_u64(input);
     places->moves = input_u64(input);
     places->promote_ms = input_u64(input);
+    places->promoted_ms = input_u64(input);
     places->version = input_u64(input);
 }
 

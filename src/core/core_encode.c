@@ -167,6 +167,7 @@ static void put_places(struct output *output, const struct core_places *places)
     put_u64(output, places->move.since_ms);
     put_u64(output, places->moves);
     put_u64(output, places->promote_ms);
+    put_u64(output, places->promoted_ms);
     put_u64(output, places->version);
 }
 
@@ -211,6 +212,7 @@ static void put_pool(struct output *output, const struct core_pool *pool)
     put_text(output, pool->name);
     put_u8(output, (uint8_t)pool->class);
     put_u32(output, pool->sm_percent);
+    put_u64(output, pool->evictions);
     put_u64(output, pool->min_bytes);
     put_u64(output, pool->max_bytes);
     put_u64(output, pool->slots);
@@ -357,6 +359,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_text(output, event->bound);
     put_u8(output, event->is_share);
     put_text(output, event->pool);
+    put_text(output, event->for_store);
     put_u32(output, event->resolved_by);
     put_u64(output, event->deadline_ms);
     put_u32(output, event->tier);

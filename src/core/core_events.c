@@ -92,8 +92,9 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         event->deadline_ms = store->drain.deadline_ms;
 }
 
-void core_add_move_event(struct apply *apply, enum core_event_type type,
-                         const struct core_store *store, enum core_place tier, int error)
+struct core_event *core_add_move_event(struct apply *apply, enum core_event_type type,
+                                       const struct core_store *store, enum core_place tier,
+                                       int error)
 {
     struct core_event *event = new_event(apply, type, store);
     const struct core_move *move = &store->places.move;
@@ -104,6 +105,7 @@ void core_add_move_event(struct apply *apply, enum core_event_type type,
     event->error = (uint32_t)error;
     if (move->id != 0 && apply->record->now_ms > move->since_ms)
         event->took_ms = apply->record->now_ms - move->since_ms;
+    return event;
 }
 
 void core_add_region_event(struct apply *apply, enum core_event_type type,

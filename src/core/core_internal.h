@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     6u
+#define CORE_STATE_VERSION     7u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -143,8 +143,9 @@ void core_push_effect(struct core *core, struct effect effect);
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
 /* Of a move, or of a copy in a tier. error: 0, or what it failed with (an errno). */
-void core_add_move_event(struct apply *apply, enum core_event_type type,
-                         const struct core_store *store, enum core_place tier, int error);
+struct core_event *core_add_move_event(struct apply *apply, enum core_event_type type,
+                                       const struct core_store *store, enum core_place tier,
+                                       int error);
 void core_add_region_event(struct apply *apply, enum core_event_type type,
                            const struct region *region);
 void core_add_waiter_event(struct apply *apply, enum core_event_type type,

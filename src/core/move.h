@@ -43,9 +43,10 @@ struct core_places {
     /* The committed layout with the memories of another copy; NULL: none in that tier. */
     struct layout *spares[CORE_TIER_COUNT];
     struct core_move move;
-    uint64_t moves;      /* how often the place has changed */
-    uint64_t promote_ms; /* how long the last promotion took */
-    uint64_t version;    /* counts changes of what `residency` shows, but for the bytes of a move */
+    uint64_t moves;       /* how often the place has changed */
+    uint64_t promote_ms;  /* how long the last promotion took */
+    uint64_t promoted_ms; /* when that was: a record's time; 0: it never was */
+    uint64_t version; /* counts changes of what `residency` shows, but for the bytes of a move */
 };
 
 #endif

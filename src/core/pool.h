@@ -32,8 +32,9 @@ struct core_pool {
     enum pool_class class;
     uint32_t sm_percent;           /* of the device's processors; only handed out */
     uint64_t min_bytes, max_bytes; /* max: CORE_NO_LIMIT: none */
-    bool spoken_for; /* a waiter lacks what its budget has left: found anew for each record */
-    uint64_t slots;  /* stores that use memory at most; 0: no limit */
+    bool spoken_for;    /* a waiter lacks what its budget has left: found anew for each record */
+    uint64_t evictions; /* of its stores, so far */
+    uint64_t slots;     /* stores that use memory at most; 0: no limit */
     uint64_t store_count, used_bytes, resident; /* these follow from the stores */
 };
 

@@ -69,6 +69,8 @@ static void print_help(void)
         "  spill=DIR              a disk beside the device, by files without names in DIR\n"
         "  spill_size=SIZE        how much of it\n"
         "  keep_copy=yes|no       keep what was there when a store is moved back; default yes\n"
+        "  evict=lru|none         whether unused stores leave the device for others; default lru\n"
+        "  min_stay=SECONDS       not before they were there so long; default 10\n"
         "  uuid=UUID              host: of the device; default: from the machine's id\n"
         "  alloc_timeout=SECONDS  how long ALLOC waits for memory; default 60, 0: not at all\n"
         "  writer_patience=SECONDS\n"

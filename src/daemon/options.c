@@ -30,7 +30,7 @@ struct parser {
     struct option needs_gms;  /* the first one that does; no name: none */
     struct option needs_host; /* the same of host_size */
     struct option spill;      /* the last one of the disk tier */
-    struct option keep_copy;
+    struct option tiers;      /* the last one that is of any tier beside the device */
     char *error;
     size_t error_bytes;
 };
@@ -127,8 +127,6 @@ static void note_needs_host(struct parser *parser, const struct option *option)
 static int parse_host_tier(struct parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
-    bool keeps = true;
-    int error;
 
     if (strcmp(option->name, "host_size") == 0)
         return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.host_bytes);
@@ -136,11 +134,33 @@ static int parse_host_tier(struct parser *parser, const struct option *option)
         note_needs_host(parser, option);
         return parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
     }
-    if (strcmp(option->name, "keep_copy") != 0)
+    return -ENOENT;
+}
+
+static int parse_seconds(const struct parser *parser, const struct option *option,
+                         uint64_t *value_ms);
+
+/* What becomes of stores' copies, whichever tiers there are. -ENOENT: the option is another. */
+static int parse_copies(struct parser *parser, const struct option *option)
+{
+    struct daemon_options *o = parser->options;
+    bool keeps = true;
+    int error;
+
+    if (strcmp(option->name, "keep_copy") == 0) {
+        error = parse_yes(parser, option, &keeps);
+        o->drops_copies = !keeps;
+    } else if (strcmp(option->name, "min_stay") == 0) {
+        error = parse_seconds(parser, option, &o->min_stay_ms);
+    } else if (strcmp(option->name, "evict") == 0) {
+        o->evicts_none = strcmp(option->value, "none") == 0;
+        error = o->evicts_none || strcmp(option->value, "lru") == 0
+                    ? 0
+                    : refuse(parser, option, "expected none or lru");
+    } else {
         return -ENOENT;
-    parser->keep_copy = *option;
-    error = parse_yes(parser, option, &keeps);
-    o->drops_copies = !keeps;
+    }
+    parser->tiers = *option;
     return error;
 }
 
@@ -167,8 +187,8 @@ static int check_tiers(const struct parser *parser)
         return refuse(parser, &parser->spill,
                       "is half of it: a disk beside the device is spill=DIRECTORY and "
                       "spill_size=SIZE");
-    if (vmm->host_bytes == 0 && vmm->spill_bytes == 0 && parser->keep_copy.name[0])
-        return refuse(parser, &parser->keep_copy,
+    if (vmm->host_bytes == 0 && vmm->spill_bytes == 0 && parser->tiers.name[0])
+        return refuse(parser, &parser->tiers,
                       "is for memory beside the device: give host_size=SIZE, too");
     return 0;
 }
@@ -389,7 +409,10 @@ static int parse_valued(struct parser *parser, const struct option *option)
         return log_parse_level(option->value, &o->log_level)
                    ? refuse(parser, option, "expected error, warning, info or debug")
                    : 0;
-    if (strncmp(name, "host_", 5) == 0 || strcmp(name, "keep_copy") == 0)
+    if (strcmp(name, "keep_copy") == 0 || strcmp(name, "evict") == 0 ||
+        strcmp(name, "min_stay") == 0)
+        return parse_copies(parser, option);
+    if (strncmp(name, "host_", 5) == 0)
         return parse_host_tier(parser, option);
     if (strncmp(name, "spill", 5) == 0)
         return parse_disk_tier(parser, option);
@@ -537,6 +560,7 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
         .alloc_timeout_ms = OPTIONS_ALLOC_TIMEOUT_S * 1000ull,
         .patience_ms = OPTIONS_PATIENCE_S * 1000ull,
         .vmm.copier_idle_ms = OPTIONS_COPIER_IDLE_S * 1000ull,
+        .min_stay_ms = OPTIONS_MIN_STAY_S * 1000ull,
         .uid = OPTIONS_NO_ID,
         .gid = OPTIONS_NO_ID,
         .gms_mode = OPTIONS_GMS_MODE,

@@ -22,6 +22,7 @@
 #define OPTIONS_PATIENCE_S      30u
 #define OPTIONS_MAX_SECONDS     (30u * 24 * 3600)
 #define OPTIONS_COPIER_IDLE_S   10u
+#define OPTIONS_MIN_STAY_S      10u
 #define OPTIONS_SPOOL_MAX_BYTES (1ull << 40)
 #define OPTIONS_SPOOL_MAX_GPU   (8ull << 30) /* there a spool is host memory */
 #define OPTIONS_MAX_BYTES       (1ull << 50)
@@ -41,8 +42,10 @@ struct daemon_options {
     struct vmm_options vmm;
     enum options_choice allow_other;
     uint64_t alloc_timeout_ms, patience_ms;
-    uint64_t spool_max_bytes;         /* never 0 */
-    bool drops_copies;                /* keep_copy=no */
+    uint64_t spool_max_bytes; /* never 0 */
+    bool drops_copies;        /* keep_copy=no */
+    bool evicts_none;         /* evict=none */
+    uint64_t min_stay_ms;
     char audit[OPTIONS_PATH_BYTES];   /* absolute; "": none */
     uint32_t uid, gid;                /* OPTIONS_NO_ID: those of who mounts */
     bool gms;                         /* sockets for GMS clients */

@@ -259,6 +259,7 @@ enum pool_metric {
     POOL_MIN,
     POOL_MAX,
     POOL_USED,
+    POOL_EVICTIONS,
     POOL_METRIC_COUNT,
 };
 
@@ -269,17 +270,20 @@ static const struct {
     [POOL_MAX] = {"gmsfs_pool_max_bytes",
                   "Memory that the pool may have; none: as much as there is."},
     [POOL_USED] = {"gmsfs_pool_used_bytes", "Memory that the stores of the pool have."},
+    [POOL_EVICTIONS] = {"gmsfs_evictions_total", "Stores of the pool that left for others."},
 };
 
 static void write_pools(FILE *out, const struct core *core)
 {
     for (unsigned metric = 0; metric < POOL_METRIC_COUNT; metric++) {
-        head(out, POOL_METRICS[metric].name, "gauge", POOL_METRICS[metric].help);
+        head(out, POOL_METRICS[metric].name, metric == POOL_EVICTIONS ? "counter" : "gauge",
+             POOL_METRICS[metric].help);
         for (size_t i = 0; i < core->pools.items.count; i++) {
             const struct core_pool *pool = core->pools.items.items[i];
-            uint64_t value = metric == POOL_MIN   ? pool->min_bytes
-                             : metric == POOL_MAX ? pool->max_bytes
-                                                  : pool->used_bytes;
+            uint64_t value = metric == POOL_MIN    ? pool->min_bytes
+                             : metric == POOL_MAX  ? pool->max_bytes
+                             : metric == POOL_USED ? pool->used_bytes
+                                                   : pool->evictions;
             if (metric != POOL_MAX || value != CORE_NO_LIMIT)
                 fprintf(out, "%s{pool=\"%s\"} %llu\n", POOL_METRICS[metric].name, pool->name,
                         (unsigned long long)value);

@@ -46,6 +46,7 @@ static const char *const names[] = {
     [CORE_EVENT_COPY_DROPPED] = "copy_dropped",
     [CORE_EVENT_MOVE_FAILED] = "move_failed",
     [CORE_EVENT_HEALED] = "healed",
+    [CORE_EVENT_EVICTED] = "evicted",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -92,13 +93,15 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
     }
     if (event->pool[0])
         failed |= set_text(object, "pool", event->pool, sizeof event->pool);
+    if (event->for_store[0])
+        failed |= set_text(object, "for", event->for_store, sizeof event->for_store);
     if (event->type == CORE_EVENT_UNFENCED)
         failed |= json_object_set_new(
             object, "resolved_by",
             json_string(event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort"));
     if (event->deadline_ms)
         failed |= set_number(object, "deadline_ms", event->deadline_ms);
-    if (event->type >= CORE_EVENT_PROMOTED && event->type <= CORE_EVENT_HEALED) {
+    if (event->type >= CORE_EVENT_PROMOTED && event->type <= CORE_EVENT_EVICTED) {
         const char *tier = core_place_name((enum core_place)event->tier);
 
         failed |= json_object_set_new(object, "tier", json_string(tier));

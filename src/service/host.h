@@ -69,6 +69,8 @@ struct service_options {
     uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
     uint64_t max_watches;
     bool drops_copies;    /* what was promoted leaves no spare behind */
+    bool evicts;          /* stores that nobody uses leave the device for others */
+    uint64_t min_stay_ms; /* not before they were there so long */
     uint64_t max_regions; /* 0: as many as there can be */
 };
 

@@ -160,7 +160,7 @@ static void finish(struct move_op *op)
         s->short_store = 0;
     }
     if (error == -ENOMEM)
-        s->promote_after_ms = service_now(s) + RETRY_MS;
+        s->promote_after_ms = s->evict_after_ms = service_now(s) + RETRY_MS;
     if (error && !cancelled)
         record_failure(s, store, id, error);
     service_start_promotions(s);
@@ -212,14 +212,10 @@ static int make_pieces(struct service *s, struct move_op *op)
     return 0;
 }
 
-static int begin_record(struct service *s, struct move_op *op, enum core_place to, bool spare)
+static int begin_record(struct service *s, struct move_op *op, struct record *record)
 {
-    struct record record = {.type = RECORD_MOVE_BEGIN,
-                            .store = op->store,
-                            .kind = to,
-                            .flags = spare ? CORE_MOVE_SPARE : 0};
     struct outcome outcome;
-    int error = service_apply_record(s, &record, &outcome);
+    int error = service_apply_record(s, record, &outcome);
     op->id = error ? 0 : outcome.id;
     return error;
 }
@@ -247,9 +243,10 @@ static int start_op(struct service *s, struct move_op *op)
 }
 
 /* Copies, or finds that there is nothing to copy. */
-static int begin(struct service *s, const struct core_store *store, enum core_place to, bool spare)
+static int begin(struct service *s, const struct core_store *store, struct record *record)
 {
     uint64_t store_id = store->id;
+    enum core_place to = (enum core_place)record->kind;
     if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
         return -ENOMEM;
     struct move_op *op = new_op(s, store, to);
@@ -262,7 +259,7 @@ static int begin(struct service *s, const struct core_store *store, enum core_pl
     }
     error = make_pieces(s, op);
     if (!error)
-        error = begin_record(s, op, to, spare);
+        error = begin_record(s, op, record);
     if (error || !op->id) {
         abandon(s, op);
         return error;
@@ -291,16 +288,25 @@ static bool needs_bytes(const struct core_store *store, enum core_place to)
            layout_count_allocations(store->fixed) > 0;
 }
 
-static int move_store(struct service *s, uint64_t id, enum core_place to, bool spare)
+static int move_store(struct service *s, struct record *record)
 {
-    const struct core_store *store = core_find_store(s->core, id);
+    const struct core_store *store = core_find_store(s->core, record->store);
     enum core_place before = store->places.place;
-    struct record record = {
-        .type = RECORD_MOVE_BEGIN, .store = id, .kind = to, .flags = spare ? CORE_MOVE_SPARE : 0};
-    int error = needs_bytes(store, to) ? begin(s, store, to, spare)
-                                       : service_apply_record(s, &record, NULL);
-    count_move(s, id, before);
+    int error = needs_bytes(store, (enum core_place)record->kind)
+                    ? begin(s, store, record)
+                    : service_apply_record(s, record, NULL);
+    count_move(s, record->store, before);
     return error;
+}
+
+int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN,
+                            .store = store,
+                            .kind = to,
+                            .flags = CORE_MOVE_EVICT,
+                            .count = evictor};
+    return move_store(s, &record);
 }
 
 /* ---- for those who wait in the lock ------------------------------------------------------- */
@@ -323,9 +329,12 @@ static void promote(struct service *s, const struct core_store *store)
 {
     uint64_t id = store->id;
     /* Tried again when some comes back. */
-    if (can_fit(s, store) && lacks_room(s, store))
+    if (can_fit(s, store) && lacks_room(s, store)) {
+        service_evict_for(s, store, layout_total_bytes(store->fixed));
         return;
-    int error = can_fit(s, store) ? begin(s, store, CORE_PLACE_DEVICE, false) : -ENOMEM;
+    }
+    struct record record = {.type = RECORD_MOVE_BEGIN, .store = id, .kind = CORE_PLACE_DEVICE};
+    int error = can_fit(s, store) ? begin(s, store, &record) : -ENOMEM;
     if (!error || error == -EAGAIN)
         return;
     store = core_find_store(s->core, id);
@@ -351,8 +360,10 @@ void service_start_promotions(struct service *s)
 
 uint64_t service_promotion_moment(const struct service *s)
 {
-    bool waits = s->core->displaced > 0 && s->promote_after_ms > service_now(s);
-    return waits ? s->promote_after_ms : UINT64_MAX;
+    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
+    if (s->core->displaced > 0 && s->promote_after_ms > now_ms)
+        at_ms = s->promote_after_ms;
+    return s->evict_at_ms > now_ms && s->evict_at_ms < at_ms ? s->evict_at_ms : at_ms;
 }
 
 void service_on_move_over(struct service *s, const struct effect *effect)
@@ -383,8 +394,13 @@ int service_order_move(struct service *s, uint64_t file, const struct service_mo
         return -EPERM;
     switch (order->act) {
     case SERVICE_MOVE_TO:
-    case SERVICE_MOVE_COPY:
-        return move_store(s, store->id, order->place, order->act == SERVICE_MOVE_COPY);
+    case SERVICE_MOVE_COPY: {
+        struct record record = {.type = RECORD_MOVE_BEGIN,
+                                .store = store->id,
+                                .kind = order->place,
+                                .flags = order->act == SERVICE_MOVE_COPY ? CORE_MOVE_SPARE : 0};
+        return move_store(s, &record);
+    }
     case SERVICE_MOVE_DROP:
         return change_at_once(s, store->id, RECORD_COPY_DROP, order->place);
     case SERVICE_MOVE_CANCEL:

@@ -130,6 +130,7 @@ static void handle_effects(struct service *s)
     if (is_freed)
         service_on_memory(s);
     service_start_promotions(s);
+    service_evict_for_writers(s);
     service_arm_timer(s);
 }
 

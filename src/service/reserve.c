@@ -69,7 +69,9 @@ static int make_room(struct service *s, const struct core_session *held, uint64_
     /* Not for nothing. */
     if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes)
         give_up(s, held);
-    return s->numbers.freeing_bytes > 0 ? -EAGAIN : -ENOMEM;
+    if (s->numbers.freeing_bytes > 0)
+        return -EAGAIN;
+    return store && service_evict_for(s, store, bytes) ? -EAGAIN : -ENOMEM;
 }
 
 bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
@@ -103,6 +105,8 @@ static int check_budget(struct service *s, const struct core_session *held, uint
     if (given_up_bytes > 0 && core_check_room(s->core, store, more_bytes, free_bytes) == 0 &&
         give_up(s, held))
         return core_check_room(s->core, store, bytes, vmm_get_free(s->vmm)) == 0 ? 0 : -EAGAIN;
+    if (service_evict_for(s, store, bytes))
+        return -EAGAIN;
     service_note_over_quota(s, store, held->uid, held->owner);
     return -EDQUOT;
 }

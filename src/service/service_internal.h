@@ -124,7 +124,9 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
-    bool promoting;
+    bool promoting, evicting;
+    uint64_t evict_at_ms;    /* when a store may go that may not yet; past: none is known */
+    uint64_t evict_after_ms; /* nobody is evicted before this */
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -362,8 +364,18 @@ uint64_t service_awaiting_moment(const struct service *s);
 /* Of stores that somebody waits for, as far as there is memory. After each record. */
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
+/* This store leaves the device for that one. Errors as service_order_move. */
+int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 void service_on_move_over(struct service *s, const struct effect *effect);
 void service_cancel_moves(struct service *s);
+
+/* evict.c */
+/* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
+bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
+
+/* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
+ */
+void service_evict_for_writers(struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

@@ -56,7 +56,9 @@ static void write_out(const struct daemon_options *o, char *list, size_t room)
     if (o->vmm.spill_bytes)
         ADD(",spill=%s,spill_size=%" PRIu64, o->vmm.spill, o->vmm.spill_bytes);
     if (o->vmm.host_bytes || o->vmm.spill_bytes)
-        ADD(",keep_copy=%s", o->drops_copies ? "no" : "yes");
+        ADD(",keep_copy=%s,evict=%s,min_stay=%" PRIu64 ".%03" PRIu64,
+            o->drops_copies ? "no" : "yes", o->evicts_none ? "none" : "lru", o->min_stay_ms / 1000,
+            o->min_stay_ms % 1000);
     if (o->vmm.host_bytes) {
         ADD(",host_size=%" PRIu64, o->vmm.host_bytes);
         if (o->vmm.host_hugepage_bytes)

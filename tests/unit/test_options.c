@@ -137,7 +137,7 @@ TAP_TEST(every_option)
     check_int(parse("-f", "-o",
                     "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
                     "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
-                    "log_level=debug,host_size=8G,host_hugepages=2M,keep_copy=no,"
+                    "log_level=debug,host_size=8G,host_hugepages=2M,keep_copy=no,evict=none,min_stay=2.5,"
                     "spill=/var/spill,spill_size=9G,"
                     "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
                     "/mnt", NULL),
@@ -156,6 +156,8 @@ TAP_TEST(every_option)
     check_int(options.vmm.host_bytes, 8ull << 30);
     check_int(options.vmm.host_hugepage_bytes, 2u << 20);
     check(options.drops_copies);
+    check(options.evicts_none);
+    check_int(options.min_stay_ms, 2500);
     check_str(options.vmm.spill, "/var/spill");
     check_int(options.vmm.spill_bytes, 9ull << 30);
     check_int(options.vmm.uuid[0], 0x6f);
@@ -285,6 +287,10 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("host_size=1G,host_hugepages=4M", "expected 2M or 1G");
     refused("host_size=1G,keep_copy=maybe", "expected yes or no");
     refused("keep_copy=yes", "give host_size=SIZE, too");
+    refused("evict=lru", "give host_size=SIZE, too");
+    refused("min_stay=1", "give host_size=SIZE, too");
+    refused("host_size=1G,evict=fifo", "expected none or lru");
+    refused("host_size=1G,min_stay=soon", "expected seconds");
     refused("host_hugepages=2M", "give host_size=SIZE, too");
     refused("spill=/var/spill", "spill=DIRECTORY and spill_size=SIZE");
     refused("spill_size=1G", "spill=DIRECTORY and spill_size=SIZE");

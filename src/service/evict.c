@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * evict - stores that nobody uses leave the device so that somebody else fits
+ *
+ * Who goes is core/evict.h's choice, made anew whenever a record has changed something: nobody
+ * waits for a victim that was chosen before. What is on its way from the device, or being freed,
+ * counts as free already, so nobody goes twice for the same room.
+ */
+#include "service/service_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct table {
+    struct evict_pool pools[EVICT_MAX_POOLS];
+    struct evict_row *rows;
+    size_t count;
+    uint64_t leaving_bytes;
+};
+
+static size_t find_index(const struct service *s, uint64_t pool)
+{
+    size_t i = 0;
+    while (((const struct core_pool *)s->core->pools.items.items[i])->id != pool)
+        i++;
+    return i;
+}
+
+static uint64_t get_free_in(const struct service *s, enum core_place place)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    return place == CORE_PLACE_HOST ? info.host_total_bytes - info.host_used_bytes
+                                    : info.spill_total_bytes - info.spill_used_bytes;
+}
+
+/* The best place below that has room; NONE: there is none. */
+static enum core_place find_place(const struct service *s, const struct core_store *store)
+{
+    uint64_t bytes = layout_total_bytes(store->fixed);
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
+        if (store->places.spares[tier] ||
+            (store->suspect == 0 && bytes <= get_free_in(s, (enum core_place)tier)))
+            return (enum core_place)tier;
+    }
+    return CORE_PLACE_NONE;
+}
+
+static bool is_waited_for(const struct service *s, const struct core_store *store)
+{
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        const struct core_waiter *waiter = core_find_waiter(s->core, store->lock.waiters[i].id);
+        if (waiter && core_waiter_counts(waiter))
+            return true;
+    }
+    return false;
+}
+
+static void add_row(struct service *s, struct table *table, const struct core_store *store)
+{
+    const struct core_pool *pool = core_find_pool(s->core, store);
+    size_t index = find_index(s, pool->id);
+    const struct core_places *places = &store->places;
+    uint64_t bytes = layout_total_bytes(store->fixed);
+    if (places->move.id != 0 && places->move.to == CORE_PLACE_DEVICE) {
+        table->pools[index].used_bytes += bytes;
+        table->pools[index].resident += store->use.used_bytes == 0;
+    }
+    if (places->place != CORE_PLACE_DEVICE)
+        return;
+    if (places->move.id != 0 && !places->move.spare && !core_is_held(store)) {
+        table->leaving_bytes += bytes;
+        table->pools[index].used_bytes -= bytes;
+        table->pools[index].resident--;
+    }
+    table->rows[table->count++] = (struct evict_row){
+        .store = store->id,
+        .pool = index,
+        .class = pool->class,
+        .bytes = bytes,
+        .pinned = store->use.pinned || find_place(s, store) == CORE_PLACE_NONE ||
+                  core_is_fenced(s->core, store->name),
+        .held = core_is_held(store) || core_get_writer(s->core, store->id),
+        .waited_for = is_waited_for(s, store),
+        .moving = places->move.id != 0,
+        .has_spare = places->spares[CORE_PLACE_HOST] || places->spares[CORE_PLACE_DISK],
+        .last_used_ms = store->use.last_used_ms,
+        .promoted_ms = places->promoted_ms,
+    };
+}
+
+static bool fill(struct service *s, struct table *table)
+{
+    const struct idvec *stores = &s->core->stores, *pools = &s->core->pools.items;
+    *table = (struct table){.rows = calloc(stores->count, sizeof *table->rows)};
+    if (!table->rows)
+        return false;
+    for (size_t i = 0; i < pools->count; i++) {
+        const struct core_pool *pool = pools->items[i];
+        table->pools[i] = (struct evict_pool){.class = pool->class,
+                                              .min_bytes = pool->min_bytes,
+                                              .max_bytes = pool->max_bytes,
+                                              .slots = pool->slots,
+                                              .used_bytes = pool->used_bytes,
+                                              .resident = pool->resident};
+    }
+    for (size_t i = 0; i < stores->count; i++) {
+        const struct core_store *store = stores->items[i];
+        if (store->lock.committed && layout_count_allocations(store->fixed) > 0)
+            add_row(s, table, store);
+    }
+    return true;
+}
+
+/* When somebody who may not go yet may. */
+static void note_stays(struct service *s, const struct table *table)
+{
+    uint64_t now_ms = service_now(s);
+    for (size_t i = 0; i < table->count; i++) {
+        uint64_t at_ms = table->rows[i].promoted_ms + s->options.min_stay_ms;
+        if (table->rows[i].promoted_ms > 0 && at_ms > now_ms &&
+            (s->evict_at_ms <= now_ms || at_ms < s->evict_at_ms))
+            s->evict_at_ms = at_ms;
+    }
+}
+
+/* Whoever cannot go after all is chosen no more, and the choice is made again. */
+static bool let_go(struct service *s, struct table *table, struct evict_wish *wish)
+{
+    bool any = table->leaving_bytes > 0 || s->numbers.freeing_bytes > 0;
+    long chosen;
+    while ((chosen = evict_choose(table->rows, table->count, table->pools,
+                                  s->core->pools.items.count, wish)) > 0) {
+        struct evict_row *row = &table->rows[0];
+        const struct core_store *store = core_find_store(s->core, row->store);
+        enum core_place to = store ? find_place(s, store) : CORE_PLACE_NONE;
+        row->moving = true;
+        if (to == CORE_PLACE_NONE || service_evict(s, row->store, to, wish->store) != 0)
+            continue;
+        any = true;
+        wish->free_bytes += row->bytes;
+        table->pools[row->pool].used_bytes -= row->bytes;
+        table->pools[row->pool].resident--;
+    }
+    return any && chosen == 0;
+}
+
+bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes)
+{
+    struct table table;
+    if (!s->options.evicts || s->ending)
+        return false;
+    if (s->evicting)
+        return true; /* what is begun just now ends, and then it is tried again */
+    if (s->evict_after_ms > service_now(s) || !fill(s, &table))
+        return false;
+    struct evict_wish wish = {
+        .store = store->id,
+        .pool = find_index(s, store->use.pool),
+        .bytes = bytes,
+        .is_resident = store->use.used_bytes > 0,
+        .free_bytes = vmm_get_free(s->vmm) + s->numbers.freeing_bytes + table.leaving_bytes,
+        .now_ms = service_now(s),
+        .min_stay_ms = s->options.min_stay_ms,
+    };
+    s->evicting = true;
+    bool comes = let_go(s, &table, &wish);
+    s->evicting = false;
+    if (!comes)
+        note_stays(s, &table);
+    free(table.rows);
+    return comes;
+}
+
+void service_evict_for_writers(struct service *s)
+{
+    size_t left = s->options.evicts && !s->evicting ? s->core->reserving : 0;
+    for (size_t i = 0; left > 0 && i < s->core->waiters.count; i++) {
+        const struct core_waiter *waiter = s->core->waiters.items[i];
+        const struct core_store *store = core_find_store(s->core, waiter->store);
+        if (waiter->reserve_bytes == 0)
+            continue;
+        left--;
+        if (!core_waiter_counts(waiter) || !lock_is_free_for(&store->lock, waiter->id))
+            continue;
+        /* One at a time, as they came: who comes later gets no room before. */
+        uint64_t replaced_bytes = store->fixed && store->places.place == CORE_PLACE_DEVICE
+                                      ? layout_total_bytes(store->fixed)
+                                      : 0;
+        if (waiter->reserve_bytes > replaced_bytes)
+            service_evict_for(s, store, waiter->reserve_bytes - replaced_bytes);
+        return;
+    }
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Stores that nobody uses leave the device for others.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+}
+
+mount_small() { # [OPTION...]: room for three stores of 8 MiB
+    start_mount "size=24M,host_size=96M,alloc_timeout=5,min_stay=0${1+,$1}"
+}
+
+committed() { # STORE
+    [[ -d $M/$1 ]] || mkdir "$M/$1"
+    bash -c 'exec 4<>"$1/lock"; head -c 8388608 /dev/urandom >"$1/allocations/a"
+        echo >"$1/commit"' _ "$M/$1"
+}
+
+place() { # STORE
+    head -n 1 "$M/$1/residency" | cut -d' ' -f1
+}
+
+is_at() { # PLACE STORE
+    [[ $(place "$2") == "$1" ]]
+}
+
+# a, b and c fill the device; d is beside it. Their last uses were in that order.
+fill_device() {
+    local store
+    committed d
+    echo host >"$M/d/residency"
+    wait_until 10 is_at host d
+    for store in a b c; do
+        committed "$store"
+    done
+}
+
+use() { # STORE
+    timeout 10 bash -c 'exec 4<"$1/lock"' _ "$M/$1"
+}
+
+@test "for a reader who lacks room, who was used longest ago leaves, and it is told" {
+    mount_small
+    fill_device
+    use d
+    assert_eq "$(place a) $(place b) $(place c) $(place d)" 'host device device device'
+    jq -e -s 'any(.event == "evicted" and .store == "a" and .for == "d" and .tier == "host")' <"$M/events"
+    grep -qx 'gmsfs_evictions_total{pool="default"} 1' "$M/metrics"
+    use a
+    assert_eq "$(place a) $(place b) $(place c) $(place d)" 'device device device host' # d: a drop beats a copy
+}
+
+@test "who is pinned, held or more important stays" {
+    mount_small
+    fill_device
+    echo 'top class=high' >"$M/pools"
+    setfattr -n user.gmsfs.pin -v 1 "$M/a"
+    setfattr -n user.gmsfs.pool -v top "$M/b"
+    exec 5<"$M/c/lock"
+    run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
+    assert_eq "$status" 124
+    assert_eq "$(place a) $(place b) $(place c)" 'device device device'
+    exec 5<&-
+    use d
+    assert_eq "$(place a) $(place b) $(place c)" 'device device host'
+}
+
+@test "a store stays min_stay after it came" {
+    start_mount size=24M,host_size=96M,min_stay=2
+    fill_device
+    use d
+    use a
+    assert_eq "$(place b)" host
+    setfattr -n user.gmsfs.pin -v 1 "$M/c"
+    local began=$EPOCHREALTIME
+    use b
+    assert_eq "$(place b) $(place c)" 'device device'
+    ((${EPOCHREALTIME/./} - ${began/./} > 1000000))
+}
+
+@test "with evict=none nobody leaves, and who lacks room waits" {
+    mount_small evict=none
+    fill_device
+    run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
+    assert_eq "$status" 124
+    assert_eq "$(place a) $(place b) $(place c)" 'device device device'
+}
+
+@test "memory that a writer asks for is made room for" {
+    mount_small
+    fill_device
+    mkdir "$M/e"
+    bash -c 'exec 4<>"$1/lock"; head -c 8388608 /dev/zero >"$1/allocations/a"
+        echo >"$1/commit"' _ "$M/e"
+    assert_eq "$(place a) $(place b) $(place c) $(place e)" 'host device device device'
+}
