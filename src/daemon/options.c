@@ -107,6 +107,34 @@ static int parse_yes(const struct parser *parser, const struct option *option, b
                                                     : refuse(parser, option, "expected yes or no");
 }
 
+/* Seconds with up to three decimals. */
+static int parse_seconds(const struct parser *parser, const struct option *option,
+                         uint64_t *value_ms)
+{
+    const char *at = option->value;
+    uint64_t seconds = 0, thousandths = 0;
+
+    if (!isdigit((unsigned char)*at))
+        goto bad;
+    for (; isdigit((unsigned char)*at); at++) {
+        seconds = seconds * 10 + (uint64_t)(*at - '0');
+        if (seconds > OPTIONS_MAX_SECONDS)
+            goto bad;
+    }
+    if (*at == '.') {
+        at++;
+        for (uint64_t weight = 100; weight && isdigit((unsigned char)*at); weight /= 10)
+            thousandths += (uint64_t)(*at++ - '0') * weight;
+    }
+    if (*at != '\0')
+        goto bad;
+    *value_ms = seconds * 1000 + thousandths;
+    return 0;
+bad:
+    return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
+}
+
+/* The daemon's directory is not the caller's. */
 static int parse_path(const struct parser *parser, const struct option *option,
                       char path[OPTIONS_PATH_BYTES])
 {
@@ -136,9 +164,6 @@ static int parse_host_tier(struct parser *parser, const struct option *option)
     }
     return -ENOENT;
 }
-
-static int parse_seconds(const struct parser *parser, const struct option *option,
-                         uint64_t *value_ms);
 
 /* What becomes of stores' copies, whichever tiers there are. -ENOENT: the option is another. */
 static int parse_copies(struct parser *parser, const struct option *option)
@@ -191,33 +216,6 @@ static int check_tiers(const struct parser *parser)
         return refuse(parser, &parser->tiers,
                       "is for memory beside the device: give host_size=SIZE, too");
     return 0;
-}
-
-/* Seconds with up to three decimals. */
-static int parse_seconds(const struct parser *parser, const struct option *option,
-                         uint64_t *value_ms)
-{
-    const char *at = option->value;
-    uint64_t seconds = 0, thousandths = 0;
-
-    if (!isdigit((unsigned char)*at))
-        goto bad;
-    for (; isdigit((unsigned char)*at); at++) {
-        seconds = seconds * 10 + (uint64_t)(*at - '0');
-        if (seconds > OPTIONS_MAX_SECONDS)
-            goto bad;
-    }
-    if (*at == '.') {
-        at++;
-        for (uint64_t weight = 100; weight && isdigit((unsigned char)*at); weight /= 10)
-            thousandths += (uint64_t)(*at++ - '0') * weight;
-    }
-    if (*at != '\0')
-        goto bad;
-    *value_ms = seconds * 1000 + thousandths;
-    return 0;
-bad:
-    return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
 }
 
 static bool read_number(const char *text, uint32_t max, uint32_t *number)
@@ -322,7 +320,6 @@ static int parse_device(const struct parser *parser, const struct option *option
     return 0;
 }
 
-/* The daemon's directory is not the caller's. */
 /* ---- for GMS clients --------------------------------------------------------------------- */
 
 static void note_needs_gms(struct parser *parser, const struct option *option)

@@ -234,8 +234,8 @@ static int open_service(struct worker *worker)
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
         .has_kv_cache = options->gms,
         .drops_copies = options->drops_copies,
-        .evicts = !options->evicts_none &&
-                  (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0),
+        .evicts =
+            !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0),
         .min_stay_ms = options->min_stay_ms,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,

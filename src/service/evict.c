@@ -11,6 +11,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* So often the choice may be made in a while: it looks at all stores. */
+#define TRIES_MAX 64u
+#define TRIES_MS  100u
+
 struct table {
     struct evict_pool pools[EVICT_MAX_POOLS];
     struct evict_row *rows;
@@ -18,12 +22,19 @@ struct table {
     uint64_t leaving_bytes;
 };
 
+/* Of a pool that there is: they are in the order of their ids. */
 static size_t find_index(const struct service *s, uint64_t pool)
 {
-    size_t i = 0;
-    while (((const struct core_pool *)s->core->pools.items.items[i])->id != pool)
-        i++;
-    return i;
+    const struct idvec *pools = &s->core->pools.items;
+    size_t low = 0, high = pools->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (((const struct core_pool *)pools->items[middle])->id <= pool)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 static uint64_t get_free_in(const struct service *s, enum core_place place)
@@ -145,6 +156,32 @@ static bool let_go(struct service *s, struct table *table, struct evict_wish *wi
     return any && chosen == 0;
 }
 
+static bool may_try(struct service *s)
+{
+    uint64_t now_ms = service_now(s);
+    if (now_ms - s->evict_tries_ms >= TRIES_MS) {
+        s->evict_tries_ms = now_ms;
+        s->evict_tries = 0;
+    }
+    return s->evict_after_ms <= now_ms && s->evict_tries++ < TRIES_MAX;
+}
+
+/* Who waits for memory would else look again only when a record is applied. */
+uint64_t service_evict_moment(const struct service *s)
+{
+    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
+    if (s->core->displaced == 0 && s->core->reserving == 0)
+        return at_ms;
+    if (s->evict_at_ms > now_ms)
+        at_ms = s->evict_at_ms;
+    if (s->evict_after_ms > now_ms && s->evict_after_ms < at_ms)
+        at_ms = s->evict_after_ms;
+    uint64_t again_ms = s->evict_tries_ms + TRIES_MS;
+    if (s->evict_tries > TRIES_MAX && again_ms > now_ms && again_ms < at_ms)
+        at_ms = again_ms;
+    return at_ms;
+}
+
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes)
 {
     struct table table;
@@ -152,7 +189,7 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
         return false;
     if (s->evicting)
         return true; /* what is begun just now ends, and then it is tried again */
-    if (s->evict_after_ms > service_now(s) || !fill(s, &table))
+    if (!may_try(s) || !fill(s, &table))
         return false;
     struct evict_wish wish = {
         .store = store->id,

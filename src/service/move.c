@@ -14,9 +14,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
-#define RETRY_MS 200u
-
 static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
     [CORE_PLACE_HOST] = VMM_TIER_HOST,
@@ -32,7 +29,7 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
         s->numbers.moves[before][found->places.place]++;
 }
 
-static void record_failure(struct service *s, uint64_t store, uint64_t move, int error)
+void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error)
 {
     struct record record = {
         .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
@@ -160,11 +157,13 @@ static void finish(struct move_op *op)
         s->short_store = 0;
     }
     if (error == -ENOMEM)
-        s->promote_after_ms = s->evict_after_ms = service_now(s) + RETRY_MS;
+        s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
     if (error && !cancelled)
-        record_failure(s, store, id, error);
-    service_start_promotions(s);
-    service_arm_timer(s);
+        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+    if (error && !cancelled)
+        service_move_failed(s, store, id, error);
+    /* Who waited for that, or for what it has given back, is looked at after any record. */
+    service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
 }
 
 static struct move_op *new_op(struct service *s, const struct core_store *store, enum core_place to)
@@ -268,7 +267,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     error = start_op(s, op);
     if (error) {
         abandon(s, op);
-        record_failure(s, store_id, id, error);
+        service_move_failed(s, store_id, id, error);
     }
     return error;
 }
@@ -309,62 +308,14 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
     return move_store(s, &record);
 }
 
-/* ---- for those who wait in the lock ------------------------------------------------------- */
-
-/* It will never fit, so nobody waits for it. */
-static bool can_fit(const struct service *s, const struct core_store *store)
+int service_promote(struct service *s, const struct core_store *store)
 {
-    return layout_total_bytes(store->fixed) <= vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
+    struct record record = {
+        .type = RECORD_MOVE_BEGIN, .store = store->id, .kind = CORE_PLACE_DEVICE};
+    return begin(s, store, &record);
 }
 
-/* Now there is none, of the device or of its pool. */
-static bool lacks_room(const struct service *s, const struct core_store *store)
-{
-    uint64_t bytes = layout_total_bytes(store->fixed), free_bytes = vmm_get_free(s->vmm);
-    return bytes > free_bytes || (bytes <= core_find_pool(s->core, store)->max_bytes &&
-                                  core_check_promotion(s->core, store, free_bytes - bytes) < 0);
-}
-
-static void promote(struct service *s, const struct core_store *store)
-{
-    uint64_t id = store->id;
-    /* Tried again when some comes back. */
-    if (can_fit(s, store) && lacks_room(s, store)) {
-        service_evict_for(s, store, layout_total_bytes(store->fixed));
-        return;
-    }
-    struct record record = {.type = RECORD_MOVE_BEGIN, .store = id, .kind = CORE_PLACE_DEVICE};
-    int error = can_fit(s, store) ? begin(s, store, &record) : -ENOMEM;
-    if (!error || error == -EAGAIN)
-        return;
-    store = core_find_store(s->core, id);
-    if (error == -ENOMEM && store && can_fit(s, store))
-        s->promote_after_ms = service_now(s) + RETRY_MS;
-    else if (store && store->places.move.id == 0)
-        record_failure(s, id, 0, error);
-}
-
-void service_start_promotions(struct service *s)
-{
-    if (s->core->displaced == 0 || s->promoting || s->ending ||
-        s->promote_after_ms > service_now(s))
-        return;
-    s->promoting = true; /* what begins one applies records */
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (core_wants_promotion(s->core, store))
-            promote(s, store);
-    }
-    s->promoting = false;
-}
-
-uint64_t service_promotion_moment(const struct service *s)
-{
-    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
-    if (s->core->displaced > 0 && s->promote_after_ms > now_ms)
-        at_ms = s->promote_after_ms;
-    return s->evict_at_ms > now_ms && s->evict_at_ms < at_ms ? s->evict_at_ms : at_ms;
-}
+/* ---- over -------------------------------------------------------------------------------- */
 
 void service_on_move_over(struct service *s, const struct effect *effect)
 {

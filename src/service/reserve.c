@@ -15,17 +15,6 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static int record_reserved(struct service *s, const struct core_session *held,
-                           uint64_t reserved_bytes, uint64_t due_bytes, uint64_t making_bytes)
-{
-    struct record record = {.type = RECORD_RESERVE,
-                            .session = held->id,
-                            .size_bytes = reserved_bytes,
-                            .count = due_bytes,
-                            .offset = making_bytes};
-    return service_apply_record(s, &record, NULL);
-}
-
 /* Charges `bytes`, of which `draw` were set aside, and says that they are being made. All or
  * nothing. */
 static int charge(struct service *s, const struct core_session *held, uint64_t bytes, uint64_t draw)
@@ -39,8 +28,8 @@ static int charge(struct service *s, const struct core_session *held, uint64_t b
         vmm_set_aside(s->vmm, aside_bytes);
         return error;
     }
-    error = record_reserved(s, held, held->reserved_bytes - draw, held->due_bytes,
-                            held->making_bytes + bytes);
+    error = service_record_reserved(s, held, held->reserved_bytes - draw, held->due_bytes,
+                                    held->making_bytes + bytes);
     if (error) {
         vmm_unreserve(s->vmm, bytes);
         vmm_set_aside(s->vmm, aside_bytes);
@@ -138,7 +127,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
 {
     const struct core_session *held = core_find_session(s->core, session);
     if (bytes <= held->reserved_bytes)
-        return record_reserved(s, held, bytes, 0, held->making_bytes);
+        return service_record_reserved(s, held, bytes, 0, held->making_bytes);
     uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
     uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
     if (!can_ever_fit(s, bytes))
@@ -148,7 +137,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
         return error;
     if (more_bytes > vmm_get_free(s->vmm))
         return make_room(s, held, more_bytes);
-    return record_reserved(s, held, bytes - due_bytes, due_bytes, held->making_bytes);
+    return service_record_reserved(s, held, bytes - due_bytes, due_bytes, held->making_bytes);
 }
 
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes)
@@ -158,22 +147,4 @@ int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t byt
                             .size_bytes = bytes,
                             .flags = CORE_RESERVE_AS_ACQUIRE};
     return service_apply_record(s, &record, NULL);
-}
-
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
-{
-    const struct core_session *held = core_find_session(s->core, session);
-    if (drawn + made > 0 && held && held->mode == LOCK_MODE_RW)
-        record_reserved(s, held, held->reserved_bytes, held->due_bytes + drawn,
-                        held->making_bytes - smaller(made, held->making_bytes));
-}
-
-void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
-{
-    const struct core_session *writer = core_get_writer(s->core, store);
-    uint64_t due_bytes = writer ? smaller(writer->due_bytes, bytes) : 0;
-    vmm_unreserve(s->vmm, bytes);
-    if (due_bytes > 0)
-        record_reserved(s, writer, writer->reserved_bytes + due_bytes,
-                        writer->due_bytes - due_bytes, writer->making_bytes);
 }

@@ -127,6 +127,8 @@ struct service {
     bool promoting, evicting;
     uint64_t evict_at_ms;    /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
+    uint64_t evict_tries_ms; /* since when the tries are counted */
+    unsigned evict_tries;
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -319,6 +321,11 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 /* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
+
+/* reserved.c */
+/* All three of a session's numbers at once. */
+int service_record_reserved(struct service *s, const struct core_session *held,
+                            uint64_t reserved_bytes, uint64_t due_bytes, uint64_t making_bytes);
 /* What was charged for `made` bytes is given back: they are made no more, and what was drawn will
  * be set aside for the session again. */
 void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
@@ -361,11 +368,19 @@ void service_expire_awaiting(struct service *s, uint64_t now_ms);
 uint64_t service_awaiting_moment(const struct service *s);
 
 /* move.c */
+/* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
+#define SERVICE_PROMOTE_RETRY_MS 200u
+/* A store begins to come back. Errors as service_order_move. */
+int service_promote(struct service *s, const struct core_store *store);
+/* Told by a record; 0: it could not begin. */
+void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
+/* This store leaves the device for that one. Errors as service_order_move. */
+int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
+
+/* promote.c */
 /* Of stores that somebody waits for, as far as there is memory. After each record. */
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
-/* This store leaves the device for that one. Errors as service_order_move. */
-int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 void service_on_move_over(struct service *s, const struct effect *effect);
 void service_cancel_moves(struct service *s);
 
@@ -376,6 +391,7 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
+uint64_t service_evict_moment(const struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);
