@@ -2,6 +2,7 @@
 #include "base/file_io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -35,4 +36,12 @@ int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_
         done += wrote > 0 ? (size_t)wrote : 0;
     }
     return 0;
+}
+
+void file_end_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags >= 0 && flags & O_DIRECT)
+        fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }

@@ -2,8 +2,8 @@
 /*
  * file_io - bytes of a file at an offset, all of them or an error
  *
- * For the commands that read and write models and images. What a signal interrupts goes on. From
- * any thread. 0 or a negative errno.
+ * For the commands that read and write models and images, and for who moves bytes to and from a
+ * disk. What a signal interrupts goes on. From any thread. 0 or a negative errno.
  */
 #ifndef GMSFS_BASE_FILE_IO_H
 #define GMSFS_BASE_FILE_IO_H
@@ -14,5 +14,8 @@
 /* -ENODATA: the file ends before. */
 int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes);
 int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes);
+
+/* Whatever this description moved past the page cache goes through it from now on. */
+void file_end_direct(int fd);
 
 #endif

@@ -2,12 +2,15 @@
 /* The copier's functions for CUDA (gpu.h has them). Errors: as drv_errno says. */
 #include "copier/gpu.h"
 
+#include "base/near.h"
 #include "cuda/driver.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PCI_ID_BYTES 32
 
 struct window {
     drv_pointer address; /* 0: empty */
@@ -19,7 +22,9 @@ struct cuda {
     const struct drv *driver;
     drv_device device;
     struct drv_context *context;
-    void *pinned; /* NULL: the driver would not */
+    void *pinned;  /* NULL: the driver would not */
+    bool has_near; /* `near` says which processors are near it */
+    cpu_set_t near;
     struct window windows[COPIER_WINDOWS];
 };
 
@@ -34,6 +39,15 @@ static int explain(const struct drv *driver, char *why, const char *call, enum d
 }
 
 /* ---- the context --------------------------------------------------------------------------- */
+
+static void find_near(struct cuda *cuda)
+{
+    char pci_id[PCI_ID_BYTES];
+
+    cuda->has_near = cuda->driver->cuDeviceGetPCIBusId(pci_id, (int)sizeof(pci_id), cuda->device) ==
+                         DRV_SUCCESS &&
+                     near_find(NEAR_SYSFS, pci_id, &cuda->near) == 0;
+}
 
 static int cuda_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **made, char *why)
 {
@@ -55,6 +69,7 @@ static int cuda_open(const uint8_t uuid[16], void *ring, size_t ring_bytes, void
         free(cuda);
         return error;
     }
+    find_near(cuda);
     if (cuda->driver->cuMemHostRegister_v2(ring, ring_bytes, DRV_HOST_REGISTER_PORTABLE) ==
         DRV_SUCCESS)
         cuda->pinned = ring;
@@ -68,6 +83,8 @@ static int cuda_enter(void *gpu, void **stream, char *why)
     struct drv_stream *made;
     int error = CALL(cuda, why, cuCtxSetCurrent, (cuda->context));
 
+    if (cuda->has_near)
+        near_stay(&cuda->near);
     if (error == 0)
         error = CALL(cuda, why, cuStreamCreate, (&made, DRV_STREAM_NON_BLOCKING));
     if (error == 0)

@@ -17,7 +17,7 @@ struct copier_gpu {
     int (*open)(const uint8_t uuid[16], void *ring, size_t ring_bytes, void **gpu, char *why);
     void (*close)(void *gpu);
 
-    /* `stream` is the thread's own, for its copies. */
+    /* `stream` is the thread's own, for its copies. It runs near the device from then on. */
     int (*enter)(void *gpu, void **stream, char *why);
     void (*leave)(void *gpu, void *stream);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copier/lane_file.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -110,14 +112,28 @@ void lane_maps_unmap(const struct lane_map *old, unsigned count)
         munmap(old[i].at, old[i].bytes);
 }
 
+/* A read or write failed: whether to try again. Past the page cache some file systems move whole
+ * blocks alone, or nothing; then it goes through it, once more. */
+static bool may_try_again(int fd, bool *was_refused)
+{
+    if (errno == EINTR)
+        return true;
+    if (errno != EINVAL || *was_refused)
+        return false;
+    *was_refused = true;
+    file_end_direct(fd);
+    return true;
+}
+
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset)
 {
     char *at = to;
+    bool was_refused = false;
 
     while (bytes > 0) {
         ssize_t got = pread(file->fd, at, bytes, (off_t)offset);
 
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && may_try_again(file->fd, &was_refused))
             continue;
         if (got <= 0)
             return got < 0 ? -errno : -ENODATA;
@@ -156,10 +172,12 @@ static int write_mapped(const struct lane_map *map, const char *from, size_t byt
 
 static int write_plain(int fd, const char *from, size_t bytes, uint64_t offset)
 {
+    bool was_refused = false;
+
     while (bytes > 0) {
         ssize_t put = pwrite(fd, from, bytes, (off_t)offset);
 
-        if (put < 0 && errno == EINTR)
+        if (put < 0 && may_try_again(fd, &was_refused))
             continue;
         if (put <= 0)
             return put < 0 ? -errno : -EIO;

@@ -8,7 +8,8 @@
  * for who writes, and that is what a lane does when another one is at write(2); its pages are
  * there, or made before they are written to, and one that cannot be had is an errno and no SIGBUS:
  * nobody but gmsfs has the file, so it does not shrink. Any other file is only written by write(2).
- * Reading needs none of that.
+ * Reading needs none of that. A descriptor with O_DIRECT moves past the page cache what its file
+ * system lets it.
  *
  * A file comes with many moves, each of some of its bytes, and mapping for each would make threads
  * wait for each other: it is mapped whole, and stays so until other files have come for a while, or

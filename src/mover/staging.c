@@ -3,7 +3,7 @@
 #include "mover/staging_parts.h"
 
 #include "base/failure.h"
-#include "mover/near.h"
+#include "base/near.h"
 #include "mover/work.h"
 
 #include <errno.h>

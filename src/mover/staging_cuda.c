@@ -9,7 +9,7 @@
  */
 #include "mover/staging_cuda.h"
 
-#include "mover/near.h"
+#include "base/near.h"
 #include "mover/populate.h"
 
 #include <errno.h>

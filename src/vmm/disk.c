@@ -5,10 +5,13 @@
  * One file for each piece, in the directory of spill=. Nobody can find it, and it is gone with the
  * last descriptor, however that comes about: nothing is left on the disk that anybody would have to
  * clear away. All of a file's blocks are taken when it is made, so a disk that is full is told
- * then.
+ * then. Moves go past the page cache, where the file system lets them: what leaves memory must not
+ * come back to it.
  */
-#include "vmm/memfd.h"
 #include "vmm/tier.h"
+
+#include "base/file_io.h"
+#include "vmm/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,9 +155,10 @@ static int disk_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     return error;
 }
 
-/* One of `to` and `from` is given. */
+/* One of `to` and `from` is given. What is refused past the page cache goes through it. */
 static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
+    bool was_refused = false;
     size_t done = 0;
 
     while (done < bytes) {
@@ -164,11 +168,28 @@ static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint
 
         if (moved < 0 && errno == EINTR)
             continue;
+        if (moved < 0 && errno == EINVAL && !was_refused) {
+            was_refused = true;
+            file_end_direct(fd);
+            continue;
+        }
         if (moved <= 0)
             return moved < 0 ? -errno : -EIO;
         done += (size_t)moved;
     }
     return 0;
+}
+
+/* A description of its own: others read the file through the cache meanwhile. */
+static int disk_open_direct(struct vmm_device *device, const struct vmm_piece *piece)
+{
+    int fd = memfd_reopen(piece->fd, true);
+
+    (void)device;
+    if (fd < 0 || fcntl(fd, F_SETFL, O_DIRECT) == 0)
+        return fd;
+    close(fd);
+    return -EOPNOTSUPP;
 }
 
 static int disk_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
@@ -198,4 +219,5 @@ const struct vmm_backend vmm_backend_disk = {
     .read = disk_read,
     .write = disk_write,
     .duplicate = disk_duplicate,
+    .open_direct = disk_open_direct,
 };

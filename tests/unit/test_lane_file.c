@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -175,6 +176,31 @@ TAP_TEST(a_file_that_ends_before_is_an_error_and_does_not_grow)
     check(lane_file_write(&file, "bytes", 5, 4094) < 0);
     check_int(lseek(file.fd, 0, SEEK_END), 4096);
     close_file();
+}
+
+/* Blocks go past the page cache as long as the file system takes them; where it has no such files,
+ * all goes through it. */
+TAP_TEST(what_a_file_system_refuses_past_the_page_cache_goes_through_it)
+{
+    int fd = open("/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+    char *block = aligned_alloc(4096, 4096), got[5];
+    int flags;
+
+    require(block != NULL);
+    memset(block, 0, 4096);
+    if (fd < 0)
+        fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    require(fd >= 0);
+    flags = fcntl(fd, F_GETFL);
+    lane_file_open(&file, &maps, fd, true, 0, 3 * 4096);
+    for (uint64_t offset = 0; offset < 3 * 4096; offset += 4096)
+        check_int(lane_file_write(&file, block, 4096, offset), 0);
+    check_int(lane_file_read(&file, block, 4096, 4096), 0);
+    check_int(fcntl(fd, F_GETFL), flags);
+    check_write_and_read(4094);
+    check_int(lane_file_read(&file, got, 5, 3 * 4096 - 4), -ENODATA);
+    close_file();
+    free(block);
 }
 
 TAP_TEST(what_cannot_be_done_is_said_by_errno)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processors near a device, from a tree like sysfs. */
-#include "mover/near.h"
+#include "base/near.h"
 
 #include "tap.h"
 

@@ -3,6 +3,7 @@
 #include "vmm_fixture.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static char spill[] = "/tmp/gmsfs-spill.XXXXXX";
@@ -123,6 +124,82 @@ TAP_TEST(pieces_on_the_disk_can_be_read_by_others_and_not_written)
     close(reader);
     vmm_destroy(vmm, &piece);
     close_tiers();
+}
+
+static size_t count_cached_pages(int fd, size_t bytes)
+{
+    size_t pages = bytes / 4096, count = 0;
+    unsigned char *there = malloc(pages);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+
+    require(there && map != MAP_FAILED);
+    require(mincore(map, bytes, there) == 0);
+    for (size_t i = 0; i < pages; i++)
+        count += there[i] & 1;
+    munmap(map, bytes);
+    free(there);
+    return count;
+}
+
+/* Whether this directory's file system moves bytes past the page cache. */
+static bool has_direct_files(void)
+{
+    int fd = open("/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+    void *block = aligned_alloc(4096, 4096);
+    bool has;
+
+    require(block != NULL);
+    memset(block, 1, 4096);
+    has = fd >= 0 && pwrite(fd, block, 4096, 0) == 4096 && count_cached_pages(fd, 4096) == 0;
+    if (fd >= 0)
+        close(fd);
+    free(block);
+    return has;
+}
+
+TAP_TEST(moves_to_the_disk_and_back_go_past_the_page_cache)
+{
+    struct vmm_piece disk, host, device;
+
+    if (lacks_disk() || skip(!has_direct_files(), "no direct files in /tmp"))
+        return;
+    require(vmm_create_in(vmm, VMM_TIER_DEVICE, 6 * MIB, &device) == 0);
+    require(vmm_create_in(vmm, VMM_TIER_HOST, 6 * MIB, &host) == 0);
+    require(vmm_create_in(vmm, VMM_TIER_DISK, 6 * MIB, &disk) == 0);
+    check_int(vmm_move(vmm, &device, &disk, 0, 6 * MIB), 0);
+    check_int(count_cached_pages(disk.fd, 6 * MIB), 0);
+    check_int(vmm_move(vmm, &disk, &host, 0, 6 * MIB), 0);
+    check_int(count_cached_pages(disk.fd, 6 * MIB), 0);
+    check_int(fcntl(disk.fd, F_GETFL) & O_DIRECT, 0); /* who reads it does so in any way */
+    vmm_destroy(vmm, &device);
+    vmm_destroy(vmm, &host);
+    vmm_destroy(vmm, &disk);
+    close_tiers();
+}
+
+/* At places where no block begins. */
+TAP_TEST(what_cannot_go_past_the_page_cache_goes_through_it)
+{
+    struct vmm_piece disk, host;
+    uint64_t bytes = 4 * MIB, offset = 1001;
+    uint8_t *seen = malloc(bytes);
+
+    require(seen != NULL);
+    if (lacks_disk())
+        return;
+    require(vmm_create_in(vmm, VMM_TIER_HOST, 6 * MIB, &host) == 0);
+    require(vmm_create_in(vmm, VMM_TIER_DISK, 6 * MIB, &disk) == 0);
+    memset(seen, 7, bytes);
+    check_int(vmm_write(vmm, &host, seen, bytes, offset), 0);
+    check_int(vmm_move(vmm, &host, &disk, offset, bytes), 0);
+    check_int(vmm_read(vmm, &disk, seen, bytes, offset - 1), 0);
+    check_int(seen[0], 0);
+    check_int(seen[1], 7);
+    check_int(seen[bytes - 1], 7);
+    vmm_destroy(vmm, &host);
+    vmm_destroy(vmm, &disk);
+    close_tiers();
+    free(seen);
 }
 
 TAP_TEST(there_are_no_tiers_unless_they_are_asked_for)

@@ -6,8 +6,8 @@
  * run on, and a copy from another node crosses the link between the sockets. Source of facts:
  * sysfs. Any thread. Where the machine has one node, or does not tell, there is nothing to do.
  */
-#ifndef GMSFS_MOVER_NEAR_H
-#define GMSFS_MOVER_NEAR_H
+#ifndef GMSFS_BASE_NEAR_H
+#define GMSFS_BASE_NEAR_H
 
 #include <sched.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mover/near.h"
+#include "base/near.h"
 
 #include <ctype.h>
 #include <errno.h>
