@@ -153,7 +153,7 @@ static int make_pages(char *to, size_t bytes)
     uintptr_t end = ((uintptr_t)to + bytes + page - 1) & ~(page - 1);
 
     if (madvise((void *)begin, end - begin, MADV_POPULATE_WRITE) < 0 && errno != EINVAL)
-        return errno == EFAULT ? -ENOMEM : -errno;
+        return errno == EFAULT || errno == ENOMEM ? -ENOSPC : -errno;
 #else
     (void)to;
     (void)bytes;

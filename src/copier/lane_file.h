@@ -16,7 +16,8 @@
  * nothing moves.
  *
  * Parts by any thread, while the file is open; the rest under the lock of whoever has the mappings.
- * 0, or a negative errno: -ENODATA, the file ends before.
+ * 0, or a negative errno: -ENODATA, the file ends before; -ENOSPC, no room on its disk, or
+ * no memory for its pages, which is not the copier's fault.
  */
 #ifndef GMSFS_COPIER_LANE_FILE_H
 #define GMSFS_COPIER_LANE_FILE_H

@@ -196,6 +196,8 @@ static int move_direct(struct vmm *vmm, const struct vmm_piece *from, const stru
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes)
 {
+    int error;
+
     if (from->tier == to->tier || !from->sealed || !to->sealed)
         return -EINVAL;
     if (bytes > from->aligned_bytes || offset > from->aligned_bytes - bytes ||
@@ -203,5 +205,7 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
         return -EINVAL;
     if ((from->tier == VMM_TIER_DISK || to->tier == VMM_TIER_DISK) && bytes >= DIRECT_BYTES)
         return move_direct(vmm, from, to, offset, bytes);
-    return move_bytes(vmm, from, to, offset, bytes);
+    error = move_bytes(vmm, from, to, offset, bytes);
+    /* A file in memory has no other room than that. */
+    return error == -ENOSPC && to->tier == VMM_TIER_HOST ? -ENOMEM : error;
 }
