@@ -18,6 +18,7 @@ mount_small() { # [OPTION...]: room for three stores of 8 MiB
 
 committed() { # STORE
     [[ -d $M/$1 ]] || mkdir "$M/$1"
+    # shellcheck disable=SC2016 # the other shell expands it
     bash -c 'exec 4<>"$1/lock"; head -c 8388608 /dev/urandom >"$1/allocations/a"
         echo >"$1/commit"' _ "$M/$1"
 }
@@ -42,6 +43,7 @@ fill_device() {
 }
 
 use() { # STORE
+    # shellcheck disable=SC2016 # the other shell expands it
     timeout 10 bash -c 'exec 4<"$1/lock"' _ "$M/$1"
 }
 
@@ -63,6 +65,7 @@ use() { # STORE
     setfattr -n user.gmsfs.pin -v 1 "$M/a"
     setfattr -n user.gmsfs.pool -v top "$M/b"
     exec 5<"$M/c/lock"
+    # shellcheck disable=SC2016 # the other shell expands it
     run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
     assert_eq "$status" 124
     assert_eq "$(place a) $(place b) $(place c)" 'device device device'
@@ -87,6 +90,7 @@ use() { # STORE
 @test "with evict=none nobody leaves, and who lacks room waits" {
     mount_small evict=none
     fill_device
+    # shellcheck disable=SC2016 # the other shell expands it
     run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
     assert_eq "$status" 124
     assert_eq "$(place a) $(place b) $(place c)" 'device device device'
@@ -96,6 +100,7 @@ use() { # STORE
     mount_small
     fill_device
     mkdir "$M/e"
+    # shellcheck disable=SC2016 # the other shell expands it
     bash -c 'exec 4<>"$1/lock"; head -c 8388608 /dev/zero >"$1/allocations/a"
         echo >"$1/commit"' _ "$M/e"
     assert_eq "$(place a) $(place b) $(place c) $(place e)" 'host device device device'

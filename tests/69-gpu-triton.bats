@@ -78,6 +78,26 @@ share_as() {
     HANDLE=$(output_of "$SHARER" | sed -n 2p)
 }
 
+@test "a server with many variables passes all of them on to its own user's helper" {
+    requires curl
+    python_with ctypes
+    start_mount
+    local name variables=()
+    for name in {1..200}; do
+        variables+=("A_SERVICE_$name=0")
+    done
+    for name in PATH GMSFS_FAKE_CUDA ASAN_OPTIONS LD_LIBRARY_PATH; do # what the driver goes by comes last
+        [[ -z ${!name-} ]] || variables+=("$name=${!name}")
+    done
+    triton_spawn env -i "${variables[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 "$M"
+    share_as
+    run_logged -0 curl -s -d "{\"raw_handle\":{\"b64\":\"$HANDLE\"},\"device_id\":0,\"byte_size\":128}" \
+        "http://$HTTP/v2/cudasharedmemory/region/c/register"
+    assert_eq "$output" ''
+    exec 7>&-
+    stop_triton
+}
+
 @test "of root's front end CUDA memory is opened as the user whose region it is to be" {
     requires root curl
     python_with ctypes
@@ -231,7 +251,7 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     spawn "${AS_USER[@]}" curl -s -d "$body" "$url/b/register"
     local waiting=$SPAWNED
     head -c 64 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
-    for _ in {1..5}; do
+    for _ in {1..200}; do
         run_logged -0 curl -s -m 5 -d "{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":64}" \
             "http://$HTTP/v2/systemsharedmemory/region/r/register"
         assert_eq "$output" ''

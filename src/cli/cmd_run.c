@@ -212,16 +212,16 @@ static int run_export(const struct run *run)
 static int run_read_percentage(const struct run *run, unsigned *percentage)
 {
     char *path = store_file_path(run->store, "../pools"), *pools = NULL, line[RUN_POOL_BYTES];
-    const char *found, *sm;
+    const char *found = NULL, *sm;
     json_t *info = NULL;
+    int bytes;
     int error = path ? store_read_text(path, &pools) : -ENOMEM;
 
     if (!error)
         error = store_read_json(run->store, "info", &info);
-    snprintf(line, sizeof(line), "\n%s ", info ? store_json_text(info, "pool") : "");
-    found = error                                             ? NULL
-            : strncmp(pools, line + 1, strlen(line + 1)) == 0 ? pools
-                                                              : strstr(pools, line);
+    bytes = snprintf(line, sizeof(line), "\n%s ", info ? store_json_text(info, "pool") : "");
+    if (!error) /* the first line has none before it */
+        found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;
     *percentage = sm ? (unsigned)strtoul(sm + strlen(" sm="), NULL, 10) : 100;
     json_decref(info);

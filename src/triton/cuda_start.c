@@ -29,10 +29,10 @@ struct user {
     uint32_t uid;
     struct groups groups;
     bool is_own;
-    char *environment[MAX_VARIABLES + 1];
+    char *chosen[MAX_VARIABLES + 1];
 };
 
-/* Its user may read it: of ours he gets what the driver goes by, and what tests need. */
+/* Another user may read it: of ours he gets what the driver goes by, and what tests need. */
 static void choose_environment(struct user *user)
 {
     static const char *const passed[] = {"LD_LIBRARY_PATH=", "CUDA_",         "NVIDIA_",
@@ -40,13 +40,13 @@ static void choose_environment(struct user *user)
     size_t count = 0;
 
     for (char **variable = environ; *variable && count < MAX_VARIABLES; variable++) {
-        bool is_passed = user->is_own;
+        bool is_passed = false;
         for (size_t i = 0; !is_passed && i < sizeof passed / sizeof *passed; i++)
             is_passed = strncmp(*variable, passed[i], strlen(passed[i])) == 0;
         if (is_passed)
-            user->environment[count++] = *variable;
+            user->chosen[count++] = *variable;
     }
-    user->environment[count] = NULL;
+    user->chosen[count] = NULL;
 }
 
 /* 0 or a negative errno */
@@ -90,7 +90,7 @@ static void run(struct user *user, int socket)
     fcntl(CUDA_HELPER_FD, F_SETFD, 0);
     syscall(SYS_close_range, CUDA_HELPER_FD + 1, ~0u, 0); /* an old kernel: all close on exec */
     if (become(user) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
-        execve(SELF_EXECUTABLE, argv, user->environment);
+        execve(SELF_EXECUTABLE, argv, user->is_own ? environ : user->chosen);
     _exit(1);
 }
 
