@@ -4,6 +4,7 @@
 
 #include "fs/pools_line.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 static void check_budget(const struct service_budget *pool)
