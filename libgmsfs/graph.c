@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -69,14 +70,23 @@ static int graph_make_store(const char *path)
     return error;
 }
 
-static int graph_open_store(const char *path, struct gmsfs **handle)
+static int graph_open_store(const char *path, struct gmsfs **handle, bool *is_made)
 {
     int error = gmsfs_open(path, handle);
 
     if (error != -ENOENT)
         return error;
     error = graph_make_store(path);
+    *is_made = !error;
     return error ? error : gmsfs_open(path, handle);
+}
+
+/* A store that was made for a pool that then could not be; not if somebody has it by now. */
+static void graph_unmake_store(const char *path)
+{
+    gfs_gate_enter();
+    rmdir(path);
+    gfs_gate_leave();
 }
 
 int gfs_graph_reopen_store(struct gmsfs_graph_pool *pool)
@@ -118,6 +128,7 @@ static void graph_free(struct gmsfs_graph_pool *pool)
 int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t **out)
 {
     struct gmsfs_graph_pool *pool;
+    bool is_made = false;
     int error;
 
     if (!path || !path[0] || !out)
@@ -128,11 +139,13 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
     pthread_mutex_init(&pool->op, NULL);
     pthread_mutex_init(&pool->state, NULL);
     gfs_graph_guard_init(&pool->guard);
-    error = graph_open_store(path, &pool->handle);
+    error = graph_open_store(path, &pool->handle, &is_made);
     if (!error)
         error = graph_choose_chunk(pool, chunk_bytes);
     if (error) {
         graph_free(pool);
+        if (is_made)
+            graph_unmake_store(path);
         return error;
     }
     gfs_graph_register(pool);

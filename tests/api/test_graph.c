@@ -40,6 +40,20 @@ TAP_TEST(chunk_is_32_mib_unless_told_and_a_multiple_of_the_granularity)
     end_pool(pool);
 }
 
+TAP_TEST(a_pool_that_cannot_be_leaves_no_store_and_none_that_was_there_is_removed)
+{
+    gmsfs_graph_pool_t *pool = fresh_pool(), *other = NULL;
+
+    end_pool(pool);
+    check(access(graph_path(), F_OK) < 0);
+    check_int(gmsfs_graph_open(graph_path(), CHUNK + 1, &other), -EINVAL);
+    check(access(graph_path(), F_OK) < 0);
+    require(mkdir(graph_path(), 0700) == 0);
+    check_int(gmsfs_graph_open(graph_path(), CHUNK + 1, &other), -EINVAL);
+    check(access(graph_path(), F_OK) == 0);
+    check_int(rmdir(graph_path()), 0);
+}
+
 TAP_TEST(awake_pool_has_the_lock_and_says_what_it_is)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();
