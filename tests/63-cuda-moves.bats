@@ -23,6 +23,15 @@ start_tiers() { # [OPTIONS]
     W=$M/weights
 }
 
+# Mappings of the copier, which root alone may look at.
+count_maps() {
+    wc -l <"/proc/$(copier)/maps"
+}
+
+fewer_maps_than() { # COUNT
+    (($(count_maps) < $1))
+}
+
 # The copier's pid; none: fails.
 copier() {
     pgrep -P "$(worker_of "$KEEPER")" -x gmsfs-copier
@@ -171,6 +180,50 @@ there_and_back() { # [STORE]
     fake_gpus 'fail cuMemHostRegister_v2 2'
     start_tiers
     publish weights
+    there_and_back
+}
+
+@test "what is on the host stays mapped in the copier until that copy goes" {
+    local with_copy
+    requires root || return 0
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    there_and_back # all lanes are there
+    with_copy=$(count_maps)
+    there_and_back
+    assert_eq "$(count_maps)" "$with_copy"
+    move_to -host device
+    wait_until 5 fewer_maps_than "$with_copy"
+}
+
+@test "a copy on the host outlives its copier, and comes back through the next one" {
+    local pid
+    start_tiers
+    publish weights
+    move_to host host
+    pid=$(copier)
+    kill -KILL "$pid"
+    wait_until 10 process_gone "$pid"
+    move_to device 'device host'
+    bytes_are_right
+    move_to -host device
+    wait_until 10 host_is_free
+}
+
+@test "a copier that does not let a copy go is killed for it, and the memory is free" {
+    local pid
+    export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    pid=$(copier)
+    kill -STOP "$pid"
+    order -host
+    wait_until 20 host_is_free
+    wait_until 10 process_gone "$pid"
+    bytes_are_right
+    move_to +host 'device host'
     there_and_back
 }
 

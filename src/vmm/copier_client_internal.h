@@ -159,6 +159,8 @@ int window_find(const struct copier_client *client, uint64_t serial); /* -1: it 
 /* *Unmaps it; when it returns nobody has it mapped. */
 void window_forget(struct copier_client *client, uint64_t serial);
 void windows_clear(struct copier_client *client);
+/* *When it returns the copier keeps nothing of the file. */
+void file_forget(struct copier_client *client, uint64_t serial);
 
 /* copier_readahead.c */
 /* -EAGAIN: the first block that it needs is not there yet, *entry says which one; -ENOENT: nothing

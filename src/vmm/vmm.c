@@ -380,6 +380,8 @@ void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
     vmm_drop_former(piece);
     if (piece->fd >= 0 && vmm->backend->release && piece->tier == VMM_TIER_DEVICE)
         vmm->backend->release(&vmm->device, piece);
+    if (piece->fd >= 0 && vmm->backend->forget && piece->tier == VMM_TIER_HOST)
+        vmm->backend->forget(&vmm->device, piece);
     if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)
         close(piece->fd_readonly);
     if (piece->fd >= 0)

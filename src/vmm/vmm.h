@@ -97,9 +97,11 @@ struct vmm_piece {
     uint64_t aligned_bytes; /* memory really committed */
     enum vmm_tier tier;
     bool sealed;
-    /* GPUs only. A spool is host memory; `made` is what it will be when it is sealed, if that is
-     * there already: so many of its first bytes are in it. */
-    uint64_t serial; /* which memory of the device it is */
+    /* Of GPUs, and of host memory beside them: which memory of its tier it is, never
+     * another's; 0: nobody has to know. */
+    uint64_t serial;
+    /* A spool is host memory; `made` is what it will be when it is sealed, if that is there
+     * already: so many of its first bytes are in it. */
     struct {
         bool exists;
         int fd;
