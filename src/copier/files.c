@@ -14,11 +14,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define SPAN_BYTES COPIER_MOVE_BYTES
+#define SPAN_BYTES      COPIER_MOVE_BYTES
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 enum span {
     SPAN_NEW = 0,
-    SPAN_CHANGING, /* some thread pins it */
+    SPAN_WANTED,   /* something moved there */
+    SPAN_CHANGING, /* it is being pinned */
     SPAN_PINNED,
     SPAN_REFUSED,
 };
@@ -27,7 +29,8 @@ struct file {
     uint64_t id; /* the worker's */
     char *at;
     size_t bytes, size; /* mapped, in whole pages; of the file */
-    bool is_hugetlb;
+    bool is_huge, is_hugetlb;
+    atomic_bool is_written;
     unsigned moves;
     uint8_t spans[]; /* enum span, one for each SPAN_BYTES */
 };
@@ -37,6 +40,11 @@ struct files {
     void *gpu;
 
     pthread_mutex_t mutex; /* of all below */
+    pthread_cond_t changed;
+    pthread_t pinner;
+    bool has_pinner, ending;
+    unsigned moves;  /* under way */
+    uint64_t wanted; /* spans */
     unsigned count;
     uint64_t ids[FILES_MOST]; /* of `all`, looked through far quicker */
     struct file *all[FILES_MOST];
@@ -51,6 +59,7 @@ struct files *files_new(const struct copier_gpu *driver, void *gpu)
     files->driver = driver;
     files->gpu = gpu;
     pthread_mutex_init(&files->mutex, NULL);
+    pthread_cond_init(&files->changed, NULL);
     return files;
 }
 
@@ -67,14 +76,6 @@ static void unmap(const struct files *files, struct file *file)
             files->driver->unpin(files->gpu, file->at + i * SPAN_BYTES);
     munmap(file->at, file->bytes);
     free(file);
-}
-
-void files_free(struct files *files)
-{
-    for (unsigned i = 0; i < files->count; i++)
-        unmap(files, files->all[i]);
-    pthread_mutex_destroy(&files->mutex);
-    free(files);
 }
 
 /* ---- mapping ------------------------------------------------------------------------------- */
@@ -110,6 +111,7 @@ static struct file *map(uint64_t id, int fd)
     file->at = at;
     file->bytes = bytes;
     file->size = (size_t)st.st_size;
+    file->is_huge = page >= HUGE_PAGE_BYTES;
     file->is_hugetlb = is_hugetlb(fd);
     return file;
 }
@@ -151,12 +153,60 @@ static void pin(struct files *files, struct file *file, size_t index)
     bool is_pinned;
 
     file->spans[index] = SPAN_CHANGING;
+    files->wanted--;
     pthread_mutex_unlock(&files->mutex);
     is_pinned =
         lane_file_make_pages(at, bytes) == 0 && files->driver->pin(files->gpu, at, bytes) == 0;
     pthread_mutex_lock(&files->mutex);
     file->spans[index] = is_pinned ? SPAN_PINNED : SPAN_REFUSED;
+    pthread_cond_broadcast(&files->changed);
 }
+
+/* With the mutex held; there is one. */
+static void pin_next(struct files *files)
+{
+    for (unsigned i = 0; i < files->count; i++) {
+        struct file *file = files->all[i];
+        const uint8_t *span = memchr(file->spans, SPAN_WANTED, count_spans(file->bytes));
+
+        if (!span)
+            continue;
+        pin(files, file, (size_t)(span - file->spans));
+        return;
+    }
+}
+
+/* What moves must not wait for it: pinning and making pages hold each other up in the kernel. */
+static void *run_pinner(void *argument)
+{
+    struct files *files = argument;
+    char why[COPIER_WHY_BYTES];
+    void *stream = NULL;
+    int entered = files->driver->enter(files->gpu, &stream, why);
+
+    pthread_mutex_lock(&files->mutex);
+    while (entered == 0 && !files->ending) {
+        if (files->wanted > 0 && files->moves == 0)
+            pin_next(files);
+        else
+            pthread_cond_wait(&files->changed, &files->mutex);
+    }
+    pthread_mutex_unlock(&files->mutex);
+    if (entered == 0)
+        files->driver->leave(files->gpu, stream);
+    return NULL;
+}
+
+/* With the mutex held. Without a thread nothing is pinned, and all goes the other way. */
+static void want(struct files *files, struct file *file, size_t index)
+{
+    file->spans[index] = SPAN_WANTED;
+    files->wanted++;
+    if (!files->has_pinner)
+        files->has_pinner = pthread_create(&files->pinner, NULL, run_pinner, files) == 0;
+}
+
+/* ---- moves --------------------------------------------------------------------------------- */
 
 struct file_view files_enter(struct files *files, const struct copier_request *request, int fd)
 {
@@ -169,11 +219,11 @@ struct file_view files_enter(struct files *files, const struct copier_request *r
     pthread_mutex_lock(&files->mutex);
     file = find_or_map(files, request->file, fd);
     if (file && request->offset <= file->size && request->bytes <= file->size - request->offset) {
+        files->moves++;
         file->moves++;
-        if (file->spans[index] == SPAN_NEW)
-            pin(files, file, index);
         view.at = file->at + request->offset;
-        view.is_hugetlb = file->is_hugetlb;
+        view.is_huge = file->is_huge;
+        view.is_written = file->is_hugetlb ? NULL : &file->is_written;
         view.is_pinned = file->spans[index] == SPAN_PINNED &&
                          (request->offset + request->bytes - 1) / SPAN_BYTES == index;
     }
@@ -183,13 +233,33 @@ struct file_view files_enter(struct files *files, const struct copier_request *r
 
 void files_leave(struct files *files, const struct copier_request *request)
 {
-    unsigned index;
+    size_t index = request->offset / SPAN_BYTES;
+    unsigned at;
     struct file *file;
 
     pthread_mutex_lock(&files->mutex);
-    file = find(files, request->file, &index);
+    file = find(files, request->file, &at);
     file->moves--;
+    if (file->spans[index] == SPAN_NEW)
+        want(files, file, index);
+    if (--files->moves == 0 && files->wanted > 0)
+        pthread_cond_broadcast(&files->changed);
     pthread_mutex_unlock(&files->mutex);
+}
+
+static bool is_changing(const struct file *file)
+{
+    return memchr(file->spans, SPAN_CHANGING, count_spans(file->bytes));
+}
+
+/* With the mutex held. */
+static void take_out(struct files *files, struct file *file, unsigned index)
+{
+    for (size_t i = 0; i < count_spans(file->bytes); i++)
+        files->wanted -= file->spans[i] == SPAN_WANTED;
+    files->count--;
+    files->ids[index] = files->ids[files->count];
+    files->all[index] = files->all[files->count];
 }
 
 int files_forget(struct files *files, uint64_t id)
@@ -199,16 +269,29 @@ int files_forget(struct files *files, uint64_t id)
     int error = 0;
 
     pthread_mutex_lock(&files->mutex);
-    file = find(files, id, &index);
-    if (file && file->moves > 0) {
+    while ((file = find(files, id, &index)) && is_changing(file))
+        pthread_cond_wait(&files->changed, &files->mutex);
+    if (file && file->moves > 0)
         error = -EBUSY;
-    } else if (file) {
-        files->count--;
-        files->ids[index] = files->ids[files->count];
-        files->all[index] = files->all[files->count];
-    }
+    else if (file)
+        take_out(files, file, index);
     pthread_mutex_unlock(&files->mutex);
     if (file && !error)
         unmap(files, file);
     return error;
+}
+
+void files_free(struct files *files)
+{
+    pthread_mutex_lock(&files->mutex);
+    files->ending = true;
+    pthread_cond_broadcast(&files->changed);
+    pthread_mutex_unlock(&files->mutex);
+    if (files->has_pinner)
+        pthread_join(files->pinner, NULL);
+    for (unsigned i = 0; i < files->count; i++)
+        unmap(files, files->all[i]);
+    pthread_cond_destroy(&files->changed);
+    pthread_mutex_destroy(&files->mutex);
+    free(files);
 }

@@ -3,18 +3,18 @@
  * files - the worker's files in memory, mapped and pinned for as long as they are its copies
  *
  * For copier.c and lanes.c. The driver copies from and to pinned memory by itself, at the link's
- * full speed and without a processor; pinning costs about as much as copying once. So a file that a
- * move names is mapped whole, and pinned a span at a time, when its first move wants that, and
- * stays so until the worker says that it goes: what was copied out once comes back at full speed.
- * What stays here is memory that the file has anyway; it is free when the worker has closed the
- * file and it is forgotten here.
+ * full speed and without a processor; pinning takes longer than copying once. So a file that a
+ * move names is mapped whole, its spans are pinned when something moved there and nothing moves any
+ * more, by a thread that does nothing else, and stay so until the worker says that the file goes:
+ * what was copied out once comes back at full speed. What stays here is memory that the file has
+ * anyway; it is free when the worker has closed the file and it is forgotten here.
  *
  * A file that is none in memory, or a small one, is not mapped, nor is any beyond FILES_MOST, and a
  * span that the driver refuses is not pinned: its bytes go another way (lane_file.h). Nobody but
  * gmsfs has the files, so they do not shrink; pages that are missing are made before a span is
  * pinned, and one that cannot be had is no SIGBUS.
  *
- * Any thread that has entered the driver's context.
+ * Any thread.
  */
 #ifndef GMSFS_COPIER_FILES_H
 #define GMSFS_COPIER_FILES_H
@@ -26,11 +26,12 @@
 
 struct files;
 
-/* Of a move: where its bytes of the file are; all NULL: not mapped. */
+/* Of a move: where its bytes of the file are; at NULL: not mapped. */
 struct file_view {
     char *at;
     bool is_pinned;
-    bool is_hugetlb; /* of hugetlbfs, which write(2) cannot write */
+    bool is_huge;            /* of huge pages */
+    atomic_bool *is_written; /* by write(2), now; NULL: which cannot write it */
 };
 
 /* NULL: out of memory. `gpu` lives longer. */
@@ -41,7 +42,7 @@ void files_free(struct files *files);
 /* For a MOVE with this descriptor, which stays the caller's, until files_leave. */
 struct file_view files_enter(struct files *files, const struct copier_request *request, int fd);
 void files_leave(struct files *files, const struct copier_request *request);
-/* -EBUSY: something moves from or to it */
+/* When it returns nothing of it is here. -EBUSY: something moves from or to it */
 int files_forget(struct files *files, uint64_t file);
 
 #endif

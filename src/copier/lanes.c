@@ -338,7 +338,6 @@ struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, struct files
     return lanes;
 }
 
-/* All that takes time, before a lane has it. */
 static struct move prepare(struct lanes *lanes, const struct copier_request *request, int fd)
 {
     struct file_view view = files_enter(lanes->files, request, fd);
@@ -346,7 +345,10 @@ static struct move prepare(struct lanes *lanes, const struct copier_request *req
     return (struct move){
         .exists = true,
         .request = *request,
-        .file = {.fd = fd, .at = view.is_hugetlb ? view.at : NULL, .at_begin = request->offset},
+        .file = {.fd = fd,
+                 .at = view.is_huge ? view.at : NULL,
+                 .at_begin = request->offset,
+                 .is_written = view.is_written},
         .pinned = view.is_pinned ? view.at : NULL,
         .is_mapped = view.at != NULL,
     };

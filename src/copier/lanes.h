@@ -34,7 +34,7 @@ typedef void (*lanes_finish)(void *context, const struct copier_request *request
 struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, struct files *files,
                         lanes_finish finish, void *context);
 /* A MOVE_OUT or MOVE_IN, checked; `fd` is the lanes' from then on. False: the entry has one
- * already, and nothing is done. Any thread that has entered the driver's context. */
+ * already, and nothing is done. Any thread. */
 bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd);
 /* What was begun is finished first. */
 void lanes_free(struct lanes *lanes);

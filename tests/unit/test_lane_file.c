@@ -93,9 +93,9 @@ TAP_TEST(what_cannot_be_done_is_said_by_errno)
     close(file.fd);
 }
 
-/* As one of hugetlbfs, of which this machine may have none. */
-TAP_TEST(a_file_that_is_mapped_is_written_there)
+TAP_TEST(a_mapped_file_is_written_there_when_somebody_is_at_write)
 {
+    atomic_bool is_written = false;
     char *at;
 
     file = (struct lane_file){.fd = make_memfd(2 * 4096, 0), .at_begin = 4096};
@@ -104,6 +104,12 @@ TAP_TEST(a_file_that_is_mapped_is_written_there)
     file.at = at;
     check_write_and_read(4097);
     check_bytes(at + 1, 5, "bytes", 5);
+    file.is_written = &is_written;
+    check_write_and_read(5000);
+    check(!is_written);
+    is_written = true;
+    check_write_and_read(6000);
+    check(is_written);
     munmap(at, 4096);
     close(file.fd);
 }
