@@ -136,6 +136,33 @@ static void unlink_op(struct service *s, struct move_op *op)
     *link = op->next;
 }
 
+struct rest_job {
+    struct job job;
+    struct service *service;
+};
+
+static void run_rest(struct job *job)
+{
+    vmm_rest(((struct rest_job *)job)->service->vmm);
+}
+
+static void done_rest(struct job *job)
+{
+    ((struct rest_job *)job)->service->numbers.jobs_in_flight--;
+    free(job);
+}
+
+/* It may as well not be done. */
+static void rest(struct service *s)
+{
+    struct rest_job *made = malloc(sizeof *made);
+    if (!made)
+        return;
+    *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};
+    if (service_submit(s, SERVICE_POOL_FREE, &made->job))
+        free(made);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -151,6 +178,8 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     free_op(s, op);
+    if (!s->moves)
+        rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
         s->numbers.move_ms += service_now(s) - began_ms;

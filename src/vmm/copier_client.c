@@ -264,6 +264,13 @@ int copier_client_move(struct copier_client *client, const struct copier_piece *
     return error;
 }
 
+void copier_client_rest(struct copier_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    windows_rest(client);
+    pthread_mutex_unlock(&client->mutex);
+}
+
 void copier_client_forget(struct copier_client *client, uint64_t serial)
 {
     pthread_mutex_lock(&client->mutex);

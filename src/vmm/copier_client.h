@@ -68,6 +68,8 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
  * it by itself. Also -ENOSPC. */
 int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
                        const struct copier_file *file, bool out, uint64_t offset, uint64_t count);
+/* Pieces that nobody reads, writes or moves are unmapped. */
+void copier_client_rest(struct copier_client *client);
 /* The piece is about to go: when this returns the copier holds nothing of it. */
 void copier_client_forget(struct copier_client *client, uint64_t serial);
 /* The same, of a file. */

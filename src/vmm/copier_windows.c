@@ -200,6 +200,43 @@ void window_forget(struct copier_client *client, uint64_t serial)
     copier_process_await_end(client, attempt);
 }
 
+/* -EPIPE: its copier is gone, and the window is another's; else what the copier says. */
+static int empty(struct copier_client *client, unsigned index)
+{
+    struct copier_request request = {.act = COPIER_UNMAP, .window = index};
+    struct window *window = &client->windows[index];
+    unsigned attempt = client->attempts;
+    int error;
+
+    *window = (struct window){.state = WINDOW_CHANGING, .leaving = window->serial};
+    error = ask(client, &request, -1, NULL);
+    if (!is_ours(client, index, attempt, 0))
+        return -EPIPE;
+    if (error == 0)
+        *window = (struct window){0};
+    pthread_cond_broadcast(&client->changed);
+    return error;
+}
+
+void windows_rest(struct copier_client *client)
+{
+    unsigned attempt = client->attempts;
+
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++) {
+        const struct window *window = &client->windows[i];
+
+        if (client->state != COPIER_UP || client->attempts != attempt)
+            return;
+        if (window->state != WINDOW_MAPPED || window->users > 0)
+            continue;
+        if (empty(client, i) < 0) {
+            if (client->attempts == attempt)
+                copier_process_retire(client);
+            return;
+        }
+    }
+}
+
 /* Whether it has the file at all, it knows best. */
 void file_forget(struct copier_client *client, uint64_t serial)
 {

@@ -136,6 +136,13 @@ void gpu_end_reader(struct vmm_device *device, uint64_t reader)
     copier_client_end_reader(gpu->copier, reader);
 }
 
+void gpu_rest(struct vmm_device *device)
+{
+    const struct gpu *gpu = device->state;
+
+    copier_client_rest(gpu->copier);
+}
+
 int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset)
 {

@@ -54,6 +54,7 @@ int gpu_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
                  const struct vmm_span *span, struct vmm_loan *loan);
 void gpu_end_loan(struct vmm_device *device, struct vmm_loan *loan);
 void gpu_end_reader(struct vmm_device *device, uint64_t reader);
+void gpu_rest(struct vmm_device *device);
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
 int gpu_measure(struct vmm_device *device);
 
@@ -63,8 +64,8 @@ int gpu_measure(struct vmm_device *device);
         .open = (open_device), .close = gpu_close, .create = gpu_create, .grow = gpu_grow,  \
         .settle = gpu_settle, .seal = gpu_seal, .read = gpu_read, .write = gpu_write,       \
         .move = gpu_move, .forget = gpu_forget, .lend = gpu_lend, .lend_now = gpu_lend_now, \
-        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .release = gpu_release,     \
-        .measure = gpu_measure,                                                             \
+        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .rest = gpu_rest,           \
+        .release = gpu_release, .measure = gpu_measure,                                     \
     }
 
 #endif

@@ -369,6 +369,12 @@ void vmm_end_reader(struct vmm *vmm, uint64_t reader)
         vmm->backend->end_reader(&vmm->device, reader);
 }
 
+void vmm_rest(struct vmm *vmm)
+{
+    if (vmm->backend->rest)
+        vmm->backend->rest(&vmm->device);
+}
+
 void vmm_drop_former(struct vmm_piece *piece)
 {
     while (piece->former_count > 0)

@@ -229,6 +229,9 @@ int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vm
 void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan);
 /* This reader is gone. Any thread; short. */
 void vmm_end_reader(struct vmm *vmm, uint64_t reader);
+/* Nothing moves for now: what the device's memory was mapped for is over, and is unmapped, so that
+ * giving it back later takes no more than that. Any thread; may be slow. */
+void vmm_rest(struct vmm *vmm);
 void vmm_destroy(struct vmm *vmm,
                  struct vmm_piece *piece); /* closes; may take long for large memory */
 

@@ -73,6 +73,8 @@ struct vmm_backend {
     /* May be absent: there is nothing that those who have a descriptor could change for each other,
      * and a duplicate will do. A descriptor, see vmm_duplicate. */
     int (*duplicate)(struct vmm_device *device, const struct vmm_piece *piece, bool writable);
+    /* May be absent. See vmm_rest */
+    void (*rest)(struct vmm_device *device);
     /* May be absent. A descriptor of a sealed piece for moves alone, whose bytes go past the page
      * cache; negative: they have to go through it. */
     int (*open_direct)(struct vmm_device *device, const struct vmm_piece *piece);
