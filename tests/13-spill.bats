@@ -118,6 +118,16 @@ has_event() { # EVENT [TIER | ERROR]
     bytes_are_right
 }
 
+@test "a file of the disk that somebody keeps has nothing of it any more when the copy goes" {
+    committed
+    move_to disk disk
+    hold open "$W/ctl" rw acquire-any ro 0 connect "$M" export 0 0 redeem last 8 release
+    order none
+    wait_until 5 at none
+    wait_until 5 disk_is_empty
+    let_go "$HOLDER"
+}
+
 @test "a disk that is full fails the move, and the store stays where it is" {
     mkdir "$M/big"
     committed big $((20 * MIB))
