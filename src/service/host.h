@@ -76,6 +76,9 @@ struct service_options {
 
 int service_new(struct vmm *vmm, const struct service_options *options,
                 const struct service_host *host, struct service **service);
+/* No move begins any more, and those under way end with the step that they are at: before the end,
+ * while helpers still finish what they have. */
+void service_end_moves(struct service *service);
 /* From here on no job is submitted: for while helpers end and before front ends are freed. */
 void service_stop(struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */
