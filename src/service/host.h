@@ -19,7 +19,8 @@ enum service_pool {
     SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
     SERVICE_POOL_TRANSFER, /* bytes of clients: may be slow, many at once */
     SERVICE_POOL_COMPUTE,  /* decoding, encoding: needs a processor, and leaves it to the loop */
-    SERVICE_POOL_MOVE,     /* bytes between tiers: a part of them for each job */
+    SERVICE_POOL_MOVE,     /* bytes between memories: a part of them for each job */
+    SERVICE_POOL_DISK,     /* the same from or to a disk, for which no other move has to wait */
     SERVICE_POOL_FREE,     /* giving memory back: as that, and less urgent */
     SERVICE_POOL_COUNT
 };

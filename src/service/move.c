@@ -178,6 +178,8 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->began_ms = service_now(s);
     op->store = store->id;
     op->tier = tiers[to];
+    op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
+                                                                               : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
     op->pieces = calloc(count, sizeof(struct piece *));
     op->count = op->sources && op->pieces ? (uint32_t)count : 0;
