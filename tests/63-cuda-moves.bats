@@ -290,3 +290,19 @@ there_and_back() { # [STORE]
     bytes_are_right other
     there_and_back other
 }
+
+@test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
+    local i
+    requires taskset
+    MOUNT_VIA=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')") # one lane
+    start_mount size=256M,host_size=256M
+    for i in {1..80}; do
+        publish "s$i" 2000000
+    done
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    for i in {1..80}; do
+        echo host >"$M/s$i/residency"
+    done
+    stop_mount
+    run_logged ! grep 'transfers hang' "$LOG"
+}
