@@ -43,7 +43,7 @@ struct piece {
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
-    bool counted;        /* in numbers.freeing_bytes, and so one of s->freeing */
+    bool counted;        /* as being freed; one of s->freeing, where it is the device's */
     bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
     struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
     struct piece *next_doomed; /* piece_free_doomed's */
@@ -116,6 +116,7 @@ struct service {
     uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
     struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
     struct piece *freeing;          /* pieces that are being given back */
+    uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
@@ -383,6 +384,8 @@ void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 void service_cancel_moves(struct service *s);
+/* Some memory is free again: those that wait for it begin, or end. */
+void service_resume_moves(struct service *s);
 
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
