@@ -111,11 +111,11 @@ struct service {
     struct idvec turns; /* users whose transfers wait for a slot */
     uint64_t next_user; /* whose turn it is */
     bool starting_turns;
-    struct bound_note *notes;       /* who met which bound of late */
-    struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
-    uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
-    struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
-    struct piece *freeing;          /* pieces that are being given back */
+    struct bound_note *notes;     /* who met which bound of late */
+    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
+    struct piece *freeing;        /* pieces that are being given back */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */

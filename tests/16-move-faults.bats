@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who has a part in a move of a store is killed at each of its steps: clients, the worker, the keeper,
-# a drainer, and the copier where there is one. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# What becomes of a store's move when something goes wrong: who has a part in it is killed at each of
+# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves), memory lacks, a
+# victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
 # last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
@@ -45,12 +46,12 @@ bytes_are_right() {
     assert_eq "$(tail -c 4 "$W/allocations/a")" last 'last bytes'
 }
 
-order() { # WORD
-    ctl open "$W/residency" w write "$1"
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
 }
 
-at() { # TIERS: and nothing is under way
-    [[ $(cat "$W/residency") == "$1" ]]
+at() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
 }
 
 # hold_after STEPS: what begins from here on stands at the gate behind so many.
@@ -241,4 +242,139 @@ only_at() { # device | host
     local device=0 host=0
     if [[ $1 == device ]]; then device=$BYTES; else host=$BYTES; fi
     [[ $(device_get '"\(.used_bytes) \(.host_used_bytes) \(.spill_used_bytes)"') == "$device $host 0" ]] && disk_is_empty
+}
+
+@test "a store is ordered to where another one is just being freed, and comes there" {
+    local turn up=other down=weights
+    start_mount size=256M,host_size=288M
+    W=$M/weights
+    mkdir "$M/other"
+    publish
+    order +host
+    wait_until 10 at 'device host'
+    order host
+    ctl open "$M/other/lock" rw alloc "$BYTES" 1 a '' commit
+    order +host other
+    wait_until 10 at 'device host' other
+    for turn in 1 2 3 4 5; do
+        order host "$up"
+        order device "$down"
+        wait_until 10 at 'device host' "$down"
+        read -r up down <<<"$down $up"
+    done
+    bytes_are_right
+}
+
+# ---- memory of the host ------------------------------------------------------------------------
+
+# limit_memory BYTES: what start_mount starts from here on has so much, in a group of its own.
+limit_memory() {
+    local limit
+    for limit in memory/gmsfs-test.$$/memory.limit_in_bytes gmsfs-test.$$/memory.max unified/gmsfs-test.$$/memory.max; do
+        limit=/sys/fs/cgroup/$limit
+        mkdir "${limit%/*}" 2>/dev/null || continue
+        if { echo "$1" >"$limit"; } 2>/dev/null; then
+            GROUP=${limit%/*} LIMIT=$limit
+            # shellcheck disable=SC2016 # for the inner shell
+            MOUNT_VIA=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP")
+            return
+        fi
+        rmdir "${limit%/*}"
+    done
+    skip 'no group whose memory can be limited here'
+}
+
+oom_kills() {
+    cat "$GROUP/memory.events" "$GROUP/memory.oom_control" 2>/dev/null | sed -n 's/^oom_kill //p'
+}
+
+group_gone() {
+    rmdir "$GROUP"
+}
+
+# bats test_tags=host
+@test "memory that the daemon's group lacks fails the move, not the daemon, and the store stays where it is" {
+    limit_memory $((240 << 20))
+    start_tiers
+    publish
+    run_logged -1 "$GMSFS" demote "$W"
+    assert_match "$output" 'stays at device'
+    at device
+    has_event move_failed ENOMEM
+    bytes_are_right
+    wait_until 5 tiers_are_free
+    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
+    echo $((512 << 20)) >"$LIMIT"
+    cli demote "$W"
+    bytes_are_right
+    stop_mount
+    wait_until 5 group_gone
+}
+
+# bats test_tags=host
+@test "who would have to leave for another one and finds no memory stays, and the other one waits until there is some" {
+    limit_memory $((240 << 20))
+    start_mount size=160M,host_size=256M,min_stay=0
+    W=$M/weights
+    publish
+    mkdir "$M/other"
+    spawn "$GMSCTL" open "$M/other/lock" rw alloc $((40 << 20)) 1 a '' commit
+    local writer=$SPAWNED
+    wait_until 10 has_event move_failed ENOMEM
+    never_within 1 process_gone "$writer"
+    at device || grep -q '^moving host' "$W/residency"
+    bytes_are_right
+    echo $((512 << 20)) >"$LIMIT"
+    wait_exit "$writer"
+    assert_eq "$status" 0 "$(output_of "$writer")"
+    wait_until 10 at host
+    bytes_are_right
+    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
+    stop_mount
+    wait_until 5 group_gone
+}
+
+# ---- victims -----------------------------------------------------------------------------------
+
+@test "a victim that is used while it leaves stays, its copy is a spare, and another one is chosen" {
+    local store
+    start_mount size=24M,host_size=64M,min_stay=0
+    for store in d a b c; do
+        mkdir "$M/$store"
+        ctl open "$M/$store/lock" rw alloc $((8 << 20)) 1 a '' open "$M/$store/allocations/a" rw \
+            pwrite 0 "$store" use 0 commit
+        [[ $store != d ]] || {
+            order host d
+            wait_until 10 at host d
+        }
+    done
+    hold_after 0
+    spawn "$GMSCTL" open "$M/d/lock" r say granted pause
+    local reader=$SPAWNED
+    wait_until 10 grep -q '^moving host' "$M/a/residency"
+    hold open "$M/a/lock" r
+    rm "$T/gate"
+    wait_until 10 granted "$reader"
+    wait_until 10 at 'device host' a
+    at host b
+    at device c
+    at 'device host' d
+    for store in d a b c; do
+        assert_eq "$(head -c 1 "$M/$store/allocations/a")" "$store" bytes
+    done
+    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" 'a b' 'who was chosen'
+    assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'whose copy is a spare'
+}
+
+@test "memory that somebody asks for comes when the store that has it has stayed as long as it may" {
+    start_mount size=24M,host_size=64M,min_stay=2
+    W=$M/weights
+    ctl open "$W/lock" rw alloc $((16 << 20)) 1 a '' commit
+    order host
+    wait_until 10 at host
+    order device
+    wait_until 10 at 'device host'
+    mkdir "$M/other"
+    ctl open "$M/other/lock" rw alloc $((16 << 20)) 1 a '' commit
+    at host
 }
