@@ -23,6 +23,18 @@ struct wake {
     int touched;   /* memory that was in the store was handed out */
 };
 
+/* Memory that was given up for another store (an eviction, or `none`) is made anew. */
+static int wake_clear_lost(struct wake *wake, size_t *count)
+{
+    struct gmsfs_ioc_info info = {0};
+    int error = gfs_ioctl(wake->pool->handle, GMSFS_IOC_INFO, &info);
+
+    if (error || info.residency)
+        return error;
+    *count = 0;
+    return gfs_ioctl(wake->pool->handle, GMSFS_IOC_CLEAR, NULL);
+}
+
 /* Is what the store holds chunks of ours, and how many? */
 static int wake_look(struct wake *wake)
 {
@@ -36,6 +48,8 @@ static int wake_look(struct wake *wake)
             strcmp(list[i].tag, GMSFS_GRAPH_TAG) != 0)
             error = -EINVAL;
     free(list);
+    if (!error && count > 0)
+        error = wake_clear_lost(wake, &count);
     wake->had = count;
     return error;
 }

@@ -105,3 +105,15 @@ use() { # STORE
         echo >"$1/commit"' _ "$M/e"
     assert_eq "$(place a) $(place b) $(place c) $(place e)" 'host device device device'
 }
+
+@test "what a graph pool keeps is given up, not copied" {
+    mount_small
+    committed d
+    echo host >"$M/d/residency"
+    wait_until 10 is_at host d
+    mkdir "$M/graph"
+    ctl open "$M/graph/ctl" rw acquire rw 0 alloc 4194304 6 '' gmsfs.graph commit
+    use d
+    assert_eq "$(place graph) $(place d)" 'none device'
+    grep -qx 'gmsfs_moves_total{from="device",to="none"} 1' "$M/metrics"
+}

@@ -10,10 +10,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* So often the choice may be made in a while: it looks at all stores. */
 #define TRIES_MAX 64u
 #define TRIES_MS  100u
+
+/* GMSFS_GRAPH_TAG of libgmsfs. */
+#define GRAPH_TAG "gmsfs.graph"
 
 struct table {
     struct evict_pool pools[EVICT_MAX_POOLS];
@@ -45,16 +49,32 @@ static uint64_t get_free_in(const struct service *s, enum core_place place)
                                     : info.spill_total_bytes - info.spill_used_bytes;
 }
 
-/* The best place below that has room; NONE: there is none. */
-static enum core_place find_place(const struct service *s, const struct core_store *store)
+/* Chunks of a graph pool, which says so by their tag. What is in them is scratch, so they are never
+ * copied. */
+static bool is_scratch(const struct core_store *store)
+{
+    size_t count = layout_count_allocations(store->fixed);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(layout_at_rank(store->fixed, i)->tag, GRAPH_TAG) != 0)
+            return false;
+    }
+    return count > 0;
+}
+
+/* Where it can go to: the best place below that has room; scratch is given up. False: nowhere. */
+static bool find_place(const struct service *s, const struct core_store *store,
+                       enum core_place *place)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
+    *place = CORE_PLACE_NONE;
+    if (is_scratch(store))
+        return true;
     for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
-        if (store->places.spares[tier] ||
-            (store->suspect == 0 && bytes <= get_free_in(s, (enum core_place)tier)))
-            return (enum core_place)tier;
+        *place = (enum core_place)tier;
+        if (store->places.spares[tier] || (store->suspect == 0 && bytes <= get_free_in(s, *place)))
+            return true;
     }
-    return CORE_PLACE_NONE;
+    return false;
 }
 
 static bool is_waited_for(const struct service *s, const struct core_store *store)
@@ -73,6 +93,7 @@ static void add_row(struct service *s, struct table *table, const struct core_st
     size_t index = find_index(s, pool->id);
     const struct core_places *places = &store->places;
     uint64_t bytes = layout_total_bytes(store->fixed);
+    enum core_place place;
     if (places->move.id != 0 && places->move.to == CORE_PLACE_DEVICE) {
         table->pools[index].used_bytes += bytes;
         table->pools[index].resident += store->use.used_bytes == 0;
@@ -89,12 +110,13 @@ static void add_row(struct service *s, struct table *table, const struct core_st
         .pool = index,
         .class = pool->class,
         .bytes = bytes,
-        .pinned = store->use.pinned || find_place(s, store) == CORE_PLACE_NONE ||
+        .pinned = store->use.pinned || !find_place(s, store, &place) ||
                   core_is_fenced(s->core, store->name),
         .held = core_is_held(store) || core_get_writer(s->core, store->id),
         .waited_for = is_waited_for(s, store),
         .moving = places->move.id != 0,
-        .has_spare = places->spares[CORE_PLACE_HOST] || places->spares[CORE_PLACE_DISK],
+        .has_spare =
+            places->spares[CORE_PLACE_HOST] || places->spares[CORE_PLACE_DISK] || is_scratch(store),
         .last_used_ms = store->use.last_used_ms,
         .promoted_ms = places->promoted_ms,
     };
@@ -144,9 +166,10 @@ static bool let_go(struct service *s, struct table *table, struct evict_wish *wi
                                   s->core->pools.items.count, wish)) > 0) {
         struct evict_row *row = &table->rows[0];
         const struct core_store *store = core_find_store(s->core, row->store);
-        enum core_place to = store ? find_place(s, store) : CORE_PLACE_NONE;
+        enum core_place to;
         row->moving = true;
-        if (to == CORE_PLACE_NONE || service_evict(s, row->store, to, wish->store) != 0)
+        if (!store || !find_place(s, store, &to) ||
+            service_evict(s, row->store, to, wish->store) != 0)
             continue;
         any = true;
         wish->free_bytes += row->bytes;

@@ -360,6 +360,28 @@ TAP_TEST(kept_chunks_serve_the_next_pool)
     end_pool(first);
 }
 
+TAP_TEST(chunks_that_were_given_up_meanwhile_are_made_anew)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    unsigned char *a = take(new_space(pool, 0), 2 * CHUNK);
+    char path[700];
+    int fd;
+
+    check_int(gmsfs_graph_sleep(pool, GMSFS_GRAPH_KEEP), 0);
+    snprintf(path, sizeof path, "%s/residency", graph_path());
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    require(fd >= 0);
+    check_int(write(fd, "none", 4), 4);
+    close(fd);
+    check_str(read_line("residency"), "none");
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    check_int(stats_of(pool).physical_bytes, 2 * CHUNK);
+    a[2 * CHUNK - 1] = 1;
+    check_int(gmsfs_graph_sleep(pool, GMSFS_GRAPH_KEEP), 0);
+    check_str(read_line("residency"), "device");
+    end_pool(pool);
+}
+
 TAP_TEST(sleep_without_keep_frees_what_was_kept_before)
 {
     gmsfs_graph_pool_t *pool = fresh_pool();
