@@ -177,6 +177,7 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->finish = finish;
     op->began_ms = service_now(s);
     op->store = store->id;
+    op->to = to;
     op->tier = tiers[to];
     op->sources = calloc(count, sizeof(struct piece *));
     op->pieces = calloc(count, sizeof(struct piece *));
@@ -222,54 +223,119 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
 /* Nothing of it has run yet. */
 static void abandon(struct service *s, struct move_op *op)
 {
-    vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
+    if (op->charged)
+        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
     free_op(s, op);
 }
 
-static int start_op(struct service *s, struct move_op *op)
+/* From when it has begun: what it copies is there until it is over. */
+static void link_op(struct service *s, struct move_op *op)
 {
     op->next = s->moves;
     s->moves = op;
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
-    int error = move_op_start(op);
-    if (!error)
-        return 0;
+}
+
+/* Nothing of it has run. */
+static void drop_op(struct service *s, struct move_op *op)
+{
     unlink_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
+    abandon(s, op);
+}
+
+static int start_op(struct service *s, struct move_op *op)
+{
+    uint64_t store = op->store, id = op->id;
+    int error = move_op_start(op);
+    if (error) {
+        drop_op(s, op);
+        service_move_failed(s, store, id, error);
+    }
     return error;
 }
+
+/* ---- waiting for room beside the device ---------------------------------------------------- */
+
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier)
+{
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next)
+        bytes += op->waits && op->tier == tier ? op->cost_bytes : 0;
+    return bytes;
+}
+
+static int charge(struct service *s, struct move_op *op)
+{
+    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    op->charged = error == 0;
+    return error ? error : make_pieces(s, op);
+}
+
+/* Charged, or it waits for room that spares give: who waits already goes first. */
+static int take_room(struct service *s, struct move_op *op)
+{
+    bool in_turn = service_count_waiting_moves(s, op->tier) == 0;
+    int error = in_turn ? charge(s, op) : -ENOMEM;
+    if (!error || op->charged || op->tier == VMM_TIER_DEVICE)
+        return error;
+    op->waits = op->cost_bytes <= service_get_room_beside(s, op->to);
+    return op->waits ? 0 : error;
+}
+
+static struct move_op *find_first_waiting(const struct service *s)
+{
+    struct move_op *first = NULL;
+    for (struct move_op *op = s->moves; op; op = op->next)
+        first = op->waits ? op : first;
+    return first;
+}
+
+void service_start_moves(struct service *s)
+{
+    struct move_op *op;
+    while (!s->ending && (op = find_first_waiting(s))) {
+        uint64_t store = op->store, id = op->id;
+        int error = charge(s, op);
+        if (error && !op->charged && s->freeing_beside_bytes[op->tier] > 0)
+            return;
+        op->waits = false;
+        if (!error) {
+            start_op(s, op);
+            continue;
+        }
+        drop_op(s, op);
+        service_move_failed(s, store, id, error);
+    }
+}
+
+/* ---- beginning ----------------------------------------------------------------------------- */
 
 /* Copies, or finds that there is nothing to copy. */
 static int begin(struct service *s, const struct core_store *store, struct record *record)
 {
-    uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
     if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
         return -ENOMEM;
     struct move_op *op = new_op(s, store, to);
     if (!op)
         return -ENOMEM;
-    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
-    if (error) {
-        free_op(s, op);
-        return error;
-    }
-    error = make_pieces(s, op);
+    int error = take_room(s, op);
     if (!error)
         error = begin_record(s, op, record);
     if (error || !op->id) {
         abandon(s, op);
         return error;
     }
-    uint64_t id = op->id;
-    error = start_op(s, op);
-    if (error) {
-        abandon(s, op);
-        service_move_failed(s, store_id, id, error);
-    }
-    return error;
+    bool waits = op->waits;
+    link_op(s, op);
+    if (!waits)
+        return start_op(s, op);
+    service_drop_spares(s, to);
+    service_start_moves(s); /* what was being freed may be free already */
+    return 0;
 }
 
 /* By a record alone. */
@@ -317,18 +383,29 @@ int service_promote(struct service *s, const struct core_store *store)
 
 /* ---- over -------------------------------------------------------------------------------- */
 
+/* A move that waits has no job that would end it. */
+static void cancel(struct service *s, struct move_op *op)
+{
+    atomic_store(&op->cancelled, true);
+    if (op->waits)
+        drop_op(s, op);
+}
+
 void service_on_move_over(struct service *s, const struct effect *effect)
 {
-    for (struct move_op *op = s->moves; op; op = op->next) {
-        if (op->store == effect->store && op->id == effect->move)
-            atomic_store(&op->cancelled, true);
-    }
+    struct move_op *op = s->moves;
+    while (op && (op->store != effect->store || op->id != effect->move))
+        op = op->next;
+    if (op)
+        cancel(s, op);
 }
 
 void service_cancel_moves(struct service *s)
 {
-    for (struct move_op *op = s->moves; op; op = op->next)
-        atomic_store(&op->cancelled, true);
+    for (struct move_op *op = s->moves, *next; op; op = next) {
+        next = op->next;
+        cancel(s, op);
+    }
 }
 
 /* ---- for front ends ----------------------------------------------------------------------- */

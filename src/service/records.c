@@ -163,6 +163,7 @@ void service_on_memory(struct service *s)
     service_retry_spools(s);
     service_retry_allocs(s);
     service_answer_freed(s);
+    service_start_moves(s);
     service_start_promotions(s);
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);

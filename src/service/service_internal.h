@@ -43,7 +43,7 @@ struct piece {
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
-    bool counted;        /* in numbers.freeing_bytes, and so one of s->freeing */
+    bool counted;        /* as being freed: of the device, it is one of s->freeing */
     bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
     struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
     struct piece *next_doomed; /* piece_free_doomed's */
@@ -111,11 +111,12 @@ struct service {
     struct idvec turns; /* users whose transfers wait for a slot */
     uint64_t next_user; /* whose turn it is */
     bool starting_turns;
-    struct bound_note *notes;       /* who met which bound of late */
-    struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
-    uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
-    struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
-    struct piece *freeing;          /* pieces that are being given back */
+    struct bound_note *notes;     /* who met which bound of late */
+    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
+    struct piece *freeing;        /* pieces of the device that are being given back */
+    uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers */
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
@@ -376,6 +377,17 @@ int service_promote(struct service *s, const struct core_store *store);
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
+/* What moves to this tier cost that wait until something there is free. */
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
+/* Those that wait and need wait no longer begin to copy. */
+void service_start_moves(struct service *s);
+
+/* spares.c */
+/* So much may go to this tier: what is free, and what spares would give back that are not needed.
+ */
+uint64_t service_get_room_beside(const struct service *s, enum core_place tier);
+/* As many spares as those that wait for this tier lack; none if that does not do. */
+void service_drop_spares(struct service *s, enum core_place tier);
 
 /* promote.c */
 /* Of stores that somebody waits for, as far as there is memory. After each record. */
