@@ -117,3 +117,77 @@ use() { # STORE
     assert_eq "$(place graph) $(place d)" 'none device'
     grep -qx 'gmsfs_moves_total{from="device",to="none"} 1' "$M/metrics"
 }
+
+spare_of() { # STORE
+    ctl open "$M/$1/residency" w write +host
+    wait_until 10 shows "$1" 'device host'
+}
+
+shows() { # STORE TEXT
+    [[ $(cat "$M/$1/residency") == "$2" ]]
+}
+
+@test "when the host is short, spares of stores on the device give way, of the one used last first" {
+    start_mount size=24M,host_size=16M
+    local store
+    for store in a b c; do
+        committed "$store"
+    done
+    spare_of a
+    spare_of b
+    local sum
+    sum=$(sha256sum <"$M/c/allocations/a")
+    ctl open "$M/c/residency" w write host
+    wait_until 10 shows c host
+    assert_eq "$(cat "$M/a/residency") $(cat "$M/b/residency")" 'device host device'
+    assert_eq "$(sha256sum <"$M/c/allocations/a")" "$sum"
+    jq -e -s 'any(.event == "copy_dropped" and .store == "b")' <"$M/events"
+}
+
+@test "no spare goes where all of them would not do" {
+    start_mount size=24M,host_size=8M
+    committed a
+    spare_of a
+    mkdir "$M/big"
+    ctl open "$M/big/ctl" rw acquire rw 0 alloc 8388608 2 '' '' commit
+    expect ENOMEM open "$M/big/residency" w write host
+    assert_eq "$(cat "$M/a/residency") $(cat "$M/big/residency")" 'device host device'
+}
+
+@test "a spare gives way before a victim goes to the disk, and those of pinned stores before others" {
+    mkdir "$T/spill"
+    start_mount "size=32M,host_size=16M,spill=$T/spill,spill_size=32M,min_stay=0"
+    local store
+    committed e
+    ctl open "$M/e/residency" w write disk
+    wait_until 10 shows e disk
+    for store in a b c d; do
+        committed "$store"
+    done
+    spare_of a
+    spare_of b
+    setfattr -n user.gmsfs.pin -v 1 "$M/a"
+    setfattr -n user.gmsfs.pin -v 1 "$M/d"
+    exec 5<"$M/b/lock"
+    use e
+    assert_eq "$(cat "$M/c/residency") $(cat "$M/a/residency")" 'host device'
+    assert_eq "$(cat "$M/b/residency")" 'device host'
+    exec 5<&-
+}
+
+@test "a move that waits for a spare's memory can be cancelled, and a writer ends it" {
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=24M,host_size=8M
+    local store
+    for store in a b; do
+        committed "$store"
+    done
+    spare_of a
+    touch "$T/gate"
+    ctl open "$M/b/residency" w write host
+    ctl open "$M/b/residency" w write cancel
+    rm "$T/gate"
+    wait_until 10 shows b device
+    ctl open "$M/b/residency" w write host
+    wait_until 10 shows b host
+}

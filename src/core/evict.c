@@ -2,6 +2,7 @@
 #include "core/evict.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* As far as the choice has come. */
 struct choice {
@@ -213,4 +214,39 @@ long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_p
     if (!device_has_room(&choice))
         return wish->bytes <= add(wish->free_bytes, choice.gone_bytes) ? -EDQUOT : -ENOMEM;
     return (long)spare_needless(&choice, rows, count);
+}
+
+/* ---- spares --------------------------------------------------------------------------------- */
+
+static int compare_spares(const void *one, const void *other)
+{
+    const struct evict_spare *a = one, *b = other;
+
+    if (a->pinned != b->pinned)
+        return a->pinned ? -1 : 1;
+    if (a->last_used_ms != b->last_used_ms)
+        return a->last_used_ms > b->last_used_ms ? -1 : 1;
+    return a->store > b->store ? -1 : 1;
+}
+
+size_t evict_choose_spares(struct evict_spare *rows, size_t count, uint64_t bytes)
+{
+    uint64_t gone_bytes = 0;
+    size_t taken = 0, front = 0;
+
+    if (count > 1)
+        qsort(rows, count, sizeof *rows, compare_spares);
+    while (taken < count && gone_bytes < bytes)
+        gone_bytes = add(gone_bytes, rows[taken++].bytes);
+    if (gone_bytes < bytes)
+        return 0;
+    for (size_t i = taken; i > 0; i--) {
+        rows[i - 1].goes = gone_bytes - rows[i - 1].bytes < bytes;
+        gone_bytes -= rows[i - 1].goes ? 0 : rows[i - 1].bytes;
+    }
+    for (size_t i = 0; i < taken; i++) {
+        if (rows[i].goes)
+            rows[front++] = rows[i];
+    }
+    return front;
 }

@@ -24,6 +24,7 @@ struct table {
     struct evict_row *rows;
     size_t count;
     uint64_t leaving_bytes;
+    uint64_t room_bytes[CORE_TIER_COUNT]; /* beside the device */
 };
 
 /* Of a pool that there is: they are in the order of their ids. */
@@ -41,14 +42,6 @@ static size_t find_index(const struct service *s, uint64_t pool)
     return low;
 }
 
-static uint64_t get_free_in(const struct service *s, enum core_place place)
-{
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    return place == CORE_PLACE_HOST ? info.host_total_bytes - info.host_used_bytes
-                                    : info.spill_total_bytes - info.spill_used_bytes;
-}
-
 /* Chunks of a graph pool, which says so by their tag. What is in them is scratch, so they are never
  * copied. */
 static bool is_scratch(const struct core_store *store)
@@ -61,8 +54,14 @@ static bool is_scratch(const struct core_store *store)
     return count > 0;
 }
 
+static void look_for_room(const struct service *s, struct table *table)
+{
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
+        table->room_bytes[tier] = service_get_room_beside(s, (enum core_place)tier);
+}
+
 /* Where it can go to: the best place below that has room; scratch is given up. False: nowhere. */
-static bool find_place(const struct service *s, const struct core_store *store,
+static bool find_place(const struct table *table, const struct core_store *store,
                        enum core_place *place)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
@@ -71,7 +70,7 @@ static bool find_place(const struct service *s, const struct core_store *store,
         return true;
     for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
         *place = (enum core_place)tier;
-        if (store->places.spares[tier] || (store->suspect == 0 && bytes <= get_free_in(s, *place)))
+        if (store->places.spares[tier] || (store->suspect == 0 && bytes <= table->room_bytes[tier]))
             return true;
     }
     return false;
@@ -110,7 +109,7 @@ static void add_row(struct service *s, struct table *table, const struct core_st
         .pool = index,
         .class = pool->class,
         .bytes = bytes,
-        .pinned = store->use.pinned || !find_place(s, store, &place) ||
+        .pinned = store->use.pinned || !find_place(table, store, &place) ||
                   core_is_fenced(s->core, store->name),
         .held = core_is_held(store) || core_get_writer(s->core, store->id),
         .waited_for = is_waited_for(s, store),
@@ -128,6 +127,7 @@ static bool fill(struct service *s, struct table *table)
     *table = (struct table){.rows = calloc(stores->count, sizeof *table->rows)};
     if (!table->rows)
         return false;
+    look_for_room(s, table);
     for (size_t i = 0; i < pools->count; i++) {
         const struct core_pool *pool = pools->items[i];
         table->pools[i] = (struct evict_pool){.class = pool->class,
@@ -168,10 +168,12 @@ static bool let_go(struct service *s, struct table *table, struct evict_wish *wi
         const struct core_store *store = core_find_store(s->core, row->store);
         enum core_place to;
         row->moving = true;
-        if (!store || !find_place(s, store, &to) ||
+        if (!store || !find_place(table, store, &to) ||
             service_evict(s, row->store, to, wish->store) != 0)
             continue;
         any = true;
+        if (core_find_store(s->core, row->store)->places.move.id != 0)
+            look_for_room(s, table);
         wish->free_bytes += row->bytes;
         table->pools[row->pool].used_bytes -= row->bytes;
         table->pools[row->pool].resident--;

@@ -207,6 +207,7 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->finish = finish;
     op->began_ms = service_now(s);
     op->store = store->id;
+    op->to = to;
     op->tier = tiers[to];
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
@@ -251,18 +252,29 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
     return error;
 }
 
-/* What is being given back is enough, with what is free. */
-static bool is_coming(const struct service *s, const struct move_op *op)
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier)
 {
-    uint64_t freeing_bytes =
-        op->tier == VMM_TIER_DEVICE ? s->numbers.freeing_bytes : s->freeing_beside_bytes[op->tier];
-    return freeing_bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + freeing_bytes;
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next)
+        bytes += op->waits && op->tier == tier ? op->cost_bytes : 0;
+    return bytes;
 }
 
-/* Charges it and has its pieces, or notes that it waits. */
-static int take_memory(struct service *s, struct move_op *op)
+/* What is being given back is enough, with what is free, and beside the device with what spares
+ * would give. */
+static bool is_coming(const struct service *s, const struct move_op *op)
 {
-    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    if (op->tier != VMM_TIER_DEVICE)
+        return op->cost_bytes <= service_get_room_beside(s, op->to);
+    return s->numbers.freeing_bytes > 0 &&
+           op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + s->numbers.freeing_bytes;
+}
+
+/* Charges it and has its pieces, or notes that it waits: also behind others that do. */
+static int take_memory(struct service *s, struct move_op *op, bool in_turn)
+{
+    int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
+    op->waits = false; /* it does not wait for itself */
     op->waits = error == -ENOMEM && is_coming(s, op);
     if (op->waits)
         return 0;
@@ -274,10 +286,19 @@ static int take_memory(struct service *s, struct move_op *op)
     return error;
 }
 
+/* By age. */
+static void link_op(struct service *s, struct move_op *op)
+{
+    struct move_op **link = &s->moves;
+    while (*link)
+        link = &(*link)->next;
+    op->next = NULL;
+    *link = op;
+}
+
 static int start_op(struct service *s, struct move_op *op)
 {
-    op->next = s->moves;
-    s->moves = op;
+    link_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
     int error = op->waits ? 0 : move_op_start(op);
@@ -294,25 +315,28 @@ static int start_op(struct service *s, struct move_op *op)
 /* Not what the device has for others by now. */
 static int take_what_came(struct service *s, struct move_op *op)
 {
-    int error = take_memory(s, op);
+    int error = take_memory(s, op, true);
     if (error || op->waits || op->tier != VMM_TIER_DEVICE)
         return error;
     const struct core_store *store = core_find_store(s->core, op->store);
     return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
 }
 
-/* The first that has not to wait any more: it can begin, or never will. */
+/* The first that has not to wait any more: it can begin, or never will. In each tier those that
+ * came before go before. */
 static struct move_op *find_waited(struct service *s)
 {
+    bool is_lacking[VMM_TIER_COUNT] = {false};
     for (struct move_op *op = s->moves; op; op = op->next) {
         if (!op->waits)
             continue;
         if (atomic_load(&op->cancelled))
             op->waits = false;
-        else
+        else if (!is_lacking[op->tier])
             op->error = take_what_came(s, op);
         if (!op->waits)
             return op;
+        is_lacking[op->tier] = true;
     }
     return NULL;
 }
@@ -344,7 +368,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     struct move_op *op = new_op(s, store, to);
     if (!op)
         return -ENOMEM;
-    int error = take_memory(s, op);
+    int error = take_memory(s, op, service_count_waiting_moves(s, op->tier) == 0);
     if (error) {
         free_op(s, op);
         return error;
@@ -360,6 +384,8 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
+    if (to != CORE_PLACE_DEVICE)
+        service_drop_spares(s, to);
     service_resume_moves(s); /* what it waits for may have come with the record */
     return error;
 }

@@ -54,7 +54,8 @@ struct move_op {
     struct service *service;
     void (*finish)(struct move_op *op); /* all parts are through: it goes */
     uint64_t store, id;
-    enum vmm_tier tier;     /* to which */
+    enum core_place to;
+    enum vmm_tier tier;     /* the same */
     enum service_pool pool; /* whose threads work for it */
     uint32_t count;
     struct piece **sources, **pieces; /* by rank */

@@ -386,6 +386,15 @@ uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 /* Some memory is free again: those that wait for it begin, or end. */
 void service_resume_moves(struct service *s);
+/* What moves to this tier cost that wait until something there is free. */
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
+
+/* spares.c */
+/* So much may go to this tier: what is free, and what spares would give back that are not needed.
+ */
+uint64_t service_get_room_beside(const struct service *s, enum core_place tier);
+/* As many spares as those that wait for this tier lack; none if that does not do. */
+void service_drop_spares(struct service *s, enum core_place tier);
 
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */

@@ -451,3 +451,67 @@ TAP_TEST(uses_by_zipfs_law_hit_when_the_simulator_of_lru_does_to_the_use)
     }
     check(hits > USES / 2 && hits < USES * 9 / 10);
 }
+
+/* ---- spares --------------------------------------------------------------------------------- */
+
+#define MOST_SPARES 10u
+
+static uint64_t sum_spares(const struct evict_spare *rows, size_t count)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += rows[i].bytes;
+    return bytes;
+}
+
+static size_t make_spares(struct evict_spare *rows)
+{
+    size_t count = below(MOST_SPARES + 1);
+
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (struct evict_spare){.store = i + 1,
+                                       .bytes = 1 + below(20),
+                                       .pinned = one_in(4),
+                                       .last_used_ms = one_in(5) ? UINT64_MAX : below(4),
+                                       .goes = one_in(2)};
+    return count;
+}
+
+TAP_TEST(spares_go_that_are_enough_and_none_of_them_could_stay_or_none_at_all)
+{
+    random_state = 7;
+    for (unsigned round = 0; round < 20000; round++) {
+        struct evict_spare rows[MOST_SPARES], other[MOST_SPARES];
+        size_t count = make_spares(rows), chosen;
+        uint64_t bytes = 1 + below(100), all_bytes = sum_spares(rows, count);
+
+        for (size_t i = 0; i < count; i++)
+            other[i] = rows[count - 1 - i];
+        chosen = evict_choose_spares(rows, count, bytes);
+        require(check_int(evict_choose_spares(other, count, bytes), chosen));
+        if (!check((chosen > 0) == (bytes <= all_bytes)))
+            return;
+        for (size_t i = 0; i < chosen; i++)
+            require(check_int(other[i].store, rows[i].store));
+        for (size_t i = 0; i < chosen; i++)
+            require(check(sum_spares(rows, chosen) - rows[i].bytes < bytes));
+        require(check(chosen == 0 || sum_spares(rows, chosen) >= bytes));
+    }
+}
+
+TAP_TEST(spares_of_pinned_stores_go_first_then_of_held_ones_then_of_the_last_used)
+{
+    struct evict_spare rows[] = {
+        {.store = 1, .bytes = 1, .last_used_ms = 5},
+        {.store = 2, .bytes = 1, .last_used_ms = 9},
+        {.store = 3, .bytes = 1, .last_used_ms = UINT64_MAX},
+        {.store = 4, .bytes = 1, .last_used_ms = 1, .pinned = true},
+        {.store = 5, .bytes = 1, .last_used_ms = 5},
+    };
+    static const uint64_t order[] = {4, 3, 2, 5, 1};
+
+    check_int(evict_choose_spares(rows, 5, 5), 5);
+    for (size_t i = 0; i < 5; i++)
+        check_int(rows[i].store, order[i]);
+}

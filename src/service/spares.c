@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spares - copies of stores that are on the device anyway give way when their tier is short
+ *
+ * Which do is core/evict.h's choice. They are dropped by records, and their memory is free when the
+ * jobs are through that give it back: until then who gets it waits (move.c).
+ */
+#include "service/service_internal.h"
+
+#include <stdlib.h>
+
+static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
+    [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
+    [CORE_PLACE_HOST] = VMM_TIER_HOST,
+    [CORE_PLACE_DISK] = VMM_TIER_DISK,
+};
+
+/* As apply_copy_drop allows it. */
+static bool may_give_way(const struct service *s, const struct core_store *store,
+                         enum core_place tier)
+{
+    const struct core_places *places = &store->places;
+    if (places->place != CORE_PLACE_DEVICE || !places->spares[tier] || places->move.id != 0 ||
+        store->suspect > 0 || core_get_writer(s->core, store->id) ||
+        core_is_fenced(s->core, store->name))
+        return false;
+    for (size_t i = 0; i < store->lock.session_count; i++) {
+        if (core_find_session(s->core, store->lock.sessions[i].id)->any)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t count_cost(const struct service *s, const struct core_store *store,
+                           enum core_place tier)
+{
+    size_t count = layout_count_allocations(store->fixed);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += vmm_align_in(s->vmm, tiers[tier], layout_at_rank(store->fixed, i)->aligned_bytes);
+    return bytes;
+}
+
+/* What nobody has been promised yet; negative: more than there is. */
+static int64_t get_free(const struct service *s, enum core_place tier)
+{
+    struct vmm_info info;
+    vmm_get_info(s->vmm, &info);
+    uint64_t free_bytes = tier == CORE_PLACE_HOST ? info.host_total_bytes - info.host_used_bytes
+                                                  : info.spill_total_bytes - info.spill_used_bytes;
+    return (int64_t)(free_bytes + s->freeing_beside_bytes[tiers[tier]]) -
+           (int64_t)service_count_waiting_moves(s, tiers[tier]);
+}
+
+uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
+{
+    int64_t bytes = get_free(s, tier);
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        if (may_give_way(s, store, tier))
+            bytes += (int64_t)count_cost(s, store, tier);
+    }
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static size_t gather(const struct service *s, enum core_place tier, struct evict_spare *rows)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        if (may_give_way(s, store, tier))
+            rows[count++] = (struct evict_spare){
+                .store = store->id,
+                .bytes = count_cost(s, store, tier),
+                .pinned = store->use.pinned,
+                .last_used_ms = core_is_held(store) ? UINT64_MAX : store->use.last_used_ms};
+    }
+    return count;
+}
+
+void service_drop_spares(struct service *s, enum core_place tier)
+{
+    int64_t free_bytes = get_free(s, tier);
+    if (free_bytes >= 0)
+        return;
+    struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
+    size_t count = rows ? gather(s, tier, rows) : 0;
+    size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
+    for (size_t i = 0; i < chosen; i++) {
+        struct record record = {.type = RECORD_COPY_DROP, .store = rows[i].store, .kind = tier};
+        service_apply_record(s, &record, NULL);
+    }
+    free(rows);
+}
