@@ -12,6 +12,11 @@ setup() {
     common_setup
 }
 
+teardown() {
+    common_teardown
+    umount -l "$T/spill" 2>/dev/null || : # where a test has mounted it
+}
+
 mount_small() { # [OPTION...]: room for three stores of 8 MiB
     start_mount "size=24M,host_size=96M,alloc_timeout=5,min_stay=0${1+,$1}"
 }
@@ -190,4 +195,113 @@ shows() { # STORE TEXT
     wait_until 10 shows b device
     ctl open "$M/b/residency" w write host
     wait_until 10 shows b host
+}
+
+reads() { # STORE: spawns a reader, which exits when it has had the lock
+    spawn timeout 20 "$GMSCTL" open "$M/$1/lock" r say granted
+}
+
+# big, at the host, needs all of the device; of p and q, each a third of it, somebody holds p.
+big_and_small() {
+    mount_small
+    mkdir "$M/big"
+    ctl open "$M/big/ctl" rw acquire rw 0 alloc 8388608 3 '' '' commit
+    ctl open "$M/big/residency" w write host
+    wait_until 10 is_at host big
+    committed p
+    committed q
+    hold open "$M/p/lock" r
+    HOLDER=$SPAWNED
+    wait_until 5 said "$HOLDER" held
+    ctl open "$M/q/residency" w write host
+    wait_until 10 is_at host q
+}
+
+@test "who reads a small store does not overtake who waits for a large one" {
+    big_and_small
+    reads big
+    local big=$SPAWNED
+    wait_for_waiters "$M/big" 1
+    reads q
+    local small=$SPAWNED
+    wait_for_waiters "$M/q" 1
+    expect EAGAIN open "$M/q/residency" w write device
+    assert_eq "$(cat "$M/q/residency")" host
+    let_go "$HOLDER"
+    wait_exit "$big"
+    wait_exit "$small"
+    jq -e -s '[.[] | select(.event == "promoted") | .store] == ["big", "q"]' <"$M/events"
+}
+
+@test "who reads a small store does not overtake an ALLOC that waits for much, and goes on behind it" {
+    big_and_small
+    mkdir "$M/new"
+    spawn "$GMSCTL" open "$M/new/ctl" rw acquire rw 0 alloc 25165824 1 '' '' say there pause
+    local loader=$SPAWNED
+    wait_until 5 has_alloc_waiting
+    reads q
+    local small=$SPAWNED
+    wait_for_waiters "$M/q" 1
+    expect EAGAIN open "$M/q/residency" w write device
+    assert_eq "$(cat "$M/q/residency")" host
+    let_go "$HOLDER"
+    wait_until 10 said "$loader" there
+    assert_eq "$(cat "$M/q/residency")" host
+    let_go "$loader"
+    wait_exit "$small"
+}
+
+has_alloc_waiting() {
+    grep -qx 'gmsfs_allocs_waiting 1' "$M/metrics"
+}
+
+@test "who waited behind an ALLOC goes on when that gives up" {
+    big_and_small
+    mkdir "$M/new"
+    spawn "$GMSCTL" open "$M/new/ctl" rw acquire rw 0 alloc 25165824 1 '' ''
+    local loader=$SPAWNED
+    wait_until 5 has_alloc_waiting
+    reads q
+    local small=$SPAWNED
+    wait_for_waiters "$M/q" 1
+    kill "$loader"
+    wait_exit "$small"
+    wait_exit "$loader"
+}
+
+alloc_waits() { # STORE: spawns a writer who asks for 8 MiB, says so when it has them, and waits
+    mkdir "$M/$1"
+    spawn "$GMSCTL" open "$M/$1/ctl" rw acquire rw 0 alloc 8388608 1 '' '' say there pause
+    wait_until 5 has_alloc_waiting
+}
+
+@test "an ALLOC goes on when a store has stayed long enough, though nothing else happens" {
+    start_mount size=8M,host_size=96M,alloc_timeout=20,min_stay=2
+    committed a
+    ctl open "$M/a/residency" w write host
+    wait_until 10 is_at host a
+    ctl open "$M/a/residency" w write device
+    wait_until 10 is_at device a
+    alloc_waits b
+    assert_eq "$(place a)" device
+    wait_until 10 said "$SPAWNED" there
+    assert_eq "$(place a)" host
+}
+
+@test "an ALLOC goes on when an eviction that failed succeeds, though nothing else happens" {
+    requires root
+    mkdir "$T/spill"
+    mount -t tmpfs -o size=4M spill "$T/spill"
+    start_mount "size=8M,spill=$T/spill,spill_size=48M,alloc_timeout=20,min_stay=0"
+    committed a
+    alloc_waits b
+    wait_until 10 move_failed a
+    assert_eq "$(place a)" device
+    mount -o remount,size=32M "$T/spill"
+    wait_until 10 said "$SPAWNED" there
+    assert_eq "$(place a)" disk
+}
+
+move_failed() { # STORE
+    jq -e -s --arg store "$1" 'any(.event == "move_failed" and .store == $store)' <"$M/events"
 }

@@ -466,9 +466,11 @@ moves_are() { # COUNT
     move_to host host
     setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
     committed other
+    setfattr -n user.gmsfs.pin -v 1 "$M/other" # or it would be evicted
     refused EDQUOT device
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # nobody has it leave but we
     spawn timeout 20 cat "$W/lock"
+    wait_for_waiters weights 1
     is_at host
     move_to host host other
     wait_until 10 is_at 'device host'

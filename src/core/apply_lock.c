@@ -296,6 +296,7 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
         return LOCK_MODE_NONE;
     if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
         return mode;
+    apply_look_along(apply, NULL);
     if (!apply_has_memory(apply, store, asking->reserve_bytes))
         *error = apply_why_no_memory(apply, store, asking->reserve_bytes);
     else if (!apply_is_spoken_for(apply, store, asking->reserve_bytes))

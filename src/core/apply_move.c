@@ -95,7 +95,7 @@ static int check_source(struct apply *apply, const struct core_store *store, enu
         apply->out->pool = store->use.pool;
         return -EDQUOT;
     }
-    apply_rouse(apply);
+    apply_look_along(apply, store);
     return apply_is_spoken_for(apply, store, layout_total_bytes(store->fixed)) ? -EAGAIN : 0;
 }
 

@@ -89,9 +89,60 @@ bool apply_is_spoken_for(const struct apply *apply, const struct core_store *sto
 {
     const struct core_pool *pool = core_find_pool(apply->core, store);
 
-    if (apply->core->reserving == 0)
-        return false;
     return pool->spoken_for || (apply->spoken_for && bytes > core_get_unfilled(pool));
+}
+
+/* Its store has to come to the device, and nothing brings it there yet. */
+static bool wants_place(const struct core *core, const struct core_store *store,
+                        const struct core_waiter *waiter)
+{
+    return store->places.place != CORE_PLACE_DEVICE && store->places.move.id == 0 &&
+           lacks_place(store, waiter) && !core_get_writer(core, store->id) &&
+           !core_is_fenced(core, store->name);
+}
+
+/* What can never be is for nobody to wait behind. */
+static void claim_place(struct apply *apply, const struct core_store *store)
+{
+    uint64_t bytes = layout_total_bytes(store->fixed);
+
+    if (bytes <= core_find_pool(apply->core, store)->max_bytes)
+        claim(apply, store, bytes);
+}
+
+/* Does it lack what it is to reserve? If that is all that it lacks, nobody goes before it. */
+static bool look_at(struct apply *apply, const struct core_store *store,
+                    const struct core_waiter *waiter)
+{
+    uint64_t bytes = needed_bytes(store, waiter);
+    bool lacks = bytes > 0 && (apply_is_spoken_for(apply, store, bytes) ||
+                               !apply_has_memory(apply, store, bytes));
+
+    /* Memory alone would not help who waits for the store's place besides. */
+    if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
+        claim(apply, store, bytes);
+    return lacks;
+}
+
+void apply_look_along(struct apply *apply, const struct core_store *until)
+{
+    const struct core *core = apply->core;
+
+    forget_claims(apply);
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+        const struct core_store *store = core_store(core, waiter->store);
+
+        if (!core_waiter_counts(waiter))
+            continue;
+        if (wants_place(core, store, waiter)) {
+            if (store == until)
+                return;
+            claim_place(apply, store);
+        }
+        if (waiter->reserve_bytes > 0)
+            look_at(apply, store, waiter);
+    }
 }
 
 void apply_rouse(struct apply *apply)
@@ -106,22 +157,16 @@ void apply_rouse(struct apply *apply)
     for (size_t i = 0; left > 0 && i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
         struct core_store *store = core_store(core, waiter->store);
-        uint64_t bytes;
-        bool lacks;
 
-        if (waiter->reserve_bytes == 0)
-            continue;
-        left--;
+        left -= waiter->reserve_bytes > 0;
         if (!core_waiter_counts(waiter))
             continue;
-        bytes = needed_bytes(store, waiter);
-        lacks = bytes > 0 && (apply_is_spoken_for(apply, store, bytes) ||
-                              !apply_has_memory(apply, store, bytes));
-        lock_set_sleep(&store->lock, waiter->id,
-                       lacks ? LOCK_ASLEEP : apply_get_sleep(core, store, waiter));
-        /* Memory alone would not help who waits for the store's place besides. */
-        if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
-            claim(apply, store, bytes);
+        if (wants_place(core, store, waiter))
+            claim_place(apply, store);
+        if (waiter->reserve_bytes > 0)
+            lock_set_sleep(&store->lock, waiter->id,
+                           look_at(apply, store, waiter) ? LOCK_ASLEEP
+                                                         : apply_get_sleep(core, store, waiter));
     }
 }
 
@@ -180,7 +225,7 @@ static int reserve_as_acquire(struct apply *apply, struct core_session *session)
     uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, room_bytes,
              now_bytes;
 
-    apply_rouse(apply);
+    apply_look_along(apply, NULL);
     if (!apply_has_memory(apply, store, more_bytes))
         return apply_why_no_memory(apply, store, more_bytes);
     if (apply_is_spoken_for(apply, store, more_bytes))

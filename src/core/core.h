@@ -216,9 +216,11 @@ struct core_ticket {
  * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
  * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
  * is free goes before all that came later, so that small ones do not starve it; requests that
- * reserve nothing pass it. At the grant as much as possible is set aside of what is free, and the
- * rest is due: it comes from what the writer frees. The sum over the sessions is reserved_bytes:
- * the service keeps that much of the device's account for them.
+ * reserve nothing pass it. Who waits for its store to come to the device stands in the same line,
+ * for as much as that has; a move to the device that nobody waits for is behind all of them. At the
+ * grant as much as possible is set aside of what is free, and the rest is due: it comes from what
+ * the writer frees. The sum over the sessions is reserved_bytes: the service keeps that much of the
+ * device's account for them.
  *
  * SEALED LAYOUTS. A writer seals its layout: the shape is final, bytes go on changing. Its session
  * becomes one of RW_DATA, whose end, however it comes, leaves all as it is. RW_DATA is granted only
@@ -672,6 +674,8 @@ enum share_rank core_get_rank(const struct core *core, const struct core_store *
 /* The store's, and the one of this name (NULL: there is none). */
 const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store);
 const struct core_pool *core_find_pool_name(const struct core *core, const char *name);
+/* What it has not used of its min: no other pool's. */
+uint64_t core_get_unfilled(const struct core_pool *pool);
 bool core_is_pool_name(const char *name);
 const char *core_pool_class_name(enum pool_class class);
 /* Could the store have so much more, of what is free? -EDQUOT: its pool does not allow it;
@@ -690,6 +694,8 @@ bool core_is_fixed_memory(const struct core *core, const struct core_store *stor
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
 /* Of this store somebody waits until it is on the device, and nothing brings it there yet. */
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
+/* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
+uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
 /* Somebody waits until it is on the device. */
 bool core_is_awaited(const struct core *core, const struct core_store *store);
 /* Somebody has its lock, or was handed descriptors: it is not demoted. */

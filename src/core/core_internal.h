@@ -125,7 +125,6 @@ void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool)
 void core_leave_pool(struct core *core, struct core_store *store);
 /* How much more its budget allows for this store (NULL: for one that uses nothing yet). */
 uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store);
-uint64_t core_get_unfilled(const struct core_pool *pool);
 /* What is free and others' alone. */
 uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool);
 /* How much more the store can have, of what is free. */
@@ -283,9 +282,12 @@ enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store
                                 const struct core_waiter *waiter);
 /* Puts to sleep who lacks memory and wakes who does not. */
 void apply_rouse(struct apply *apply);
+/* Finds out who lacks memory, of all who wait, or of those before the first who waits for `store`
+ * to come to the device. Before apply_is_spoken_for */
+void apply_look_along(struct apply *apply, const struct core_store *store);
 /* Somebody who came before, and whose lock is free, lacks it: so nobody who comes later may reserve
  * so much. Who lacks what the budget of its pool has left keeps that from its pool alone, and
- * nobody is kept from what is guaranteed to its pool. After apply_rouse */
+ * nobody is kept from what is guaranteed to its pool. */
 bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* Could this much be set aside now for a writer of the store? */
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);

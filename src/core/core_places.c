@@ -45,19 +45,24 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
     return mode == LOCK_MODE_RW && !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
 }
 
-bool core_is_awaited(const struct core *core, const struct core_store *store)
+uint64_t core_get_place_turn(const struct core *core, const struct core_store *store)
 {
     if (store->places.place == CORE_PLACE_DEVICE)
-        return false;
+        return 0;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(core, store->lock.waiters[i].id);
         enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
 
         if (core_waiter_counts(waiter) &&
             core_lacks_place(store, mode, waiter->kind, waiter->flags))
-            return true;
+            return waiter->id;
     }
-    return false;
+    return 0;
+}
+
+bool core_is_awaited(const struct core *core, const struct core_store *store)
+{
+    return core_get_place_turn(core, store) != 0;
 }
 
 bool core_wants_promotion(const struct core *core, const struct core_store *store)

@@ -129,6 +129,10 @@ static void op_queue(struct service *s, struct alloc_op *op)
         last = &(*last)->next;
     op->next = NULL;
     *last = op;
+    if (op->turn == 0) {
+        op->turn = s->core->next_waiter;
+        op->turn_until_ms = service_now(s) + s->options.alloc_timeout_ms;
+    }
     op->request->alloc = op;
     s->numbers.allocs_waiting++;
     if (op->not_before_ms > service_now(s) && op->not_before_ms < s->alloc_retry_ms)
@@ -424,6 +428,7 @@ void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
     }
     unqueue(s, op);
     op_answer(op, error, NULL);
+    service_start_promotions(s); /* who waited behind it */
 }
 
 void service_cancel_session_allocs(struct service *s, uint64_t session)
@@ -484,8 +489,31 @@ void service_expire_allocs(struct service *s, uint64_t now_ms)
 uint64_t service_alloc_moment(const struct service *s)
 {
     uint64_t at = s->alloc_queue ? s->alloc_retry_ms : UINT64_MAX;
-    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next)
+    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next) {
         if (op->deadline_ms != 0 && op->deadline_ms < at)
             at = op->deadline_ms;
+        if (s->core->displaced > 0 && op->turn_until_ms > service_now(s) && op->turn_until_ms < at)
+            at = op->turn_until_ms;
+    }
     return at;
+}
+
+/* What its session has, or is due, is no further memory. */
+static uint64_t count_lacking(const struct alloc_op *op, const struct core_session *held)
+{
+    uint64_t bytes = op->aligned_bytes * op->count; /* op_can_fit: no overflow */
+    uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
+    return bytes > has_bytes ? bytes - has_bytes : 0;
+}
+
+void service_evict_for_allocs(struct service *s)
+{
+    const struct alloc_op *op = s->options.evicts && !s->evicting ? s->alloc_queue : NULL;
+    while (op && op->not_before_ms > service_now(s))
+        op = op->next;
+    const struct core_session *held = op ? core_find_session(s->core, op->session) : NULL;
+    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
+    uint64_t bytes = store ? count_lacking(op, held) : 0;
+    if (bytes > 0)
+        service_evict_for(s, store, bytes);
 }

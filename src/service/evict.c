@@ -234,23 +234,39 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
     return comes;
 }
 
-void service_evict_for_writers(struct service *s)
+/* The first who waits for memory alone, with its lock free. */
+static const struct core_waiter *find_short_writer(const struct service *s)
 {
-    size_t left = s->options.evicts && !s->evicting ? s->core->reserving : 0;
+    size_t left = s->core->reserving;
     for (size_t i = 0; left > 0 && i < s->core->waiters.count; i++) {
         const struct core_waiter *waiter = s->core->waiters.items[i];
-        const struct core_store *store = core_find_store(s->core, waiter->store);
         if (waiter->reserve_bytes == 0)
             continue;
         left--;
-        if (!core_waiter_counts(waiter) || !lock_is_free_for(&store->lock, waiter->id))
-            continue;
-        /* One at a time, as they came: who comes later gets no room before. */
-        uint64_t replaced_bytes = store->fixed && store->places.place == CORE_PLACE_DEVICE
-                                      ? layout_total_bytes(store->fixed)
-                                      : 0;
-        if (waiter->reserve_bytes > replaced_bytes)
-            service_evict_for(s, store, waiter->reserve_bytes - replaced_bytes);
-        return;
+        const struct core_store *store = core_find_store(s->core, waiter->store);
+        if (core_waiter_counts(waiter) && lock_is_free_for(&store->lock, waiter->id))
+            return waiter;
     }
+    return NULL;
+}
+
+uint64_t service_writer_turn(const struct service *s)
+{
+    const struct core_waiter *waiter = find_short_writer(s);
+    return waiter ? waiter->id : UINT64_MAX;
+}
+
+void service_evict_for_writers(struct service *s)
+{
+    const struct core_waiter *waiter =
+        s->options.evicts && !s->evicting ? find_short_writer(s) : NULL;
+    /* One at a time, as they came: who comes later gets no room before. */
+    if (!waiter || waiter->id > s->short_turn)
+        return;
+    const struct core_store *store = core_find_store(s->core, waiter->store);
+    uint64_t replaced_bytes = store->fixed && store->places.place == CORE_PLACE_DEVICE
+                                  ? layout_total_bytes(store->fixed)
+                                  : 0;
+    if (waiter->reserve_bytes > replaced_bytes)
+        service_evict_for(s, store, waiter->reserve_bytes - replaced_bytes);
 }

@@ -252,14 +252,6 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
     return error;
 }
 
-uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier)
-{
-    uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next)
-        bytes += op->waits && op->tier == tier ? op->cost_bytes : 0;
-    return bytes;
-}
-
 /* What is being given back is enough, with what is free, and beside the device with what spares
  * would give. */
 static bool is_coming(const struct service *s, const struct move_op *op)
@@ -471,6 +463,9 @@ int service_order_move(struct service *s, uint64_t file, const struct service_mo
                                 .store = store->id,
                                 .kind = order->place,
                                 .flags = order->act == SERVICE_MOVE_COPY ? CORE_MOVE_SPARE : 0};
+        if (order->place == CORE_PLACE_DEVICE && needs_bytes(store, order->place) &&
+            !service_may_promote(s, store))
+            return -EAGAIN;
         return move_store(s, &record);
     }
     case SERVICE_MOVE_DROP:

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* promote - stores come back to the device for those who wait for them in the lock */
+/*
+ * promote - stores come back to the device for those who wait for them in the lock
+ *
+ * There is one line for the device's memory: who waits for a store to come, who waits for a lock
+ * with memory, and who waits in ALLOC. What lacks it keeps it from those who came later, or a large
+ * store would wait for ever while small ones come and go. The core refuses who is behind a waiter
+ * (apply_look_along); of ALLOCs it does not know.
+ */
 #include "service/move.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* It will never fit, so nobody waits for it. */
 static bool can_fit(const struct service *s, const struct core_store *store)
@@ -19,12 +27,22 @@ static bool lacks_room(const struct service *s, const struct core_store *store)
                                   core_check_promotion(s->core, store, free_bytes - bytes) < 0);
 }
 
-static void promote(struct service *s, const struct core_store *store)
+/* One at a time: for who comes later no room is made before. */
+static void make_room(struct service *s, const struct core_store *store, uint64_t turn)
+{
+    uint64_t bytes = layout_total_bytes(store->fixed);
+    bool lacks_device = core_check_room(s->core, store, bytes, UINT64_MAX) == 0;
+    service_evict_for(s, store, bytes);
+    if (lacks_device && turn < s->short_turn)
+        s->short_turn = turn;
+}
+
+static void promote(struct service *s, const struct core_store *store, uint64_t turn)
 {
     uint64_t id = store->id;
     /* Tried again when some comes back. */
     if (can_fit(s, store) && lacks_room(s, store)) {
-        service_evict_for(s, store, layout_total_bytes(store->fixed));
+        make_room(s, store, turn);
         return;
     }
     int error = can_fit(s, store) ? service_promote(s, store) : -ENOMEM;
@@ -37,18 +55,59 @@ static void promote(struct service *s, const struct core_store *store)
         service_move_failed(s, id, 0, error);
 }
 
+/* ---- the line ------------------------------------------------------------------------------ */
+
+struct place_turn {
+    uint64_t waiter, store;
+};
+
+static int compare_turns(const void *one, const void *other)
+{
+    const struct place_turn *a = one, *b = other;
+    return (a->waiter > b->waiter) - (a->waiter < b->waiter);
+}
+
+/* The stores that somebody waits for, as they came. NULL: none, or no memory. */
+static struct place_turn *get_turns(const struct service *s, size_t *count)
+{
+    const struct idvec *waited = &s->core->index.waited;
+    struct place_turn *turns = waited->count > 0 ? calloc(waited->count, sizeof *turns) : NULL;
+    *count = 0;
+    for (size_t i = 0; turns && i < waited->count; i++) {
+        const struct core_store *store = waited->items[i];
+        if (core_wants_promotion(s->core, store))
+            turns[(*count)++] = (struct place_turn){.waiter = core_get_place_turn(s->core, store),
+                                                    .store = store->id};
+    }
+    if (*count > 1)
+        qsort(turns, *count, sizeof *turns, compare_turns);
+    return turns;
+}
+
+static void promote_in_turn(struct service *s, const struct place_turn *turn)
+{
+    const struct core_store *store = core_find_store(s->core, turn->store);
+    if (!store || !core_wants_promotion(s->core, store))
+        return;
+    if (turn->waiter <= s->short_turn || service_is_guaranteed(s, store))
+        promote(s, store, turn->waiter);
+}
+
 void service_start_promotions(struct service *s)
 {
-    if (s->core->displaced == 0 || s->promoting || s->ending ||
-        s->promote_after_ms > service_now(s))
+    if (s->promoting || s->ending)
         return;
+    uint64_t alloc_turn = service_alloc_turn(s), writer_turn = service_writer_turn(s);
+    s->short_turn = alloc_turn < writer_turn ? alloc_turn : writer_turn;
+    if (s->core->displaced == 0 || s->promote_after_ms > service_now(s))
+        return;
+    size_t count;
+    struct place_turn *turns = get_turns(s, &count);
     s->promoting = true; /* what begins one applies records */
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (core_wants_promotion(s->core, store))
-            promote(s, store);
-    }
+    for (size_t i = 0; i < count; i++)
+        promote_in_turn(s, &turns[i]);
     s->promoting = false;
+    free(turns);
 }
 
 uint64_t service_promotion_moment(const struct service *s)

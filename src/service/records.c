@@ -131,6 +131,7 @@ static void handle_effects(struct service *s)
         service_on_memory(s);
     service_start_promotions(s);
     service_evict_for_writers(s);
+    service_evict_for_allocs(s);
     service_arm_timer(s);
 }
 

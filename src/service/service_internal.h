@@ -126,8 +126,9 @@ struct service {
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
     bool promoting, evicting;
-    bool moves_end;          /* service_end_moves */
-    uint64_t evict_at_ms;    /* when a store may go that may not yet; past: none is known */
+    bool moves_end;       /* service_end_moves */
+    uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
+    uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
     uint64_t evict_tries_ms; /* since when the tries are counted */
     unsigned evict_tries;
@@ -310,6 +311,18 @@ uint64_t service_alloc_moment(const struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
 
+/* Has stores leave the device for the first that waits and can use it now. After each record. */
+void service_evict_for_allocs(struct service *s);
+
+/* line.c */
+/* The last waiter that came before an ALLOC that waits for the device's memory: it keeps that from
+ * those behind it, for alloc_timeout at most. UINT64_MAX: none waits */
+uint64_t service_alloc_turn(const struct service *s);
+/* The store's pool has as much left of its min: it waits behind nobody. */
+bool service_is_guaranteed(const struct service *s, const struct core_store *store);
+/* Nobody waits in ALLOC who comes before a move that nobody waits for. */
+bool service_may_promote(const struct service *s, const struct core_store *store);
+
 /* reserve.c */
 /* Charges the device: from what is set aside for the session, then from what is free, after giving
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
@@ -386,10 +399,10 @@ uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 /* Some memory is free again: those that wait for it begin, or end. */
 void service_resume_moves(struct service *s);
-/* What moves to this tier cost that wait until something there is free. */
-uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
 
 /* spares.c */
+/* What moves to this tier cost that wait until something there is free. */
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
 /* So much may go to this tier: what is free, and what spares would give back that are not needed.
  */
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier);
@@ -403,6 +416,8 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
+/* Its waiter; UINT64_MAX: nobody */
+uint64_t service_writer_turn(const struct service *s);
 uint64_t service_evict_moment(const struct service *s);
 
 /* measure.c */

@@ -5,7 +5,7 @@
  * Which do is core/evict.h's choice. They are dropped by records, and their memory is free when the
  * jobs are through that give it back: until then who gets it waits (move.c).
  */
-#include "service/service_internal.h"
+#include "service/move_op.h"
 
 #include <stdlib.h>
 
@@ -14,6 +14,14 @@ static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_HOST] = VMM_TIER_HOST,
     [CORE_PLACE_DISK] = VMM_TIER_DISK,
 };
+
+uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier)
+{
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next)
+        bytes += op->waits && op->tier == tier ? op->cost_bytes : 0;
+    return bytes;
+}
 
 /* As apply_copy_drop allows it. */
 static bool may_give_way(const struct service *s, const struct core_store *store,

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one line for the device's memory: stores that are waited for, and locks with memory. */
+#include "core_fixture.h"
+
+static const struct core_store *store_of(uint64_t id)
+{
+    return core_find_store(core, id);
+}
+
+static int begin_move(uint64_t store, enum core_place to)
+{
+    return apply((struct record){.type = RECORD_MOVE_BEGIN, .store = store, .kind = to});
+}
+
+static int end_move(uint64_t store)
+{
+    static uint64_t next_copy = UINT64_C(1) << 40;
+    uint64_t memory = next_copy++;
+
+    return apply((struct record){.type = RECORD_MOVE_END,
+                                 .store = store,
+                                 .count = store_of(store)->places.move.id,
+                                 .memories = &memory,
+                                 .memory_count = 1});
+}
+
+/* Committed, and at the host. */
+static uint64_t make_displaced(const char *name)
+{
+    uint64_t store = make_committed(name, NULL);
+
+    require(begin_move(store, CORE_PLACE_HOST) == 0 && end_move(store) == 0);
+    require(store_of(store)->places.place == CORE_PLACE_HOST);
+    return store;
+}
+
+static uint64_t must_queue(uint64_t store, uint64_t grains, struct core_process process)
+{
+    require(acquire_reserving(open_ctl(store, process), grains * GRAIN, process, LOCK_FOREVER) ==
+            0);
+    require(out.session == 0 && out.waiter != 0);
+    return out.waiter;
+}
+
+TAP_TEST(a_store_that_is_waited_for_comes_after_one_that_was_before)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    must_wait(two, LOCK_WISH_RO, P1);
+    must_wait(one, LOCK_WISH_RO, P2);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), -EAGAIN);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(who_waits_a_second_time_for_a_store_stands_where_the_first_one_does)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+    uint64_t first = must_wait(one, LOCK_WISH_RO, P1);
+
+    must_wait(two, LOCK_WISH_RO, P2);
+    must_wait(one, LOCK_WISH_RO, P3);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), -EAGAIN);
+    check_int(wait_end(first, EINTR, 0), 0);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(a_move_that_nobody_waits_for_is_behind_all)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    must_wait(two, LOCK_WISH_RO, P1);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), -EAGAIN);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(a_reservation_does_not_overtake_a_store_that_is_waited_for)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_store("two");
+
+    must_wait(one, LOCK_WISH_RO, P1);
+    check_int(acquire_reserving(open_ctl(two, P2), GRAIN, P2, 0), -EAGAIN);
+    uint64_t writer = must_queue(two, 1, P2);
+    check_int(pass(1), 0);
+    check(!granted(writer));
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+    check(granted(writer));
+}
+
+TAP_TEST(a_store_that_is_waited_for_does_not_overtake_a_reservation)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_store("two");
+
+    device_free = 3 * GRAIN;
+    uint64_t writer = must_queue(two, 4, P1);
+    must_wait(one, LOCK_WISH_RO, P2);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), -EAGAIN);
+    device_free = 4 * GRAIN;
+    check_int(pass(1), 0);
+    check(granted(writer));
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+}
+
+static void set_pool(const char *name, uint64_t min, uint64_t slots)
+{
+    require(apply(named((struct record){.type = RECORD_POOL_SET,
+                                        .flags = CORE_POOL_MIN | CORE_POOL_SLOTS,
+                                        .offset = min * GRAIN,
+                                        .count = slots},
+                        name)) == 0);
+}
+
+static void join_pool(uint64_t store, const char *name)
+{
+    require(apply(named((struct record){.type = RECORD_STORE_POOL, .store = store}, name)) == 0);
+}
+
+TAP_TEST(what_is_guaranteed_to_a_pool_comes_before_all)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    set_pool("chat", 1, 0);
+    join_pool(two, "chat");
+    must_wait(one, LOCK_WISH_RO, P1);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(who_lacks_a_slot_of_its_pool_holds_nobody_off_but_in_that)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+    uint64_t resident = make_committed("resident", NULL);
+
+    set_pool("chat", 0, 1);
+    join_pool(one, "chat");
+    join_pool(resident, "chat");
+    must_wait(one, LOCK_WISH_RO, P1);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(a_store_behind_a_fence_holds_nobody_off)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+    struct record fence =
+        named((struct record){.type = RECORD_FENCE, .flags = CORE_FENCE_ON, .bytes16 = {1}}, "one");
+
+    require(apply(fence) == 0);
+    open_lock(one, LOCK_WISH_RO, P1);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
