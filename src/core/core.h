@@ -683,7 +683,7 @@ const char *core_pool_class_name(enum pool_class class);
 int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
                     uint64_t free_bytes);
 
-/* The same for the store's coming to the device, besides all that are on their way there;
+/* The same for the coming to the device of a store that is not on its way, besides all that are;
  * `free_bytes` are what would be left. */
 int core_check_promotion(const struct core *core, const struct core_store *store,
                          uint64_t free_bytes);

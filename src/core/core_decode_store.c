@@ -251,6 +251,8 @@ void input_store(struct input *input)
     read_use(input, store);
     derive_committed(input, store, sealed);
     read_places(input, store);
+    if (input->error == 0 && store->fixed)
+        core_count_coming(input->core, store, 1);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */

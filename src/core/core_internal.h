@@ -119,6 +119,8 @@ void core_use_less(struct core *core, struct core_store *store, uint64_t bytes);
 /* With what it uses. */
 void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool);
 void core_leave_pool(struct core *core, struct core_store *store);
+/* 1: its move to the device, if it is on one, counts from now on; -1: no longer. */
+void core_count_coming(struct core *core, const struct core_store *store, int sign);
 /* How much more its budget allows for this store (NULL: for one that uses nothing yet). */
 uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store);
 /* What is free and others' alone. */

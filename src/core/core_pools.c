@@ -131,12 +131,14 @@ void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool)
     store->use.pool = pool;
     core_pool(core, pool)->store_count++;
     set_used(core, store, used_bytes);
+    core_count_coming(core, store, 1);
 }
 
 void core_leave_pool(struct core *core, struct core_store *store)
 {
     uint64_t used_bytes = store->use.used_bytes;
 
+    core_count_coming(core, store, -1);
     set_used(core, store, 0);
     store->use.used_bytes = used_bytes;
     core_pool(core, store->use.pool)->store_count--;
@@ -179,29 +181,26 @@ int core_check_room(const struct core *core, const struct core_store *store, uin
 }
 
 /* What comes is counted when it is there. */
-static void count_coming(const struct core *core, const struct core_store *asker, uint64_t *bytes,
-                         uint64_t *slots)
+void core_count_coming(struct core *core, const struct core_store *store, int sign)
 {
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
+    struct core_pool *pool = core_pool(core, store->use.pool);
+    uint64_t bytes;
 
-        if (store == asker || store->use.pool != asker->use.pool || store->places.move.id == 0 ||
-            store->places.move.to != CORE_PLACE_DEVICE)
-            continue;
-        *bytes += layout_total_bytes(store->fixed);
-        *slots += store->use.used_bytes == 0;
-    }
+    if (store->places.move.id == 0 || store->places.move.to != CORE_PLACE_DEVICE || !pool)
+        return;
+    bytes = layout_total_bytes(store->fixed);
+    pool->coming += sign > 0 ? 1 : -1;
+    pool->coming_bytes += sign > 0 ? bytes : -bytes;
 }
 
 int core_check_promotion(const struct core *core, const struct core_store *store,
                          uint64_t free_bytes)
 {
     const struct core_pool *pool = core_find_pool(core, store);
-    uint64_t bytes = layout_total_bytes(store->fixed), slots = store->use.used_bytes == 0;
+    uint64_t bytes = layout_total_bytes(store->fixed) + pool->coming_bytes;
 
-    if (pool->max_bytes != CORE_NO_LIMIT || pool->slots > 0)
-        count_coming(core, store, &bytes, &slots);
-    if (pool->slots > 0 && slots > 0 && pool->resident + slots > pool->slots)
+    if (pool->slots > 0 && store->use.used_bytes == 0 &&
+        pool->resident + pool->coming + 1 > pool->slots)
         return -EDQUOT;
     if (pool->used_bytes > pool->max_bytes || bytes > pool->max_bytes - pool->used_bytes)
         return -EDQUOT;

@@ -35,7 +35,8 @@ struct core_pool {
     bool spoken_for;    /* a waiter lacks what its budget has left: found anew for each record */
     uint64_t evictions; /* of its stores, so far */
     uint64_t slots;     /* stores that use memory at most; 0: no limit */
-    uint64_t store_count, used_bytes, resident; /* these follow from the stores */
+    uint64_t store_count, used_bytes, resident; /* these follow from the stores, */
+    uint64_t coming, coming_bytes;              /* and these from those on their way to the device */
 };
 
 struct core_pools {
