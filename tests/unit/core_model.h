@@ -155,6 +155,24 @@ static void check_lack(const struct core_waiter *waiter, const struct core_store
         spoken_for = true;
 }
 
+/* Who waits for its store to come to the device has it before those behind, until it is on its way.
+ */
+static void claim_place(const struct core_waiter *waiter, const struct core_store *store)
+{
+    const struct core_pool *pool = core_find_pool(core, store);
+    enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
+
+    if (!core_waiter_counts(waiter) || store->places.move.id != 0 ||
+        core_get_writer(core, store->id) || core_is_fenced(core, store->name) ||
+        !core_lacks_place(store, mode, waiter->kind, waiter->flags) ||
+        layout_total_bytes(store->fixed) > pool->max_bytes)
+        return;
+    if (layout_total_bytes(store->fixed) > budget_bytes(store))
+        pools_spoken_for[pool->id] = true;
+    else
+        spoken_for = true;
+}
+
 /* What is set aside was free, and nobody waits for what is there. */
 static void check_reservations(int error)
 {
@@ -170,6 +188,7 @@ static void check_reservations(int error)
         const struct core_store *store = core_find_store(core, waiter->store);
         bool free_for = lock_is_free_for(&store->lock, waiter->id);
 
+        claim_place(waiter, store);
         if (!core_waiter_counts(waiter) || waiter->reserve_bytes == 0 || error < 0 ||
             lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW ||
             core_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))

@@ -31,6 +31,8 @@ static bool defers;
 static struct job *deferred[64];
 static size_t deferred_count;
 static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
+static uint64_t
+    fixture_host_bytes; /* of a host tier, and stores leave the device for it; 0: none */
 
 struct client {
     struct service_request request; /* first */
@@ -163,13 +165,17 @@ static void service_start(void)
         .keep = host_keep,
         .drop = host_drop,
     };
-    struct vmm_options memory = {
-        .backend = "host", .size_bytes = FIXTURE_BYTES, .granularity_bytes = FIXTURE_GRAIN};
+    struct vmm_options memory = {.backend = "host",
+                                 .size_bytes = FIXTURE_BYTES,
+                                 .granularity_bytes = FIXTURE_GRAIN,
+                                 .host_bytes = fixture_host_bytes};
     struct service_options options = {.patience_ms = 1000,
                                       .spool_max_bytes = FIXTURE_BYTES,
                                       .admin_uid = FIXTURE_ADMIN,
                                       .max_connections = 64,
-                                      .max_watches = 64};
+                                      .max_watches = 64,
+                                      .evicts = fixture_host_bytes > 0,
+                                      .alloc_timeout_ms = fixture_host_bytes > 0 ? 1000 : 0};
     char error[256];
 
     fixture_now_ms = 1000;

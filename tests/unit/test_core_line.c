@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one line for the device's memory: stores that are waited for, and locks with memory. */
+/* The one line for the device's memory: stores that are waited for, and locks with memory; and the
+ * budgets that stores obey that come to the device. */
 #include "core_fixture.h"
 
 static const struct core_store *store_of(uint64_t id)
@@ -155,4 +156,97 @@ TAP_TEST(a_store_behind_a_fence_holds_nobody_off)
     require(apply(fence) == 0);
     open_lock(one, LOCK_WISH_RO, P1);
     check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
+
+/* ---- budgets -------------------------------------------------------------------------------- */
+
+static int check_promotion(uint64_t store, uint64_t free_grains)
+{
+    return core_check_promotion(core, store_of(store), free_grains * GRAIN);
+}
+
+static void set_max(const char *name, uint64_t grains)
+{
+    require(apply(named((struct record){.type = RECORD_POOL_SET,
+                                        .flags = CORE_POOL_MAX,
+                                        .size_bytes = grains * GRAIN},
+                        name)) == 0);
+}
+
+TAP_TEST(a_store_comes_within_the_max_of_its_pool_besides_those_that_are_on_their_way)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    set_max("chat", 1);
+    join_pool(one, "chat");
+    join_pool(two, "chat");
+    check_int(check_promotion(two, 9), 0);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+    check_int(check_promotion(two, 9), -EDQUOT);
+    check_int(apply((struct record){.type = RECORD_MOVE_CANCEL, .store = one}), 0);
+    check_int(check_promotion(two, 9), 0);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+    check_int(end_move(one), 0);
+    check_int(check_promotion(two, 9), -EDQUOT);
+    check_int(begin_move(one, CORE_PLACE_HOST), 0);
+    check_int(end_move(one), 0);
+    check_int(check_promotion(two, 9), 0);
+}
+
+TAP_TEST(a_store_comes_within_the_slots_of_its_pool_besides_those_that_are_on_their_way)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    set_pool("chat", 0, 1);
+    join_pool(one, "chat");
+    join_pool(two, "chat");
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+    check_int(begin_move(two, CORE_PLACE_DEVICE), -EDQUOT);
+    join_pool(two, "default");
+    check_int(begin_move(two, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(who_is_on_its_way_counts_in_the_pool_that_it_goes_to)
+{
+    core_start();
+    uint64_t one = make_displaced("one"), two = make_displaced("two");
+
+    set_pool("chat", 0, 1);
+    check_int(begin_move(one, CORE_PLACE_DEVICE), 0);
+    join_pool(two, "chat");
+    check_int(check_promotion(two, 9), 0);
+    join_pool(one, "chat");
+    check_int(check_promotion(two, 9), -EDQUOT);
+    check_int(apply((struct record){.type = RECORD_STORE_REMOVE, .store = one}), 0);
+    check_int(check_promotion(two, 9), 0);
+}
+
+TAP_TEST(a_store_leaves_over_what_other_pools_have_not_used_of_their_min)
+{
+    core_start();
+    uint64_t one = make_displaced("one");
+
+    set_pool("chat", 4, 0);
+    check_int(check_promotion(one, 4), 0);
+    check_int(check_promotion(one, 3), -EDQUOT);
+    join_pool(one, "chat");
+    check_int(check_promotion(one, 0), 0);
+}
+
+TAP_TEST(who_is_on_its_way_comes_back_from_a_states_bytes)
+{
+    mirror_is_reborn = true;
+    core_start();
+    uint64_t one = make_displaced("one");
+
+    set_pool("chat", 0, 1);
+    join_pool(one, "chat");
+    require(begin_move(one, CORE_PLACE_DEVICE) == 0);
+    struct core *back = reborn(core);
+    check_int(core_find_pool_name(back, "chat")->coming, 1);
+    check_int(core_find_pool_name(back, "chat")->coming_bytes, GRAIN);
+    core_free(back);
+    mirror_is_reborn = false;
 }

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores that nobody uses leave the device for a writer that waits with its lock, and for ALLOC. */
+#include "service_fixture.h"
+
+#include "service/service_internal.h"
+
+#define STORE_BYTES (FIXTURE_BYTES / 4)
+
+static const char *const names[] = {"a", "b", "c", "d"};
+
+#define STORES (sizeof names / sizeof names[0])
+
+static const struct core_store *store_of(const char *name)
+{
+    return core_find_store_name(service_get_core(service), name);
+}
+
+static enum core_place place_of(const char *name)
+{
+    return store_of(name)->places.place;
+}
+
+/* Jobs end one after the other, and what they begin as well. */
+static void settle(void)
+{
+    while (deferred_count > 0)
+        do_job(deferred[--deferred_count]);
+}
+
+static void make_store(const char *name)
+{
+    struct record record = {.type = RECORD_STORE_CREATE,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .mode = 0755,
+                            .bytes16 = {(uint8_t)name[0], 1}};
+
+    require(service_apply_record(service, &record, NULL) == 0);
+}
+
+static void open_ctl_of(struct client *client, const char *name, uint64_t pid)
+{
+    struct service_open open = {
+        .store = store_of(name)->id, .kind = CORE_KIND_CTL, .read = true, .write = true};
+
+    *client = new_client(pid, 0);
+    require(service_open(service, &open, &client->caller, &client->request) == 0);
+    require(client->answers == 1 && client->error == 0);
+    client->answers = 0;
+}
+
+static void alloc(struct client *client, uint64_t bytes, bool wait)
+{
+    struct service_actor by = {.file = client->ctl};
+    struct service_alloc wanted = {
+        .size_bytes = bytes, .count = 1, .name = "", .tag = "", .wait = wait};
+
+    client->answers = 0;
+    require(service_alloc(service, &by, &wanted, &client->request) == 0);
+    settle();
+}
+
+static void commit(struct client *client)
+{
+    struct record record = {.type = RECORD_COMMIT,
+                            .session =
+                                core_find_file(service_get_core(service), client->ctl)->session};
+
+    require(service_apply_record(service, &record, NULL) == 0);
+}
+
+/* One after the other, with time between: that is the order of their last uses. */
+static void fill_device(void)
+{
+    for (size_t i = 0; i < STORES; i++) {
+        struct client client;
+
+        make_store(names[i]);
+        open_ctl_of(&client, names[i], 10 + i);
+        acquire(&client, LOCK_WISH_RW, 0);
+        alloc(&client, STORE_BYTES, false);
+        require(client.answers == 1 && client.error == 0);
+        commit(&client);
+        service_close(service, client.ctl);
+        fixture_now_ms += 10;
+    }
+    require(vmm_get_free(vmm) == 0);
+}
+
+static void start(void)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    defers = true;
+    fill_device();
+}
+
+static void end(void)
+{
+    settle();
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+TAP_TEST(for_a_writer_that_waits_with_its_lock_who_was_used_longest_ago_leaves)
+{
+    struct client writer;
+
+    start();
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, STORE_BYTES + 1);
+    settle();
+    check_int(writer.answers, 1);
+    check_int(writer.error, 0);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check_int(place_of("b"), CORE_PLACE_HOST);
+    check_int(place_of("c"), CORE_PLACE_DEVICE);
+    check_int(service_get_core(service)->reserved_bytes, STORE_BYTES + FIXTURE_GRAIN);
+    end();
+}
+
+TAP_TEST(what_a_writer_replaces_needs_no_room)
+{
+    struct client writer;
+
+    start();
+    open_ctl_of(&writer, "c", 1);
+    acquire(&writer, LOCK_WISH_RW, 2 * STORE_BYTES);
+    settle();
+    check_int(writer.answers, 1);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check_int(place_of("b"), CORE_PLACE_DEVICE);
+    check_int(place_of("d"), CORE_PLACE_DEVICE);
+    end();
+}
+
+TAP_TEST(no_room_is_made_for_a_writer_whose_lock_is_not_free)
+{
+    struct client reader, writer;
+
+    start();
+    open_ctl_of(&reader, "d", 1);
+    acquire(&reader, LOCK_WISH_RO, 0);
+    require(reader.answers == 1);
+    open_ctl_of(&writer, "d", 2);
+    acquire(&writer, LOCK_WISH_RW, 2 * STORE_BYTES);
+    settle();
+    check_int(writer.answers, 0);
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    service_close(service, reader.ctl);
+    settle();
+    check_int(writer.answers, 1);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    end();
+}
+
+TAP_TEST(room_is_made_for_the_first_writer_before_the_second)
+{
+    struct client holders[2], first, second;
+
+    start();
+    for (size_t i = 0; i < 2; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+        require(holders[i].answers == 1);
+    }
+    open_ctl_of(&first, "weights", 1);
+    acquire(&first, LOCK_WISH_RW, 3 * STORE_BYTES);
+    settle();
+    make_store("other");
+    open_ctl_of(&second, "other", 2);
+    acquire(&second, LOCK_WISH_RW, STORE_BYTES);
+    settle();
+    check_int(first.answers + second.answers, 0);
+    service_close(service, holders[0].ctl);
+    settle();
+    check_int(first.answers, 1);
+    check_int(second.answers, 0);
+    service_close(service, holders[1].ctl);
+    settle();
+    check_int(second.answers, 1);
+    end();
+}
+
+TAP_TEST(an_alloc_is_made_room_for_and_waits_meanwhile)
+{
+    struct client writer;
+
+    start();
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(&writer, 2 * STORE_BYTES, true);
+    check_int(writer.answers, 1);
+    check_int(writer.error, 0);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check_int(place_of("b"), CORE_PLACE_HOST);
+    check_int(place_of("c"), CORE_PLACE_DEVICE);
+    end();
+}
+
+TAP_TEST(an_alloc_that_may_not_wait_takes_what_is_being_freed_for_it)
+{
+    struct client writer;
+
+    start();
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(&writer, STORE_BYTES, false);
+    check_int(writer.answers, 1);
+    check_int(writer.error, 0);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    end();
+}
+
+TAP_TEST(an_alloc_beyond_the_device_has_nobody_leave)
+{
+    struct client writer;
+
+    start();
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(&writer, FIXTURE_BYTES + 1, true);
+    check_int(writer.answers, 1);
+    check_int(writer.error, -ENOMEM);
+    for (size_t i = 0; i < STORES; i++)
+        check_int(place_of(names[i]), CORE_PLACE_DEVICE);
+    end();
+}
+
+TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
+{
+    struct client holders[STORES], writer;
+
+    start();
+    for (size_t i = 0; i < STORES; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+    }
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(&writer, STORE_BYTES, true);
+    check_int(writer.answers, 0);
+    service_close(service, holders[2].ctl);
+    settle();
+    check_int(writer.answers, 1);
+    check_int(writer.error, 0);
+    check_int(place_of("c"), CORE_PLACE_HOST);
+    end();
+}
