@@ -127,8 +127,9 @@ group_api() { # NAME
 
 # Two of the larger stores do not fit on the device together.
 @test "api: retarget" {
+    start_mount size=24M "$T/elsewhere"
     start_mount size=24M,host_size=64M,keep_copy=no,alloc_timeout=2
-    GMSFS_TEST_STORE=$M/weights api_test retarget
+    GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_STORE=$M/weights api_test retarget
 }
 
 @test "api: retarget_cuda" {

@@ -36,7 +36,7 @@ struct core_pool {
     uint64_t evictions; /* of its stores, so far */
     uint64_t slots;     /* stores that use memory at most; 0: no limit */
     uint64_t store_count, used_bytes, resident; /* these follow from the stores, */
-    uint64_t coming, coming_bytes;              /* and these from those on their way to the device */
+    uint64_t coming, coming_bytes; /* and these from those on their way to the device */
 };
 
 struct core_pools {
