@@ -20,6 +20,12 @@ api() { # NAME [SECONDS]
     done
 }
 
+# Room for 32 adapters of 2 MiB; the others are at the host, where all of them have a copy.
+@test "api: adapters" {
+    start_mount size=64M,host_size=208M,min_stay=0
+    GMSFS_TEST_STORE=$M/weights api_test adapters
+}
+
 @test "api: graph" {
     api graph
 }
