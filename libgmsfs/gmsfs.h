@@ -718,10 +718,11 @@ GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int stri
  * without the lock (gmsfs_is_unmapped), as after gmsfs_unmap_all_vas, and gmsfs_remap_all_vas wakes
  * it.
  * Errors: -ESTALE: the layout there has another shape, or what the handle maps was never committed,
- *   or is no longer its store's and gmsfs_retarget has not seen it before; -EXDEV: another device,
- *   or the handle maps host memory for GMSFS_CONNECT_ANY; -EBUSY: the handle is a writer, or maps
- *   something though it sleeps; -ENOLCK: it maps something without the lock (gmsfs_unmap_all_vas
- *   first); and those of gmsfs_open, gmsfs_connect and gmsfs_map_va.
+ *   or is no longer its store's and gmsfs_retarget has not seen it before; -EXDEV: another device
+ *   (of host memory, every mount is one), or the handle maps host memory for GMSFS_CONNECT_ANY;
+ * -EBUSY: the handle is a writer, or maps something though it sleeps; -ENOLCK: it maps something
+ * without the lock (gmsfs_unmap_all_vas first); and those of gmsfs_open, gmsfs_connect and
+ * gmsfs_map_va.
  */
 GMSFS_API int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms);
 

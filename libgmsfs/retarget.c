@@ -2,6 +2,7 @@
 /* A slot: one store's memory after the other at the same addresses. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "layout.h"
 #include "remap.h"
@@ -155,6 +156,15 @@ static int retarget_check(const struct retarget *retarget)
     return handle->is_beside ? -EXDEV : 0;
 }
 
+/* Host memory has no device that tells two mounts apart: each mount is one. */
+static int retarget_is_elsewhere(const struct gmsfs *a, const struct gmsfs *b)
+{
+    struct stat one, other;
+
+    return a->memory.kind == &gfs_memory_host && fstat(a->dir_fd, &one) == 0 &&
+           fstat(b->dir_fd, &other) == 0 && one.st_dev != other.st_dev;
+}
+
 static int retarget_open(struct retarget *retarget, const char *path)
 {
     const struct gfs_memory *ours = &retarget->handle->memory, *theirs;
@@ -164,7 +174,8 @@ static int retarget_open(struct retarget *retarget, const char *path)
         return error;
     theirs = &retarget->other->memory;
     return ours->kind == theirs->kind && ours->granularity_bytes == theirs->granularity_bytes &&
-                   memcmp(ours->uuid, theirs->uuid, sizeof ours->uuid) == 0
+                   memcmp(ours->uuid, theirs->uuid, sizeof ours->uuid) == 0 &&
+                   !retarget_is_elsewhere(retarget->handle, retarget->other)
                ? 0
                : -EXDEV;
 }

@@ -197,6 +197,22 @@ shows() { # STORE TEXT
     wait_until 10 shows b host
 }
 
+@test "status --pool shows in which places a store is" {
+    mount_small
+    committed a
+    committed b
+    spare_of a
+    ctl open "$M/b/residency" w write host
+    wait_until 10 shows b host
+    run_logged -0 "$GMSFS" status --pool default "$M"
+    assert_match "$output" 'STORE +STATE +PLACES +BYTES'
+    assert_match "$output" 'a +COMMITTED +device host +8.0 MiB'
+    assert_match "$output" 'b +COMMITTED on host +host +8.0 MiB'
+    ctl open "$M/a/residency" w write none
+    run_logged -0 "$GMSFS" status --pool default "$M"
+    assert_match "$output" 'a +COMMITTED on none +none +8.0 MiB'
+}
+
 reads() { # STORE: spawns a reader, which exits when it has had the lock
     spawn timeout 20 "$GMSCTL" open "$M/$1/lock" r say granted
 }

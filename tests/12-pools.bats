@@ -251,13 +251,13 @@ make_adapters() {
     hold open "$W/lock" r
     run_logged -0 "$GMSFS" status --pool adapters "$M"
     assert_match "$output" 'adapters: [0-9.]+ [KM]iB of 8.0 MiB used, 1 with memory, class standard'
-    assert_match "$output" 'weights +RO +2.0 MiB +- +now +RO '
-    assert_match "$output" 'other +EMPTY +0 B +pinned +never +-'
+    assert_match "$output" 'weights +RO +device +2.0 MiB +- +now +RO '
+    assert_match "$output" 'other +EMPTY +- +0 B +pinned +never +-'
     [[ $output != *elsewhere* ]]
     let_go "$HOLDER"
     wait_until 5 state_is weights COMMITTED
     run_logged -0 "$GMSFS" status --pool adapters "$M"
-    assert_match "$output" 'weights +COMMITTED +2.0 MiB +- +[0-9]+ s ago +-'
+    assert_match "$output" 'weights +COMMITTED +device +2.0 MiB +- +[0-9]+ s ago +-'
     run_logged -0 "$GMSFS" status --json --pool adapters "$M"
     assert_eq "$(jq -r '.[0].stores | map(.name) | sort | join(" ")' <<<"$output")" 'other weights'
     assert_eq "$(jq -c '.[0].pools[] | select(.name == "adapters") | [.max, .slots, .class]' <<<"$output")" \

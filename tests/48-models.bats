@@ -210,6 +210,12 @@ asked() { # PORT: what the engine has mapped
         assert_eq "$(info_of "lora.$name" .pool)" adapters pool
     done
     example 'ADAPTERS' 2
+    at 'device host' lora.carol
+    assert_eq "$(getfattr --only-values -n user.gmsfs.pin "$M/lora.carol")" 1
+    assert_match "$output" 'gmsfs_evictions_total\{pool="adapters"\} 0'
+    cli demote "$M/lora.carol"
+    example 'ADAPTERS' 3
+    assert_match "$output" 'STORE +STATE +PLACES'
     assert_match "$output" 'lora.bob'
     wait_until 10 is_at 'device host' lora.alice
     at 'device host' lora.bob

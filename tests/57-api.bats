@@ -20,6 +20,12 @@ api() { # NAME [SECONDS]
     done
 }
 
+# Room for 32 adapters of 2 MiB; the others are at the host, where all of them have a copy.
+@test "api: adapters" {
+    start_mount size=64M,host_size=208M,min_stay=0
+    GMSFS_TEST_STORE=$M/weights api_test adapters
+}
+
 @test "api: graph" {
     api graph
 }
@@ -134,8 +140,9 @@ group_api() { # NAME
 
 # Two of the larger stores do not fit on the device together.
 @test "api: retarget" {
+    start_mount size=24M "$T/elsewhere"
     start_mount size=24M,host_size=64M,keep_copy=no,alloc_timeout=2
-    GMSFS_TEST_STORE=$M/weights api_test retarget
+    GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_STORE=$M/weights api_test retarget
 }
 
 @test "api: retarget_cuda" {

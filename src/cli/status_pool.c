@@ -11,9 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#define INDENT    2
-#define AGE_BYTES 24
-#define MS_PER_S  1000u
+#define INDENT       2
+#define AGE_BYTES    24
+#define PLACES_BYTES 64 /* of three tiers and one more */
+#define MS_PER_S     1000u
 
 static const json_t *pool_find(const json_t *look, const char *name)
 {
@@ -84,15 +85,35 @@ static char *pool_format_age(const json_t *store, char text[AGE_BYTES])
     return text;
 }
 
+/* The tiers that have its bytes, the fastest first, and where they are going. */
+static char *pool_format_places(const json_t *store, char text[PLACES_BYTES])
+{
+    const json_t *tiers = json_object_get(store, "residency"), *tier;
+    const char *to = store_json_text(json_object_get(store, "moving"), "to");
+    bool is_committed = json_is_true(json_object_get(store, "committed"));
+    size_t i, used = 0;
+
+    text[0] = '\0';
+    json_array_foreach (tiers, i, tier)
+        used += (size_t)snprintf(text + used, PLACES_BYTES - used, "%s%.8s", i > 0 ? " " : "",
+                                 json_string_value(tier));
+    if (used == 0)
+        used = (size_t)snprintf(text, PLACES_BYTES, "%s", is_committed ? "none" : "-");
+    if (*to)
+        snprintf(text + used, PLACES_BYTES - used, ", to %.8s", to);
+    return text;
+}
+
 static void pool_add_store(const json_t *store, struct ui_table *table)
 {
-    char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], age[AGE_BYTES];
+    char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], age[AGE_BYTES], places[PLACES_BYTES];
     char *holders = status_format_holders(store);
 
     size_format(store_json_number(store, "bytes"), bytes);
     ui_table_add(
         table, (const char *[]){store_json_text(store, "name"),
-                                status_format_state(store, state, sizeof(state)), bytes,
+                                status_format_state(store, state, sizeof(state)),
+                                pool_format_places(store, places), bytes,
                                 json_is_true(json_object_get(store, "pinned")) ? "pinned" : "-",
                                 pool_format_age(store, age), holders && *holders ? holders : "-"});
     free(holders);
@@ -134,13 +155,13 @@ void status_pool_print_stores(const json_t *stores, FILE *to)
     json_t *store;
     size_t i;
 
-    ui_table_begin(&table, "llrlll");
-    ui_table_add(&table,
-                 (const char *[]){"STORE", "STATE", "BYTES", "PIN", "LAST USED", "HOLDERS"});
+    ui_table_begin(&table, "lllrlll");
+    ui_table_add(&table, (const char *[]){"STORE", "STATE", "PLACES", "BYTES", "PIN", "LAST USED",
+                                          "HOLDERS"});
     json_array_foreach (stores, i, store) {
         if (json_object_get(store, "error"))
             ui_table_add(&table, (const char *[]){store_json_text(store, "name"), "UNKNOWN", "-",
-                                                  "-", "-", store_json_text(store, "error")});
+                                                  "-", "-", "-", store_json_text(store, "error")});
         else
             pool_add_store(store, &table);
     }

@@ -9,13 +9,20 @@
 
 #include "places_fixture.h"
 
-/* `a` is the store of api.h, the others are its neighbours, made where they are not. */
+/* `a` is the store of api.h, ELSEWHERE one of another mount, the others are neighbours of `a`, made
+ * where they are not. */
+#define ELSEWHERE 'z'
+
 __attribute__((unused)) static const char *path_of(char which)
 {
     static _Thread_local char path[512];
 
     if (which == 'a')
         return store_path();
+    if (which == ELSEWHERE) {
+        require(getenv("GMSFS_TEST_ELSEWHERE") != NULL);
+        return getenv("GMSFS_TEST_ELSEWHERE");
+    }
     snprintf(path, sizeof path, "%s.%c", store_path(), which);
     require(mkdir(path, 0755) == 0 || errno == EEXIST);
     return path;

@@ -281,6 +281,21 @@ TAP_TEST(another_shape_is_refused_and_nothing_has_changed)
     check_refused(&other, "the order");
 }
 
+TAP_TEST(store_of_another_mount_is_refused_and_nothing_has_changed)
+{
+    struct slot slot;
+
+    publish_fill('a', 1);
+    publish_fill(ELSEWHERE, 5);
+    slot = open_slot('a');
+    check_int(gmsfs_retarget(slot.handle, path_of(ELSEWHERE), WAIT_MS), -EXDEV);
+    check_shows(&slot, 1);
+    check(is_held('a') && !is_held(ELSEWHERE));
+    check_int(gmsfs_unmap_all_vas(slot.handle, 0), 0);
+    check_int(gmsfs_retarget(slot.handle, path_of(ELSEWHERE), WAIT_MS), -EXDEV);
+    gmsfs_close(slot.handle);
+}
+
 TAP_TEST(writers_and_who_maps_without_the_lock_are_refused)
 {
     gmsfs_t *writer = open_one('a');

@@ -50,6 +50,7 @@ struct sight {
     uint64_t spares[CORE_TIER_COUNT];  /* the memory of each; 0: none */
     uint64_t writer, sessions, holder; /* a session that holds it; 0: none */
     bool suspect;
+    bool pinned, important; /* of a pool of a higher class than the other one */
 };
 
 struct facts {
@@ -69,6 +70,8 @@ struct step {
     enum record_type type;
     unsigned store; /* that it was about; STORES: none */
     uint32_t kind, flags;
+    unsigned evictor; /* for whom the store was to leave; STORES: it was no eviction */
+    bool chosen;      /* it was evict_choose that said so */
     int error;
     const struct core *core;
     const struct facts *before, *after;
@@ -272,6 +275,57 @@ static bool memory_is_accounted(const struct step *step, unsigned i)
     return referred == step->core->memories.count;
 }
 
+/* Somebody asked for the lock and was not answered yet. */
+static bool is_waited_for(const struct facts *facts, unsigned i)
+{
+    for (unsigned p = 0; p < PROCS; p++)
+        if (facts->procs[p].store == i && facts->procs[p].waiter != 0)
+            return true;
+    return false;
+}
+
+/* Whoever says that it is to leave. */
+static bool victims_are_not_needed(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i];
+
+    if (step->evictor == STORES || step->store != i || step->error < 0)
+        return true;
+    return before->committed && before->place == CORE_PLACE_DEVICE && !before->pinned &&
+           before->holder == 0 && before->writer == 0 && before->move == 0 &&
+           !(before->important && !step->before->sights[step->evictor].important);
+}
+
+static bool nobody_is_chosen_who_is_waited_for(const struct step *step, unsigned i)
+{
+    return !step->chosen || step->store != i || !is_waited_for(step->before, i);
+}
+
+/* The choice is of those who may go: else it would be made again and again. */
+static bool who_is_chosen_goes(const struct step *step, unsigned i)
+{
+    return !step->chosen || step->store != i || step->error == 0 ||
+           step->before->sights[i].suspect || step->after->lost;
+}
+
+/* It leaves the device for another: not to there, and for nobody's sake that is itself. */
+static bool victims_go_for_others(const struct step *step, unsigned i)
+{
+    const struct sight *now = &step->after->sights[i];
+
+    return step->evictor == STORES || step->store != i || step->error < 0 ||
+           (step->evictor != i && (now->move != 0 ? now->to : now->place) != CORE_PLACE_DEVICE);
+}
+
+/* One that is pinned stays where it is, unless its owner orders otherwise. */
+static bool who_is_pinned_goes_by_order_only(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+
+    return !before->pinned || !now->pinned || step->evictor == STORES || step->store != i ||
+           (now->place == before->place && now->move == before->move);
+}
+
 static const struct {
     const char *says;
     bool (*holds)(const struct step *step, unsigned store);
@@ -288,6 +342,11 @@ static const struct {
     {"suspect bytes stay", suspect_bytes_stay},
     {"a loss takes what was on the device", loss_takes_the_device_only},
     {"memory is accounted for", memory_is_accounted},
+    {"no victim is held, pinned or more important", victims_are_not_needed},
+    {"no victim is waited for", nobody_is_chosen_who_is_waited_for},
+    {"who is chosen goes", who_is_chosen_goes},
+    {"victims go for others", victims_go_for_others},
+    {"who is pinned goes by order only", who_is_pinned_goes_by_order_only},
 };
 
 #define LAWS (sizeof laws / sizeof laws[0])

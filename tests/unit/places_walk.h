@@ -26,6 +26,16 @@
 #define KEY_BYTES  64
 #define UNDECODED  (1u << 31) /* a state that core_decode refuses: a law of its own */
 
+/* What rows do not say of their stores. */
+enum blindness {
+    BLIND_TO_NOTHING,
+    BLIND_TO_WAITERS,
+    BLIND_TO_HOLDERS,
+    BLIND_TO_PINS,
+    BLIND_TO_MOVES,
+    BLINDNESS_COUNT,
+};
+
 typedef int (*apply_fn)(struct core *core, const struct record *record, struct outcome *outcome);
 
 struct node {
@@ -45,8 +55,11 @@ static struct {
     uint8_t (*keys)[KEY_BYTES];
     uint32_t *slots;
     size_t node_count, taken;
-    uint64_t steps, ended_moves, grants;
-    unsigned broken; /* laws, a bit each */
+    uint64_t steps, ended_moves, grants, evictions;
+    unsigned victim, evictor; /* of this deed: whose move it begins, and for whom; STORES: nobody */
+    bool chosen;
+    enum blindness blind; /* of the choice: broken on purpose */
+    unsigned broken;      /* laws, a bit each */
 } walk;
 
 /* ---- looking ----------------------------------------------------------------------------------
@@ -89,6 +102,8 @@ static void look_at_store(unsigned i)
             sight->holder = session->id;
     }
     sight->suspect = store->suspect > 0;
+    sight->pinned = store->use.pinned;
+    sight->important = store->use.pool != CORE_DEFAULT_POOL;
     if (!sight->committed)
         walk.facts.wanted[i] = 0;
     if (!sight->move)
@@ -157,6 +172,8 @@ static void judge(const struct record *record, unsigned store, int error,
                         .store = store,
                         .kind = record->kind,
                         .flags = record->flags,
+                        .evictor = walk.evictor,
+                        .chosen = walk.chosen,
                         .error = error,
                         .core = walk.core,
                         .before = before,
@@ -195,6 +212,10 @@ enum deed {
     ENDS,
     ENDS_KEEPING,
     FAILS,
+    EVICT,  /* for the other store, whether it may go or not */
+    CHOOSE, /* who has to go for this one, by evict_choose */
+    PIN,    /* or no longer */
+    RAISE,  /* to the important pool, or back */
     /* Of the device: */
     SUSPECT,
     TRUST,
@@ -410,9 +431,86 @@ static int do_end(struct record *record, unsigned store, bool keep)
     return error;
 }
 
+static int evict(struct record *record, unsigned victim, unsigned evictor)
+{
+    const struct memory *memory = find_memory(&walk.facts, walk.facts.sights[victim].memory);
+    int error;
+
+    walk.victim = victim;
+    walk.evictor = evictor;
+    *record = (struct record){.type = RECORD_MOVE_BEGIN,
+                              .store = store_of(victim)->id,
+                              .kind = CORE_PLACE_HOST,
+                              .flags = CORE_MOVE_EVICT,
+                              .count = store_of(evictor)->id};
+    error = apply(*record);
+    walk.evictions += error == 0;
+    if (error == 0 && walk.out.id != 0)
+        walk.facts.source[victim] = memory ? memory->bytes : 0;
+    return error;
+}
+
+/* What the evictor knows of the stores that are on the device, as src/service/evict.c has it. */
+static size_t fill_rows(struct evict_row *rows)
+{
+    size_t count = 0;
+
+    for (unsigned i = 0; i < walk.stores; i++) {
+        const struct core_store *store = store_of(i);
+
+        if (!store->lock.committed || layout_count_allocations(store->fixed) == 0 ||
+            store->places.place != CORE_PLACE_DEVICE)
+            continue;
+        rows[count++] = (struct evict_row){
+            .store = store->id,
+            .pool = store->use.pool != CORE_DEFAULT_POOL,
+            .class = core_find_pool(walk.core, store)->class,
+            .bytes = GRAIN,
+            .pinned = (walk.blind != BLIND_TO_PINS && store->use.pinned) ||
+                      (store->suspect > 0 && !store->places.spares[CORE_PLACE_HOST]),
+            .held = walk.blind != BLIND_TO_HOLDERS &&
+                    (core_is_held(store) || core_get_writer(walk.core, store->id)),
+            .waited_for = walk.blind != BLIND_TO_WAITERS && store->lock.waiter_count > 0,
+            .moving = walk.blind != BLIND_TO_MOVES && store->places.move.id != 0,
+            .has_spare = store->places.spares[CORE_PLACE_HOST] != NULL};
+    }
+    return count;
+}
+
+static int choose(struct record *record, unsigned store)
+{
+    struct evict_pool pools[2] = {
+        {.class = POOL_CLASS_STANDARD, .max_bytes = UINT64_MAX, .used_bytes = STORES * GRAIN},
+        {.class = POOL_CLASS_HIGH, .max_bytes = UINT64_MAX, .used_bytes = STORES * GRAIN}};
+    struct evict_wish wish = {.store = store_of(store)->id,
+                              .pool = store_of(store)->use.pool != CORE_DEFAULT_POOL,
+                              .bytes = GRAIN};
+    struct evict_row rows[STORES];
+    long chosen = evict_choose(rows, fill_rows(rows), pools, 2, &wish);
+
+    *record = (struct record){.type = RECORD_TIME};
+    if (chosen <= 0)
+        return apply(*record);
+    walk.chosen = true;
+    return evict(record, rows[0].store == store_of(0)->id ? 0 : 1, store);
+}
+
 static int do_of_store(enum deed deed, unsigned store, struct record *record)
 {
     switch (deed) {
+    case EVICT:
+        return evict(record, store, 1 - store);
+    case CHOOSE:
+        return choose(record, store);
+    case PIN:
+        *record = (struct record){.type = RECORD_STORE_PIN,
+                                  .flags = walk.facts.sights[store].pinned ? 0 : CORE_PIN_ON};
+        break;
+    case RAISE:
+        *record = (struct record){.type = RECORD_STORE_POOL,
+                                  .name = walk.facts.sights[store].important ? "default" : "high"};
+        record->name_bytes = strlen(record->name);
+        break;
     case TO_DEVICE:
     case TO_HOST:
     case TO_DISK:
@@ -478,6 +576,10 @@ static bool is_possible(enum deed deed, unsigned p, unsigned store)
         return false;
     if (deed == ENDS || deed == ENDS_KEEPING || deed == FAILS)
         return walk.facts.sights[store].move != 0;
+    if (deed == EVICT || deed == CHOOSE)
+        return walk.stores == STORES;
+    if (deed == PIN || deed == RAISE)
+        return walk.stores == STORES && store == 0;
     return deed < SUSPECT || store == 0;
 }
 
@@ -491,11 +593,12 @@ static void describe_facts(const struct facts *facts)
                                           : "is outside");
     for (unsigned i = 0; i < walk.stores; i++) {
         const struct sight *sight = &facts->sights[i];
-        fprintf(stderr, "#   store %u: %s at %s%s%s%s%s, moving to %s\n", i,
+        fprintf(stderr, "#   store %u: %s at %s%s%s%s%s%s%s, moving to %s\n", i,
                 sight->committed ? "committed" : "empty", core_place_name(sight->place),
                 sight->spares[CORE_PLACE_HOST] ? " host" : "",
                 sight->spares[CORE_PLACE_DISK] ? " disk" : "", sight->suspect ? " suspect" : "",
-                sight->writer ? " written" : "",
+                sight->writer ? " written" : "", sight->pinned ? " pinned" : "",
+                sight->important ? " important" : "",
                 sight->move ? core_place_name(sight->to) : "nowhere");
     }
 }
@@ -518,6 +621,9 @@ static void act(enum deed deed, unsigned p, unsigned store)
     struct record record = {0};
     int error;
 
+    walk.victim = store;
+    walk.evictor = STORES;
+    walk.chosen = false;
     if (deed <= COMMIT)
         error = do_of_proc(deed, p, store, &record);
     else if (deed < SUSPECT)
@@ -527,7 +633,7 @@ static void act(enum deed deed, unsigned p, unsigned store)
     take_effects();
     for (unsigned i = 0; i < walk.stores; i++)
         look_at_store(i);
-    judge(&record, deed < SUSPECT ? store : STORES, error, &before);
+    judge(&record, deed < SUSPECT ? walk.victim : STORES, error, &before);
     if (walk.broken)
         describe(deed, p, store, error, &before);
 }
@@ -572,7 +678,8 @@ static void make_key(uint8_t key[KEY_BYTES])
                                 store->places.move.spare << 6 | walk.facts.given_up[i] << 7);
         for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
             key[used++] = sight->spares[tier] != 0;
-        key[used++] = (uint8_t)(store->suspect < 3 ? store->suspect : 3);
+        key[used++] = (uint8_t)((store->suspect < 3 ? store->suspect : 3) | sight->pinned << 2 |
+                                sight->important << 3);
         key[used++] =
             (uint8_t)((memory && memory->bytes == walk.facts.wanted[i]) |
                       (memory && memory->bytes == walk.facts.source[i]) << 1 |
@@ -645,6 +752,11 @@ static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
                 0);
         take_effects();
     }
+    require(apply((struct record){.type = RECORD_POOL_SET,
+                                  .name = "high",
+                                  .name_bytes = 4,
+                                  .flags = CORE_POOL_CLASS,
+                                  .kind = POOL_CLASS_HIGH}) == 0);
     for (unsigned i = 0; i < stores; i++) {
         act(OPEN_WRITE, 0, i);
         act(CHANGE, 0, i);

@@ -13,9 +13,11 @@ static void tell(const char *what)
             fprintf(stderr, "# %s: broken: %s\n", what, laws[law].says);
     if (walk.broken & UNDECODED)
         fprintf(stderr, "# %s: broken: a state can be decoded\n", what);
-    printf("# %s: %zu states, %llu records judged by %zu laws, %llu moves, %llu grants\n", what,
-           walk.node_count, (unsigned long long)walk.steps, LAWS,
-           (unsigned long long)walk.ended_moves, (unsigned long long)walk.grants);
+    printf("# %s: %zu states, %llu records judged by %zu laws, %llu moves, %llu grants, "
+           "%llu evictions\n",
+           what, walk.node_count, (unsigned long long)walk.steps, LAWS,
+           (unsigned long long)walk.ended_moves, (unsigned long long)walk.grants,
+           (unsigned long long)walk.evictions);
 }
 
 static void check_sound(const char *what, unsigned procs, unsigned stores, bool disk, size_t most)
@@ -25,6 +27,7 @@ static void check_sound(const char *what, unsigned procs, unsigned stores, bool 
     tell(what);
     check_int(walk.broken, 0);
     check(walk.ended_moves > 100 && walk.grants > 100);
+    check(stores == 1 || walk.evictions > 100);
     if (most == SIZE_MAX)
         check(walk.taken == walk.node_count);
     finish();
@@ -191,30 +194,118 @@ static int count_nothing(struct core *core, const struct record *record, struct 
     return error;
 }
 
+/* An eviction that is an order like any other. */
+static int evict_by_order(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct record order = *record;
+
+    if (record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT) {
+        order.flags = 0;
+        order.count = 0;
+    }
+    return core_apply(core, &order, outcome);
+}
+
+/* One that looks at no pin. */
+static int evict_pinned(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
+    struct core_store *store = evicts ? find_store(core, record) : NULL;
+    bool pinned = store && store->use.pinned;
+    int error;
+
+    if (store)
+        store->use.pinned = false;
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->use.pinned = pinned;
+    return error;
+}
+
+/* One that takes no class for more important than another. */
+static int evict_important(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
+    struct core_pool *pool = evicts ? core->pools.items.items[1] : NULL;
+    int error;
+
+    if (pool)
+        pool->class = POOL_CLASS_STANDARD;
+    error = core_apply(core, record, outcome);
+    if (pool)
+        pool->class = POOL_CLASS_HIGH;
+    return error;
+}
+
+/* One that has the held leave at once, where a copy is there. */
+static int evict_held(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
+    struct core_store *store = evicts ? find_store(core, record) : NULL;
+    uint64_t holds = store ? store->use.holds : 0;
+    int error;
+
+    if (store)
+        store->use.holds = 0;
+    error = core_apply(core, record, outcome);
+    if (store)
+        store->use.holds = holds;
+    return error;
+}
+
+/* One that gives the bytes up instead of copying them. */
+static int evict_to_none(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct record none = *record;
+
+    if (record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT)
+        none.kind = CORE_PLACE_NONE;
+    return core_apply(core, &none, outcome);
+}
+
 static const struct {
     const char *name;
     apply_fn apply;
+    unsigned stores;
 } mutants[] = {
-    {"demote_held", demote_held},
-    {"keep_spares", keep_spares},
-    {"end_under_holders", end_under_holders},
-    {"grant_anywhere", grant_anywhere},
-    {"leak_source", leak_source},
-    {"copy_suspect", copy_suspect},
-    {"write_under_a_move", write_under_a_move},
-    {"roll_back_to_spoilt", roll_back_to_spoilt},
-    {"grant_nobody", grant_nobody},
-    {"count_nothing", count_nothing},
+    {"demote_held", demote_held, 1},
+    {"keep_spares", keep_spares, 1},
+    {"end_under_holders", end_under_holders, 1},
+    {"grant_anywhere", grant_anywhere, 1},
+    {"leak_source", leak_source, 1},
+    {"copy_suspect", copy_suspect, 1},
+    {"write_under_a_move", write_under_a_move, 1},
+    {"roll_back_to_spoilt", roll_back_to_spoilt, 1},
+    {"grant_nobody", grant_nobody, 1},
+    {"count_nothing", count_nothing, 1},
+    {"evict_by_order", evict_by_order, 2},
+    {"evict_pinned", evict_pinned, 2},
+    {"evict_important", evict_important, 2},
+    {"evict_held", evict_held, 2},
+    {"evict_to_none", evict_to_none, 2},
 };
 
 TAP_TEST(every_core_that_is_broken_on_purpose_is_caught)
 {
     for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
-        begin(mutants[i].apply, 2, 1, false);
+        begin(mutants[i].apply, 2, mutants[i].stores, false);
         search(SIZE_MAX);
         if (!check(walk.broken != 0))
             fprintf(stderr, "# %s was not caught\n", mutants[i].name);
         tell(mutants[i].name);
+        finish();
+    }
+}
+
+TAP_TEST(a_choice_that_does_not_see_who_waits_holds_pins_or_moves_is_caught)
+{
+    for (enum blindness blind = BLIND_TO_WAITERS; blind < BLINDNESS_COUNT; blind++) {
+        begin(core_apply, 3, 2, false);
+        walk.blind = blind;
+        search(SIZE_MAX);
+        if (!check(walk.broken != 0))
+            fprintf(stderr, "# blindness %d was not caught\n", (int)blind);
+        tell("a blind choice");
         finish();
     }
 }
