@@ -32,6 +32,8 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
 static void forget_short(struct service *s, uint64_t store)
 {
     free(idvec_remove(&s->short_stores, store));
+    if (s->short_stores.count == 0)
+        idvec_free(&s->short_stores);
 }
 
 /* Was it so before? Of stores that are gone nobody tells: what is left of them goes when there are
@@ -64,7 +66,7 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
     const struct core_store *failed = core_find_store(s->core, store);
     if (error != -ENOMEM || move == 0)
         record.flags |= CORE_MOVE_REFUSE;
-    else if (note_short(s, store) && failed && core_is_awaited(s->core, failed))
+    else if (failed && core_is_awaited(s->core, failed) && note_short(s, store))
         record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
     if (error != -ENOMEM)
         forget_short(s, store);
