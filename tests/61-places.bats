@@ -202,6 +202,41 @@ host_is_free() {
     let_go "$WAITER"
 }
 
+failed_twice() {
+    [[ $(failures_of weights) -eq 2 ]]
+}
+
+failures_of() { # STORE
+    jq -s --arg store "$1" 'map(select(.event == "move_failed" and .store == $store)) | length' <"$M/events"
+}
+
+@test "a lack of memory that lasts is told once for each store that waits, and anew after it has come" {
+    mkdir "$M/other"
+    committed
+    committed other
+    move_to host host
+    move_to host host other
+    fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
+    wait_for_lock open "$W/lock" r
+    local first=$WAITER
+    spawn "$GMSCTL" open "$M/other/lock" r say granted pause
+    wait_for_waiters other 1
+    local second=$SPAWNED
+    never_within 2 granted "$first"
+    assert_eq "$(failures_of weights) $(failures_of other)" '1 1'
+    fake_gpus
+    wait_until 10 granted "$first"
+    wait_until 10 granted "$second"
+    let_go "$first" "$second"
+    move_to host host
+    fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
+    wait_for_lock open "$W/lock" r
+    wait_until 5 failed_twice
+    fake_gpus
+    wait_until 10 granted "$WAITER"
+    let_go "$WAITER"
+}
+
 @test "a promotion by order that lacks memory of the device fails, and is told" {
     committed
     move_to host host

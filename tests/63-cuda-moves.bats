@@ -348,6 +348,7 @@ has_failed_with() { # ERRNO
 @test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
     local i
     requires taskset
+    # shellcheck disable=SC2034 # start_mount
     MOUNT_VIA=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')") # one lane
     start_mount size=256M,host_size=256M
     for i in {1..80}; do

@@ -30,16 +30,47 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
         s->numbers.moves[before][found->places.place]++;
 }
 
+static void forget_short(struct service *s, uint64_t store)
+{
+    free(idvec_remove(&s->short_stores, store));
+    if (s->short_stores.count == 0)
+        idvec_free(&s->short_stores);
+}
+
+/* Was it so before? Of stores that are gone nobody tells: what is left of them goes when there are
+ * more than there can be stores. */
+static bool note_short(struct service *s, uint64_t store)
+{
+    bool was_short = idvec_find(&s->short_stores, store) != NULL;
+    struct short_store *noted = was_short ? NULL : malloc(sizeof *noted);
+    if (noted && s->short_stores.count >= CORE_MAX_STORES)
+        service_forget_short(s);
+    if (noted)
+        noted->id = store;
+    if (noted && idvec_insert(&s->short_stores, noted))
+        free(noted);
+    return was_short;
+}
+
+void service_forget_short(struct service *s)
+{
+    for (size_t i = 0; i < s->short_stores.count; i++)
+        free(s->short_stores.items[i]);
+    idvec_free(&s->short_stores);
+}
+
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error)
 {
     struct record record = {
         .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
     /* Who waits goes on waiting for memory, as long as there can be enough. */
+    const struct core_store *failed = core_find_store(s->core, store);
     if (error != -ENOMEM || move == 0)
         record.flags |= CORE_MOVE_REFUSE;
-    else if (s->short_store == store)
-        record.flags |= CORE_MOVE_QUIET;
-    s->short_store = error == -ENOMEM ? store : 0;
+    else if (failed && core_is_awaited(s->core, failed) && note_short(s, store))
+        record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
+    if (error != -ENOMEM)
+        forget_short(s, store);
     service_apply_record(s, &record, NULL);
 }
 
@@ -184,7 +215,7 @@ static void finish(struct move_op *op)
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
         s->numbers.move_ms += service_now(s) - began_ms;
-        s->short_store = 0;
+        forget_short(s, store);
     }
     if (error == -ENOMEM)
         s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;

@@ -95,6 +95,10 @@ struct ending {
     struct ending *next;
 };
 
+struct short_store { /* whose last move lacked memory, and that was told */
+    uint64_t id;
+};
+
 struct service {
     struct core *core;
     struct vmm *vmm;
@@ -124,7 +128,7 @@ struct service {
     struct awaiting *awaiting;   /* and for what is being freed */
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
-    uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
+    struct idvec short_stores;   /* struct short_store */
     bool promoting, evicting;
     bool moves_end;       /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
@@ -389,6 +393,7 @@ uint64_t service_awaiting_moment(const struct service *s);
 int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
+void service_forget_short(struct service *s); /* who was short of memory */
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 
