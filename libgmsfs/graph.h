@@ -6,6 +6,7 @@
  *   graph_registry.c  all pools, for the allocator pair and for fork; what is selected on a stream
  *   graph_note.c      the entry in which an awake pool says what it is
  *   graph_guard.c     one launch at a time
+ *   graph_launch.c    before and after a launch
  *   graph_chunks.c    chunks: made, held, mapped, given back
  *   graph_space.c     spaces, and the segments in them
  *   graph_sleep.c     waking, sleeping, shrinking
@@ -122,8 +123,6 @@ struct gmsfs_graph_pool *gfs_graph_registry_first(void);
 struct gmsfs_graph_space *gfs_graph_registry_find(int device, void *stream);
 void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
-/* When this thread ends it leaves all guards. */
-void gfs_graph_watch_thread(void);
 
 /* Around fork(), inside the gate. */
 void gfs_graph_fork_prepare(void);
@@ -177,6 +176,9 @@ void gfs_graph_guard_init(struct gfs_graph_guard *guard);
 void gfs_graph_guard_destroy(struct gfs_graph_guard *guard);
 /* Waits until no other thread is inside; -EDEADLK: this one is. */
 int gfs_graph_guard_take(struct gfs_graph_guard *guard);
+/* The same, or (refuse) -EBUSY. */
+int gfs_graph_guard_try(struct gfs_graph_guard *guard, int refuse);
+int gfs_graph_guard_is_mine(struct gfs_graph_guard *guard);
 void gfs_graph_guard_give_back(struct gfs_graph_guard *guard);
 /* This thread ends. */
 void gfs_graph_guard_leave_thread(struct gfs_graph_guard *guard);

@@ -17,7 +17,7 @@ void gfs_graph_guard_destroy(struct gfs_graph_guard *guard)
     pthread_mutex_destroy(&guard->mutex);
 }
 
-static int guard_take(struct gfs_graph_guard *guard, int refuse)
+int gfs_graph_guard_try(struct gfs_graph_guard *guard, int refuse)
 {
     int error = 0;
 
@@ -26,8 +26,6 @@ static int guard_take(struct gfs_graph_guard *guard, int refuse)
         error = -EDEADLK;
     else if (guard->inside && refuse)
         error = -EBUSY;
-    if (!error)
-        gfs_graph_watch_thread();
     while (!error && guard->inside)
         pthread_cond_wait(&guard->left, &guard->mutex);
     if (!error) {
@@ -40,7 +38,7 @@ static int guard_take(struct gfs_graph_guard *guard, int refuse)
 
 int gfs_graph_guard_take(struct gfs_graph_guard *guard)
 {
-    return guard_take(guard, 0);
+    return gfs_graph_guard_try(guard, 0);
 }
 
 void gfs_graph_guard_give_back(struct gfs_graph_guard *guard)
@@ -51,7 +49,7 @@ void gfs_graph_guard_give_back(struct gfs_graph_guard *guard)
     pthread_mutex_unlock(&guard->mutex);
 }
 
-static int guard_is_mine(struct gfs_graph_guard *guard)
+int gfs_graph_guard_is_mine(struct gfs_graph_guard *guard)
 {
     int mine;
 
@@ -63,55 +61,8 @@ static int guard_is_mine(struct gfs_graph_guard *guard)
 
 void gfs_graph_guard_leave_thread(struct gfs_graph_guard *guard)
 {
-    if (guard_is_mine(guard))
+    if (gfs_graph_guard_is_mine(guard))
         gfs_graph_guard_give_back(guard);
-}
-
-static int guard_check_awake(struct gmsfs_graph_pool *pool)
-{
-    int awake;
-
-    gfs_graph_state_lock(pool);
-    awake = pool->phase == GFS_GRAPH_AWAKE;
-    gfs_graph_state_unlock(pool);
-    return awake ? 0 : -ENOLCK;
-}
-
-/* Asked twice: a pool that waits to wake holds nobody up, and one that has gone to sleep while this
- * thread waited launches nothing. */
-int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_guard how)
-{
-    int error;
-
-    if (!pool || (how != GMSFS_GRAPH_ORDER && how != GMSFS_GRAPH_REFUSE))
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
-    error = guard_check_awake(pool);
-    if (!error)
-        error = guard_take(&pool->guard, how == GMSFS_GRAPH_REFUSE);
-    if (error)
-        return error;
-    error = guard_check_awake(pool);
-    if (!error) /* waking has opened the device */
-        error = gfs_memory_wait_turn(&pool->handle->memory, &pool->guard.turn, stream,
-                                     how == GMSFS_GRAPH_REFUSE);
-    if (error)
-        gfs_graph_guard_give_back(&pool->guard);
-    return error;
-}
-
-int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
-{
-    int error = gfs_graph_check_pool(pool);
-
-    if (error)
-        return error;
-    if (!guard_is_mine(&pool->guard))
-        return -EPERM;
-    error = gfs_memory_end_turn(&pool->handle->memory, &pool->guard.turn, stream);
-    gfs_graph_guard_give_back(&pool->guard);
-    return error;
 }
 
 /* ---- calls that unmap ---------------------------------------------------------------------- */
