@@ -86,24 +86,41 @@ static void tell_held(const char *path)
         close(fd);
 }
 
-/* Tests hold transfers, or steps of moves, as long as this file exists. */
-static void wait_at_gate(enum service_pool which)
+enum gate_name {
+    GATE_TRANSFER,
+    GATE_MOVE,
+    GATE_DISK,
+    GATE_COUNT,
+};
+
+static void wait_at(enum gate_name name)
 {
-    static struct gate gates[] = {{.mutex = PTHREAD_MUTEX_INITIALIZER},
-                                  {.mutex = PTHREAD_MUTEX_INITIALIZER}};
-    bool moves = which == SERVICE_POOL_MOVE;
-    const char *path = getenv(moves ? "GMSFS_MOVE_GATE" : "GMSFS_GATE");
+    static const char *const variables[GATE_COUNT] = {"GMSFS_GATE", "GMSFS_MOVE_GATE",
+                                                      "GMSFS_DISK_GATE"};
+    static struct gate gates[GATE_COUNT] = {{.mutex = PTHREAD_MUTEX_INITIALIZER},
+                                            {.mutex = PTHREAD_MUTEX_INITIALIZER},
+                                            {.mutex = PTHREAD_MUTEX_INITIALIZER}};
     const struct timespec pause = {.tv_nsec = 5000000};
+    const char *path = getenv(variables[name]);
     bool told = false;
 
-    if ((which != SERVICE_POOL_TRANSFER && !moves) || !path)
-        return;
-    while (is_held(path, &gates[moves])) {
+    while (path && is_held(path, &gates[name])) {
         if (!told)
             tell_held(path);
         told = true;
         nanosleep(&pause, NULL);
     }
+}
+
+/* Tests hold transfers, steps of moves, or those by the disk alone, as long as a file exists. */
+static void wait_at_gate(enum service_pool which)
+{
+    if (which == SERVICE_POOL_TRANSFER)
+        wait_at(GATE_TRANSFER);
+    if (which == SERVICE_POOL_MOVE || which == SERVICE_POOL_DISK)
+        wait_at(GATE_MOVE);
+    if (which == SERVICE_POOL_DISK)
+        wait_at(GATE_DISK);
 }
 #else
 static void wait_at_gate(enum service_pool which)
@@ -149,6 +166,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
     init_pool(new, SERVICE_POOL_COMPUTE, HELPERS_MAX_COMPUTE);
     init_pool(new, SERVICE_POOL_MOVE, HELPERS_MAX_MOVE);
+    init_pool(new, SERVICE_POOL_DISK, HELPERS_MAX_DISK);
     init_pool(new, SERVICE_POOL_FREE, count_freeing());
     *helpers = new;
     return 0;
