@@ -8,7 +8,7 @@
 # The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
 # last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
 #
-# shellcheck disable=SC2154 # output, status are set by bats' run
+# shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
 
 load helpers
 load gmsctl
@@ -119,11 +119,11 @@ nobody_else_has_memory() {
     [[ $(device_get .other_bytes) -eq 0 ]]
 }
 
-# daemons_die SIGNALLED: keeper or worker is killed at each step of each way.
+# daemons_die keeper|worker STEP...: it is killed behind so many steps of each way.
 daemons_die() {
     local way steps worker pids
     for way in "${WAYS[@]}"; do
-        for steps in 0 1 2 4; do
+        for steps in "${@:2}"; do
             echo "# $way, $steps steps"
             start_tiers "$T/m"
             publish
@@ -148,11 +148,11 @@ daemons_die() {
 }
 
 @test "a worker that is killed at any step of a move leaves no process, memory or file, and its place to others" {
-    daemons_die worker
+    daemons_die worker 0 1 2 4
 }
 
 @test "so does a keeper" {
-    daemons_die keeper
+    daemons_die keeper 0 2
 }
 
 @test "a reader that is killed at any step of the promotion it waits for is forgotten, and the promotion ends" {
@@ -221,7 +221,7 @@ daemons_die() {
             echo "# $way, $steps steps"
             at "$before" || order "$before"
             wait_until 10 at "$before"
-            wait_until 5 used_is $([[ $before == device ]] && echo "$BYTES" || echo 0)
+            wait_until 10 only_at "$before"
             hold_after "$steps"
             order "$word"
             wait_until 10 is_held
@@ -245,7 +245,7 @@ only_at() { # device | host
 }
 
 @test "a store is ordered to where another one is just being freed, and comes there" {
-    local turn up=other down=weights
+    local up=other down=weights
     start_mount size=256M,host_size=288M
     W=$M/weights
     mkdir "$M/other"
@@ -256,7 +256,7 @@ only_at() { # device | host
     ctl open "$M/other/lock" rw alloc "$BYTES" 1 a '' commit
     order +host other
     wait_until 10 at 'device host' other
-    for turn in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         order host "$up"
         order device "$down"
         wait_until 10 at 'device host' "$down"

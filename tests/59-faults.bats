@@ -42,7 +42,7 @@ some_faults() {
 
 start_armed() { # [OPTIONS]
     "$FAULTS_TOOL" new "$T/control"
-    GMSFS_FAULT_CONTROL=$T/control start_mount "size=8M,granularity=64K,host_size=2M${1-}"
+    GMSFS_FAULT_CONTROL=$T/control start_mount "size=${ARMED_SIZE-8M},granularity=64K,host_size=2M${1-}"
 }
 
 daemon_faults() { # keeper|worker GROUP...
@@ -101,6 +101,14 @@ daemon_faults() { # keeper|worker GROUP...
     requires unnamed-files
     mkdir "$T/spill"
     ARMED_WITH=",spill=$T/spill,spill_size=2M" daemon_faults worker spills
+}
+
+@test "worker: evictions" {
+    ARMED_SIZE=1M ARMED_WITH=,min_stay=0 daemon_faults worker evictions
+}
+
+@test "worker: budgets" {
+    daemon_faults worker budgets
 }
 
 @test "worker: spares" {

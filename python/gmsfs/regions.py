@@ -15,6 +15,7 @@ import ctypes
 import errno
 import mmap
 import os
+import threading
 
 from . import abi, library
 from .errors import Error
@@ -107,20 +108,55 @@ def open(mount):
     return Regions(mount)
 
 
+class _Owner:
+    """A handle of the library. Whoever uses it enters it; close() while others do leaves the end of it to
+    the last of them, so no call runs on what another thread has freed. Nobody waits here, also not behind
+    fork(): each step is one that other threads see whole."""
+
+    def __init__(self, pointer, free, closed):
+        self._pointer, self._free, self._closed_message = pointer, free, closed
+        self._users, self._is_closed = [], False
+        self._ended = threading.Lock()  # taken once
+
+    def __enter__(self):
+        self._users.append(None)
+        if self._is_closed:
+            self.__exit__()
+            self.check()
+        return self._pointer
+
+    def __exit__(self, *exception):
+        self._users.pop()
+        self._end_if_last()
+
+    def check(self):
+        if self._is_closed:
+            raise ValueError(self._closed_message)
+
+    def close(self):
+        self._is_closed = True
+        self._end_if_last()
+
+    def _end_if_last(self):
+        if self._is_closed and not self._users and self._ended.acquire(blocking=False):
+            self._free(self._pointer)
+
+
 class Regions:
     """The regions of one mount. uid, in each call: whose; None is the caller, another is for root.
     kind: "system", "cuda", or None for either. Any thread may call; not a child of fork()."""
 
     def __init__(self, mount):
         self.mount = os.fspath(mount)
-        self._handle = ctypes.c_void_p()
-        self._call("gmsfs_regions_open", os.fsencode(mount), ctypes.byref(self._handle))
+        pointer = ctypes.c_void_p()
+        _call(self.mount, "gmsfs_regions_open", os.fsencode(mount), ctypes.byref(pointer))
+        closed = f"{self.mount}: it is closed"
+        self._owner = _Owner(pointer, library.get().gmsfs_regions_close, closed)
 
     def close(self):
-        """Regions stay registered, and open ones stay open."""
-        handle, self._handle = self._handle, None
-        if handle:
-            library.get().gmsfs_regions_close(handle)
+        """Regions stay registered, and open ones stay open. What other threads call meanwhile comes to its
+        end, and what they call later is a ValueError."""
+        self._owner.close()
 
     def __enter__(self):
         return self
@@ -129,8 +165,8 @@ class Regions:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
+        if hasattr(self, "_owner"):
+            self._owner.close()
 
     def register(self, name, key, byte_size, offset=0, fd=None, uid=None, gid=0, groups=()):
         """Registers `byte_size` bytes from `offset` on of a shared-memory object.
@@ -155,22 +191,27 @@ class Regions:
         self._register(request)
 
     def unregister(self, name, kind=None, uid=None):
-        """The region goes, at once or with its last reference. KeyError: there is none."""
-        self._of_name("gmsfs_region_unregister", name, uid, _KINDS[kind])
+        """The region goes, at once or with its last reference. KeyError: there is none, or it is of the
+        other kind, which the error says."""
+        try:
+            self._of_name("gmsfs_region_unregister", name, uid, _kind(kind))
+        except KeyError:
+            other = self.get(name, uid=uid) if kind else None
+            if other and other.kind != kind:
+                raise KeyError(f"{name}: a region of kind {other.kind}, not {kind}") from None
+            raise
 
     def unregister_all(self, kind=None, uid=None):
         """How many there were."""
         count = ctypes.c_uint64()
-        self._call(
-            "gmsfs_region_unregister_all", self._live(), _uid(uid), _KINDS[kind], ctypes.byref(count)
-        )
+        self._call("gmsfs_region_unregister_all", _uid(uid), _kind(kind), ctypes.byref(count))
         return count.value
 
     def get(self, name, kind=None, uid=None):
         """One region's Info, or None."""
         facts = abi.RegionInfo()
         try:
-            self._of_name("gmsfs_region_get", name, uid, _KINDS[kind], ctypes.byref(facts))
+            self._of_name("gmsfs_region_get", name, uid, _kind(kind), ctypes.byref(facts))
         except KeyError:
             return None
         return Info(facts)
@@ -180,9 +221,8 @@ class Regions:
         found, count = ctypes.POINTER(abi.RegionInfo)(), ctypes.c_size_t()
         self._call(
             "gmsfs_region_list",
-            self._live(),
             _uid(uid),
-            _KINDS[kind],
+            _kind(kind),
             ctypes.byref(found),
             ctypes.byref(count),
         )
@@ -204,7 +244,7 @@ class Regions:
         text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
         try:
             self._call(
-                call, self._live(), _uid(uid), text, ctypes.byref(handle), ctypes.byref(reason), reason=reason
+                call, _uid(uid), text, ctypes.byref(handle), ctypes.byref(reason), reason=reason
             )
         except RegionError as error:
             if error.errno == errno.ENOENT:
@@ -214,22 +254,18 @@ class Regions:
 
     # -- the library -----------------------------------------------------------------------------
 
-    def _live(self):
-        if self._handle is None:
-            raise ValueError(f"{self.mount}: it is closed")
-        return self._handle
-
     def _call(self, call, *arguments, reason=None):
-        _call(self.mount, call, *arguments, reason=reason)
+        with self._owner as handle:
+            _call(self.mount, call, handle, *arguments, reason=reason)
 
     def _of_name(self, call, name, uid, *arguments):
         text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
         try:
             if call == "gmsfs_region_get":
                 kind, facts = arguments
-                self._call(call, self._live(), _uid(uid), kind, text, facts)
+                self._call(call, _uid(uid), kind, text, facts)
             else:
-                self._call(call, self._live(), _uid(uid), *arguments, text)
+                self._call(call, _uid(uid), *arguments, text)
         except RegionError as error:
             if error.errno == errno.ENOENT:
                 raise KeyError(name) from None
@@ -261,7 +297,6 @@ class Regions:
         reason = ctypes.c_uint()
         self._call(
             "gmsfs_region_register",
-            self._live(),
             ctypes.byref(request),
             ctypes.byref(reason),
             reason=reason,
@@ -269,18 +304,18 @@ class Regions:
 
 
 class Region:
-    """A reference to a region. info: as it was when this was opened."""
+    """A reference to a region. info: as it was when this was opened. Any thread may call."""
 
     def __init__(self, mount, handle):
         self.mount = mount
-        self._handle = handle
+        closed = f"{mount}: the region is closed"
+        self._owner = _Owner(handle, library.get().gmsfs_region_close, closed)
         self.info = Info(library.get().gmsfs_region_info(handle).contents)
 
     def close(self):
-        """Gives the reference back. What view() gave stays readable."""
-        handle, self._handle = self._handle, None
-        if handle:
-            library.get().gmsfs_region_close(handle)
+        """Gives the reference back, when what other threads call meanwhile has come to its end. What view()
+        gave stays readable."""
+        self._owner.close()
 
     def __enter__(self):
         return self
@@ -289,8 +324,8 @@ class Region:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_handle", None) is not None:
-            self.close()
+        if hasattr(self, "_owner"):
+            self._owner.close()
 
     def read(self, offset=0, size=None):
         """Bytes from `offset` on, all of them or an error; size None: to the region's end. What the
@@ -310,7 +345,11 @@ class Region:
 
     def fileno(self):
         """Its descriptor, which stays the region's; the region begins at info.offset in it."""
-        fd = library.get().gmsfs_region_descriptor(self._live())
+        with self._owner as handle:
+            return self._descriptor(handle)
+
+    def _descriptor(self, handle):
+        fd = library.get().gmsfs_region_descriptor(handle)
         if fd < 0:
             raise RegionError(-fd, self.mount, "gmsfs_region_descriptor")
         return fd
@@ -324,29 +363,26 @@ class Region:
             raise RegionError(errno.EOPNOTSUPP, self.mount, "view")
         if writable and not info.writable:
             raise RegionError(errno.EACCES, self.mount, "view")
-        fd = self.fileno()
         before = info.offset % mmap.ALLOCATIONGRANULARITY
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         try:
-            mapped = mmap.mmap(
-                fd,
-                before + info.byte_size,
-                mmap.MAP_SHARED,
-                protection,
-                offset=info.offset - before,
-            )
-        except ValueError:  # its end is behind the object's
+            with self._owner as handle:
+                mapped = mmap.mmap(
+                    self._descriptor(handle),
+                    before + info.byte_size,
+                    mmap.MAP_SHARED,
+                    protection,
+                    offset=info.offset - before,
+                )
+        except ValueError:
+            self._owner.check()
+            # its end is behind the object's
             raise RegionError(errno.ENODATA, self.mount, "view", "shrunk") from None
         return memoryview(mapped)[before : before + info.byte_size]
 
-    def _live(self):
-        if self._handle is None:
-            raise ValueError(f"{self.mount}: the region is closed")
-        return self._handle
-
     def _check(self, offset, size):
         """Before room is made for what cannot be."""
-        self._live()
+        self._owner.check()
         end = self.info.byte_size
         if offset < 0 or offset >= end:
             raise RegionError(errno.ERANGE, self.mount, "access", "bad_offset")
@@ -355,9 +391,16 @@ class Region:
 
     def _move(self, call, offset, data, size):
         reason = ctypes.c_uint()
-        _call(
-            self.mount, call, self._live(), offset, data, size, ctypes.byref(reason), reason=reason
-        )
+        with self._owner as handle:
+            _call(
+                self.mount, call, handle, offset, data, size, ctypes.byref(reason), reason=reason
+            )
+
+
+def _kind(kind):
+    if kind not in _KINDS:
+        raise ValueError(f'kind is "system", "cuda", or None for either, not {kind!r}')
+    return _KINDS[kind]
 
 
 def _uid(uid):

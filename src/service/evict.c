@@ -214,8 +214,12 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
         return false;
     if (s->evicting)
         return true; /* what is begun just now ends, and then it is tried again */
-    if (!may_try(s) || !fill(s, &table))
+    if (!may_try(s))
         return false;
+    if (!fill(s, &table)) {
+        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        return false;
+    }
     struct evict_wish wish = {
         .store = store->id,
         .pool = find_index(s, store->use.pool),

@@ -446,7 +446,10 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
                             .kind = to,
                             .flags = CORE_MOVE_EVICT,
                             .count = evictor};
-    return move_store(s, &record);
+    int error = move_store(s, &record);
+    if (error == -ENOMEM) /* the daemon's own, perhaps: who waits is to be tried again */
+        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+    return error;
 }
 
 int service_promote(struct service *s, const struct core_store *store)

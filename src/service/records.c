@@ -168,4 +168,5 @@ void service_on_memory(struct service *s)
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
     service_resume_moves(s); /* last: others may wait for longer */
+    service_arm_timer(s);    /* what failed is tried again */
 }

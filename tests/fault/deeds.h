@@ -186,6 +186,27 @@ static const struct deed DEEDS[] = {
     {"spills", "by-the-host",
      "open W/residency rw write host rest write disk rest open W/allocations/a r pread 0 9", NULL,
      "open W/lock r open W/allocations/a r pread 0 9"},
+    /* Of a device of 1 MiB 64 KiB are left, which is too little for the store: one of the two has
+       to leave. */
+    {"evictions", "alloc",
+     "mkdir M/s2 open M/s2/lock rw alloc 983040 1 x t commit close rmdir M/s2", NULL,
+     "open W/lock r open W/allocations/a r pread 0 9"},
+    {"evictions", "reader",
+     "open W/residency rw write host rest mkdir M/s2 open M/s2/lock rw alloc 983040 1 x t commit "
+     "close open W/lock r open W/allocations/a r pread 0 9 close rmdir M/s2",
+     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
+    {"evictions", "reserve",
+     "mkdir M/s2 open M/s2/ctl rw acquire-reserve rw 2000 983040 alloc 983040 1 x t commit close "
+     "rmdir M/s2",
+     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
+    /* chat max=1G slots=9 class=high, and chat - */
+    {"budgets", "pool",
+     "open M/pools rw write hex:63686174206d61783d314720736c6f74733d3920636c6173733d686967680a "
+     "setxattr W "
+     "user.gmsfs.pool chat open W/lock rw alloc 65536 1 n t commit close removexattr W "
+     "user.gmsfs.pool use 0 write hex:63686174202d0a",
+     NULL, NULL},
+    {"budgets", "pin", "setxattr W user.gmsfs.pin 1 removexattr W user.gmsfs.pin", NULL, NULL},
     {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
      NULL},
 };

@@ -16,6 +16,8 @@
 #include "deeds.h"
 #include "driver.h"
 
+#include <sys/xattr.h>
+
 #define MAX_WORDS   200
 #define SETTLE_MS   3000u
 #define MAX_RESULTS 64
@@ -280,12 +282,26 @@ static void serve_again(void)
         run_script("connect M/ ask serve 0", &ran);
 }
 
+/* Most often there is neither. */
+static void remove_budgets(void)
+{
+    struct tool_path store = tool_path("%s/weights", t.mount);
+    struct tool_path pools = tool_path("%s/pools", t.mount);
+    char text[TOOL_TEXT_BYTES];
+
+    removexattr(store.text, "user.gmsfs.pin");
+    removexattr(store.text, "user.gmsfs.pool");
+    if (tool_read_text(pools.text, text, sizeof text) > 0 && strstr(text, "chat "))
+        run_script("open M/pools w try write hex:63686174202d0a", &(struct ran){0});
+}
+
 /* What deeds make besides. */
 static void clean_up(void)
 {
     static const char *const stores[] = {"s2", "s3"};
 
     serve_again();
+    remove_budgets();
     for (size_t i = 0; i < 2; i++) {
         struct tool_path path = tool_path("%s/%s", t.mount, stores[i]);
         if (access(path.text, F_OK) != 0)

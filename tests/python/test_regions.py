@@ -106,6 +106,21 @@ class Failing(RegionCase):
         with self.assertRaises(KeyError):
             self.regions.unregister("none")
 
+    def test_a_region_of_the_other_kind_is_told_as_such(self):
+        self.register("r", b"x")
+        with self.assertRaisesRegex(KeyError, "r: a region of kind system, not cuda"):
+            self.regions.unregister("r", kind="cuda")
+        with self.assertRaisesRegex(KeyError, "^'none'$"):
+            self.regions.unregister("none", kind="cuda")
+        self.assertIsNone(self.regions.get("r", kind="cuda"))
+        for call in (self.regions.get, self.regions.unregister):
+            with self.assertRaisesRegex(ValueError, "kind is .*not 'gpu'"):
+                call("r", kind="gpu")
+        for call in (self.regions.list, self.regions.unregister_all):
+            with self.assertRaisesRegex(ValueError, "kind is .*not 'gpu'"):
+                call("gpu")
+        self.regions.unregister("r", kind="system")
+
     def test_an_access_outside_says_where(self):
         self.register("r", b"x" * 10)
         with self.regions.open("r") as region:
@@ -205,6 +220,26 @@ class ManyUsers(RegionCase):
 
         self.in_threads(run)
         self.assertLessEqual(self.regions.unregister_all(), 1)
+
+    def test_who_calls_while_another_thread_closes_comes_to_an_end_or_is_told(self):
+        self.register("r", b"x" * 4096)
+        for _ in range(30):
+            regions = gmsfs.regions.open(MOUNT)
+            region = regions.open("r")
+            calls = (region.read, lambda: region.view()[0], regions.list, lambda: regions.get("r"))
+            started = threading.Barrier(len(calls) + 1)
+
+            def run(number):
+                started.wait()
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    while True:
+                        calls[number]()
+
+            closer = threading.Thread(target=lambda: (started.wait(), region.close(), regions.close()))
+            closer.start()
+            self.in_threads(run, len(calls))
+            closer.join()
+        self.assertEqual(self.regions.get("r").references, 0)
 
     def test_a_region_goes_on_behind_its_unregistering_and_the_end_of_what_opened_it(self):
         self.register("r", b"abc")
