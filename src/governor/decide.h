@@ -44,6 +44,7 @@ struct governor_store {
     bool moving;
     uint64_t last_used_ms; /* of the end of its last hold; 0: never */
     uint64_t moved_ms;     /* when it last came to the device, or left it; 0: never. Not a spare */
+    uint64_t failed_ms;    /* when a deed with it that is of no model failed; 0: none did */
     uint64_t grants;       /* within the window of late */
 };
 
@@ -97,7 +98,7 @@ struct governor_deed {
     uint64_t bytes;    /* GOVERNOR_POOL_MAX: the new max; else of the store */
     unsigned tier;     /* GOVERNOR_HOST or _DISK of DRAIN, DEMOTE and SPARE; else 0 */
     bool follows;      /* only if the deed before was done (which itself may follow another) */
-    char reason[200];  /* one line for people, and nothing that a terminal obeys */
+    char reason[256];  /* one line for people, and nothing that a terminal obeys */
 };
 
 /* Returns how many of `deeds` (GOVERNOR_MAX_DEEDS) were filled; more is for the next round. It is
