@@ -156,14 +156,14 @@ static void governor_wait(struct governor *governor, uint64_t since_ms)
 
 static int governor_loop(struct governor *governor)
 {
+    enum governor_round_end end;
     uint64_t since_ms;
-    int status;
 
     do {
         since_ms = cli_now_ms();
-        status = governor_round(&governor->round);
-        if (governor->once || status < 0)
-            return status < 0 ? CLI_FAILURE : status;
+        end = governor_round(&governor->round);
+        if (governor->once || end == ROUND_DEAD || end == ROUND_GONE)
+            return end == ROUND_DONE || end == ROUND_GONE ? CLI_OK : CLI_FAILURE;
         governor_wait(governor, since_ms);
     } while (!governor_is_asked_to_end());
     return CLI_OK;
@@ -209,12 +209,14 @@ static int governor_start(struct governor *governor)
 /* Whoever changes nothing may look at any time. */
 static int governor_on(struct governor *governor, const struct mount *mount)
 {
-    int lock = governor->dry_run ? -1 : governor_lock(mount), status;
+    int lock = -1, status;
 
+    governor_block_signals(); /* whoever finds the lock may send some */
+    if (!governor->dry_run)
+        lock = governor_lock(mount);
     if (lock < 0 && !governor->dry_run)
         return CLI_FAILURE;
     governor->round.mount = mount;
-    governor_block_signals();
     status = governor_start(governor);
     if (lock >= 0)
         close(lock);

@@ -181,7 +181,7 @@ static bool round_is_mounted(const struct governor_round *round)
     return found;
 }
 
-int governor_round(struct governor_round *round)
+enum governor_round_end governor_round(struct governor_round *round)
 {
     struct governor_seen seen;
     size_t count;
@@ -189,11 +189,11 @@ int governor_round(struct governor_round *round)
 
     if (!round_is_mounted(round)) {
         cli_error("%s: it was unmounted, so there is nothing more to govern", round->mount->path);
-        return -1;
+        return ROUND_GONE;
     }
     error = round_look(round, &seen);
     if (error)
-        return error == -ENOTCONN ? -1 : CLI_FAILURE;
+        return error == -ENOTCONN ? ROUND_DEAD : ROUND_FAILED;
     count = governor_decide(&seen.snapshot, &round->config, round->deeds);
     status = round_show(round, count);
     if (status == CLI_OK && !round->dry_run)
@@ -203,7 +203,7 @@ int governor_round(struct governor_round *round)
         round->complaint = NULL;
     }
     governor_seen_free(&seen);
-    return status;
+    return status == CLI_OK ? ROUND_DONE : ROUND_FAILED;
 }
 
 void governor_round_free(struct governor_round *round)

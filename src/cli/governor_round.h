@@ -26,9 +26,14 @@ struct governor_round {
     bool (*is_asked_to_end)(void); /* then no further deed is begun */
 };
 
-/* CLI_OK: all was done. CLI_FAILURE: something failed, which was told. -1: the mount is no more,
- * and that was told. */
-int governor_round(struct governor_round *round);
+enum governor_round_end {
+    ROUND_DONE,
+    ROUND_FAILED, /* something did, which was told */
+    ROUND_DEAD,   /* these two, told as well: the mount's daemon has ended */
+    ROUND_GONE,   /* it was unmounted */
+};
+
+enum governor_round_end governor_round(struct governor_round *round);
 void governor_round_free(struct governor_round *round);
 
 #endif

@@ -84,6 +84,7 @@ static void see_store(const struct governor_past *past, const json_t *store,
         .last_used_ms = get_number(store, "last_used_ms"),
         .moved_ms = get_number(store, "moved_ms"),
     };
+    seen->failed_ms = governor_moments_find(&past->stores, seen->name);
     seen->grants = governor_grants_count(&past->grants, seen->name);
 }
 
@@ -132,17 +133,9 @@ static enum pool_class find_class(const char *name)
     return POOL_CLASS_STANDARD;
 }
 
-static struct governor_past_pool *find_past_pool(struct governor_past *past, const char *name)
+static void see_pool(const struct governor_past *past, const json_t *pool,
+                     struct governor_pool *seen)
 {
-    for (size_t i = 0; i < past->pool_count; i++)
-        if (strcmp(past->pools[i].name, name) == 0)
-            return &past->pools[i];
-    return NULL;
-}
-
-static void see_pool(struct governor_past *past, const json_t *pool, struct governor_pool *seen)
-{
-    const struct governor_past_pool *before = find_past_pool(past, get_text(pool, "name"));
     const json_t *max = json_object_get(pool, "max");
 
     *seen = (struct governor_pool){
@@ -153,11 +146,12 @@ static void see_pool(struct governor_past *past, const json_t *pool, struct gove
         .used_bytes = get_number(pool, "used"),
         .slots = get_number(pool, "slots"),
         .resident = get_number(pool, "resident"),
-        .changed_ms = before ? before->changed_ms : 0,
+        .changed_ms = governor_moments_find(&past->pools, get_text(pool, "name")),
     };
 }
 
-static int see_pools(struct governor_past *past, const json_t *look, struct governor_seen *seen)
+static int see_pools(const struct governor_past *past, const json_t *look,
+                     struct governor_seen *seen)
 {
     const json_t *pools = json_object_get(look, "pools"), *pool;
     size_t at;

@@ -27,15 +27,22 @@ struct governor_past_model {
     uint64_t ttft_ms, idle_since_ms, failed_ms, done_ms; /* as struct governor_demand has them */
 };
 
+/* Of what has a name. Where there is no room for more, the oldest is forgotten. */
+#define GOVERNOR_MAX_MOMENTS 256u
+struct governor_moments {
+    struct governor_moment {
+        char *name;
+        uint64_t at_ms;
+    } list[GOVERNOR_MAX_MOMENTS];
+    size_t count;
+};
+
 struct governor_past {
     struct governor_past_model *models; /* by the index of the config */
     size_t model_count;
     struct governor_grants grants;
-    struct governor_past_pool {
-        char *name;
-        uint64_t changed_ms;
-    } pools[EVICT_MAX_POOLS];
-    size_t pool_count;
+    struct governor_moments pools;  /* when their max was changed last */
+    struct governor_moments stores; /* when a deed with them that is of no model failed last */
 };
 
 /* For this config; what was remembered of models by these names stays. 0 or -ENOMEM: as before. */
@@ -64,6 +71,9 @@ struct governor_seen {
 int governor_see(struct governor_past *past, const struct governor_config *config, json_t *look,
                  uint64_t now_ms, struct governor_seen *seen, struct failure *failure);
 void governor_seen_free(struct governor_seen *seen);
+
+/* 0: none is known. */
+uint64_t governor_moments_find(const struct governor_moments *moments, const char *name);
 
 /* A deed was done (0), or failed. */
 void governor_note(struct governor_past *past, const struct governor_deed *deed, int error,

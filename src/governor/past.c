@@ -49,28 +49,56 @@ int governor_past_follow(struct governor_past *past, const struct governor_confi
     return 0;
 }
 
+static void free_moments(struct governor_moments *moments)
+{
+    for (size_t i = 0; i < moments->count; i++)
+        free(moments->list[i].name);
+}
+
 void governor_past_free(struct governor_past *past)
 {
     free_models(past->models, past->model_count);
     governor_grants_free(&past->grants);
-    for (size_t i = 0; i < past->pool_count; i++)
-        free(past->pools[i].name);
+    free_moments(&past->pools);
+    free_moments(&past->stores);
     *past = (struct governor_past){0};
 }
 
-static void note_pool(struct governor_past *past, const char *name, uint64_t now_ms)
+uint64_t governor_moments_find(const struct governor_moments *moments, const char *name)
 {
-    struct governor_past_pool *pool = past->pools;
+    for (size_t i = 0; i < moments->count; i++)
+        if (strcmp(moments->list[i].name, name) == 0)
+            return moments->list[i].at_ms;
+    return 0;
+}
 
-    while (pool < past->pools + past->pool_count && strcmp(pool->name, name) != 0)
-        pool++;
-    if (pool == past->pools + EVICT_MAX_POOLS)
-        return;
-    if (pool == past->pools + past->pool_count) {
-        pool->name = strdup(name);
-        past->pool_count += pool->name != NULL;
+/* That of this name, or else one that is free or the oldest. */
+static struct governor_moment *find_moment(struct governor_moments *moments, const char *name)
+{
+    struct governor_moment *oldest = moments->list;
+
+    for (size_t i = 0; i < moments->count; i++) {
+        struct governor_moment *moment = &moments->list[i];
+
+        if (strcmp(moment->name, name) == 0)
+            return moment;
+        if (moment->at_ms < oldest->at_ms)
+            oldest = moment;
     }
-    pool->changed_ms = now_ms;
+    return moments->count < GOVERNOR_MAX_MOMENTS ? &moments->list[moments->count] : oldest;
+}
+
+static void note_moment(struct governor_moments *moments, const char *name, uint64_t now_ms)
+{
+    struct governor_moment *moment = find_moment(moments, name);
+    char *copy = strdup(name);
+
+    if (!copy)
+        return;
+    if (moment == &moments->list[moments->count])
+        moments->count++;
+    free(moment->name);
+    *moment = (struct governor_moment){.name = copy, .at_ms = now_ms};
 }
 
 void governor_note(struct governor_past *past, const struct governor_deed *deed, int error,
@@ -80,7 +108,9 @@ void governor_note(struct governor_past *past, const struct governor_deed *deed,
         deed->model < past->model_count ? &past->models[deed->model] : NULL;
 
     if (deed->kind == GOVERNOR_POOL_MAX)
-        note_pool(past, deed->store, now_ms);
+        note_moment(&past->pools, deed->store, now_ms);
+    else if (!model && error && deed->store)
+        note_moment(&past->stores, deed->store, now_ms);
     if (!model)
         return;
     if (error)
