@@ -42,7 +42,7 @@ static const char usage[] =
     "\n"
     "Exit status: 0 ended by SIGTERM or SIGINT, or the mount was unmounted, or (--once) all was "
     "done;\n"
-    "1 failure, or (--once) a deed failed; 2 usage.\n";
+    "1 failure, or (--once) a deed failed; 2 usage; 4 done, but that could not be reported.\n";
 
 struct governor {
     const char *file;

@@ -4,6 +4,7 @@
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/mount_look.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 #include "governor/act.h"
 
@@ -106,6 +107,7 @@ static void round_say_done(const struct governor_round *round, const struct gove
     governor_deed_name(deed, &round->config, name, sizeof(name));
     ui_line(stdout, "%s (%" PRIu64 " ms): %s", name, took_ms, deed->reason);
     fflush(stdout);
+    output_set_done();
 }
 
 /* ---- doing ---------------------------------------------------------------------------------- */
