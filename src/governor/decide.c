@@ -256,7 +256,7 @@ static void keep_room(struct decide_round *round, const struct wanter *wanter)
     if (decide_is_on_device(round, wanter->store))
         return;
     if (decide_pool_has_room(round, wanter->store) && decide_device_has_room(round, wanter->store))
-        decide_bring_in(round, wanter->store);
+        decide_keep_room(round, wanter->store);
     else
         round->kept_for = wanter->store;
 }

@@ -104,6 +104,12 @@ void decide_bring_in(struct decide_round *round, size_t store)
     change_pool(round, store, true);
 }
 
+void decide_keep_room(struct decide_round *round, size_t store)
+{
+    round->room.kept_bytes = add(round->room.kept_bytes, round->now->stores[store].bytes);
+    decide_bring_in(round, store);
+}
+
 bool decide_pool_has_room(const struct decide_round *round, size_t store)
 {
     size_t index = round->facts[store].pool;
@@ -128,5 +134,5 @@ bool decide_device_has_room(const struct decide_round *round, size_t store)
 
 uint64_t decide_get_used(const struct decide_round *round)
 {
-    return subtract(round->now->device_bytes, round->room.device_free);
+    return subtract(round->now->device_bytes, add(round->room.device_free, round->room.kept_bytes));
 }

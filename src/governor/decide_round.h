@@ -16,6 +16,7 @@
 /* What is left of each tier, with what was decided so far. */
 struct decide_room {
     uint64_t device_free, host_free, disk_free;
+    uint64_t kept_bytes;     /* that are not free and not used either: kept for who comes back */
     uint64_t unfilled_bytes; /* what pools have not used of their min: the sum */
     uint64_t pool_used[EVICT_MAX_POOLS], pool_resident[EVICT_MAX_POOLS];
 };
@@ -101,6 +102,9 @@ unsigned decide_get_tier(const struct decide_round *round, size_t store);
 void decide_take_out(struct decide_round *round, size_t store, unsigned tier);
 void decide_put_back(struct decide_round *round, size_t store, unsigned tier);
 void decide_bring_in(struct decide_round *round, size_t store);
+
+/* As bring_in, but it does not come in this round. */
+void decide_keep_room(struct decide_round *round, size_t store);
 
 bool decide_pool_has_room(const struct decide_round *round, size_t store);
 bool decide_device_has_room(const struct decide_round *round, size_t store);
