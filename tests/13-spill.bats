@@ -118,6 +118,16 @@ has_event() { # EVENT [TIER | ERROR]
     bytes_are_right
 }
 
+@test "a file of the disk that somebody keeps has nothing of it any more when the copy goes" {
+    committed
+    move_to disk disk
+    hold open "$W/ctl" rw acquire-any ro 0 connect "$M" export 0 0 redeem last 8 release
+    order none
+    wait_until 5 at none
+    wait_until 5 disk_is_empty
+    let_go "$HOLDER"
+}
+
 @test "a disk that is full fails the move, and the store stays where it is" {
     mkdir "$M/big"
     committed big $((20 * MIB))
@@ -166,4 +176,30 @@ has_event() { # EVENT [TIER | ERROR]
     assert_match "$output" 'disk tier \(spill=/proc\)'
     run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$SPILL,spill_size=1M" "$T/m9"
     assert_match "$output" 'spill_size='
+}
+
+many_pieces() { # STORE: each part of its move begins with one
+    mkdir "$M/$1"
+    ctl open "$M/$1/lock" rw alloc 65536 24 '' '' commit
+}
+
+@test "a disk that hangs holds up no move that does not need it" {
+    stop_mount
+    export GMSFS_DISK_GATE=$T/disk
+    start_mount "size=64M,host_size=32M,granularity=64K,spill=$SPILL,spill_size=16M"
+    W=$M/weights
+    committed
+    move_to host host
+    many_pieces one
+    many_pieces two
+    touch "$T/disk"
+    order disk one
+    order disk two
+    timeout $((10 * SLOW)) cat "$W/lock"
+    at 'device host'
+    grep -q '^moving disk 0 ' "$M/one/residency"
+    grep -q '^moving disk 0 ' "$M/two/residency"
+    rm "$T/disk"
+    wait_until 10 at disk one
+    wait_until 10 at disk two
 }

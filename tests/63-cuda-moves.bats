@@ -23,6 +23,15 @@ start_tiers() { # [OPTIONS]
     W=$M/weights
 }
 
+# Mappings of the copier, which root alone may look at.
+count_maps() {
+    wc -l <"/proc/$(copier)/maps"
+}
+
+fewer_maps_than() { # COUNT
+    (($(count_maps) < $1))
+}
+
 # The copier's pid; none: fails.
 copier() {
     pgrep -P "$(worker_of "$KEEPER")" -x gmsfs-copier
@@ -174,6 +183,50 @@ there_and_back() { # [STORE]
     there_and_back
 }
 
+@test "what is on the host stays mapped in the copier until that copy goes" {
+    local with_copy
+    requires root || return 0
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    there_and_back # all lanes are there
+    with_copy=$(count_maps)
+    there_and_back
+    assert_eq "$(count_maps)" "$with_copy"
+    move_to -host device
+    wait_until 5 fewer_maps_than "$with_copy"
+}
+
+@test "a copy on the host outlives its copier, and comes back through the next one" {
+    local pid
+    start_tiers
+    publish weights
+    move_to host host
+    pid=$(copier)
+    kill -KILL "$pid"
+    wait_until 10 process_gone "$pid"
+    move_to device 'device host'
+    bytes_are_right
+    move_to -host device
+    wait_until 10 host_is_free
+}
+
+@test "a copier that does not let a copy go is killed for it, and the memory is free" {
+    local pid
+    export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    pid=$(copier)
+    kill -STOP "$pid"
+    order -host
+    wait_until 20 host_is_free
+    wait_until 10 process_gone "$pid"
+    bytes_are_right
+    move_to +host 'device host'
+    there_and_back
+}
+
 @test "a lane that cannot be had leaves its work to the others, and none at all is an error" {
     start_tiers
     publish weights
@@ -236,4 +289,20 @@ there_and_back() { # [STORE]
     fake_gpus
     bytes_are_right other
     there_and_back other
+}
+
+@test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
+    local i
+    requires taskset
+    MOUNT_VIA=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')") # one lane
+    start_mount size=256M,host_size=256M
+    for i in {1..80}; do
+        publish "s$i" 2000000
+    done
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    for i in {1..80}; do
+        echo host >"$M/s$i/residency"
+    done
+    stop_mount
+    run_logged ! grep 'transfers hang' "$LOG"
 }

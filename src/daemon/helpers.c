@@ -31,16 +31,24 @@ struct helpers {
 };
 
 #ifdef GMSFS_TEST_HOOKS
-/* Tests hold transfers, or steps of moves, as long as this file exists. */
+static void wait_at(const char *variable)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    const char *gate = getenv(variable);
+
+    while (gate && access(gate, F_OK) == 0)
+        nanosleep(&pause, NULL);
+}
+
+/* Tests hold transfers, steps of moves, or those by the disk alone, as long as a file exists. */
 static void wait_at_gate(enum service_pool which)
 {
-    const char *gate = getenv(which == SERVICE_POOL_MOVE ? "GMSFS_MOVE_GATE" : "GMSFS_GATE");
-    const struct timespec pause = {.tv_nsec = 5000000};
-
-    if ((which != SERVICE_POOL_TRANSFER && which != SERVICE_POOL_MOVE) || !gate)
-        return;
-    while (access(gate, F_OK) == 0)
-        nanosleep(&pause, NULL);
+    if (which == SERVICE_POOL_TRANSFER)
+        wait_at("GMSFS_GATE");
+    if (which == SERVICE_POOL_MOVE || which == SERVICE_POOL_DISK)
+        wait_at("GMSFS_MOVE_GATE");
+    if (which == SERVICE_POOL_DISK)
+        wait_at("GMSFS_DISK_GATE");
 }
 #else
 static void wait_at_gate(enum service_pool which)
@@ -86,6 +94,7 @@ int helpers_new(struct loop *loop, struct helpers **helpers)
     init_pool(new, SERVICE_POOL_TRANSFER, HELPERS_MAX_TRANSFER);
     init_pool(new, SERVICE_POOL_COMPUTE, HELPERS_MAX_COMPUTE);
     init_pool(new, SERVICE_POOL_MOVE, HELPERS_MAX_MOVE);
+    init_pool(new, SERVICE_POOL_DISK, HELPERS_MAX_DISK);
     init_pool(new, SERVICE_POOL_FREE, count_freeing());
     *helpers = new;
     return 0;

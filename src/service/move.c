@@ -136,6 +136,33 @@ static void unlink_op(struct service *s, struct move_op *op)
     *link = op->next;
 }
 
+struct rest_job {
+    struct job job;
+    struct service *service;
+};
+
+static void run_rest(struct job *job)
+{
+    vmm_rest(((struct rest_job *)job)->service->vmm);
+}
+
+static void done_rest(struct job *job)
+{
+    ((struct rest_job *)job)->service->numbers.jobs_in_flight--;
+    free(job);
+}
+
+/* It may as well not be done. */
+static void rest(struct service *s)
+{
+    struct rest_job *made = malloc(sizeof *made);
+    if (!made)
+        return;
+    *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};
+    if (service_submit(s, SERVICE_POOL_FREE, &made->job))
+        free(made);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -151,6 +178,8 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     free_op(s, op);
+    if (!s->moves)
+        rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
         s->numbers.move_ms += service_now(s) - began_ms;
@@ -178,6 +207,8 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->began_ms = service_now(s);
     op->store = store->id;
     op->tier = tiers[to];
+    op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
+                                                                               : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
     op->pieces = calloc(count, sizeof(struct piece *));
     op->count = op->sources && op->pieces ? (uint32_t)count : 0;
@@ -246,6 +277,8 @@ static int begin(struct service *s, const struct core_store *store, struct recor
 {
     uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
+    if (s->moves_end)
+        return -EAGAIN;
     if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
         return -ENOMEM;
     struct move_op *op = new_op(s, store, to);
@@ -325,8 +358,9 @@ void service_on_move_over(struct service *s, const struct effect *effect)
     }
 }
 
-void service_cancel_moves(struct service *s)
+void service_end_moves(struct service *s)
 {
+    s->moves_end = true;
     for (struct move_op *op = s->moves; op; op = op->next)
         atomic_store(&op->cancelled, true);
 }

@@ -54,7 +54,8 @@ struct move_op {
     struct service *service;
     void (*finish)(struct move_op *op); /* all parts are through: it goes */
     uint64_t store, id;
-    enum vmm_tier tier; /* to which */
+    enum vmm_tier tier;     /* to which */
+    enum service_pool pool; /* whose threads work for it */
     uint32_t count;
     struct piece **sources, **pieces; /* by rank */
     uint64_t all_bytes, done_bytes, began_ms;

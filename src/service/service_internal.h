@@ -125,6 +125,7 @@ struct service {
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     uint64_t short_store;        /* the store whose last move lacked memory; 0: none */
     bool promoting, evicting;
+    bool moves_end;          /* service_end_moves */
     uint64_t evict_at_ms;    /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
     uint64_t evict_tries_ms; /* since when the tries are counted */
@@ -382,7 +383,6 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
-void service_cancel_moves(struct service *s);
 
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
