@@ -81,8 +81,7 @@ PY
     shown_harmless drain --undo "$M"
     shown_harmless fence "$M" # there is nothing to checkpoint
     shown_harmless triton --http none --grpc "unix:$T/$EVIL.gone/s" "$M"
-    echo "model m store=none sleep='$EVIL' wake=x metrics='echo vllm:num_requests_waiting 1'" >"$T/conf"
-    shown_harmless governor --once --dry-run -c "$T/conf" "$M"
+    shown_harmless governor --once -c "$T/$EVIL.conf" "$M"
     spawn "$T/bin-$EVIL" -c 'exec 5<>"$1/lock"; read -r </dev/zero' _ "$M/$EVIL"
     wait_until 5 grep -q held "$M/$EVIL/sessions"
     shown_harmless status "$M"

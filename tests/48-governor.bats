@@ -82,8 +82,8 @@ hooks() { # MODEL WORDS
         "$1" "$1" "$2" "$engine" "$engine" "$engine"
 }
 
-govern() { # [OPTIONS...]: in the background
-    spawn "$GMSFS" governor -c "$T/conf" "$@" "$M"
+govern() { # in the background
+    spawn "$GMSFS" governor -c "$T/conf" "$M"
     GOVERNOR=$SPAWNED
 }
 
@@ -271,7 +271,7 @@ refute_log() {
     once
     in_turn 'batch sleeps,code wakes'
     assert_match "$(cat "$M/batch/residency")" '^host'
-    CLASS=batch configure
+    CLASS='batch' configure
     once
     wait_until 10 is_held batch
 }
