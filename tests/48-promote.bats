@@ -52,8 +52,7 @@ at() { # TIERS [STORE]
     committed weights
     cli demote "$M/weights"
     committed two
-    local i
-    for i in {1..20}; do
+    for _ in {1..20}; do
         cli demote -q "$M/two"
         cli promote -q "$M/weights"
         cli demote -q "$M/weights"

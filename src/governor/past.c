@@ -32,15 +32,15 @@ int governor_past_follow(struct governor_past *past, const struct governor_confi
     size_t count = config->model_count;
     struct governor_past_model *models = calloc(count + 1, sizeof(*models));
 
-    for (size_t i = 0; models && i < count; i++) {
+    if (!models)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
         models[i].name = strdup(config->models[i].name);
         if (models[i].name)
             continue;
         free_models(models, i);
-        models = NULL;
-    }
-    if (!models)
         return -ENOMEM;
+    }
     for (size_t i = 0; i < count; i++)
         take_over(past, &models[i]);
     free_models(past->models, past->model_count);
