@@ -492,6 +492,20 @@ TAP_TEST(an_idle_model_whose_time_is_over_sleeps_and_its_store_stays)
     check_str(decide(), "");
 }
 
+TAP_TEST(whose_idle_time_is_over_goes_for_anybody)
+{
+    world_begin(80);
+    world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
+    world_add_model("code", POOL_CLASS_CRITICAL, 60, ALL_BUT_DISK);
+    wants("batch", 1);
+    model_named("code")->idle_ms = 600001;
+    check_str(decide(), "");
+    model_named("code")->idle_ms = 600000;
+    check_str(decide(), "sleep code, +drain code>host, +promote batch, +wake batch");
+    serves("code");
+    check_str(decide(), "");
+}
+
 /* ---- (4) ahead ------------------------------------------------------------------------------ */
 
 TAP_TEST(spares_are_made_of_what_is_not_critical_while_the_host_has_room)
