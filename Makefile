@@ -195,7 +195,7 @@ $(LIB_A): $(LIB_OBJ) $(O)/.sources
 
 $(LIB_SO): $(LIB_OBJ) libgmsfs/libgmsfs.map $(O)/.sources
 	$(call say,LD,$@)$(CC) $(LIB_CFLAGS) $(ALL_LDFLAGS) $(SO_LDFLAGS) -shared \
-		-Wl,-soname,$(SONAME) -Wl,--version-script=libgmsfs/libgmsfs.map -o $@ $(LIB_OBJ)
+		-Wl,-z,nodelete -Wl,-soname,$(SONAME) -Wl,--version-script=libgmsfs/libgmsfs.map -o $@ $(LIB_OBJ)
 
 $(LIB_LINK): $(LIB_SO)
 	$(Q)ln -sf $(SONAME) $@

@@ -5,8 +5,9 @@
  *   gpu_move MOUNT COUNT BYTES
  *
  * The mount has a host tier of twice a store. Two stores of COUNT allocations of BYTES:
- * the first goes to the host without a copy there, comes back for a reader, goes again with its
- * copy kept, and comes back. Then one goes up and the other one down, alone and at once.
+ * the first goes to the host without a copy there, rests a moment, in which the copier pins what
+ * came, comes back for a reader, goes again with its copy kept, and comes back. Then one goes up
+ * and the other one down, alone and at once.
  *
  * Floors are of the same run. Copying: as many bytes as one large copy from or to pinned memory
  * moves in that time. Making memory: the bare create and export calls; as many pages of memfds by 8
@@ -21,6 +22,7 @@
 #define COPY_BYTES    ((size_t)1 << 30)
 #define PAGE_THREADS  8
 #define LOOK_US       100
+#define REST_US       1500000
 #define TIMEOUT_MS    120000
 #define PATH_BYTES    4096
 #define CONTENT_BYTES 4096
@@ -299,6 +301,7 @@ static void time_moves(const struct stores *stores, struct rounds *rounds, int r
     struct promotion took;
 
     rounds->first[round] = demote(stores);
+    usleep(REST_US);
     took = promote(stores);
     rounds->granted[round] = took.granted_us;
     rounds->mapped[round] = took.mapped_us;
@@ -314,6 +317,7 @@ static void time_both(const struct stores *stores, struct rounds *rounds, int ro
     double start_us;
 
     move(stores->second, "host", "host");
+    usleep(REST_US);
     start_us = bench_now_us();
     move(stores->second, "device", "device host");
     rounds->up[round] = since(start_us);
@@ -323,6 +327,7 @@ static void time_both(const struct stores *stores, struct rounds *rounds, int ro
     drop_copy(stores, stores->first, one_bytes);
 
     move(stores->second, "host", "host");
+    usleep(REST_US);
     start_us = bench_now_us();
     order(stores->first, "+host");
     order(stores->second, "device");

@@ -1012,6 +1012,7 @@ enum gmsfs_graph_guard {
  * under the guard before. Host memory has no streams: there the guard is the threads' alone.
  * Graphs that order themselves, by an external event captured into each, need it only to be
  * refused, or where several threads launch. The stream's context is the thread's current one.
+ * A thread that ends in between has left, but what it launched is not waited for.
  * Errors: -ENOLCK: the pool is asleep; -EBUSY: another one launches or runs (REFUSE), or the stream
  *   is capturing; -EDEADLK: this thread has entered already.
  */

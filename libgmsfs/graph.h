@@ -122,6 +122,8 @@ struct gmsfs_graph_pool *gfs_graph_registry_first(void);
 struct gmsfs_graph_space *gfs_graph_registry_find(int device, void *stream);
 void gfs_graph_registry_use(struct gmsfs_graph_pool *pool);
 void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool);
+/* When this thread ends it leaves all guards. */
+void gfs_graph_watch_thread(void);
 
 /* Around fork(), inside the gate. */
 void gfs_graph_fork_prepare(void);
@@ -176,6 +178,8 @@ void gfs_graph_guard_destroy(struct gfs_graph_guard *guard);
 /* Waits until no other thread is inside; -EDEADLK: this one is. */
 int gfs_graph_guard_take(struct gfs_graph_guard *guard);
 void gfs_graph_guard_give_back(struct gfs_graph_guard *guard);
+/* This thread ends. */
+void gfs_graph_guard_leave_thread(struct gfs_graph_guard *guard);
 
 /* ---- graph_note.c, inside op and the handle's ------------------------------------------------ */
 

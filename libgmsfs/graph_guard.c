@@ -26,6 +26,8 @@ static int guard_take(struct gfs_graph_guard *guard, int refuse)
         error = -EDEADLK;
     else if (guard->inside && refuse)
         error = -EBUSY;
+    if (!error)
+        gfs_graph_watch_thread();
     while (!error && guard->inside)
         pthread_cond_wait(&guard->left, &guard->mutex);
     if (!error) {
@@ -57,6 +59,12 @@ static int guard_is_mine(struct gfs_graph_guard *guard)
     mine = guard->inside && pthread_equal(guard->owner, pthread_self());
     pthread_mutex_unlock(&guard->mutex);
     return mine;
+}
+
+void gfs_graph_guard_leave_thread(struct gfs_graph_guard *guard)
+{
+    if (guard_is_mine(guard))
+        gfs_graph_guard_give_back(guard);
 }
 
 static int guard_check_awake(struct gmsfs_graph_pool *pool)

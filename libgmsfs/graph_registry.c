@@ -51,6 +51,37 @@ void gfs_graph_registry_unuse(struct gmsfs_graph_pool *pool)
     gfs_graph_registry_unlock();
 }
 
+/* ---- threads that end ---------------------------------------------------------------------- */
+
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static int thread_error;
+
+/* Not by what the thread has entered: that may have been closed since. */
+static void thread_end(void *value)
+{
+    (void)value;
+    gfs_graph_registry_lock();
+    for (struct gmsfs_graph_pool *pool = registry_first; pool; pool = pool->next)
+        gfs_graph_guard_leave_thread(&pool->guard);
+    gfs_graph_registry_unlock();
+}
+
+static void thread_make_key(void)
+{
+    thread_error = pthread_key_create(&thread_key, thread_end);
+}
+
+/* Without a key a thread that ends inside is waited for, as ever. */
+void gfs_graph_watch_thread(void)
+{
+    pthread_once(&thread_once, thread_make_key);
+    if (!thread_error)
+        pthread_setspecific(thread_key, &thread_key);
+}
+
+/* ---- pools --------------------------------------------------------------------------------- */
+
 void gfs_graph_register(struct gmsfs_graph_pool *pool)
 {
     gfs_graph_registry_lock();

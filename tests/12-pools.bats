@@ -81,7 +81,7 @@ make_adapters() {
     echo 'batch min=12M' >"$M/pools"
 }
 
-@test "whose store it is changes pool and pin, and pools are for who mounted" {
+@test "whose store it is changes its pin; pools, and who is in which, are for who mounted" {
     requires root
     echo 'chat max=8M' >"$M/pools"
     chmod 0777 "$W"
@@ -94,9 +94,12 @@ make_adapters() {
     run_logged '!' as_user setfattr -n user.gmsfs.pin -v 1 "$W"
     assert_match "$output" 'Operation not permitted'
     chown "$(as_user id -u)" "$W"
-    as_user setfattr -n user.gmsfs.pool -v chat "$W"
     as_user setfattr -n user.gmsfs.pin -v 1 "$W"
-    assert_eq "$(info_of weights '"\(.pool) \(.pinned)"')" 'chat true'
+    assert_eq "$(info_of weights '"\(.pool) \(.pinned)"')" 'default true'
+    in_pool weights chat
+    run_logged '!' as_user setfattr -x user.gmsfs.pool "$W"
+    assert_match "$output" 'Operation not permitted'
+    assert_eq "$(info_of weights .pool)" 'chat'
 }
 
 @test "a store's pool and pin are extended attributes that are absent where they say nothing" {

@@ -467,8 +467,25 @@ moves_are() { # COUNT
     setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
     committed other
     refused EDQUOT device
+    setfattr -n user.gmsfs.pin -v 1 "$M/other" # nobody has it leave but we
     spawn timeout 20 cat "$W/lock"
     is_at host
     move_to host host other
     wait_until 10 is_at 'device host'
+}
+
+@test "what is on its way to the device counts in its pool, for others of the pool and for another pool" {
+    echo 'adapters max=24M' >"$M/pools"
+    echo 'small max=8M' >>"$M/pools"
+    mkdir "$M/other"
+    committed # 12 MiB
+    move_to host host
+    setfattr -n user.gmsfs.pool -v adapters "$W" "$M/other"
+    touch "$T/gate"
+    order device
+    run_logged ! setfattr -n user.gmsfs.pool -v small "$W"
+    expect EDQUOT open "$M/other/ctl" rw acquire rw 0 alloc 16777216 1 a ''
+    rm "$T/gate"
+    wait_until 10 moved_to 'device host'
+    grep -q '^adapters .* used=12582912 resident=1$' "$M/pools"
 }

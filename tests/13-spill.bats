@@ -118,6 +118,16 @@ has_event() { # EVENT [TIER | ERROR]
     bytes_are_right
 }
 
+@test "a file of the disk that somebody keeps has nothing of it any more when the copy goes" {
+    committed
+    move_to disk disk
+    hold open "$W/ctl" rw acquire-any ro 0 connect "$M" export 0 0 redeem last 8 release
+    order none
+    wait_until 5 at none
+    wait_until 5 disk_is_empty
+    let_go "$HOLDER"
+}
+
 @test "a disk that is full fails the move, and the store stays where it is" {
     mkdir "$M/big"
     committed big $((20 * MIB))
@@ -131,6 +141,68 @@ has_event() { # EVENT [TIER | ERROR]
     bytes_are_right
     wait_until 5 spill_is $((20 * MIB))
     move_to host host
+    bytes_are_right
+}
+
+@test "a disk that fills up in the middle of a store gives back what it has taken" {
+    ctl open "$W/lock" rw alloc $((10 * MIB)) 3 '' '' commit
+    cli -1 demote --to disk "$W"
+    at device
+    has_event move_failed ENOSPC
+    wait_until 5 disk_is_empty
+    spill_is 0
+    ctl open "$W/lock" r
+}
+
+# The worker's descriptors of files on the disk.
+spilled() {
+    local link
+    for link in "/proc/$(worker_of "$KEEPER")/fd/"*; do
+        [[ $(readlink "$link") != "$SPILL/#"* ]] || echo "$link"
+    done
+}
+
+# What is on the disk cannot be read any more from its second MiB on.
+spoil_disk() {
+    local link
+    for link in $(spilled); do
+        truncate -s 1M "$link"
+    done
+}
+
+@test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {
+    local before
+    committed
+    before=$(cat "$W/layout_hash")
+    move_to disk disk
+    spoil_disk
+    expect EIO open "$W/lock" r
+    expect EIO open "$W/ctl" rw acquire ro 5000
+    at disk
+    has_event move_failed EIO
+    wait_until 5 used_is 0
+    cli -1 promote "$W"
+    assert_match "$output" 'stays at disk'
+    expect EIO open "$W/allocations/a" r pread $((2 * MIB)) 10
+    assert_eq "$(cat "$W/layout_hash")" "$before"
+    assert_state weights COMMITTED
+    order none
+    wait_until 5 disk_is_empty
+    ctl open "$W/auto" rw clear alloc 100 1 anew '' commit
+    at device
+    ctl open "$W/lock" r
+}
+
+@test "a copy on the disk that cannot be read harms nobody as long as there is a faster one" {
+    committed
+    move_to host host
+    move_to +disk 'host disk'
+    spoil_disk
+    ctl open "$W/lock" r
+    at 'device host disk'
+    bytes_are_right
+    move_to -disk 'device host'
+    wait_until 5 disk_is_empty
     bytes_are_right
 }
 
@@ -166,4 +238,30 @@ has_event() { # EVENT [TIER | ERROR]
     assert_match "$output" 'disk tier \(spill=/proc\)'
     run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$SPILL,spill_size=1M" "$T/m9"
     assert_match "$output" 'spill_size='
+}
+
+many_pieces() { # STORE: each part of its move begins with one
+    mkdir "$M/$1"
+    ctl open "$M/$1/lock" rw alloc 65536 24 '' '' commit
+}
+
+@test "a disk that hangs holds up no move that does not need it" {
+    stop_mount
+    export GMSFS_DISK_GATE=$T/disk
+    start_mount "size=64M,host_size=32M,granularity=64K,spill=$SPILL,spill_size=16M"
+    W=$M/weights
+    committed
+    move_to host host
+    many_pieces one
+    many_pieces two
+    touch "$T/disk"
+    order disk one
+    order disk two
+    timeout $((10 * SLOW)) cat "$W/lock"
+    at 'device host'
+    grep -q '^moving disk 0 ' "$M/one/residency"
+    grep -q '^moving disk 0 ' "$M/two/residency"
+    rm "$T/disk"
+    wait_until 10 at disk one
+    wait_until 10 at disk two
 }

@@ -87,6 +87,21 @@ at() { # TIERS [STORE]
     at 'device host'
 }
 
+@test "who demotes a store of which a spare is being made waits for that, and then has it leave" {
+    committed
+    touch "$T/gate"
+    ctl open "$W/residency" w write +host
+    assert_eq "$(info_of weights .moving.spare)" true
+    spawn "$GMSFS" demote "$W"
+    never_within 1 process_gone "$SPAWNED"
+    cli -3 demote --timeout 0.2 "$W"
+    assert_match "$output" 'still moving to host'
+    rm "$T/gate"
+    wait_exit "$SPAWNED"
+    assert_eq "$(output_of "$SPAWNED")" "$W is at host"
+    at host
+}
+
 @test "a wait that takes too long ends with 3, and the move goes on" {
     committed
     touch "$T/gate"

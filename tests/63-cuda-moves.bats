@@ -23,6 +23,15 @@ start_tiers() { # [OPTIONS]
     W=$M/weights
 }
 
+# Mappings of the copier, which root alone may look at.
+count_maps() {
+    wc -l <"/proc/$(copier)/maps"
+}
+
+fewer_maps_than() { # COUNT
+    (($(count_maps) < $1))
+}
+
 # The copier's pid; none: fails.
 copier() {
     pgrep -P "$(worker_of "$KEEPER")" -x gmsfs-copier
@@ -129,6 +138,60 @@ there_and_back() { # [STORE]
     done
 }
 
+kill_copiers_while() { # COMMAND...
+    local pid
+    while "$@"; do
+        ! pid=$(copier) || kill -KILL "$pid" 2>/dev/null || :
+        sleep 0.02
+    done
+}
+
+has_failed_with() { # ERRNO
+    jq -es --arg error "$1" 'any(.event == "move_failed" and .error == $error)' <"$M/events"
+}
+
+@test "a copier that is killed again and again fails the move: the source is whole, and nothing else is left" {
+    start_tiers
+    publish weights
+    wait_until 10 copier
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 300'
+    order +host
+    wait_until 5 moves
+    kill_copiers_while moves
+    at device
+    has_failed_with EIO
+    wait_until 10 host_is_free
+    fake_gpus
+    bytes_are_right
+    there_and_back
+}
+
+@test "a reader whose store cannot be copied back is told EIO, and the copy that it has stays whole" {
+    local reader
+    start_tiers
+    publish weights
+    move_to host host
+    fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
+    spawn "$GMSCTL" open "$W/lock" r
+    reader=$SPAWNED
+    wait_until 5 moves
+    kill_copiers_while process_lives "$reader"
+    wait_exit "$reader"
+    assert_match "$(output_of "$reader")" EIO
+    at host
+    has_failed_with EIO
+    wait_until 10 used_is 0
+    bytes_are_right
+    fake_gpus "fail cuMemcpyHtoDAsync_v2 $BROKEN"
+    expect EIO open "$W/lock" r
+    at host
+    wait_until 10 used_is 0
+    fake_gpus
+    ctl open "$W/lock" r
+    at 'device host'
+    bytes_are_right
+}
+
 @test "a copy that fails for good leaves the store where it is, tells why, and the next one works" {
     start_tiers
     publish weights
@@ -171,6 +234,50 @@ there_and_back() { # [STORE]
     fake_gpus 'fail cuMemHostRegister_v2 2'
     start_tiers
     publish weights
+    there_and_back
+}
+
+@test "what is on the host stays mapped in the copier until that copy goes" {
+    local with_copy
+    requires root || return 0
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    there_and_back # all lanes are there
+    with_copy=$(count_maps)
+    there_and_back
+    assert_eq "$(count_maps)" "$with_copy"
+    move_to -host device
+    wait_until 5 fewer_maps_than "$with_copy"
+}
+
+@test "a copy on the host outlives its copier, and comes back through the next one" {
+    local pid
+    start_tiers
+    publish weights
+    move_to host host
+    pid=$(copier)
+    kill -KILL "$pid"
+    wait_until 10 process_gone "$pid"
+    move_to device 'device host'
+    bytes_are_right
+    move_to -host device
+    wait_until 10 host_is_free
+}
+
+@test "a copier that does not let a copy go is killed for it, and the memory is free" {
+    local pid
+    export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
+    start_tiers
+    publish weights
+    move_to +host 'device host'
+    pid=$(copier)
+    kill -STOP "$pid"
+    order -host
+    wait_until 20 host_is_free
+    wait_until 10 process_gone "$pid"
+    bytes_are_right
+    move_to +host 'device host'
     there_and_back
 }
 
@@ -236,4 +343,20 @@ there_and_back() { # [STORE]
     fake_gpus
     bytes_are_right other
     there_and_back other
+}
+
+@test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
+    local i
+    requires taskset
+    MOUNT_VIA=(taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')") # one lane
+    start_mount size=256M,host_size=256M
+    for i in {1..80}; do
+        publish "s$i" 2000000
+    done
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'
+    for i in {1..80}; do
+        echo host >"$M/s$i/residency"
+    done
+    stop_mount
+    run_logged ! grep 'transfers hang' "$LOG"
 }

@@ -110,7 +110,21 @@ static int place_poll(const char *path, int fd, uint64_t left_ms)
     return place_explain(path, "wait for its place", -errno);
 }
 
-/* Until nothing moves, or something moves to `place`. */
+/* What is under way makes a spare, and the store stays where it is. */
+static bool place_makes_spare(int dir, const char *path)
+{
+    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+    json_t *info;
+    bool spare;
+
+    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", dir);
+    info = store_info_json(dir == AT_FDCWD ? path : itself);
+    spare = json_is_true(json_object_get(json_object_get(info, "moving"), "spare"));
+    json_decref(info);
+    return spare;
+}
+
+/* Until nothing moves, or the store moves to `place`. */
 static int place_wait_rest(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
     uint64_t start_ms = cli_now_ms(), left_ms = *timeout_ms;
@@ -123,7 +137,7 @@ static int place_wait_rest(int dir, const char *path, const char *place, uint64_
         error = place_read(fd, &now);
         if (error)
             status = place_explain(path, "read where it is", error);
-        if (error || !*now.to || strcmp(now.to, place) == 0)
+        if (error || !*now.to || (strcmp(now.to, place) == 0 && !place_makes_spare(dir, path)))
             break;
         left_ms = cli_left_ms(start_ms, *timeout_ms);
         if (left_ms == 0) {
@@ -138,22 +152,36 @@ static int place_wait_rest(int dir, const char *path, const char *place, uint64_
     return status;
 }
 
-int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
+/* 0, or why not. -EBUSY and *now: what is under way instead, if that is why. */
+static int place_write(int dir, const char *path, const char *place, struct place *now)
 {
-    int status = place_wait_rest(dir, path, place, timeout_ms), fd, error = 0;
-    struct place now;
+    int fd = place_open(dir, path, O_RDWR), error = 0;
 
-    if (status != CLI_OK)
-        return status;
-    fd = place_open(dir, path, O_RDWR);
+    memset(now, 0, sizeof(*now));
     if (fd < 0)
-        return place_explain(path, "move it", fd);
+        return fd;
     if (write(fd, place, strlen(place)) < 0)
         error = -errno;
-    /* Somebody else's order to the same place is as good. */
-    if (error == -EBUSY && place_read(fd, &now) == 0 && strcmp(now.to, place) == 0)
-        error = 0;
+    if (error == -EBUSY && place_read(fd, now) != 0)
+        memset(now, 0, sizeof(*now));
     close(fd);
+    return error;
+}
+
+int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
+{
+    struct place now;
+    int status, error;
+
+    do {
+        status = place_wait_rest(dir, path, place, timeout_ms);
+        if (status != CLI_OK)
+            return status;
+        error = place_write(dir, path, place, &now);
+        /* Somebody else's order to the same place is as good. */
+        if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
+            error = 0;
+    } while (error == -EBUSY && *now.to);
     return error ? place_explain_order(path, place, error) : CLI_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copier/copier.h"
 
+#include "copier/files.h"
 #include "copier/gpu.h"
 #include "copier/lanes.h"
 
@@ -26,6 +27,7 @@ struct copier {
     struct copier_shared *shared;
     const struct copier_gpu *driver;
     void *gpu; /* the driver's */
+    struct files *files;
     struct lanes *lanes;
 };
 
@@ -65,6 +67,8 @@ static int do_request(struct copier *copier, void *stream, const struct copier_r
         return copier->driver->map(copier->gpu, request->window, fd, request->bytes, why);
     case COPIER_UNMAP:
         return copier->driver->unmap(copier->gpu, request->window, why);
+    case COPIER_FORGET:
+        return files_forget(copier->files, request->file);
     default:
         return copier->driver->copy(copier->gpu, stream, request, block_of(copier, request->entry),
                                     why);
@@ -117,6 +121,7 @@ static void *run_thread(void *argument)
         if (is_move(&request)) {
             if (lanes_add(copier->lanes, &request, fd))
                 continue;
+            fd = -1;
             error = -EINVAL;
             break;
         }
@@ -187,7 +192,9 @@ static int open_gpu(struct copier *copier, copier_find_gpu find, char *why)
                                      COPIER_BLOCKS * COPIER_BLOCK_BYTES, &copier->gpu, why);
     if (error < 0)
         return error;
-    copier->lanes = lanes_new(copier->driver, copier->gpu, finish_move, copier);
+    copier->files = files_new(copier->driver, copier->gpu);
+    if (copier->files)
+        copier->lanes = lanes_new(copier->driver, copier->gpu, copier->files, finish_move, copier);
     if (copier->lanes)
         return 0;
     snprintf(why, COPIER_WHY_BYTES, "out of memory");
@@ -237,6 +244,7 @@ int copier_main(int argc, char **argv, copier_find_gpu find)
         _exit(1);
     serve(&copier);
     lanes_free(copier.lanes);
+    files_free(copier.files);
     copier.driver->close(copier.gpu);
     _exit(0);
     /* what libraries do at exit, the driver needs not */

@@ -25,6 +25,8 @@ struct move {
     bool exists;
     struct copier_request request;
     struct lane_file file;
+    char *pinned;   /* the file's bytes, where the driver takes them from or puts them; NULL: no */
+    bool is_mapped; /* files_leave is due */
     uint64_t turn;  /* the earlier, the lower */
     uint64_t begun; /* bytes that are some lane's, or done */
     unsigned parts; /* that lanes have */
@@ -55,12 +57,13 @@ struct lanes {
     const struct copier_gpu *driver;
     void *gpu, *context;
     lanes_finish finish;
+    struct files *files;
 
     pthread_mutex_t mutex; /* of all below */
     pthread_cond_t work;
     bool ending;
     uint64_t turns;
-    struct lane_maps maps;
+    unsigned direct[DIRECTIONS]; /* parts on their way from or to a file's own memory */
     struct move moves[COPIER_MOVES];
     unsigned counts[DIRECTIONS]; /* of lanes that were started */
     unsigned fit[DIRECTIONS];    /* of those, not known to be of no use */
@@ -79,8 +82,16 @@ static bool comes_before(const struct move *move, const struct move *other)
     return move->parts != other->parts ? move->parts < other->parts : move->turn < other->turn;
 }
 
-/* Of those that have something left to begin the one with the fewest lanes at it, for in one file
- * they wait for each other; then the earliest. */
+static bool may_begin(const struct lanes *lanes, const struct move *move, enum direction direction)
+{
+    if (!move->exists || move->error || move->begun == move->request.bytes ||
+        direction_of(&move->request) != direction)
+        return false;
+    return !move->pinned || lanes->direct[direction] < LANES_DIRECT_PARTS;
+}
+
+/* The one with the fewest lanes at it, for in one file they wait for each other; then the earliest.
+ */
 static struct move *choose(struct lanes *lanes, enum direction direction)
 {
     struct move *best = NULL;
@@ -88,32 +99,42 @@ static struct move *choose(struct lanes *lanes, enum direction direction)
     for (unsigned i = 0; i < COPIER_MOVES; i++) {
         struct move *move = &lanes->moves[i];
 
-        if (move->exists && !move->error && move->begun < move->request.bytes &&
-            direction_of(&move->request) == direction && (!best || comes_before(move, best)))
+        if (may_begin(lanes, move, direction) && (!best || comes_before(move, best)))
             best = move;
     }
     return best;
 }
 
-static void take_part(struct move *move, struct buffer *buffer)
+static void take_part(struct lanes *lanes, struct move *move, struct buffer *buffer)
 {
     uint64_t left = move->request.bytes - move->begun;
+    uint64_t most = move->pinned ? LANES_DIRECT_BYTES : LANES_BUFFER_BYTES;
 
     buffer->move = move;
     buffer->part = move->request;
     buffer->part.offset += move->begun;
-    buffer->part.bytes = left < LANES_BUFFER_BYTES ? left : LANES_BUFFER_BYTES;
+    buffer->part.bytes = left < most ? left : most;
     move->begun += buffer->part.bytes;
     move->parts++;
+    if (move->pinned)
+        lanes->direct[direction_of(&move->request)]++;
+}
+
+/* Whoever is told that it is over may have the file forgotten. */
+static void end_move(struct lanes *lanes, struct move *move)
+{
+    close(move->file.fd);
+    if (move->is_mapped)
+        files_leave(lanes->files, &move->request);
 }
 
 /* Gives the mutex up for the telling: the entry may have its next move at once. */
 static void end_part(struct lanes *lanes, struct move *move, int error, const char *why)
 {
-    struct lane_map old[LANE_MAPS];
     struct move over;
-    unsigned count;
 
+    if (move->pinned)
+        lanes->direct[direction_of(&move->request)]--;
     if (error && !move->error) {
         move->error = error;
         snprintf(move->why, sizeof(move->why), "%s", why);
@@ -122,10 +143,9 @@ static void end_part(struct lanes *lanes, struct move *move, int error, const ch
         return;
     over = *move;
     move->exists = false;
-    count = lane_file_close(&over.file, &lanes->maps, old);
     pthread_mutex_unlock(&lanes->mutex);
+    end_move(lanes, &over);
     lanes->finish(lanes->context, &over.request, over.error, over.why);
-    lane_maps_unmap(old, count);
     pthread_mutex_lock(&lanes->mutex);
 }
 
@@ -141,14 +161,18 @@ static int explain_file(const char *doing, int error, char *why)
 static int begin_part(struct lane *lane, struct buffer *buffer, char *why)
 {
     const struct lanes *lanes = lane->lanes;
+    const struct move *move = buffer->move;
     const struct copier_request *part = &buffer->part;
+    char *bytes = buffer->bytes;
     int error = 0;
 
-    if (lane->direction == IN)
-        error = lane_file_read(&buffer->move->file, buffer->bytes, part->bytes, part->offset);
+    if (move->pinned)
+        bytes = move->pinned + (part->offset - move->request.offset);
+    else if (lane->direction == IN)
+        error = lane_file_read(&move->file, bytes, part->bytes, part->offset);
     if (error < 0)
         return explain_file("read", error, why);
-    return lanes->driver->begin(lanes->gpu, lane->stream, part, buffer->bytes, buffer->mark, why);
+    return lanes->driver->begin(lanes->gpu, lane->stream, part, bytes, buffer->mark, why);
 }
 
 static int complete_part(struct lane *lane, struct buffer *buffer, char *why)
@@ -156,7 +180,7 @@ static int complete_part(struct lane *lane, struct buffer *buffer, char *why)
     const struct lanes *lanes = lane->lanes;
     int error = lanes->driver->await(lanes->gpu, buffer->mark, why);
 
-    if (error < 0 || lane->direction == IN)
+    if (error < 0 || lane->direction == IN || buffer->move->pinned)
         return error;
     error = lane_file_write(&buffer->move->file, buffer->bytes, buffer->part.bytes,
                             buffer->part.offset);
@@ -217,7 +241,7 @@ static void step(struct lane *lane, struct move *move)
     int error;
 
     if (move)
-        take_part(move, buffer);
+        take_part(lane->lanes, move, buffer);
     pthread_mutex_unlock(&lane->lanes->mutex);
     error = move ? begin_part(lane, buffer, why) : complete_part(lane, buffer, why);
     pthread_mutex_lock(&lane->lanes->mutex);
@@ -237,7 +261,7 @@ static void refuse(struct lane *lane, struct move *move, int error, const char *
 {
     struct buffer buffer;
 
-    take_part(move, &buffer);
+    take_part(lane->lanes, move, &buffer);
     end_part(lane->lanes, move, error, why);
 }
 
@@ -297,8 +321,8 @@ static void start(struct lanes *lanes, enum direction direction)
     }
 }
 
-struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, lanes_finish finish,
-                        void *context)
+struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, struct files *files,
+                        lanes_finish finish, void *context)
 {
     struct lanes *lanes = calloc(1, sizeof(*lanes));
 
@@ -308,28 +332,48 @@ struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, lanes_finish
     lanes->gpu = gpu;
     lanes->finish = finish;
     lanes->context = context;
+    lanes->files = files;
     pthread_mutex_init(&lanes->mutex, NULL);
     pthread_cond_init(&lanes->work, NULL);
     return lanes;
+}
+
+static struct move prepare(struct lanes *lanes, const struct copier_request *request, int fd)
+{
+    struct file_view view = files_enter(lanes->files, request, fd);
+
+    return (struct move){
+        .exists = true,
+        .request = *request,
+        .file = {.fd = fd,
+                 .at = view.is_huge ? view.at : NULL,
+                 .at_begin = request->offset,
+                 .is_written = view.is_written},
+        .pinned = view.is_pinned ? view.at : NULL,
+        .is_mapped = view.at != NULL,
+    };
 }
 
 bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd)
 {
     struct move *move = &lanes->moves[request->entry - COPIER_FIRST_MOVE];
     enum direction direction = direction_of(request);
+    struct move made = prepare(lanes, request, fd);
 
     pthread_mutex_lock(&lanes->mutex);
     if (move->exists) {
         pthread_mutex_unlock(&lanes->mutex);
+        end_move(lanes, &made);
         return false;
     }
-    *move = (struct move){.exists = true, .request = *request, .turn = lanes->turns++};
-    lane_file_open(&move->file, &lanes->maps, fd, direction == OUT, request->offset,
-                   request->bytes);
+    *move = made;
+    move->turn = lanes->turns++;
     if (lanes->counts[direction] == 0)
         start(lanes, direction);
     if (lanes->counts[direction] == 0) {
-        move->parts = 1;
+        struct buffer none;
+
+        take_part(lanes, move, &none);
         end_part(lanes, move, -ENOMEM, "no thread can be started to move bytes");
     }
     pthread_cond_broadcast(&lanes->work);

@@ -3,10 +3,11 @@
  * lanes - threads that move bytes between windows and files, some for each direction
  *
  * For copier.c. One call of the driver copies at the link's full speed, but only from and to pinned
- * memory, and filling or emptying that takes several threads. So a move is cut into parts, and each
- * lane has a small ring of pinned buffers of its own: while it reads one part from the file, or
- * writes it there, the driver copies others. A ring stays in the processor's cache. The lanes of
- * one direction do not use those of the other: moves both ways go on at the same time.
+ * memory. Where the file's own memory is pinned (files.h), a lane only asks for it, a few parts
+ * ahead. Else filling or emptying pinned memory takes several threads, so each lane has a small
+ * ring of buffers of its own: while it reads one part from the file, or writes it there, the driver
+ * copies others. A ring stays in the processor's cache. The lanes of one direction do not use those
+ * of the other: moves both ways go on at the same time.
  *
  * The lanes of a direction come, with their memory, with the first move there, and stay until
  * lanes_free.
@@ -14,11 +15,14 @@
 #ifndef GMSFS_COPIER_LANES_H
 #define GMSFS_COPIER_LANES_H
 
-#include "copier/gpu.h"
+#include "copier/files.h"
 
 #define LANES_MOST         16u /* of each direction */
 #define LANES_BUFFERS      3u
 #define LANES_BUFFER_BYTES ((size_t)2 << 20)
+/* Of a file's own memory: no more on their way than keep the link busy, for others wait behind. */
+#define LANES_DIRECT_BYTES ((size_t)16 << 20)
+#define LANES_DIRECT_PARTS 4u /* of each direction */
 
 struct lanes;
 
@@ -26,9 +30,9 @@ struct lanes;
 typedef void (*lanes_finish)(void *context, const struct copier_request *request, int error,
                              const char *why);
 
-/* NULL: out of memory. `gpu` lives longer. */
-struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, lanes_finish finish,
-                        void *context);
+/* NULL: out of memory. `gpu` and `files` live longer. */
+struct lanes *lanes_new(const struct copier_gpu *driver, void *gpu, struct files *files,
+                        lanes_finish finish, void *context);
 /* A MOVE_OUT or MOVE_IN, checked; `fd` is the lanes' from then on. False: the entry has one
  * already, and nothing is done. Any thread. */
 bool lanes_add(struct lanes *lanes, const struct copier_request *request, int fd);

@@ -35,6 +35,7 @@ static int find_bounds(uint32_t act, unsigned *first, unsigned *end, uint64_t *m
     switch (act) {
     case COPIER_MAP:
     case COPIER_UNMAP:
+    case COPIER_FORGET:
         *end = COPIER_FIRST_MOVE;
         *most_bytes = UINT64_MAX;
         return 0;
@@ -73,6 +74,8 @@ int copier_check_request(const void *message, size_t bytes, bool has_descriptor,
         return -EINVAL;
     if (request->act == COPIER_UNMAP)
         return 0;
+    if (request->act == COPIER_FORGET)
+        return request->file ? 0 : -EINVAL;
     if (request->bytes == 0 || request->bytes > most_bytes ||
         request->offset > (moves ? INT64_MAX : UINT64_MAX) - request->bytes)
         return -EINVAL;

@@ -24,7 +24,7 @@
 #define COPIER_SOCKET_FD 3
 #define COPIER_RING_FD   4
 
-#define COPIER_MAGIC        0x676d6303u /* changes with anything here */
+#define COPIER_MAGIC        0x676d6304u /* changes with anything here */
 #define COPIER_BLOCK_BYTES  (UINT64_C(1) << 20)
 #define COPIER_BLOCKS       32u
 #define COPIER_CONTROLS     8u  /* entries of requests that need no block */
@@ -45,6 +45,7 @@ enum copier_act {
     /* `bytes` at `offset` of the window's piece to the same place of the descriptor's file */
     COPIER_MOVE_OUT,
     COPIER_MOVE_IN, /* the other way */
+    COPIER_FORGET,  /* the file of this number goes: nothing of it stays */
 };
 
 struct copier_request {
@@ -53,6 +54,9 @@ struct copier_request {
     uint32_t sequence; /* its number, which `done` becomes: from COPIER_FIRST_SEQUENCE on */
     uint32_t window;
     uint64_t offset, bytes;
+    /* MOVE and FORGET: the file's number, never another file's, by which the copier keeps it mapped
+     * until it is to be forgotten. 0: it is not kept. */
+    uint64_t file;
 };
 
 struct copier_hello {
@@ -81,7 +85,7 @@ struct copier_shared {
     struct copier_result results[COPIER_ENTRIES];
 };
 
-_Static_assert(sizeof(struct copier_request) == 32, "the request is as both sides know it");
+_Static_assert(sizeof(struct copier_request) == 40, "the request is as both sides know it");
 _Static_assert(sizeof(struct copier_hello) == 188, "the hello is as both sides know it");
 _Static_assert(sizeof(struct copier_result) == 192, "no two results share a cache line");
 _Static_assert(sizeof(struct copier_shared) <= COPIER_HEADER_BYTES, "the header fits");

@@ -126,6 +126,7 @@ static void note_begin(struct apply *apply, struct core_store *store, enum core_
     core_touch(apply->core, store);
     store->places.move = (struct core_move){
         .id = apply->core->next_id++, .to = to, .spare = spare, .since_ms = apply->record->now_ms};
+    core_count_coming(apply->core, store, 1);
     store->places.version++;
     apply->out->id = store->places.move.id;
 }
@@ -302,6 +303,7 @@ int apply_move_end(struct apply *apply)
     core_memory_ref_layout(apply->core, copy);
     store->places.spares[to] = copy;
     place_copy(apply, store);
+    core_count_coming(apply->core, store, -1);
     store->places.move = (struct core_move){0};
     store->places.version++;
     apply_grant_waiters(apply, store);

@@ -117,6 +117,7 @@ int apply_store_pool(struct apply *apply)
     struct core_store *store = core_store(core, apply->record->store);
     const struct core_pool *pool;
     char name[256];
+    uint64_t bytes;
     int error = copy_pool_name(apply->record, name);
 
     if (error < 0)
@@ -128,7 +129,8 @@ int apply_store_pool(struct apply *apply)
         return -ENOENT;
     if (pool->id == store->use.pool)
         return 0;
-    if (store->use.used_bytes > 0 && store->use.used_bytes > core_get_pool_room(pool, NULL)) {
+    bytes = store->use.used_bytes + core_get_coming(store);
+    if (bytes > 0 && bytes > core_get_pool_room(pool, NULL)) {
         apply->out->pool = pool->id;
         return -EDQUOT;
     }

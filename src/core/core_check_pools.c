@@ -51,7 +51,7 @@ static int check_use(const struct core *core, const struct core_store *store, ui
 static int check_sums(const struct core *core, const struct core_pool *pool,
                       struct failure *failure)
 {
-    uint64_t store_count = 0, used_bytes = 0, resident = 0;
+    uint64_t store_count = 0, used_bytes = 0, resident = 0, coming = 0, coming_bytes = 0;
 
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
@@ -61,9 +61,12 @@ static int check_sums(const struct core *core, const struct core_pool *pool,
         store_count++;
         used_bytes += store->use.used_bytes;
         resident += store->use.used_bytes > 0;
+        coming += core_get_coming(store) > 0;
+        coming_bytes += core_get_coming(store);
     }
     return pool->store_count == store_count && pool->used_bytes == used_bytes &&
-                   pool->resident == resident
+                   pool->resident == resident && pool->coming == coming &&
+                   pool->coming_bytes == coming_bytes
                ? 0
                : WRONG("pool %" PRIu64 ": what is used of it is counted wrongly", pool->id);
 }

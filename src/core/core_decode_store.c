@@ -186,6 +186,16 @@ static struct layout *read_spare(struct input *input, const struct core_store *s
     return spare;
 }
 
+static void read_coming(struct input *input, const struct core_store *store)
+{
+    const struct core_pool *pool = core_find_pool(input->core, store);
+
+    if (core_get_coming(store) > UINT64_MAX - pool->coming_bytes)
+        input_refuse(input, "more comes to its pool than there can be");
+    else
+        core_count_coming(input->core, store, 1);
+}
+
 static void read_places(struct input *input, struct core_store *store)
 {
     struct core_places *places = &store->places;
@@ -206,6 +216,10 @@ static void read_places(struct input *input, struct core_store *store)
     places->promote_ms = input_u64(input);
     places->promoted_ms = input_u64(input);
     places->version = input_u64(input);
+    if (!store->fixed && places->move.id != 0)
+        input_refuse(input, "nothing is committed that could move");
+    if (input->error == 0)
+        read_coming(input, store);
 }
 
 void input_store(struct input *input)

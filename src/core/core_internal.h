@@ -116,7 +116,11 @@ struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL: 
 void core_count_pool(struct core *core, struct core_pool *pool, int sign);
 void core_use_more(struct core *core, struct core_store *store, uint64_t bytes);
 void core_use_less(struct core *core, struct core_store *store, uint64_t bytes);
-/* With what it uses. */
+/* What is on its way to the device. */
+uint64_t core_get_coming(const struct core_store *store);
+/* Into its pool's account (1) or out of it (-1): behind the begin of a move, and before its end. */
+void core_count_coming(struct core *core, const struct core_store *store, int sign);
+/* With what it uses, and what of it comes. */
 void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool);
 void core_leave_pool(struct core *core, struct core_store *store);
 /* How much more its budget allows for this store (NULL: for one that uses nothing yet). */

@@ -124,6 +124,7 @@ void core_end_move(struct core *core, struct core_store *store)
     core_touch(core, store);
     core_push_effect(
         core, (struct effect){.type = EFFECT_MOVE_OVER, .store = store->id, .move = move->id});
+    core_count_coming(core, store, -1);
     *move = (struct core_move){0};
     store->places.version++;
 }

@@ -88,9 +88,22 @@ void core_pools_free(struct core *core)
 
 /* ---- use ------------------------------------------------------------------------------------ */
 
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* What is left of `most`, when what comes is there. */
+static uint64_t get_rest(const struct core_pool *pool, uint64_t most, uint64_t coming_bytes)
+{
+    uint64_t taken_bytes = add(pool->used_bytes, coming_bytes);
+
+    return taken_bytes < most ? most - taken_bytes : 0;
+}
+
 uint64_t core_get_unfilled(const struct core_pool *pool)
 {
-    return pool->used_bytes < pool->min_bytes ? pool->min_bytes - pool->used_bytes : 0;
+    return get_rest(pool, pool->min_bytes, pool->coming_bytes);
 }
 
 void core_count_pool(struct core *core, struct core_pool *pool, int sign)
@@ -123,6 +136,26 @@ void core_use_less(struct core *core, struct core_store *store, uint64_t bytes)
     set_used(core, store, store->use.used_bytes - bytes);
 }
 
+uint64_t core_get_coming(const struct core_store *store)
+{
+    const struct core_move *move = &store->places.move;
+
+    return move->id != 0 && move->to == CORE_PLACE_DEVICE ? layout_total_bytes(store->fixed) : 0;
+}
+
+void core_count_coming(struct core *core, const struct core_store *store, int sign)
+{
+    struct core_pool *pool = core_pool(core, store->use.pool);
+    uint64_t bytes = core_get_coming(store);
+
+    if (bytes == 0)
+        return;
+    core_count_pool(core, pool, -1);
+    pool->coming += sign > 0 ? 1 : UINT64_MAX;
+    pool->coming_bytes += sign > 0 ? bytes : -bytes;
+    core_count_pool(core, pool, 1);
+}
+
 void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool)
 {
     uint64_t used_bytes = store->use.used_bytes;
@@ -130,6 +163,7 @@ void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool)
     store->use.used_bytes = 0;
     store->use.pool = pool;
     core_pool(core, pool)->store_count++;
+    core_count_coming(core, store, 1);
     set_used(core, store, used_bytes);
 }
 
@@ -137,6 +171,7 @@ void core_leave_pool(struct core *core, struct core_store *store)
 {
     uint64_t used_bytes = store->use.used_bytes;
 
+    core_count_coming(core, store, -1);
     set_used(core, store, 0);
     store->use.used_bytes = used_bytes;
     core_pool(core, store->use.pool)->store_count--;
@@ -145,10 +180,12 @@ void core_leave_pool(struct core *core, struct core_store *store)
 uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store)
 {
     bool is_resident = store && store->use.used_bytes > 0;
+    uint64_t own_bytes = store && store->use.pool == pool->id ? core_get_coming(store) : 0;
 
-    if (!is_resident && pool->slots > 0 && pool->resident >= pool->slots)
+    if (!is_resident && pool->slots > 0 &&
+        pool->resident + pool->coming - (own_bytes > 0) >= pool->slots)
         return 0;
-    return pool->used_bytes < pool->max_bytes ? pool->max_bytes - pool->used_bytes : 0;
+    return get_rest(pool, pool->max_bytes, pool->coming_bytes - own_bytes);
 }
 
 uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool)
@@ -178,32 +215,12 @@ int core_check_room(const struct core *core, const struct core_store *store, uin
     return bytes > core_get_room(core, store, free_bytes) ? -EDQUOT : 0;
 }
 
-/* What comes is counted when it is there. */
-static void count_coming(const struct core *core, const struct core_store *asker, uint64_t *bytes,
-                         uint64_t *slots)
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-
-        if (store == asker || store->use.pool != asker->use.pool || store->places.move.id == 0 ||
-            store->places.move.to != CORE_PLACE_DEVICE)
-            continue;
-        *bytes += layout_total_bytes(store->fixed);
-        *slots += store->use.used_bytes == 0;
-    }
-}
-
 int core_check_promotion(const struct core *core, const struct core_store *store,
                          uint64_t free_bytes)
 {
     const struct core_pool *pool = core_find_pool(core, store);
-    uint64_t bytes = layout_total_bytes(store->fixed), slots = store->use.used_bytes == 0;
 
-    if (pool->max_bytes != CORE_NO_LIMIT || pool->slots > 0)
-        count_coming(core, store, &bytes, &slots);
-    if (pool->slots > 0 && slots > 0 && pool->resident + slots > pool->slots)
-        return -EDQUOT;
-    if (pool->used_bytes > pool->max_bytes || bytes > pool->max_bytes - pool->used_bytes)
+    if (layout_total_bytes(store->fixed) > core_get_pool_room(pool, store))
         return -EDQUOT;
     return core_get_others_bytes(core, pool) > free_bytes ? -EDQUOT : 0;
 }

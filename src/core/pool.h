@@ -5,7 +5,8 @@
  * Included by core.h, for all who include that. Each store is in one pool; `default` is always
  * there and is every new store's. What a store uses is its memory on the device, what is set aside
  * for its writer, and what is being made for it; a pool's use is the sum. max bounds it, and what a
- * pool has not used of its min is no other pool's: EDQUOT. Lowering either takes nothing away.
+ * pool has not used of its min is no other pool's: EDQUOT. What is on its way to the device counts
+ * in both as if it were there. Lowering either takes nothing away.
  *
  * Whoever has the lock by `lock`, `auto`, `data` or ACQUIRE, or was handed descriptors, holds the
  * store. So the end of the last hold is when it was last used: exactly, for nothing is sampled.
@@ -36,6 +37,7 @@ struct core_pool {
     uint64_t evictions; /* of its stores, so far */
     uint64_t slots;     /* stores that use memory at most; 0: no limit */
     uint64_t store_count, used_bytes, resident; /* these follow from the stores */
+    uint64_t coming, coming_bytes; /* so do these: what moves to the device, and uses none yet */
 };
 
 struct core_pools {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * helpers - threads for what may take long
- * Pools of their own, so that slow transfers of clients never hold up memory: threads are started
+ * Pools of their own, so that slow transfers of clients never hold up memory, nor a disk what moves
+ * between device and host: threads are started
  * when there is work and leave when there was none for two seconds. A job runs on a helper and is
  * then posted to the loop. Submitting is for the loop's thread.
  */
@@ -16,7 +17,8 @@
 #define HELPERS_MAX_TRANSFER 48u
 #define HELPERS_MAX_COMPUTE  8u
 #define HELPERS_MAX_MOVE     24u
-#define HELPERS_MAX_FREE     4u /* or half of the processors, if that is less */
+#define HELPERS_MAX_DISK     12u /* so on a GPU the copier has room for other moves (COPIER_MOVES) */
+#define HELPERS_MAX_FREE     4u  /* or half of the processors, if that is less */
 #define HELPERS_REST_S       2
 
 struct helpers;

@@ -338,6 +338,8 @@ static bool finish_jobs(struct worker *worker)
 static void end(struct worker *worker)
 {
     gms_close_listeners(worker->gms); /* who comes now would only make work */
+    if (worker->service)
+        service_end_moves(worker->service);
     if (worker->service && !finish_jobs(worker)) {
         log_warning("%s: transfers hang; the worker ends without them", worker->setup->mountpoint);
         _exit(worker->status);

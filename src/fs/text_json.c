@@ -231,8 +231,9 @@ static json_t *make_moving(const struct fs *fs, const struct core_store *store)
     struct service_moving moving;
     if (!service_get_moving(fs->service, store, &moving))
         return json_null();
-    return json_pack("{s:s, s:o, s:o}", "to", core_place_name(moving.to), "done_bytes",
-                     make_number(moving.done_bytes), "all_bytes", make_number(moving.all_bytes));
+    return json_pack("{s:s, s:b, s:o, s:o}", "to", core_place_name(moving.to), "spare",
+                     moving.spare, "done_bytes", make_number(moving.done_bytes), "all_bytes",
+                     make_number(moving.all_bytes));
 }
 
 static bool add_places(json_t *object, const struct fs *fs, const struct core_store *store)

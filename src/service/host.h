@@ -19,7 +19,8 @@ enum service_pool {
     SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
     SERVICE_POOL_TRANSFER, /* bytes of clients: may be slow, many at once */
     SERVICE_POOL_COMPUTE,  /* decoding, encoding: needs a processor, and leaves it to the loop */
-    SERVICE_POOL_MOVE,     /* bytes between tiers: a part of them for each job */
+    SERVICE_POOL_MOVE,     /* bytes between memories: a part of them for each job */
+    SERVICE_POOL_DISK,     /* the same from or to a disk, for which no other move has to wait */
     SERVICE_POOL_FREE,     /* giving memory back: as that, and less urgent */
     SERVICE_POOL_COUNT
 };
@@ -76,6 +77,9 @@ struct service_options {
 
 int service_new(struct vmm *vmm, const struct service_options *options,
                 const struct service_host *host, struct service **service);
+/* No move begins any more, and those under way end with the step that they are at: before the end,
+ * while helpers still finish what they have. */
+void service_end_moves(struct service *service);
 /* From here on no job is submitted: for while helpers end and before front ends are freed. */
 void service_stop(struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */

@@ -5,6 +5,7 @@
  * Order: the account of the tier that they come to, the record that begins, memory and bytes by
  * steps on helper threads, the keeper's duplicates, and the record that ends it. Whatever happens
  * before that one, the source is whole; after it, the copy is. Between two steps a move can end.
+ * Where the tier lacks what is being freed just now, the record comes first and the rest waits.
  */
 #include "service/move.h"
 
@@ -136,6 +137,33 @@ static void unlink_op(struct service *s, struct move_op *op)
     *link = op->next;
 }
 
+struct rest_job {
+    struct job job;
+    struct service *service;
+};
+
+static void run_rest(struct job *job)
+{
+    vmm_rest(((struct rest_job *)job)->service->vmm);
+}
+
+static void done_rest(struct job *job)
+{
+    ((struct rest_job *)job)->service->numbers.jobs_in_flight--;
+    free(job);
+}
+
+/* It may as well not be done. */
+static void rest(struct service *s)
+{
+    struct rest_job *made = malloc(sizeof *made);
+    if (!made)
+        return;
+    *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};
+    if (service_submit(s, SERVICE_POOL_FREE, &made->job))
+        free(made);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -151,6 +179,8 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     free_op(s, op);
+    if (!s->moves)
+        rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
         s->numbers.move_ms += service_now(s) - began_ms;
@@ -178,6 +208,8 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->began_ms = service_now(s);
     op->store = store->id;
     op->tier = tiers[to];
+    op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
+                                                                               : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
     op->pieces = calloc(count, sizeof(struct piece *));
     op->count = op->sources && op->pieces ? (uint32_t)count : 0;
@@ -219,11 +251,27 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
     return error;
 }
 
-/* Nothing of it has run yet. */
-static void abandon(struct service *s, struct move_op *op)
+/* What is being given back is enough, with what is free. */
+static bool is_coming(const struct service *s, const struct move_op *op)
 {
-    vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
-    free_op(s, op);
+    uint64_t freeing_bytes =
+        op->tier == VMM_TIER_DEVICE ? s->numbers.freeing_bytes : s->freeing_beside_bytes[op->tier];
+    return freeing_bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + freeing_bytes;
+}
+
+/* Charges it and has its pieces, or notes that it waits. */
+static int take_memory(struct service *s, struct move_op *op)
+{
+    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    op->waits = error == -ENOMEM && is_coming(s, op);
+    if (op->waits)
+        return 0;
+    if (error)
+        return error;
+    error = make_pieces(s, op);
+    if (error) /* what no piece has of it */
+        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
+    return error;
 }
 
 static int start_op(struct service *s, struct move_op *op)
@@ -232,7 +280,7 @@ static int start_op(struct service *s, struct move_op *op)
     s->moves = op;
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
-    int error = move_op_start(op);
+    int error = op->waits ? 0 : move_op_start(op);
     if (!error)
         return 0;
     unlink_op(s, op);
@@ -241,34 +289,78 @@ static int start_op(struct service *s, struct move_op *op)
     return error;
 }
 
+/* ---- that wait for memory ------------------------------------------------------------------ */
+
+/* Not what the device has for others by now. */
+static int take_what_came(struct service *s, struct move_op *op)
+{
+    int error = take_memory(s, op);
+    if (error || op->waits || op->tier != VMM_TIER_DEVICE)
+        return error;
+    const struct core_store *store = core_find_store(s->core, op->store);
+    return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
+}
+
+/* The first that has not to wait any more: it can begin, or never will. */
+static struct move_op *find_waited(struct service *s)
+{
+    for (struct move_op *op = s->moves; op; op = op->next) {
+        if (!op->waits)
+            continue;
+        if (atomic_load(&op->cancelled))
+            op->waits = false;
+        else
+            op->error = take_what_came(s, op);
+        if (!op->waits)
+            return op;
+    }
+    return NULL;
+}
+
+void service_resume_moves(struct service *s)
+{
+    struct move_op *op;
+    while ((op = find_waited(s))) {
+        bool begins = !op->error && !atomic_load(&op->cancelled);
+        int error = begins ? move_op_start(op) : op->error;
+        if (begins && !error)
+            continue; /* it may be gone by now */
+        op->error = error;
+        finish(op);
+    }
+}
+
+/* ---- beginning --------------------------------------------------------------------------- */
+
 /* Copies, or finds that there is nothing to copy. */
 static int begin(struct service *s, const struct core_store *store, struct record *record)
 {
     uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
+    if (s->moves_end)
+        return -EAGAIN;
     if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
         return -ENOMEM;
     struct move_op *op = new_op(s, store, to);
     if (!op)
         return -ENOMEM;
-    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    int error = take_memory(s, op);
     if (error) {
         free_op(s, op);
         return error;
     }
-    error = make_pieces(s, op);
-    if (!error)
-        error = begin_record(s, op, record);
+    error = begin_record(s, op, record);
     if (error || !op->id) {
-        abandon(s, op);
+        free_op(s, op);
         return error;
     }
     uint64_t id = op->id;
     error = start_op(s, op);
     if (error) {
-        abandon(s, op);
+        free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
+    service_resume_moves(s); /* what it waits for may have come with the record */
     return error;
 }
 
@@ -323,12 +415,15 @@ void service_on_move_over(struct service *s, const struct effect *effect)
         if (op->store == effect->store && op->id == effect->move)
             atomic_store(&op->cancelled, true);
     }
+    service_resume_moves(s);
 }
 
-void service_cancel_moves(struct service *s)
+void service_end_moves(struct service *s)
 {
+    s->moves_end = true;
     for (struct move_op *op = s->moves; op; op = op->next)
         atomic_store(&op->cancelled, true);
+    service_resume_moves(s);
 }
 
 /* ---- for front ends ----------------------------------------------------------------------- */

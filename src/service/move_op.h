@@ -54,12 +54,14 @@ struct move_op {
     struct service *service;
     void (*finish)(struct move_op *op); /* all parts are through: it goes */
     uint64_t store, id;
-    enum vmm_tier tier; /* to which */
+    enum vmm_tier tier;     /* to which */
+    enum service_pool pool; /* whose threads work for it */
     uint32_t count;
     struct piece **sources, **pieces; /* by rank */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
+    bool waits;        /* for memory that is being freed: nothing is charged, and no part runs */
     bool retried;      /* a transfer failed once already */
     int error;
     struct move_op *next;

@@ -148,7 +148,7 @@ static void done_step(struct job *job)
         op->error = part->error;
     bool over = op->error || part->is_over || atomic_load(&op->cancelled);
     if (!over) {
-        int error = service_submit(s, SERVICE_POOL_MOVE, &part->job);
+        int error = service_submit(s, op->pool, &part->job);
         if (!error)
             return;
         op->error = error;
@@ -167,7 +167,7 @@ static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct jo
         struct move_part *part = &op->parts[i];
         *part = (struct move_part){.job = {.run = run, .done = done_step}, .op = op};
         op->parts_running++;
-        error = service_submit(op->service, SERVICE_POOL_MOVE, &part->job);
+        error = service_submit(op->service, op->pool, &part->job);
         if (error)
             op->parts_running--;
         else

@@ -68,12 +68,13 @@ static int change(struct service *s, struct record *record, const struct service
     return service_apply_record(s, record, NULL);
 }
 
+/* Budgets bind whoever owns the store, so he does not choose. */
 int service_set_store_pool(struct service *s, uint64_t store, const char *pool,
                            const struct service_caller *caller)
 {
     struct record record = {
         .type = RECORD_STORE_POOL, .store = store, .name = pool, .name_bytes = strlen(pool)};
-    int error = change(s, &record, caller);
+    int error = service_is_admin(s, caller->uid) ? change(s, &record, caller) : -EPERM;
     if (!error)
         service_on_memory(s);
     return error;

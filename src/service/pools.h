@@ -21,7 +21,8 @@ struct service_budget {
 /* Makes, changes or removes one. -EBADF, -EPERM; -ENOENT, -EBUSY: to be removed and not there, or
  * in use; -EINVAL; -ENOSPC: there are too many, or the device has less than all pools' min */
 int service_set_pool(struct service *s, uint64_t file, const struct service_budget *wanted);
-/* -ENOENT: there is no such pool; -EDQUOT: it has no room for what the store uses */
+/* For who mounted and root; a pin for the store's owner, too. -EPERM; -ENOENT: there is no such
+ * pool; -EDQUOT: it has no room for what the store uses */
 int service_set_store_pool(struct service *s, uint64_t store, const char *pool,
                            const struct service_caller *caller);
 int service_set_store_pin(struct service *s, uint64_t store, bool on,

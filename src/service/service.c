@@ -55,7 +55,7 @@ int service_new(struct vmm *vmm, const struct service_options *options,
 void service_stop(struct service *s)
 {
     s->ending = true;
-    service_cancel_moves(s);
+    service_end_moves(s);
 }
 
 void service_free(struct service *s)

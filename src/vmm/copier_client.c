@@ -237,8 +237,8 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
     return error;
 }
 
-int copier_client_move(struct copier_client *client, const struct copier_piece *piece, int file,
-                       bool out, uint64_t offset, uint64_t count)
+int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
+                       const struct copier_file *file, bool out, uint64_t offset, uint64_t count)
 {
     unsigned entry;
     int error = 0;
@@ -248,8 +248,9 @@ int copier_client_move(struct copier_client *client, const struct copier_piece *
         struct transfer transfer = {
             .request = {.act = out ? COPIER_MOVE_OUT : COPIER_MOVE_IN,
                         .offset = offset,
-                        .bytes = bytes},
-            .file = file,
+                        .bytes = bytes,
+                        .file = file->serial},
+            .file = file->fd,
         };
 
         pthread_mutex_lock(&client->mutex);
@@ -263,11 +264,25 @@ int copier_client_move(struct copier_client *client, const struct copier_piece *
     return error;
 }
 
+void copier_client_rest(struct copier_client *client)
+{
+    pthread_mutex_lock(&client->mutex);
+    windows_rest(client);
+    pthread_mutex_unlock(&client->mutex);
+}
+
 void copier_client_forget(struct copier_client *client, uint64_t serial)
 {
     pthread_mutex_lock(&client->mutex);
     readahead_drop_piece(client, serial);
     window_forget(client, serial);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+void copier_client_forget_file(struct copier_client *client, uint64_t serial)
+{
+    pthread_mutex_lock(&client->mutex);
+    file_forget(client, serial);
     pthread_mutex_unlock(&client->mutex);
 }
 

@@ -42,6 +42,12 @@ struct copier_piece {
     int fd;
 };
 
+/* The other side of a move. */
+struct copier_file {
+    uint64_t serial; /* never used for another file; 0: the copier does not keep it */
+    int fd;
+};
+
 int copier_client_new(const struct copier_client_options *options, struct copier_client **client);
 /* Before it is needed; does not wait for it. Why it does not start, the log tells. */
 void copier_client_start(struct copier_client *client);
@@ -60,9 +66,13 @@ int copier_client_write(struct copier_client *client, const struct copier_piece 
                         const void *from, size_t count, uint64_t offset);
 /* Bytes of the piece to the same place of a file (out), or from there; the copier reads or writes
  * it by itself. Also -ENOSPC. */
-int copier_client_move(struct copier_client *client, const struct copier_piece *piece, int file,
-                       bool out, uint64_t offset, uint64_t count);
+int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
+                       const struct copier_file *file, bool out, uint64_t offset, uint64_t count);
+/* Pieces that nobody reads, writes or moves are unmapped. */
+void copier_client_rest(struct copier_client *client);
 /* The piece is about to go: when this returns the copier holds nothing of it. */
 void copier_client_forget(struct copier_client *client, uint64_t serial);
+/* The same, of a file. */
+void copier_client_forget_file(struct copier_client *client, uint64_t serial);
 
 #endif

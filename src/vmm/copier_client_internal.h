@@ -158,7 +158,11 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
 int window_find(const struct copier_client *client, uint64_t serial); /* -1: it is not mapped */
 /* *Unmaps it; when it returns nobody has it mapped. */
 void window_forget(struct copier_client *client, uint64_t serial);
+/* *Unmaps all that are not in use. */
+void windows_rest(struct copier_client *client);
 void windows_clear(struct copier_client *client);
+/* *When it returns the copier keeps nothing of the file. */
+void file_forget(struct copier_client *client, uint64_t serial);
 
 /* copier_readahead.c */
 /* -EAGAIN: the first block that it needs is not there yet, *entry says which one; -ENOENT: nothing

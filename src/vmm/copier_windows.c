@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier_windows - which pieces the copier has mapped
+ * copier_windows - which pieces the copier has mapped, and the files that it keeps
  *
  * Importing and mapping a piece takes 100 us, so it stays mapped until another one needs its
  * window, it is freed, or the copier goes. The copier does as it is told: all choices are made
@@ -194,6 +194,63 @@ void window_forget(struct copier_client *client, uint64_t serial)
         return;
 
     /* Whatever it is that fails: its end frees the memory. */
+
+    if (client->attempts == attempt)
+        copier_process_retire(client);
+    copier_process_await_end(client, attempt);
+}
+
+/* -EPIPE: its copier is gone, and the window is another's; else what the copier says. */
+static int empty(struct copier_client *client, unsigned index)
+{
+    struct copier_request request = {.act = COPIER_UNMAP, .window = index};
+    struct window *window = &client->windows[index];
+    unsigned attempt = client->attempts;
+    int error;
+
+    *window = (struct window){.state = WINDOW_CHANGING, .leaving = window->serial};
+    error = ask(client, &request, -1, NULL);
+    if (!is_ours(client, index, attempt, 0))
+        return -EPIPE;
+    if (error == 0)
+        *window = (struct window){0};
+    pthread_cond_broadcast(&client->changed);
+    return error;
+}
+
+void windows_rest(struct copier_client *client)
+{
+    unsigned attempt = client->attempts;
+
+    for (unsigned i = 0; i < COPIER_WINDOWS; i++) {
+        const struct window *window = &client->windows[i];
+
+        if (client->state != COPIER_UP || client->attempts != attempt)
+            return;
+        if (window->state != WINDOW_MAPPED || window->users > 0)
+            continue;
+        if (empty(client, i) < 0) {
+            if (client->attempts == attempt)
+                copier_process_retire(client);
+            return;
+        }
+    }
+}
+
+/* Whether it has the file at all, it knows best. */
+void file_forget(struct copier_client *client, uint64_t serial)
+{
+    struct copier_request request = {.act = COPIER_FORGET, .file = serial};
+    unsigned attempt = client->attempts;
+    int error;
+
+    if (serial == 0 || client->state == COPIER_DOWN || client->state == COPIER_STARTING)
+        return;
+    error = ask(client, &request, -1, NULL);
+    if (error == 0)
+        return;
+
+    /* It hangs, has gone, or has it in a move that nobody waits for: its end frees the memory. */
 
     if (client->attempts == attempt)
         copier_process_retire(client);

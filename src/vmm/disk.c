@@ -31,7 +31,7 @@ struct disk {
 
 static int make_file(int dir_fd)
 {
-    int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int fd = openat(dir_fd, ".", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 
     return fd < 0 ? -errno : fd;
 }
@@ -212,6 +212,14 @@ static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *pie
     return memfd_reopen(piece->fd, writable);
 }
 
+/* Whoever has a descriptor of it yet would have the disk's room as well, beyond what it is to use.
+ */
+static void disk_release(struct vmm_device *device, const struct vmm_piece *piece)
+{
+    (void)device;
+    (void)ftruncate(piece->fd, 0);
+}
+
 const struct vmm_backend vmm_backend_disk = {
     .open = disk_open,
     .close = disk_close,
@@ -220,4 +228,5 @@ const struct vmm_backend vmm_backend_disk = {
     .write = disk_write,
     .duplicate = disk_duplicate,
     .open_direct = disk_open_direct,
+    .release = disk_release,
 };

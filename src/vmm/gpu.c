@@ -136,6 +136,13 @@ void gpu_end_reader(struct vmm_device *device, uint64_t reader)
     copier_client_end_reader(gpu->copier, reader);
 }
 
+void gpu_rest(struct vmm_device *device)
+{
+    const struct gpu *gpu = device->state;
+
+    copier_client_rest(gpu->copier);
+}
+
 int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset)
 {
@@ -174,13 +181,21 @@ int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *fr
     return vmm_backend_host.write(&gpu->spools, piece, from, bytes, offset);
 }
 
-int gpu_move(struct vmm_device *device, const struct vmm_piece *piece, int file, bool out,
-             uint64_t offset, uint64_t bytes)
+int gpu_move(struct vmm_device *device, const struct vmm_piece *piece,
+             const struct vmm_piece *other, bool out, uint64_t offset, uint64_t bytes)
 {
     struct gpu *gpu = device->state;
     struct copier_piece known = describe_piece(piece);
+    struct copier_file file = {.serial = other->serial, .fd = other->fd};
 
-    return copier_client_move(gpu->copier, &known, file, out, offset, bytes);
+    return copier_client_move(gpu->copier, &known, &file, out, offset, bytes);
+}
+
+void gpu_forget(struct vmm_device *device, const struct vmm_piece *other)
+{
+    const struct gpu *gpu = device->state;
+
+    copier_client_forget_file(gpu->copier, other->serial);
 }
 
 /* ---- spools -------------------------------------------------------------------------------- */

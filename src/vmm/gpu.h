@@ -45,24 +45,27 @@ int gpu_read(struct vmm_device *device, const struct vmm_piece *piece, void *to,
              uint64_t offset);
 int gpu_write(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
               uint64_t offset);
-int gpu_move(struct vmm_device *device, const struct vmm_piece *piece, int file, bool out,
-             uint64_t offset, uint64_t bytes);
+int gpu_move(struct vmm_device *device, const struct vmm_piece *piece,
+             const struct vmm_piece *other, bool out, uint64_t offset, uint64_t bytes);
+void gpu_forget(struct vmm_device *device, const struct vmm_piece *other);
 int gpu_lend(struct vmm_device *device, const struct vmm_piece *piece, const struct vmm_span *span,
              struct vmm_loan *loan);
 int gpu_lend_now(struct vmm_device *device, const struct vmm_piece *piece,
                  const struct vmm_span *span, struct vmm_loan *loan);
 void gpu_end_loan(struct vmm_device *device, struct vmm_loan *loan);
 void gpu_end_reader(struct vmm_device *device, uint64_t reader);
+void gpu_rest(struct vmm_device *device);
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
 int gpu_measure(struct vmm_device *device);
 
 /* The table of a backend that opens its device by `open_device`. */
-#define GPU_BACKEND(open_device)                                                                \
-    {                                                                                           \
-        .open = (open_device), .close = gpu_close, .create = gpu_create, .grow = gpu_grow,      \
-        .settle = gpu_settle, .seal = gpu_seal, .read = gpu_read, .write = gpu_write,           \
-        .move = gpu_move, .lend = gpu_lend, .lend_now = gpu_lend_now, .end_loan = gpu_end_loan, \
-        .end_reader = gpu_end_reader, .release = gpu_release, .measure = gpu_measure,           \
+#define GPU_BACKEND(open_device)                                                            \
+    {                                                                                       \
+        .open = (open_device), .close = gpu_close, .create = gpu_create, .grow = gpu_grow,  \
+        .settle = gpu_settle, .seal = gpu_seal, .read = gpu_read, .write = gpu_write,       \
+        .move = gpu_move, .forget = gpu_forget, .lend = gpu_lend, .lend_now = gpu_lend_now, \
+        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .rest = gpu_rest,           \
+        .release = gpu_release, .measure = gpu_measure,                                     \
     }
 
 #endif

@@ -31,6 +31,13 @@ uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
     return get_device(vmm, tier)->total_bytes;
 }
 
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier)
+{
+    if (tier == VMM_TIER_DEVICE)
+        return vmm_get_free(vmm);
+    return vmm->beside[tier].total_bytes - atomic_load(&vmm->beside_taken_bytes[tier]);
+}
+
 /* Of what the device's unit is, first: a copy has all that the original has. */
 uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
 {
@@ -94,6 +101,8 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
     piece->aligned_bytes = aligned_bytes;
     piece->tier = tier;
     piece->sealed = true;
+    if (tier == VMM_TIER_HOST)
+        piece->serial = atomic_fetch_add(&vmm->next_serial, 1) + 1;
     return 0;
 }
 
@@ -168,9 +177,9 @@ static int move_bytes(struct vmm *vmm, const struct vmm_piece *from, struct vmm_
                       uint64_t offset, uint64_t bytes)
 {
     if (vmm->backend->move && from->tier == VMM_TIER_DEVICE)
-        return vmm->backend->move(&vmm->device, from, to->fd, true, offset, bytes);
+        return vmm->backend->move(&vmm->device, from, to, true, offset, bytes);
     if (vmm->backend->move && to->tier == VMM_TIER_DEVICE)
-        return vmm->backend->move(&vmm->device, to, from->fd, false, offset, bytes);
+        return vmm->backend->move(&vmm->device, to, from, false, offset, bytes);
     if (from->tier == VMM_TIER_HOST || to->tier == VMM_TIER_HOST)
         return move_mapped(vmm, from, to, offset, bytes);
     return move_bounced(vmm, from, to, offset, bytes);

@@ -369,6 +369,12 @@ void vmm_end_reader(struct vmm *vmm, uint64_t reader)
         vmm->backend->end_reader(&vmm->device, reader);
 }
 
+void vmm_rest(struct vmm *vmm)
+{
+    if (vmm->backend->rest)
+        vmm->backend->rest(&vmm->device);
+}
+
 void vmm_drop_former(struct vmm_piece *piece)
 {
     while (piece->former_count > 0)
@@ -377,9 +383,13 @@ void vmm_drop_former(struct vmm_piece *piece)
 
 void vmm_destroy(struct vmm *vmm, struct vmm_piece *piece)
 {
+    const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
+
     vmm_drop_former(piece);
-    if (piece->fd >= 0 && vmm->backend->release && piece->tier == VMM_TIER_DEVICE)
-        vmm->backend->release(&vmm->device, piece);
+    if (piece->fd >= 0 && backend->release)
+        backend->release(vmm_device_of(vmm, piece), piece);
+    if (piece->fd >= 0 && vmm->backend->forget && piece->tier == VMM_TIER_HOST)
+        vmm->backend->forget(&vmm->device, piece);
     if (piece->fd_readonly >= 0 && piece->fd_readonly != piece->fd)
         close(piece->fd_readonly);
     if (piece->fd >= 0)

@@ -97,9 +97,11 @@ struct vmm_piece {
     uint64_t aligned_bytes; /* memory really committed */
     enum vmm_tier tier;
     bool sealed;
-    /* GPUs only. A spool is host memory; `made` is what it will be when it is sealed, if that is
-     * there already: so many of its first bytes are in it. */
-    uint64_t serial; /* which memory of the device it is */
+    /* Of GPUs, and of host memory beside them: which memory of its tier it is, never
+     * another's; 0: nobody has to know. */
+    uint64_t serial;
+    /* A spool is host memory; `made` is what it will be when it is sealed, if that is there
+     * already: so many of its first bytes are in it. */
     struct {
         bool exists;
         int fd;
@@ -170,6 +172,7 @@ uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_b
 int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier);
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier); /* by its account */
 
 /* All of these run on helper threads: they may be slow. None touches the account. */
 
@@ -227,6 +230,9 @@ int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vm
 void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan);
 /* This reader is gone. Any thread; short. */
 void vmm_end_reader(struct vmm *vmm, uint64_t reader);
+/* Nothing moves for now: what the device's memory was mapped for is over, and is unmapped, so that
+ * giving it back later takes no more than that. Any thread; may be slow. */
+void vmm_rest(struct vmm *vmm);
 void vmm_destroy(struct vmm *vmm,
                  struct vmm_piece *piece); /* closes; may take long for large memory */
 

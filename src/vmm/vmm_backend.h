@@ -57,10 +57,12 @@ struct vmm_backend {
                 uint64_t offset);
     int (*write)(struct vmm_device *device, struct vmm_piece *piece, const void *from, size_t bytes,
                  uint64_t offset);
-    /* May be absent: then it is a read or a write. Bytes of a sealed piece to the same place of a
-     * file (out), or from there. Also -ENOSPC. */
-    int (*move)(struct vmm_device *device, const struct vmm_piece *piece, int file, bool out,
-                uint64_t offset, uint64_t bytes);
+    /* May be absent, both: then it is a read or a write. Bytes of a sealed piece to the same place
+     * of the file that is another tier's (out), or from there. Also -ENOSPC. And before one of host
+     * memory is closed: nothing else holds it when this returns. */
+    int (*move)(struct vmm_device *device, const struct vmm_piece *piece,
+                const struct vmm_piece *other, bool out, uint64_t offset, uint64_t bytes);
+    void (*forget)(struct vmm_device *device, const struct vmm_piece *other);
     /* The next four may be absent: then a loan is a copy that was read. See vmm.h */
     int (*lend)(struct vmm_device *device, const struct vmm_piece *piece,
                 const struct vmm_span *span, struct vmm_loan *loan);
@@ -71,6 +73,8 @@ struct vmm_backend {
     /* May be absent: there is nothing that those who have a descriptor could change for each other,
      * and a duplicate will do. A descriptor, see vmm_duplicate. */
     int (*duplicate)(struct vmm_device *device, const struct vmm_piece *piece, bool writable);
+    /* May be absent. See vmm_rest */
+    void (*rest)(struct vmm_device *device);
     /* May be absent. A descriptor of a sealed piece for moves alone, whose bytes go past the page
      * cache; negative: they have to go through it. */
     int (*open_direct)(struct vmm_device *device, const struct vmm_piece *piece);

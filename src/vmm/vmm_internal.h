@@ -20,6 +20,7 @@ struct vmm {
     _Atomic uint64_t aside_bytes;
     struct vmm_device beside[VMM_TIER_COUNT]; /* tiers; no state: there is none */
     _Atomic uint64_t beside_taken_bytes[VMM_TIER_COUNT];
+    _Atomic uint64_t next_serial; /* of pieces in host memory beside the device */
 };
 
 extern const struct vmm_piece vmm_no_piece;

@@ -512,6 +512,35 @@ static void *enter_and_leave(void *context)
     return NULL;
 }
 
+static void *enter_and_end(void *context)
+{
+    struct launcher *launcher = context;
+
+    launcher->result = gmsfs_graph_enter(launcher->pool, NULL, GMSFS_GRAPH_ORDER);
+    return NULL;
+}
+
+TAP_TEST(thread_that_ends_without_leaving_has_left)
+{
+    gmsfs_graph_pool_t *pool = fresh_awake_pool();
+    struct launcher launcher = {.pool = pool, .result = 1};
+    pthread_t thread;
+
+    if (!is_host(gmsfs_graph_handle(pool)))
+        goto out;
+    require(pthread_create(&thread, NULL, enter_and_end, &launcher) == 0);
+    pthread_join(thread, NULL);
+    check_int(launcher.result, 0);
+    check_int(gmsfs_graph_leave(pool, NULL), -EPERM);
+    check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_REFUSE), 0);
+    check_int(gmsfs_graph_leave(pool, NULL), 0);
+    require(pthread_create(&thread, NULL, enter_and_end, &launcher) == 0);
+    pthread_join(thread, NULL);
+    check_int(gmsfs_graph_sleep(pool, 0), 0);
+out:
+    end_pool(pool);
+}
+
 TAP_TEST(child_of_fork_does_not_wait_for_threads_that_waited_to_launch)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();

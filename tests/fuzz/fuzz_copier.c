@@ -33,6 +33,7 @@ static void try_request(const uint8_t *data, size_t size, bool has_descriptor)
         must(request.bytes > 0 && request.bytes <= COPIER_BLOCK_BYTES);
         must(request.offset + request.bytes > request.offset);
     }
+    must(request.act != COPIER_FORGET || request.file != 0);
     if (moves) {
         must(request.bytes > 0 && request.bytes <= COPIER_MOVE_BYTES);
         must(request.offset + request.bytes <= INT64_MAX);

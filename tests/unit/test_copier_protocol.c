@@ -44,6 +44,18 @@ TAP_TEST(requests_that_make_sense_are_taken_as_they_are)
     check_int(check_request(&request, false), 0);
 }
 
+TAP_TEST(what_is_forgotten_has_a_number)
+{
+    struct copier_request request = {
+        .act = COPIER_FORGET, .entry = COPIER_BLOCKS, .sequence = 99, .file = 3};
+
+    check_int(check_request(&request, false), 0);
+    check_bytes(&seen, sizeof seen, &request, sizeof request);
+    check_int(check_request(&request, true), -EINVAL);
+    request.file = 0;
+    check_int(check_request(&request, false), -EINVAL);
+}
+
 TAP_TEST(a_descriptor_comes_with_map_and_moves_and_with_nothing_else)
 {
     check_int(check_request(&out, false), -EINVAL);
@@ -75,7 +87,7 @@ TAP_TEST(requests_are_inside_of_what_there_is)
     request.entry = COPIER_FIRST_MOVE;
     check_int(check_request(&request, true), -EINVAL);
     request = get;
-    request.act = COPIER_MOVE_IN + 1;
+    request.act = COPIER_FORGET + 1;
     check_int(check_request(&request, false), -EINVAL);
     request.act = 0;
     check_int(check_request(&request, false), -EINVAL);

@@ -272,6 +272,131 @@ TAP_TEST(what_is_guaranteed_waits_behind_nobody)
     check_int(acquire_reserving(own, 4 * GRAIN, P1, 0), 0);
 }
 
+/* ---- what comes to the device --------------------------------------------------------------- */
+
+static void begin_move(uint64_t store, enum core_place to)
+{
+    require(apply((struct record){
+                .type = RECORD_MOVE_BEGIN, .store = store, .kind = (uint32_t)to}) == 0);
+}
+
+static int end_move(uint64_t store)
+{
+    static uint64_t memory = 1000;
+
+    memory++;
+    return apply((struct record){.type = RECORD_MOVE_END,
+                                 .store = store,
+                                 .count = core_find_store(core, store)->places.move.id,
+                                 .memories = &memory,
+                                 .memory_count = 1});
+}
+
+/* Of one grain, beside the device. */
+static uint64_t make_displaced(const char *name, const char *pool)
+{
+    uint64_t store = make_committed(name, NULL);
+
+    begin_move(store, CORE_PLACE_HOST);
+    require(end_move(store) == 0);
+    require(join_pool(store, pool) == 0);
+    return store;
+}
+
+TAP_TEST(what_comes_to_the_device_leaves_others_of_its_pool_less_from_its_begin)
+{
+    core_start();
+    require(set_pool("chat", 0, 3, 0) == 0);
+    uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_in("w", "chat"), P1);
+    begin_move(coming, CORE_PLACE_DEVICE);
+    check_int(acquire_reserving(ctl, 3 * GRAIN, P1, 0), -EDQUOT);
+    check_int(acquire_reserving(ctl, 2 * GRAIN, P1, 0), 0);
+    check_int(make_bytes(out.session, 1), -EDQUOT);
+    check_int(end_move(coming), 0);
+    check_int(used_of("chat"), 3);
+    check_int(core_find_pool_name(core, "chat")->coming_bytes, 0);
+}
+
+TAP_TEST(what_does_not_come_after_all_is_others_again)
+{
+    core_start();
+    require(set_pool("chat", 0, 3, 0) == 0);
+    uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_in("w", "chat"), P1);
+    begin_move(coming, CORE_PLACE_DEVICE);
+    check_int(apply((struct record){.type = RECORD_MOVE_CANCEL, .store = coming}), 0);
+    check_int(acquire_reserving(ctl, 3 * GRAIN, P1, 0), 0);
+}
+
+TAP_TEST(a_slot_is_taken_from_the_begin_of_the_way_to_the_device)
+{
+    core_start();
+    require(set_pool("adapters", 0, 0, 1) == 0);
+    uint64_t coming = make_displaced("coming", "adapters");
+    uint64_t session = must_open(make_in("w", "adapters"), LOCK_WISH_RW, P1);
+    begin_move(coming, CORE_PLACE_DEVICE);
+    check_int(make_bytes(session, 1), -EDQUOT);
+    check_int(end_move(coming), 0);
+    check_int(core_find_pool_name(core, "adapters")->resident, 1);
+}
+
+TAP_TEST(a_store_takes_what_comes_of_it_to_another_pool_that_has_room)
+{
+    core_start();
+    require(set_pool("wide", 0, 9, 0) == 0);
+    require(set_pool("full", 0, 1, 0) == 0);
+    uint64_t store = make_displaced("weights", "wide");
+    require(make_bytes(must_open(make_in("other", "full"), LOCK_WISH_RW, P1), 1) == 0);
+    begin_move(store, CORE_PLACE_DEVICE);
+    check_int(join_pool(store, "full"), -EDQUOT);
+    check_int(join_pool(store, "default"), 0);
+    check_int(core_find_pool_name(core, "wide")->coming, 0);
+    check_int(core_find_pool_name(core, "default")->coming_bytes, GRAIN);
+}
+
+TAP_TEST(what_comes_fills_its_pools_min_and_costs_others_nothing_twice)
+{
+    core_start();
+    require(set_pool("chat", 1, 0, 0) == 0);
+    uint64_t coming = make_displaced("coming", "chat"), ctl = open_ctl(make_store("other"), P1);
+    FREE(2);
+    check_int(acquire_reserving(ctl, 2 * GRAIN, P1, 0), -EDQUOT);
+    begin_move(coming, CORE_PLACE_DEVICE);
+    FREE(1);
+    check_int(acquire_reserving(ctl, 1 * GRAIN, P1, 0), 0);
+}
+
+TAP_TEST(a_writer_that_replaces_what_comes_has_the_room_of_that)
+{
+    core_start();
+    require(set_pool("chat", 0, 3, 0) == 0);
+    uint64_t coming = make_displaced("coming", "chat");
+    begin_move(coming, CORE_PLACE_DEVICE);
+    struct record acquire = {.type = RECORD_ACQUIRE,
+                             .file = open_ctl(coming, P1),
+                             .wish = LOCK_WISH_RW,
+                             .size_bytes = 3 * GRAIN,
+                             .flags = CORE_OPEN_REPLACE,
+                             .process = P1};
+    check_int(apply(acquire), 0);
+    check(out.session != 0);
+    check_int(core_find_store(core, coming)->places.move.id, 0);
+    check_int(used_of("chat"), 3);
+}
+
+TAP_TEST(what_comes_is_counted_anew_from_a_states_bytes)
+{
+    mirror_is_reborn = true;
+    core_start();
+    require(set_pool("chat", 2, 8, 3) == 0);
+    begin_move(make_displaced("coming", "chat"), CORE_PLACE_DEVICE);
+    struct core *back = reborn(core);
+    check_int(core_find_pool_name(back, "chat")->coming, 1);
+    check_int(core_find_pool_name(back, "chat")->coming_bytes, GRAIN);
+    check_int(back->pools.unfilled_bytes, core->pools.unfilled_bytes);
+    core_free(back);
+    mirror_is_reborn = false;
+}
+
 /* ---- holds ---------------------------------------------------------------------------------- */
 
 TAP_TEST(last_use_is_the_end_of_the_last_hold)
