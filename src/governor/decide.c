@@ -36,10 +36,14 @@ static bool has_requests(const struct decide_round *round, size_t model)
     return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
 }
 
+/* Nobody holds its store; or somebody does, and of those who wait nobody is served. */
 static bool needs_wake(const struct decide_round *round, size_t model)
 {
+    const struct governor_demand *demand = &round->now->demand[model];
+
     return round->config->models[model].wake && has_requests(round, model) &&
-           round->now->stores[round->store_of[model]].held == 0;
+           (round->now->stores[round->store_of[model]].held == 0 ||
+            (demand->waiting > 0 && demand->running == 0));
 }
 
 /* "code has 12 requests waiting" */

@@ -116,6 +116,17 @@ TAP_TEST(who_sleeps_over_a_store_on_the_device_is_only_woken)
     check_str(decide(), "wake other");
 }
 
+TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
+{
+    make_full();
+    wants("other", 1);
+    check_str(decide(), "");
+    demand_of("other")->running = 0;
+    check_str(decide(), "wake other");
+    demand_of("other")->done_ms = MOMENT_AGO;
+    check_str(decide(), "");
+}
+
 TAP_TEST(who_is_on_the_device_and_awake_gets_nothing)
 {
     make_full();

@@ -349,6 +349,7 @@ TAP_TEST(a_second_preemption_in_a_round_breaks_a_law)
     store_named("a")->places = GOVERNOR_HOST;
     store_named("c1")->places = ALL_BUT_DISK;
     store_named("c1")->held = 1;
+    serves("c1");
     decide();
     memcpy(both + count, deeds, deed_count * sizeof *deeds);
     check_str(find_broken_law(&seen, both, count + deed_count), "one in use goes a round");
