@@ -144,6 +144,68 @@ has_event() { # EVENT [TIER | ERROR]
     bytes_are_right
 }
 
+@test "a disk that fills up in the middle of a store gives back what it has taken" {
+    ctl open "$W/lock" rw alloc $((10 * MIB)) 3 '' '' commit
+    cli -1 demote --to disk "$W"
+    at device
+    has_event move_failed ENOSPC
+    wait_until 5 disk_is_empty
+    spill_is 0
+    ctl open "$W/lock" r
+}
+
+# The worker's descriptors of files on the disk.
+spilled() {
+    local link
+    for link in "/proc/$(worker_of "$KEEPER")/fd/"*; do
+        [[ $(readlink "$link") != "$SPILL/#"* ]] || echo "$link"
+    done
+}
+
+# What is on the disk cannot be read any more from its second MiB on.
+spoil_disk() {
+    local link
+    for link in $(spilled); do
+        truncate -s 1M "$link"
+    done
+}
+
+@test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {
+    local before
+    committed
+    before=$(cat "$W/layout_hash")
+    move_to disk disk
+    spoil_disk
+    expect EIO open "$W/lock" r
+    expect EIO open "$W/ctl" rw acquire ro 5000
+    at disk
+    has_event move_failed EIO
+    wait_until 5 used_is 0
+    cli -1 promote "$W"
+    assert_match "$output" 'stays at disk'
+    expect EIO open "$W/allocations/a" r pread $((2 * MIB)) 10
+    assert_eq "$(cat "$W/layout_hash")" "$before"
+    assert_state weights COMMITTED
+    order none
+    wait_until 5 disk_is_empty
+    ctl open "$W/auto" rw clear alloc 100 1 anew '' commit
+    at device
+    ctl open "$W/lock" r
+}
+
+@test "a copy on the disk that cannot be read harms nobody as long as there is a faster one" {
+    committed
+    move_to host host
+    move_to +disk 'host disk'
+    spoil_disk
+    ctl open "$W/lock" r
+    at 'device host disk'
+    bytes_are_right
+    move_to -disk 'device host'
+    wait_until 5 disk_is_empty
+    bytes_are_right
+}
+
 @test "spill_size bounds it, whatever the disk has" {
     start_mount "size=64M,spill=$SPILL,spill_size=4M"
     W=$M/weights

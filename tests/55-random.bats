@@ -34,14 +34,14 @@ random_run() { # CLIENTS ROUNDS MS
     random_run 3 10 700
 }
 
-# Two stores and less room beside the device than they may want.
-random_places() { # OPTIONS
+# Two stores and more, and less room beside the device than they may want.
+random_places() { # OPTIONS [STORE...]
     local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     mkdir "$T/spill"
     start_mount "granularity=64K,writer_patience=0.05,$1,spill=$T/spill,spill_size=1M"
-    mkdir "$M/other"
+    mkdir "${@:2}" "$M/other"
     run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c 4 -r 5 -m 1000 -k "$KEEPER" \
-        "$M/weights" "$M/other"
+        "$M/weights" "$M/other" "${@:2}"
     assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
     wait_until 5 nobody_holds_or_waits
 }
@@ -52,6 +52,11 @@ random_places() { # OPTIONS
 
 @test "the same where no copy is kept on the way to the device" {
     random_places host_size=1M,keep_copy=no
+}
+
+@test "the same on a device that has not enough for all, which they leave for each other" {
+    random_places size=1536K,host_size=1M,min_stay=0.01,alloc_timeout=0.3 "$T/m0/third"
+    (($(sed -n 's/^gmsfs_evictions_total{.*} //p' "$M/metrics" | paste -sd +) > 0))
 }
 
 @test "many clients, few long rounds" {

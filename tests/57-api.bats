@@ -59,6 +59,13 @@ group_api() { # NAME
     group_api group
 }
 
+# Two mounts, each with room for the stores of one group.
+@test "api: group_evict" {
+    start_mount size=24M,host_size=64M,min_stay=2 "$T/one"
+    start_mount size=24M,host_size=64M,min_stay=2 "$T/two"
+    GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two api_test group_evict
+}
+
 # Two mounts, each with room for the store of one group.
 @test "api: group_places" {
     start_mount size=24M,host_size=64M,keep_copy=no "$T/one"

@@ -83,6 +83,22 @@ host_is_free() {
     cli image ls --check "$T/image"
 }
 
+@test "a model on the host is saved and verified when the GPU is lost" {
+    requires python3
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 --seed 7 | tail -n 1)
+    cli load "$W" "$model"
+    cli sum "$W" >"$T/sum"
+    move_to host host
+    fake_gpus 'lost 0'
+    wait_until 10 device_is .health lost
+    cli sum "$W" >"$T/sum.lost"
+    assert_eq "$(cat "$T/sum.lost")" "$(cat "$T/sum")"
+    cli save "$W" "$T/saved.safetensors"
+    cli verify "$W" "$T/saved.safetensors"
+    cli verify "$W" "$model"
+}
+
 @test "a GPU that is lost in the middle of a demotion takes the store, in a promotion it does not" {
     mkdir "$M/up"
     committed up
@@ -164,6 +180,23 @@ host_is_free() {
     waiters_are weights 1
     bytes_are_right
     fake_gpus
+    wait_until 10 granted "$WAITER"
+    at 'device host'
+    let_go "$WAITER"
+}
+
+@test "a device that others fill keeps a reader waiting, who is seen to, until they leave" {
+    committed
+    move_to host host
+    fake_gpus 'others 1022'
+    wait_for_lock open "$W/lock" r
+    wait_until 10 has_event move_failed ENOMEM
+    never_within 2 granted "$WAITER"
+    assert_eq "$(grep -c "^w[0-9]* RO waiting $WAITER " "$W/sessions")" 1 'lines of who waits'
+    wait_until 10 device_is .other_bytes $((1022 << 20))
+    assert_eq "$(jq -s 'map(select(.event == "move_failed")) | length' <"$M/events")" 1 'told as often'
+    bytes_are_right
+    fake_gpus 'others 900'
     wait_until 10 granted "$WAITER"
     at 'device host'
     let_go "$WAITER"

@@ -138,6 +138,60 @@ there_and_back() { # [STORE]
     done
 }
 
+kill_copiers_while() { # COMMAND...
+    local pid
+    while "$@"; do
+        ! pid=$(copier) || kill -KILL "$pid" 2>/dev/null || :
+        sleep 0.02
+    done
+}
+
+has_failed_with() { # ERRNO
+    jq -es --arg error "$1" 'any(.event == "move_failed" and .error == $error)' <"$M/events"
+}
+
+@test "a copier that is killed again and again fails the move: the source is whole, and nothing else is left" {
+    start_tiers
+    publish weights
+    wait_until 10 copier
+    fake_gpus 'slow cuMemcpyDtoHAsync_v2 300'
+    order +host
+    wait_until 5 moves
+    kill_copiers_while moves
+    at device
+    has_failed_with EIO
+    wait_until 10 host_is_free
+    fake_gpus
+    bytes_are_right
+    there_and_back
+}
+
+@test "a reader whose store cannot be copied back is told EIO, and the copy that it has stays whole" {
+    local reader
+    start_tiers
+    publish weights
+    move_to host host
+    fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
+    spawn "$GMSCTL" open "$W/lock" r
+    reader=$SPAWNED
+    wait_until 5 moves
+    kill_copiers_while process_lives "$reader"
+    wait_exit "$reader"
+    assert_match "$(output_of "$reader")" EIO
+    at host
+    has_failed_with EIO
+    wait_until 10 used_is 0
+    bytes_are_right
+    fake_gpus "fail cuMemcpyHtoDAsync_v2 $BROKEN"
+    expect EIO open "$W/lock" r
+    at host
+    wait_until 10 used_is 0
+    fake_gpus
+    ctl open "$W/lock" r
+    at 'device host'
+    bytes_are_right
+}
+
 @test "a copy that fails for good leaves the store where it is, tells why, and the next one works" {
     start_tiers
     publish weights

@@ -239,9 +239,6 @@ static int check_model(const struct parser *parser, const struct governor_model 
                              model->sleep ? "wake" : "sleep");
     if (model->ttft_ms && !model->metrics)
         return config_refuse(words, "model %s has ttft_ms=, which only metrics= can tell", name);
-    if (model->idle_ms && !model->sleep)
-        return config_refuse(words,
-                             "model %s has idle=, after which sleep= is run; say sleep=", name);
     if (model->idle_ms && model->min_one)
         return config_refuse(
             words, "model %s has idle= and min=1, which means never; take one away", name);

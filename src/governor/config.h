@@ -43,8 +43,8 @@ struct governor_model {
     char *store;           /* its name in the mount; no other model's */
     enum pool_class class; /* who goes for whom */
     bool min_one;          /* min=1: neither put to sleep nor taken off the device for being idle */
-    uint64_t idle_ms;      /* put to sleep when it had no demand for so long; 0: only for somebody
-                              else, or above `high` */
+    uint64_t idle_ms;      /* without demand for so long: put to sleep, and its room is for whoever
+                              wants it; 0: only for the more important, or above `high` */
     uint64_t ttft_ms;      /* target of the time to the first token; 0: none */
     char *sleep, *wake; /* commands of the shell, both or neither; NULL: the store alone is moved */
     char *metrics;      /* a command of the shell that prints Prometheus text, or http://…; NULL:

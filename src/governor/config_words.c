@@ -86,7 +86,7 @@ static int take_quoted(struct config_words *words, size_t *length)
 
 static bool at_end_of_word(const struct config_words *words)
 {
-    return words->at == words->end || memchr(" \t\n;", *words->at, 4);
+    return words->at == words->end || strchr(" \t\n;", *words->at);
 }
 
 int config_next_word(struct config_words *words)

@@ -36,10 +36,14 @@ static bool has_requests(const struct decide_round *round, size_t model)
     return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
 }
 
+/* Nobody holds its store; or somebody does, and of those who wait nobody is served. */
 static bool needs_wake(const struct decide_round *round, size_t model)
 {
+    const struct governor_demand *demand = &round->now->demand[model];
+
     return round->config->models[model].wake && has_requests(round, model) &&
-           round->now->stores[round->store_of[model]].held == 0;
+           (round->now->stores[round->store_of[model]].held == 0 ||
+            (demand->waiting > 0 && demand->running == 0));
 }
 
 /* "code has 12 requests waiting" */
@@ -337,11 +341,9 @@ static void put_to_sleep(struct decide_round *round)
         const struct governor_demand *demand = &round->now->demand[i];
         size_t store = round->store_of[i];
 
-        if (model->idle_ms == 0 || store == NO_INDEX || !decide_is_free_to_move(round, store) ||
-            round->now->stores[store].held == 0 || decide_is_frozen(round, store) ||
-            decide_is_resting(round, store) || !decide_is_idle(round, store) ||
-            demand->idle_since_ms == 0 || demand->idle_since_ms > round->now->now_ms ||
-            round->now->now_ms - demand->idle_since_ms < model->idle_ms)
+        if (!model->sleep || store == NO_INDEX || !decide_is_over(round, store) ||
+            !decide_is_free_to_move(round, store) || round->now->stores[store].held == 0 ||
+            decide_is_frozen(round, store) || decide_is_resting(round, store))
             continue;
         decide_add(round,
                    (struct governor_deed){.kind = GOVERNOR_SLEEP,

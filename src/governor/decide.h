@@ -15,8 +15,9 @@
  *    Of those in use one goes a round. Never one that is pinned, suspect, moving or draining, nor
  *    one that somebody holds who is no model.
  *  - What cannot fit is reported, and nothing is done for it.
- *  - Above `high` idle ones go, longest unused first, down to `low`; below it nothing does. An idle
- *    model whose time is over is put to sleep, and stays on the device until its room is wanted.
+ *  - A model that had no demand for its idle= is put to sleep. It stays on the device until anybody
+ *    wants its room, however important it is.
+ *  - Above `high` idle ones go, longest unused first, down to `low`; below it nothing does.
  *  - When nobody has to move: spares are made, adapters brought ahead up to `low`.
  *  - A pool's max is raised only by what no other pool may have or uses; others are lowered first.
  */

@@ -89,7 +89,7 @@ static int compare_adapters(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Without a base always; else the base is known, and on the device to stay. */
+/* Without a base always. This is asked in rounds only in which nobody leaves. */
 static bool is_base_there(const struct decide_round *round,
                           const struct governor_adapters *adapters)
 {
@@ -99,7 +99,7 @@ static bool is_base_there(const struct decide_round *round,
         size_t store = round->store_of[i];
         if (strcmp(config->models[i].name, adapters->base) == 0)
             return store != NO_INDEX && decide_is_on_device(round, store) &&
-                   !round->facts[store].goes && !decide_is_frozen(round, store);
+                   !decide_is_frozen(round, store);
     }
     return !adapters->base;
 }

@@ -29,11 +29,18 @@ static bool may_leave(const struct decide_round *round, size_t store, bool reste
     return model_of(round, store) || decide_is_idle(round, store);
 }
 
-/* It gives room to `wanter`: it is less important, or it is idle and as important. */
+/* Once the time of idle= is over, its class protects it no more. */
+static enum pool_class class_for_leaving(const struct decide_round *round, size_t store)
+{
+    return decide_is_over(round, store) ? POOL_CLASS_BATCH : round->facts[store].class;
+}
+
+/* It gives room to `wanter`: it is less important, or it is idle and as important; or it had no
+ * demand for so long that whoever has some comes first. */
 static bool may_go_for(const struct decide_round *round, size_t store, size_t wanter)
 {
     const struct governor_model *model = model_of(round, store);
-    enum pool_class class = round->facts[store].class;
+    enum pool_class class = class_for_leaving(round, store);
 
     if (store == wanter || class > round->facts[wanter].class)
         return false;
@@ -61,7 +68,7 @@ static struct decide_leaver make_leaver(const struct decide_round *round, size_t
     const struct governor_model *model = model_of(round, store);
 
     return (struct decide_leaver){.store = store,
-                                  .class = round->facts[store].class,
+                                  .class = class_for_leaving(round, store),
                                   .in_use = !decide_is_idle(round, store),
                                   .min_one = model && model->min_one,
                                   .last_use_ms = decide_last_use(round, store),

@@ -97,6 +97,18 @@ bool decide_is_idle(const struct decide_round *round, size_t store)
            !decide_has_demand(round, model);
 }
 
+bool decide_is_over(const struct decide_round *round, size_t store)
+{
+    size_t model = round->facts[store].model;
+
+    if (model == NO_INDEX || round->config->models[model].idle_ms == 0 ||
+        !decide_is_idle(round, store))
+        return false;
+    uint64_t since_ms = round->now->demand[model].idle_since_ms, now_ms = round->now->now_ms;
+    return since_ms > 0 && since_ms <= now_ms &&
+           now_ms - since_ms >= round->config->models[model].idle_ms;
+}
+
 bool decide_is_on_device(const struct decide_round *round, size_t store)
 {
     return (round->now->stores[store].places & GOVERNOR_DEVICE) != 0;

@@ -69,6 +69,10 @@ bool decide_is_resting(const struct decide_round *round, size_t store);
 
 bool decide_has_demand(const struct decide_round *round, size_t model);
 bool decide_is_idle(const struct decide_round *round, size_t store);
+
+/* It is idle, and was for as long as its idle= says. */
+bool decide_is_over(const struct decide_round *round, size_t store);
+
 bool decide_is_on_device(const struct decide_round *round, size_t store);
 
 /* The end of its last use: of the model's demand, if that is longer ago than its store's. */

@@ -133,6 +133,8 @@ static void op_queue(struct service *s, struct alloc_op *op)
     s->numbers.allocs_waiting++;
     if (op->not_before_ms > service_now(s) && op->not_before_ms < s->alloc_retry_ms)
         s->alloc_retry_ms = op->not_before_ms;
+    if (service_evict_moment(s) < s->alloc_retry_ms) /* somebody may leave then */
+        s->alloc_retry_ms = service_evict_moment(s);
     service_arm_timer(s);
 }
 

@@ -5,6 +5,7 @@
  * Order: the account of the tier that they come to, the record that begins, memory and bytes by
  * steps on helper threads, the keeper's duplicates, and the record that ends it. Whatever happens
  * before that one, the source is whole; after it, the copy is. Between two steps a move can end.
+ * Where the tier lacks what is being freed just now, the record comes first and the rest waits.
  */
 #include "service/move.h"
 
@@ -250,11 +251,27 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
     return error;
 }
 
-/* Nothing of it has run yet. */
-static void abandon(struct service *s, struct move_op *op)
+/* What is being given back is enough, with what is free. */
+static bool is_coming(const struct service *s, const struct move_op *op)
 {
-    vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
-    free_op(s, op);
+    uint64_t freeing_bytes =
+        op->tier == VMM_TIER_DEVICE ? s->numbers.freeing_bytes : s->freeing_beside_bytes[op->tier];
+    return freeing_bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + freeing_bytes;
+}
+
+/* Charges it and has its pieces, or notes that it waits. */
+static int take_memory(struct service *s, struct move_op *op)
+{
+    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    op->waits = error == -ENOMEM && is_coming(s, op);
+    if (op->waits)
+        return 0;
+    if (error)
+        return error;
+    error = make_pieces(s, op);
+    if (error) /* what no piece has of it */
+        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
+    return error;
 }
 
 static int start_op(struct service *s, struct move_op *op)
@@ -263,7 +280,7 @@ static int start_op(struct service *s, struct move_op *op)
     s->moves = op;
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
-    int error = move_op_start(op);
+    int error = op->waits ? 0 : move_op_start(op);
     if (!error)
         return 0;
     unlink_op(s, op);
@@ -271,6 +288,49 @@ static int start_op(struct service *s, struct move_op *op)
         piece_end(s, op->sources[i]);
     return error;
 }
+
+/* ---- that wait for memory ------------------------------------------------------------------ */
+
+/* Not what the device has for others by now. */
+static int take_what_came(struct service *s, struct move_op *op)
+{
+    int error = take_memory(s, op);
+    if (error || op->waits || op->tier != VMM_TIER_DEVICE)
+        return error;
+    const struct core_store *store = core_find_store(s->core, op->store);
+    return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
+}
+
+/* The first that has not to wait any more: it can begin, or never will. */
+static struct move_op *find_waited(struct service *s)
+{
+    for (struct move_op *op = s->moves; op; op = op->next) {
+        if (!op->waits)
+            continue;
+        if (atomic_load(&op->cancelled))
+            op->waits = false;
+        else
+            op->error = take_what_came(s, op);
+        if (!op->waits)
+            return op;
+    }
+    return NULL;
+}
+
+void service_resume_moves(struct service *s)
+{
+    struct move_op *op;
+    while ((op = find_waited(s))) {
+        bool begins = !op->error && !atomic_load(&op->cancelled);
+        int error = begins ? move_op_start(op) : op->error;
+        if (begins && !error)
+            continue; /* it may be gone by now */
+        op->error = error;
+        finish(op);
+    }
+}
+
+/* ---- beginning --------------------------------------------------------------------------- */
 
 /* Copies, or finds that there is nothing to copy. */
 static int begin(struct service *s, const struct core_store *store, struct record *record)
@@ -284,24 +344,23 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     struct move_op *op = new_op(s, store, to);
     if (!op)
         return -ENOMEM;
-    int error = vmm_reserve_in(s->vmm, op->tier, op->cost_bytes);
+    int error = take_memory(s, op);
     if (error) {
         free_op(s, op);
         return error;
     }
-    error = make_pieces(s, op);
-    if (!error)
-        error = begin_record(s, op, record);
+    error = begin_record(s, op, record);
     if (error || !op->id) {
-        abandon(s, op);
+        free_op(s, op);
         return error;
     }
     uint64_t id = op->id;
     error = start_op(s, op);
     if (error) {
-        abandon(s, op);
+        free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
+    service_resume_moves(s); /* what it waits for may have come with the record */
     return error;
 }
 
@@ -356,6 +415,7 @@ void service_on_move_over(struct service *s, const struct effect *effect)
         if (op->store == effect->store && op->id == effect->move)
             atomic_store(&op->cancelled, true);
     }
+    service_resume_moves(s);
 }
 
 void service_end_moves(struct service *s)
@@ -363,6 +423,7 @@ void service_end_moves(struct service *s)
     s->moves_end = true;
     for (struct move_op *op = s->moves; op; op = op->next)
         atomic_store(&op->cancelled, true);
+    service_resume_moves(s);
 }
 
 /* ---- for front ends ----------------------------------------------------------------------- */

@@ -61,6 +61,7 @@ struct move_op {
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
+    bool waits;        /* for memory that is being freed: nothing is charged, and no part runs */
     bool retried;      /* a transfer failed once already */
     int error;
     struct move_op *next;

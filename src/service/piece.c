@@ -87,6 +87,7 @@ static void run_free(struct job *job)
 static void discharge(struct service *s, struct piece *piece)
 {
     if (piece->tier != VMM_TIER_DEVICE) {
+        s->freeing_beside_bytes[piece->tier] -= piece->reserved_bytes;
         vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
         return;
     }
@@ -115,12 +116,16 @@ static void done_free(struct job *job)
     free(freeing);
 }
 
-/* From when it is certain that it goes: who waits for the device's memory may count on it. */
+/* From when it is certain that it goes: who waits for such memory may count on it. */
 static void count_freeing(struct service *s, struct piece *piece)
 {
-    if (piece->counted || piece->tier != VMM_TIER_DEVICE)
+    if (piece->counted)
         return;
     piece->counted = true;
+    if (piece->tier != VMM_TIER_DEVICE) {
+        s->freeing_beside_bytes[piece->tier] += piece->reserved_bytes;
+        return;
+    }
     s->numbers.freeing_bytes += piece->reserved_bytes;
     piece->next_freeing = s->freeing;
     piece->link_freeing = &s->freeing;

@@ -166,4 +166,5 @@ void service_on_memory(struct service *s)
     service_start_promotions(s);
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
+    service_resume_moves(s); /* last: others may wait for longer */
 }

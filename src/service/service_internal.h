@@ -43,7 +43,7 @@ struct piece {
     unsigned running;    /* jobs that use the descriptors */
     bool exclusive;      /* one of them changes the size: further spool operations queue */
     bool doomed;         /* to be freed when the last job is done */
-    bool counted;        /* in numbers.freeing_bytes, and so one of s->freeing */
+    bool counted;        /* as being freed; one of s->freeing, where it is the device's */
     bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
     struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
     struct piece *next_doomed; /* piece_free_doomed's */
@@ -111,11 +111,12 @@ struct service {
     struct idvec turns; /* users whose transfers wait for a slot */
     uint64_t next_user; /* whose turn it is */
     bool starting_turns;
-    struct bound_note *notes;       /* who met which bound of late */
-    struct alloc_op *alloc_queue;   /* waiting for memory, first come first tried */
-    uint64_t alloc_retry_ms;        /* when to try again although nothing was freed */
-    struct free_job *gathered;      /* pieces to be freed that no job has yet; NULL: none */
-    struct piece *freeing;          /* pieces that are being given back */
+    struct bound_note *notes;     /* who met which bound of late */
+    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
+    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
+    struct piece *freeing;        /* pieces that are being given back */
+    uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
     size_t doomed;                  /* pieces that go when the effects of this record are done */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
@@ -383,6 +384,8 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
+/* Some memory is free again: those that wait for it begin, or end. */
+void service_resume_moves(struct service *s);
 
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */

@@ -31,6 +31,13 @@ uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
     return get_device(vmm, tier)->total_bytes;
 }
 
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier)
+{
+    if (tier == VMM_TIER_DEVICE)
+        return vmm_get_free(vmm);
+    return vmm->beside[tier].total_bytes - atomic_load(&vmm->beside_taken_bytes[tier]);
+}
+
 /* Of what the device's unit is, first: a copy has all that the original has. */
 uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
 {

@@ -172,6 +172,7 @@ uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_b
 int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier);
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier); /* by its account */
 
 /* All of these run on helper threads: they may be slow. None touches the account. */
 

@@ -19,7 +19,7 @@ static void check_model(const struct governor_config *config, size_t index)
     must(core_is_pool_name(model->name) && model->store[0] && !strchr(model->store, '/'));
     must(strlen(model->store) <= 255);
     must(model->class < POOL_CLASS_COUNT);
-    must(!model->sleep == !model->wake && (!model->idle_ms || (model->sleep && !model->min_one)));
+    must(!model->sleep == !model->wake && (!model->idle_ms || !model->min_one));
     must(!model->ttft_ms || model->metrics);
     must(!model->pool || core_is_pool_name(model->pool));
     for (size_t i = 0; i < index; i++)

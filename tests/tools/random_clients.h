@@ -17,22 +17,32 @@
 
 /* ---- a writer in the tree ------------------------------------------------------------------ */
 
-static void write_file(const char *name, const void *bytes, size_t size, bool sized)
+/* The device may lack memory for it. */
+static bool may_lack(int error)
 {
-    int fd = open_in(name, O_RDWR | O_CREAT);
+    return is_tight && error == ENOMEM;
+}
+
+/* False: the device lacked memory. */
+static bool write_file(const char *name, const void *bytes, size_t size, bool sized)
+{
+    int fd = open_in(name, O_RDWR | O_CREAT), error = 0;
+    size_t done = 0;
 
     check(fd, name);
     if (sized && ftruncate(fd, (off_t)size) != 0)
-        tool_die("ftruncate %s: %s", name, strerror(errno));
-    for (size_t done = 0; done < size;) {
+        error = errno;
+    while (!error && done < size) {
         ssize_t n = pwrite(fd, (const char *)bytes + done, size - done, (off_t)done);
 
-        if (n <= 0)
-            tool_die("write %s: %s", name, n < 0 ? strerror(errno) : "short");
-        done += (size_t)n;
+        error = n < 0 ? errno : n == 0 ? EIO : 0;
+        done += error ? 0 : (size_t)n;
     }
-    if (close(fd) != 0)
-        tool_die("close %s: %s", name, strerror(errno));
+    if (close(fd) != 0 && !error)
+        error = errno;
+    if (error && !may_lack(error))
+        tool_die("write %s: %s", name, strerror(error));
+    return !error;
 }
 
 static void unlink_all(const char *directory)
@@ -49,7 +59,8 @@ static void unlink_all(const char *directory)
     closedir(stream);
 }
 
-static void build_in_tree(int lock, const struct content *content)
+/* False: the device lacked memory, and it is no whole content. */
+static bool build_in_tree(int lock, const struct content *content)
 {
     static uint8_t bytes[MAX_BYTES];
     char cid[CID_BYTES];
@@ -65,19 +76,29 @@ static void build_in_tree(int lock, const struct content *content)
         struct tool_path entry = tool_path("metadata/e%d", i), name = tool_path("c%d", i);
 
         make_bytes(content, i, bytes);
-        write_file(tool_path("allocations/c%d", i).text, bytes, content->size_bytes[i], chance(50));
+        if (!write_file(tool_path("allocations/c%d", i).text, bytes, content->size_bytes[i],
+                        chance(50)))
+            return false;
         write_file(entry.text, "value", 5, false);
         if (setxattr(in_store(entry.text).text, "user.gmsfs.allocation", name.text,
                      strlen(name.text), 0) != 0)
             tool_die("setxattr: %s", strerror(errno));
         if (chance(10)) {
-            write_file("allocations/extra", bytes, 100, false);
+            if (!write_file("allocations/extra", bytes, 100, false))
+                return false;
             if (unlink(in_store("allocations/extra").text) != 0)
                 tool_die("unlink extra: %s", strerror(errno));
         }
     }
     snprintf(cid, sizeof(cid), "%016" PRIx64, content->cid);
-    write_file("metadata/cid", cid, CID_BYTES - 1, false);
+    return write_file("metadata/cid", cid, CID_BYTES - 1, false);
+}
+
+/* What is committed is given up for memory that lacks otherwise, and then there is no way back. */
+static void note_building(void)
+{
+    if (is_tight)
+        note("T %d\n", (int)getpid());
 }
 
 static void touch_in_tree(void)
@@ -131,8 +152,8 @@ static void write_in_tree(const char *name, int flags)
     if (chance(80)) {
         struct content content = make_content(tool_random(&random_state));
 
-        build_in_tree(lock, &content);
-        if (chance(70))
+        note_building();
+        if (build_in_tree(lock, &content) && chance(70))
             commit_in_tree(lock, content.cid);
     }
     close(lock);
@@ -140,7 +161,18 @@ static void write_in_tree(const char *name, int flags)
 
 /* ---- a writer by the library --------------------------------------------------------------- */
 
-static void build_by_library(gmsfs_t *handle, const struct content *content)
+static bool allocate(gmsfs_t *handle, uint64_t size_bytes, const char *name, uint64_t *slot)
+{
+    int error = gmsfs_allocate_handle(handle, size_bytes, NULL, name, slot);
+
+    if (may_lack(-error))
+        return false;
+    check(error, "gmsfs_allocate_handle");
+    return true;
+}
+
+/* False: the device lacked memory, and it is no whole content. */
+static bool build_by_library(gmsfs_t *handle, const struct content *content)
 {
     char text[CID_BYTES];
     struct gmsfs_metadata cid = {
@@ -152,8 +184,8 @@ static void build_by_library(gmsfs_t *handle, const struct content *content)
         struct gmsfs_metadata entry = {.key = key.text, .value = "value", .value_bytes = 5};
         void *ptr;
 
-        check(gmsfs_allocate_handle(handle, content->size_bytes[i], NULL, name.text, &entry.slot),
-              "gmsfs_allocate_handle");
+        if (!allocate(handle, content->size_bytes[i], name.text, &entry.slot))
+            return false;
         check(gmsfs_attach_mapping(handle, entry.slot, GMSFS_ACCESS_WRITE, &ptr),
               "gmsfs_attach_mapping");
         make_bytes(content, i, ptr);
@@ -161,12 +193,14 @@ static void build_by_library(gmsfs_t *handle, const struct content *content)
         if (chance(10)) {
             uint64_t extra;
 
-            check(gmsfs_allocate_handle(handle, 1, "extra", "extra", &extra), "extra allocation");
+            if (!allocate(handle, 1, "extra", &extra))
+                return false;
             check(gmsfs_free_handle(handle, extra), "gmsfs_free_handle");
         }
     }
     snprintf(text, sizeof(text), "%016" PRIx64, content->cid);
     check(gmsfs_metadata_put(handle, &cid), "gmsfs_metadata_put cid");
+    return true;
 }
 
 static void touch_by_library(gmsfs_t *handle)
@@ -196,8 +230,8 @@ static void write_by_library(gmsfs_t *handle)
     if (chance(20))
         return;
     struct content content = make_content(tool_random(&random_state));
-    build_by_library(handle, &content);
-    if (chance(30)) {
+    note_building();
+    if (!build_by_library(handle, &content) || chance(30)) {
         if (chance(50))
             check(gmsfs_abort(handle, NULL), "gmsfs_abort");
         return;
@@ -234,7 +268,7 @@ static void use_library(enum gmsfs_mode mode, unsigned flags)
     check(gmsfs_open(store.text, &handle), "gmsfs_open");
     check(gmsfs_set_connect_flags(handle, flags), "gmsfs_set_connect_flags");
     result = connect_by_library(handle, mode);
-    if (is_refusal(result)) {
+    if (is_refused(mode, result) || (mode != GMSFS_MODE_RO && may_lack(-result))) {
         gmsfs_close(handle);
         return;
     }
@@ -297,11 +331,12 @@ static void trespass(void)
     int fd = open_in("allocations/stray", O_RDWR | O_CREAT | O_EXCL);
 
     if (fd >= 0) {
-        if (write(fd, "stray", 5) != 5)
+        if (!is_tight && write(fd, "stray", 5) != 5) /* it could give up what is committed */
             tool_die("write to an implicit writer's file: %s", strerror(errno));
         if (close(fd) == 0 || errno != ECANCELED)
             tool_die("close of an implicit writer: %s", strerror(errno));
-    } else if (!is_refusal(fd) && fd != -ENOLCK && fd != -EEXIST) { /* another one's stray */
+    } else if (!is_writers_refusal(fd) && fd != -ENOLCK &&
+               fd != -EEXIST) { /* another one's stray */
         tool_die("create outside of a lock: %s", strerror(-fd));
     }
     if (unlink(in_store(targets[below(4)]).text) == 0)

@@ -31,6 +31,7 @@ struct content {
 /* What the current operation is on. */
 static const char *mount_dir;
 static bool has_places; /* host memory and a disk beside the device */
+static bool is_tight;   /* the device has less than its stores may want: others have to leave */
 static struct tool_path store;
 static int log_fd;
 
@@ -173,11 +174,21 @@ static uint64_t see_by_library(gmsfs_t *handle)
 }
 
 /* Also when somebody drains the mount, which refuses everybody. */
+static bool is_writers_refusal(int result)
+{
+    return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
+}
+
+/* A reader's: the bytes may have been given up. */
 static bool is_refusal(int result)
 {
-    if (has_places && result == -ENODATA) /* given up */
-        return true;
-    return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
+    return is_writers_refusal(result) || (has_places && result == -ENODATA);
+}
+
+/* Who would as well write finds nothing to read, and writes. */
+static bool is_refused(enum gmsfs_mode mode, int result)
+{
+    return mode == GMSFS_MODE_RO ? is_refusal(result) : is_writers_refusal(result);
 }
 
 /* outside: not in the lock's session, so the opens are let in or refused by themselves. */

@@ -36,16 +36,17 @@ static void open_ranks(struct ranks *ranks)
     }
 }
 
-/* Of any member: its bytes may have been given up. */
-static bool is_group_refusal(const struct ranks *ranks, int result)
+/* What is so of any member is so of the group: bytes may have been given up, memory may lack. */
+static void use_ranks(const struct ranks *ranks)
 {
-    bool was = has_places, refused;
+    bool places = false, tight = false;
 
-    for (int i = 0; i < ranks->count; i++)
-        has_places |= targets[ranks->targets[i]].has_places;
-    refused = is_refusal(result);
-    has_places = was;
-    return refused;
+    for (int i = 0; i < ranks->count; i++) {
+        places |= targets[ranks->targets[i]].has_places;
+        tight |= targets[ranks->targets[i]].is_tight;
+    }
+    has_places = places;
+    is_tight = tight;
 }
 
 static void close_ranks(struct ranks *ranks)
@@ -79,7 +80,9 @@ static void write_ranks(const struct ranks *ranks)
         use_target(ranks->targets[i]);
         note("W %d %016" PRIx64 " %" PRIu64 "\n", (int)getpid(),
              mark_given_up(see_by_library(ranks->handles[i])), gmsfs_generation(ranks->handles[i]));
-        build_by_library(ranks->handles[i], &content);
+        note_building();
+        if (!build_by_library(ranks->handles[i], &content))
+            return;
     }
     if (chance(20))
         return;
@@ -96,20 +99,29 @@ static void write_ranks(const struct ranks *ranks)
     }
 }
 
+static bool is_group_refusal(enum gmsfs_mode mode, int result)
+{
+    if (mode == GMSFS_MODE_RO)
+        return is_refusal(result) || result == -ESTALE; /* a mix */
+    return is_refused(mode, result) || may_lack(-result);
+}
+
 static void use_group(void)
 {
     static const enum gmsfs_mode modes[] = {GMSFS_MODE_RO, GMSFS_MODE_RW, GMSFS_MODE_RW_OR_RO};
     enum gmsfs_mode mode = modes[below(3)];
-    uint64_t reserve_bytes[MAX_RANKS] = {below(1 << 20), below(1 << 20), below(1 << 20)};
     struct ranks ranks;
     int result;
 
     open_ranks(&ranks);
+    use_ranks(&ranks);
+    /* All of them have to fit on the device. */
+    uint64_t most_bytes = is_tight ? MAX_RESERVED / 4 : MAX_RESERVED;
+    uint64_t reserve_bytes[MAX_RANKS] = {below(most_bytes), below(most_bytes), below(most_bytes)};
     result =
         gmsfs_connect_group_reserve(ranks.handles, (size_t)ranks.count, mode, below(50),
                                     mode == GMSFS_MODE_RO || chance(50) ? NULL : reserve_bytes);
-    if (!is_group_refusal(&ranks, result) &&
-        !(result == -ESTALE && mode == GMSFS_MODE_RO)) { /* a mix */
+    if (!is_group_refusal(mode, result)) {
         check(result, "gmsfs_connect_group");
         if (gmsfs_granted_lock(ranks.handles[0]) == GMSFS_MODE_RW)
             write_ranks(&ranks);

@@ -13,11 +13,12 @@
 
 #define MAX_TARGETS 64
 #define MAX_KEEPERS 16
+#define TIGHT_BYTES (UINT64_C(4) << 20)
 
 struct target {
     struct tool_path mount, path;
     int log_fd;
-    bool has_places;
+    bool has_places, is_tight;
     struct model *model;
     /* at rest */
     uint64_t rest_bytes; /* of the layout */
@@ -38,6 +39,7 @@ static inline void use_target(int index)
     store = target->path;
     log_fd = target->log_fd;
     has_places = target->has_places;
+    is_tight = target->is_tight;
 }
 
 /* A number of the device's file; UINT64_MAX: it has none of that name. */
@@ -69,6 +71,7 @@ static inline void add_target(const char *path)
         tool_die("set-up: %s", strerror(errno));
     use_target(target_count++);
     has_places = target->has_places = find_device_bytes("host_total_bytes") != UINT64_MAX;
+    is_tight = target->is_tight = find_device_bytes("total_bytes") < TIGHT_BYTES;
     /* An earlier run may have left something. */
     target->model->possible[0] = mark_given_up(see_in_tree());
     target->model->possible_count = 1;

@@ -215,6 +215,10 @@ static bool law_may_go_for(const struct world *seen, size_t victim, size_t wante
 {
     size_t model = law_model(seen, victim);
 
+    if (model != SIZE_MAX && seen->models[model].idle_ms > 0 && law_is_idle(seen, victim) &&
+        seen->demand[model].idle_since_ms + seen->models[model].idle_ms <= seen->now.now_ms &&
+        seen->demand[model].idle_since_ms > 0 && !seen->models[model].min_one)
+        return true; /* idle= is over */
     if (law_class(seen, victim) != law_class(seen, wanter))
         return law_class(seen, victim) < law_class(seen, wanter);
     return law_is_idle(seen, victim) && (model == SIZE_MAX || !seen->models[model].min_one);

@@ -116,6 +116,17 @@ TAP_TEST(who_sleeps_over_a_store_on_the_device_is_only_woken)
     check_str(decide(), "wake other");
 }
 
+TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
+{
+    make_full();
+    wants("other", 1);
+    check_str(decide(), "");
+    demand_of("other")->running = 0;
+    check_str(decide(), "wake other");
+    demand_of("other")->done_ms = MOMENT_AGO;
+    check_str(decide(), "");
+}
+
 TAP_TEST(who_is_on_the_device_and_awake_gets_nothing)
 {
     make_full();
@@ -190,6 +201,23 @@ TAP_TEST(the_least_important_go_first_and_of_these_the_idle_ones)
     check_str(decide(), "sleep busy, +drain busy>host, +promote code, +wake code");
     store_named("busy")->pinned = true;
     check_str(decide(), "sleep high, +drain high>host, +promote code, +wake code");
+}
+
+TAP_TEST(of_one_class_the_idle_go_before_those_in_use_and_min_one_behind_the_other_idle)
+{
+    world_begin(80);
+    world_add_model("code", POOL_CLASS_CRITICAL, 20, GOVERNOR_HOST);
+    world_add_model("busy", POOL_CLASS_BATCH, 25, ALL_BUT_DISK);
+    world_add_model("kept", POOL_CLASS_BATCH, 25, ALL_BUT_DISK);
+    world_add_model("idle", POOL_CLASS_BATCH, 25, ALL_BUT_DISK);
+    wants("code", 1);
+    serves("busy");
+    store_named("busy")->last_used_ms = LONG_AGO - 2;
+    demand_of("kept")->idle_since_ms = LONG_AGO - 1;
+    model_named("kept")->min_one = true;
+    check_str(decide(), "sleep idle, +drain idle>host, +promote code, +wake code");
+    store_named("idle")->pinned = true;
+    check_str(decide(), "sleep kept, +drain kept>host, +promote code, +wake code");
 }
 
 TAP_TEST(nobody_goes_for_the_less_important)
@@ -437,6 +465,39 @@ TAP_TEST(what_other_pools_are_guaranteed_is_not_taken)
     check_str(decide(), "promote a, +wake a");
 }
 
+TAP_TEST(nobody_goes_of_whom_his_pool_is_guaranteed_a_part)
+{
+    world_begin(100);
+    world_add_pool("mine", 0, 0);
+    world_add_pool("theirs", 20, 0);
+    world_add_model("a", POOL_CLASS_CRITICAL, 80, GOVERNOR_HOST);
+    store_named("a")->pool = "mine";
+    world_add_store("t", "theirs", 15, ALL_BUT_DISK);
+    world_add_store("u", "theirs", 15, ALL_BUT_DISK);
+    wants("a", 1);
+    check_str(decide(), "");
+    world.config.high = 100;
+    world.pools[1].min_bytes = 15 * GIB;
+    store_named("a")->bytes = 85 * GIB;
+    check_str(decide(), "demote t>host, +promote a, +wake a");
+}
+
+TAP_TEST(what_a_pool_is_guaranteed_shrinks_by_what_comes)
+{
+    world_begin(100);
+    world_add_pool("p", 40, 0);
+    world_add_pool("q", 0, 0);
+    world_add_model("a", POOL_CLASS_CRITICAL, 30, GOVERNOR_HOST);
+    world_add_model("b", POOL_CLASS_HIGH, 61, GOVERNOR_HOST);
+    store_named("a")->pool = "p";
+    store_named("b")->pool = "q";
+    wants("a", 1);
+    wants("b", 1);
+    check_str(decide(), "promote a, +wake a");
+    store_named("b")->bytes = 60 * GIB;
+    check_str(decide(), "promote a, +wake a, promote b, +wake b");
+}
+
 /* ---- (3) the watermarks --------------------------------------------------------------------- */
 
 static void make_idle(unsigned count)
@@ -467,6 +528,25 @@ TAP_TEST(above_high_the_idle_leave_by_last_use_down_to_low)
               "more than 95% of the device is in use; i0 (high) is idle and unused for longest");
 }
 
+TAP_TEST(above_high_nobody_goes_who_could_stay)
+{
+    world_begin(100);
+    world_add_store("old", "default", 5, ALL_BUT_DISK)->last_used_ms = LONG_AGO - 1;
+    world_add_store("large", "default", 20, ALL_BUT_DISK);
+    world_add_store("held", "default", 72, ALL_BUT_DISK)->held = 1;
+    check_str(decide(), "demote large>host");
+}
+
+TAP_TEST(a_moment_without_requests_is_not_idle)
+{
+    make_idle(10);
+    for (size_t i = 0; i < world.config.model_count; i++)
+        world.demand[i].idle_since_ms = NOW - 29999;
+    check_str(decide(), "");
+    world.demand[3].idle_since_ms = NOW - 30000;
+    check_str(decide(), "sleep i3, +drain i3>host");
+}
+
 TAP_TEST(above_high_only_who_is_idle_for_a_cooldown_and_may_go_does)
 {
     make_idle(10);
@@ -492,6 +572,20 @@ TAP_TEST(an_idle_model_whose_time_is_over_sleeps_and_its_store_stays)
     check_str(decide(), "");
 }
 
+TAP_TEST(whose_idle_time_is_over_goes_for_anybody)
+{
+    world_begin(80);
+    world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
+    world_add_model("code", POOL_CLASS_CRITICAL, 60, ALL_BUT_DISK);
+    wants("batch", 1);
+    model_named("code")->idle_ms = 600001;
+    check_str(decide(), "");
+    model_named("code")->idle_ms = 600000;
+    check_str(decide(), "sleep code, +drain code>host, +promote batch, +wake batch");
+    serves("code");
+    check_str(decide(), "");
+}
+
 /* ---- (4) ahead ------------------------------------------------------------------------------ */
 
 TAP_TEST(spares_are_made_of_what_is_not_critical_while_the_host_has_room)
@@ -506,6 +600,16 @@ TAP_TEST(spares_are_made_of_what_is_not_critical_while_the_host_has_room)
     check_str(decide(), "spare batch>host");
     world.now.host_bytes = world.now.host_free = 0;
     check_str(decide(), "");
+}
+
+TAP_TEST(four_spares_are_made_a_round)
+{
+    static const char *const names[] = {"s1", "s2", "s3", "s4", "s5"};
+
+    world_begin(100);
+    for (size_t i = 0; i < 5; i++)
+        world_add_store(names[i], "default", 1, GOVERNOR_DEVICE);
+    check_str(decide(), "spare s1>host, spare s2>host, spare s3>host, spare s4>host");
 }
 
 TAP_TEST(spares_wait_while_somebody_moves)
@@ -626,6 +730,8 @@ TAP_TEST(a_max_is_not_raised_before_the_use_has_come_down)
     check_str(decide(), "max code=45");
     world.pools[1].used_bytes = 58 * GIB;
     check_str(decide(), "");
+    world.pools[1].changed_ms = 0; /* nor is it lowered further: 8 GiB are on their way */
+    check_str(decide(), "");
     world.pools[1].used_bytes = 55 * GIB;
     check_str(decide(), "max code=45");
 }
@@ -677,6 +783,44 @@ TAP_TEST(pools_that_no_model_names_stay)
     check_str(decide(), "");
     world.pools[1].used_bytes = 55 * GIB; /* its use counts all the same */
     check_str(decide(), "max code=45");
+}
+
+/* As many stores as a mount has, of 1 GiB each; the first is a model's, and needs half of all. */
+static void make_many(void)
+{
+    static struct governor_store many[GOVERNOR_MAX_STORES];
+    static char names[GOVERNOR_MAX_STORES][8];
+
+    world_begin(GOVERNOR_MAX_STORES);
+    world_add_model("code", POOL_CLASS_CRITICAL, GOVERNOR_MAX_STORES / 2, GOVERNOR_HOST);
+    many[0] = world.stores[0];
+    for (size_t i = 1; i < GOVERNOR_MAX_STORES; i++) {
+        snprintf(names[i], sizeof names[i], "s%04zu", i);
+        many[i] = many[0];
+        many[i].name = names[i];
+        many[i].bytes = GIB;
+        many[i].places = ALL_BUT_DISK;
+        many[i].last_used_ms = LONG_AGO;
+    }
+    world.now.stores = many;
+    world.now.store_count = GOVERNOR_MAX_STORES;
+    world.now.device_free = GIB;
+    wants("code", 1);
+}
+
+TAP_TEST(what_a_round_cannot_hold_is_for_the_next)
+{
+    make_many();
+    decide();
+    check_int(deed_count, GOVERNOR_MAX_DEEDS);
+    for (size_t i = 0; i < deed_count; i++)
+        require(deeds[i].kind == GOVERNOR_DEMOTE);
+    check_str(deeds[0].store, "s0001");
+    check(strstr(deeds[0].reason, "others later") != NULL);
+    world.now.device_free = (GOVERNOR_MAX_STORES / 2 - 3) * GIB;
+    world.config.high = 100;
+    check_str(decide(), "demote s0001>host, +demote s0002>host, +demote s0003>host, +promote code, "
+                        "+wake code");
 }
 
 TAP_TEST(more_stores_than_a_mount_has_are_not_looked_at)

@@ -54,11 +54,12 @@ static void make_random_model(size_t index)
     struct governor_demand *demand = &world.demand[model];
     bool has_hooks = !one_in(3);
 
+    bool min_one = one_in(4);
     world.models[model] = (struct governor_model){.name = (char *)(uintptr_t)store_names[index],
                                                   .store = (char *)(uintptr_t)store_names[index],
                                                   .class = (enum pool_class)below(POOL_CLASS_COUNT),
-                                                  .min_one = one_in(4),
-                                                  .idle_ms = has_hooks && one_in(3) ? 50000 : 0,
+                                                  .min_one = min_one,
+                                                  .idle_ms = !min_one && one_in(3) ? 50000 : 0,
                                                   .ttft_ms = one_in(2) ? 200 : 0,
                                                   .sleep = has_hooks ? hook : NULL,
                                                   .wake = has_hooks ? hook : NULL,
@@ -348,6 +349,7 @@ TAP_TEST(a_second_preemption_in_a_round_breaks_a_law)
     store_named("a")->places = GOVERNOR_HOST;
     store_named("c1")->places = ALL_BUT_DISK;
     store_named("c1")->held = 1;
+    serves("c1");
     decide();
     memcpy(both + count, deeds, deed_count * sizeof *deeds);
     check_str(find_broken_law(&seen, both, count + deed_count), "one in use goes a round");

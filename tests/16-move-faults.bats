@@ -1,0 +1,380 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What becomes of a store's move when something goes wrong: who has a part in it is killed at each of
+# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves), memory lacks, a
+# victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+#
+# The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
+# last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
+#
+# shellcheck disable=SC2154 # output, status are set by bats' run
+
+load helpers
+load gmsctl
+
+BYTES=$((130 << 20))
+# What is done before it, the order (or `reader`, who waits for the device), and where it comes to.
+WAYS=(': host' ': disk' 'host reader' 'disk reader')
+
+setup() {
+    common_setup
+    requires root
+    export GMSFS_MOVE_GATE=$T/gate
+    SPILL=$T/spill
+    mkdir "$SPILL"
+    mount -t tmpfs -o size=256M spill "$SPILL"
+}
+
+teardown() {
+    common_teardown
+    umount -l "$SPILL" 2>/dev/null || : # if it is still there
+}
+
+start_tiers() {
+    start_mount "size=256M,host_size=256M,spill=$SPILL,spill_size=256M,keep_copy=no" "$@"
+    W=$M/weights
+}
+
+publish() {
+    ctl open "$W/lock" rw alloc "$BYTES" 1 a '' open "$W/allocations/a" rw \
+        pwrite 0 first pwrite $((BYTES - 4)) last use 0 commit
+}
+
+bytes_are_right() {
+    assert_eq "$(head -c 5 "$W/allocations/a")" first 'first bytes'
+    assert_eq "$(tail -c 4 "$W/allocations/a")" last 'last bytes'
+}
+
+order() { # WORD [STORE]
+    ctl open "$M/${2-weights}/residency" w write "$1"
+}
+
+at() { # TIERS [STORE]: and nothing is under way
+    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
+}
+
+# hold_after STEPS: what begins from here on stands at the gate behind so many.
+hold_after() {
+    rm -f "$T/gate.held"
+    echo "$1" >"$T/gate"
+}
+
+is_held() {
+    [[ -e $T/gate.held ]]
+}
+
+# begin_way STEPS BEFORE ORDER: the move stands behind so many of its steps; READER waits for it, or is ''.
+begin_way() {
+    READER=''
+    [[ $2 == : ]] || {
+        order "$2"
+        wait_until 10 at "$2"
+    }
+    hold_after "$1"
+    if [[ $3 == reader ]]; then
+        wait_for_lock open "$W/lock" r
+        READER=$WAITER
+    else
+        order "$3"
+    fi
+    wait_until 10 is_held
+}
+
+has_event() { # EVENT [ERROR]
+    jq -es --arg event "$1" --arg error "${2-}" \
+        'any(.event == $event and ($error == "" or .error == $error))' <"$M/events"
+}
+
+tiers_are_free() { # beside the device
+    [[ $(device_get '.host_used_bytes + .spill_used_bytes') -eq 0 ]]
+}
+
+disk_is_empty() {
+    [[ $(df -B 1 --output=used "$SPILL" | tail -n 1) -eq 0 ]]
+}
+
+copier_of() { # WORKER
+    pgrep -P "$1" -x gmsfs-copier
+}
+
+# Nothing of the dead daemon is left, and another one at its place has all of the device.
+nothing_is_left() { # KEEPER WORKER COPIER
+    local pid
+    for pid in "$@"; do
+        wait_until_any 10 process_gone "$pid"
+    done
+    wait_until_any 10 disk_is_empty
+    rm -f "$T/gate"
+    ! is_mounted "$M" || umount "$M" # a dead keeper's
+    start_tiers "$M"
+    assert_eq "$(device_get '.used_bytes + .host_used_bytes + .spill_used_bytes')" 0 'memory of the new mount'
+    [[ $BACKEND == host ]] || wait_until 5 nobody_else_has_memory
+    publish
+    bytes_are_right
+    stop_mount
+}
+
+nobody_else_has_memory() {
+    [[ $(device_get .other_bytes) -eq 0 ]]
+}
+
+# daemons_die SIGNALLED: keeper or worker is killed at each step of each way.
+daemons_die() {
+    local way steps worker pids
+    for way in "${WAYS[@]}"; do
+        for steps in 0 1 2 4; do
+            echo "# $way, $steps steps"
+            start_tiers "$T/m"
+            publish
+            # shellcheck disable=SC2086 # two words
+            begin_way "$steps" $way
+            worker=$(worker_of "$KEEPER")
+            pids=("$KEEPER" "$worker")
+            [[ $BACKEND == host ]] || pids+=("$(copier_of "$worker")")
+            expect_death "$M"
+            if [[ $1 == keeper ]]; then
+                kill -KILL "$KEEPER"
+            else
+                kill -KILL "$worker"
+            fi
+            [[ -z $READER ]] || {
+                wait_exit "$READER"
+                assert_match "$(output_of "$READER")" 'ENOTCONN|ECONNABORTED'
+            }
+            nothing_is_left "${pids[@]}"
+        done
+    done
+}
+
+@test "a worker that is killed at any step of a move leaves no process, memory or file, and its place to others" {
+    daemons_die worker
+}
+
+@test "so does a keeper" {
+    daemons_die keeper
+}
+
+@test "a reader that is killed at any step of the promotion it waits for is forgotten, and the promotion ends" {
+    local steps
+    start_tiers
+    publish
+    for steps in 0 1 2 3 4 5; do
+        begin_way "$steps" host reader
+        kill -KILL "$READER"
+        wait_until 5 waiters_are weights 0
+        grep -q '^moving device' "$W/residency"
+        rm "$T/gate"
+        wait_until 10 at device
+        bytes_are_right
+        wait_until 5 tiers_are_free
+    done
+}
+
+@test "a client that ordered a move is not needed at any step of it" {
+    local steps
+    start_tiers
+    publish
+    for steps in 0 1 2 3 4 5; do
+        hold_after "$steps"
+        spawn "$GMSFS" demote "$W"
+        wait_until 10 is_held
+        kill -KILL "$SPAWNED"
+        wait_exit "$SPAWNED"
+        rm "$T/gate"
+        wait_until 10 at host
+        bytes_are_right
+        order device
+        wait_until 10 at device
+    done
+}
+
+@test "a drainer that is killed at any step of its move lets in who waits, and the move ends as a spare" {
+    local steps drainer
+    start_tiers
+    publish
+    for steps in 0 1 2 3 4 5; do
+        hold_after "$steps"
+        spawn "$GMSFS" drain --then demote "$W"
+        drainer=$SPAWNED
+        wait_until 10 is_held
+        wait_for_lock open "$W/lock" r
+        kill -KILL "$drainer"
+        wait_until 5 granted "$WAITER"
+        assert_eq "$(info_of weights .draining)" false draining
+        rm "$T/gate"
+        wait_until 10 at 'device host'
+        bytes_are_right
+        let_go "$WAITER"
+        order -host
+        wait_until 5 tiers_are_free
+    done
+}
+
+@test "a move that is cancelled at any step gives back what it has made, and the next one works" {
+    local way steps before word
+    start_tiers
+    publish
+    for way in 'device host' 'device disk' 'host device' 'host disk'; do
+        read -r before word <<<"$way"
+        for steps in 0 1 2 3 4 5; do
+            echo "# $way, $steps steps"
+            at "$before" || order "$before"
+            wait_until 10 at "$before"
+            wait_until 5 used_is $([[ $before == device ]] && echo "$BYTES" || echo 0)
+            hold_after "$steps"
+            order "$word"
+            wait_until 10 is_held
+            order cancel
+            at "$before"
+            rm "$T/gate"
+            bytes_are_right
+            wait_until 10 only_at "$before"
+        done
+    done
+    has_event move_failed ECANCELED
+    order disk
+    wait_until 10 at disk
+    bytes_are_right
+}
+
+only_at() { # device | host
+    local device=0 host=0
+    if [[ $1 == device ]]; then device=$BYTES; else host=$BYTES; fi
+    [[ $(device_get '"\(.used_bytes) \(.host_used_bytes) \(.spill_used_bytes)"') == "$device $host 0" ]] && disk_is_empty
+}
+
+@test "a store is ordered to where another one is just being freed, and comes there" {
+    local turn up=other down=weights
+    start_mount size=256M,host_size=288M
+    W=$M/weights
+    mkdir "$M/other"
+    publish
+    order +host
+    wait_until 10 at 'device host'
+    order host
+    ctl open "$M/other/lock" rw alloc "$BYTES" 1 a '' commit
+    order +host other
+    wait_until 10 at 'device host' other
+    for turn in 1 2 3 4 5; do
+        order host "$up"
+        order device "$down"
+        wait_until 10 at 'device host' "$down"
+        read -r up down <<<"$down $up"
+    done
+    bytes_are_right
+}
+
+# ---- memory of the host ------------------------------------------------------------------------
+
+# limit_memory BYTES: what start_mount starts from here on has so much, in a group of its own.
+limit_memory() {
+    local limit
+    for limit in memory/gmsfs-test.$$/memory.limit_in_bytes gmsfs-test.$$/memory.max unified/gmsfs-test.$$/memory.max; do
+        limit=/sys/fs/cgroup/$limit
+        mkdir "${limit%/*}" 2>/dev/null || continue
+        if { echo "$1" >"$limit"; } 2>/dev/null; then
+            GROUP=${limit%/*} LIMIT=$limit
+            # shellcheck disable=SC2016 # for the inner shell
+            MOUNT_VIA=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP")
+            return
+        fi
+        rmdir "${limit%/*}"
+    done
+    skip 'no group whose memory can be limited here'
+}
+
+oom_kills() {
+    cat "$GROUP/memory.events" "$GROUP/memory.oom_control" 2>/dev/null | sed -n 's/^oom_kill //p'
+}
+
+group_gone() {
+    rmdir "$GROUP"
+}
+
+# bats test_tags=host
+@test "memory that the daemon's group lacks fails the move, not the daemon, and the store stays where it is" {
+    limit_memory $((240 << 20))
+    start_tiers
+    publish
+    run_logged -1 "$GMSFS" demote "$W"
+    assert_match "$output" 'stays at device'
+    at device
+    has_event move_failed ENOMEM
+    bytes_are_right
+    wait_until 5 tiers_are_free
+    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
+    echo $((512 << 20)) >"$LIMIT"
+    cli demote "$W"
+    bytes_are_right
+    stop_mount
+    wait_until 5 group_gone
+}
+
+# bats test_tags=host
+@test "who would have to leave for another one and finds no memory stays, and the other one waits until there is some" {
+    limit_memory $((240 << 20))
+    start_mount size=160M,host_size=256M,min_stay=0
+    W=$M/weights
+    publish
+    mkdir "$M/other"
+    spawn "$GMSCTL" open "$M/other/lock" rw alloc $((40 << 20)) 1 a '' commit
+    local writer=$SPAWNED
+    wait_until 10 has_event move_failed ENOMEM
+    never_within 1 process_gone "$writer"
+    at device || grep -q '^moving host' "$W/residency"
+    bytes_are_right
+    echo $((512 << 20)) >"$LIMIT"
+    wait_exit "$writer"
+    assert_eq "$status" 0 "$(output_of "$writer")"
+    wait_until 10 at host
+    bytes_are_right
+    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
+    stop_mount
+    wait_until 5 group_gone
+}
+
+# ---- victims -----------------------------------------------------------------------------------
+
+@test "a victim that is used while it leaves stays, its copy is a spare, and another one is chosen" {
+    local store
+    start_mount size=24M,host_size=64M,min_stay=0
+    for store in d a b c; do
+        mkdir "$M/$store"
+        ctl open "$M/$store/lock" rw alloc $((8 << 20)) 1 a '' open "$M/$store/allocations/a" rw \
+            pwrite 0 "$store" use 0 commit
+        [[ $store != d ]] || {
+            order host d
+            wait_until 10 at host d
+        }
+    done
+    hold_after 0
+    spawn "$GMSCTL" open "$M/d/lock" r say granted pause
+    local reader=$SPAWNED
+    wait_until 10 grep -q '^moving host' "$M/a/residency"
+    hold open "$M/a/lock" r
+    rm "$T/gate"
+    wait_until 10 granted "$reader"
+    wait_until 10 at 'device host' a
+    at host b
+    at device c
+    at 'device host' d
+    for store in d a b c; do
+        assert_eq "$(head -c 1 "$M/$store/allocations/a")" "$store" bytes
+    done
+    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" 'a b' 'who was chosen'
+    assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'whose copy is a spare'
+}
+
+@test "memory that somebody asks for comes when the store that has it has stayed as long as it may" {
+    start_mount size=24M,host_size=64M,min_stay=2
+    W=$M/weights
+    ctl open "$W/lock" rw alloc $((16 << 20)) 1 a '' commit
+    order host
+    wait_until 10 at host
+    order device
+    wait_until 10 at 'device host'
+    mkdir "$M/other"
+    ctl open "$M/other/lock" rw alloc $((16 << 20)) 1 a '' commit
+    at host
+}
