@@ -32,12 +32,14 @@ sleep)
     [[ ! -e $1.stuck ]] || { echo "$1 does not sleep" >&2; exit 1; }
     kill "$(cat "$1.pid")"
     while grep -q " held " "$MOUNT/$1/sessions"; do sleep 0.01; done
+    echo 0 >"$1.running"
     echo "$1 sleeps" >>log
     ;;
 wake)
     echo "$1 wakes" >>log
     sleep 1000 <"$MOUNT/$1/lock" >/dev/null 2>&1 &
     echo $! >"$1.pid"
+    cp "$1.waiting" "$1.running" # it serves some, and more come
     ;;
 esac
 EOF
@@ -97,8 +99,9 @@ once() { # [-STATUS] [OPTIONS...]: one round
     cli "${want[@]}" governor --once -c "$T/conf" "$@" "$M"
 }
 
-ask() { # MODEL REQUESTS: so many wait
+ask() { # MODEL REQUESTS: so many wait; with 0 none is served any more, either
     echo "$2" >"$ENGINES/$1.waiting"
+    [[ $2 != 0 ]] || echo 0 >"$ENGINES/$1.running"
 }
 
 is_at() { # TIERS STORE
