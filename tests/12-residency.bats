@@ -120,6 +120,23 @@ layout_of() {
     rm "$T/gate"
 }
 
+@test "moved_ms is when the place last changed, and a spare changes none" {
+    committed
+    assert_eq "$(info_of weights .moved_ms)" null
+    order +host
+    wait_until 10 is_at 'device host'
+    assert_eq "$(info_of weights .moved_ms)" null
+    local since moved
+    since=$(date +%s%3N)
+    move_to host host
+    moved=$(info_of weights .moved_ms)
+    ((moved >= since && moved <= $(date +%s%3N)))
+    since=$(date +%s%3N)
+    move_to device 'device host'
+    moved=$(info_of weights .moved_ms)
+    ((moved >= since && moved <= $(date +%s%3N)))
+}
+
 @test "who may not wait starts nothing" {
     committed
     move_to host host

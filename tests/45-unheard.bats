@@ -126,6 +126,18 @@ DONE='done, but cannot write the output: No space left on device'
     assert_eq "$(cat "$M/weights/residency")" 'device host'
 }
 
+@test "what a governor did and cannot say exits with 4" {
+    start_mount size=64M,host_size=64M,min_stay=0
+    make_model
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    "$GMSFS" demote -q "$M/weights"
+    echo "cooldown 0; model w store=weights metrics='echo vllm:num_requests_waiting 1'" >"$T/conf"
+    open_broken_pipe
+    broken 4 governor --once -c "$T/conf" "$M"
+    assert_eq "$(cat "$M/weights/residency")" 'device host'
+    broken 1 governor --once --dry-run -c "$T/conf" "$M"
+}
+
 @test "a fence that cannot be said stands, exits with 4, and tells its token later" {
     start_mount
     make_model

@@ -81,6 +81,7 @@ PY
     shown_harmless drain --undo "$M"
     shown_harmless fence "$M" # there is nothing to checkpoint
     shown_harmless triton --http none --grpc "unix:$T/$EVIL.gone/s" "$M"
+    shown_harmless governor --once -c "$T/$EVIL.conf" "$M"
     spawn "$T/bin-$EVIL" -c 'exec 5<>"$1/lock"; read -r </dev/zero' _ "$M/$EVIL"
     wait_until 5 grep -q held "$M/$EVIL/sessions"
     shown_harmless status "$M"

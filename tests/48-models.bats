@@ -235,6 +235,28 @@ asked() { # PORT: what the engine has mapped
     at host qwen
 }
 
+@test "a governor says what it would do, by what engines say" {
+    requires curl
+    requires python3
+    start size=12M,host_size=64M,min_stay=0
+    have llama 8M
+    cli demote -q "$M/llama"
+    have qwen 8M
+    mkdir "$T/8001" "$T/8002"
+    echo vllm:num_requests_waiting 4 >"$T/8001/metrics"
+    echo vllm:num_requests_waiting 0 >"$T/8002/metrics"
+    spawn python3 -u -m http.server --bind 127.0.0.1 --directory "$T" 0
+    wait_until 10 grep -q 'port [0-9]' "$T/spawn-$SPAWNED"
+    local port
+    port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$T/spawn-$SPAWNED")
+    WORDS=(-e "s,/etc/gmsfs/,$T/,g; s,localhost:(800[12]),127.0.0.1:$port/\\1,; s/cooldown 30/cooldown 0/")
+    example 'A GOVERNOR' 1
+    assert_match "$output" "gmsfs demote -q --to host --timeout 300 $M/qwen && # llama has 4 requests waiting"
+    assert_match "$output" "gmsfs promote -q --timeout 300 $M/llama # llama has 4 requests waiting"
+    at host llama
+    at device qwen
+}
+
 @test "a model goes from place to place, and its bytes can be read at each" {
     start
     have llama 4M

@@ -46,6 +46,20 @@ at() { # TIERS [STORE]
     at none
 }
 
+@test "one store comes where another one has just left, over and over" {
+    start_mount size=8M,host_size=32M,evict=none,min_stay=0
+    mkdir "$M/two"
+    committed weights
+    cli demote "$M/weights"
+    committed two
+    for _ in {1..20}; do
+        cli demote -q "$M/two"
+        cli promote -q "$M/weights"
+        cli demote -q "$M/weights"
+        cli promote -q "$M/two"
+    done
+}
+
 @test "several stores move side by side, and one that cannot does not stop the others" {
     mkdir "$M/two" "$M/three"
     committed

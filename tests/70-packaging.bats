@@ -22,7 +22,7 @@ complete_words() {
     cd "$ROOT"
     complete_words gmsfs ''
     for name in mount umount status load save verify sum ls run wait metadata drain fence \
-        image clear-suspect triton promote demote; do
+        image clear-suspect triton promote demote governor; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done
     complete_words gmsfs um
@@ -51,6 +51,8 @@ complete_words() {
     complete_words gmsfs ls "$M/w"
     assert_eq "$output" "$M/weights"
     complete_words gmsfs umount "$M"
+    assert_eq "$output" "$M"
+    complete_words gmsfs governor --once "$M"
     assert_eq "$output" "$M"
     complete_words gmsfs fence --abort token "$M"
     assert_eq "$output" "$M"
@@ -90,7 +92,7 @@ complete_words() {
     done
     cd "$T/units"
     for unit in gmsfs.target gmsfs-gpu@0.service gmsfs@mnt-gms-host.service \
-        gmsfs-triton@mnt-gms-host.service; do
+        gmsfs-triton@mnt-gms-host.service gmsfs-governor@mnt-gms-host.service; do
         [[ $unit != *@* ]] || cp "${unit%%@*}@.service" "$unit"
         # The manual's pages are not installed where this runs, and systemd would look for them.
         run_logged -0 systemd-analyze verify --man=no "./$unit"

@@ -22,13 +22,12 @@ struct child {
 
 static struct child *left_behind;
 
-/* Is it over? Then nothing of it is left. */
-static bool child_reap(struct child *child)
+bool child_is_over(struct child *child, int *status)
 {
     pid_t got;
 
     do
-        got = waitpid(child->pid, NULL, WNOHANG);
+        got = waitpid(child->pid, status, WNOHANG);
     while (got < 0 && errno == EINTR);
     if (got == 0)
         return false;
@@ -36,6 +35,11 @@ static bool child_reap(struct child *child)
         close(child->pidfd);
     free(child);
     return true;
+}
+
+static bool child_reap(struct child *child)
+{
+    return child_is_over(child, NULL);
 }
 
 static void child_reap_left(void)
@@ -104,6 +108,19 @@ static void child_wait(const struct child *child)
 
     if (child->pidfd >= 0)
         poll(&over, 1, END_MS);
+}
+
+int child_get_pidfd(const struct child *child)
+{
+    return child->pidfd;
+}
+
+void child_end_group(struct child *child)
+{
+    /* Not waited for yet, so its number, and that of its group, is nobody else's. */
+    if (child)
+        kill(-child->pid, SIGKILL);
+    child_end(child);
 }
 
 void child_end(struct child *child)

@@ -10,6 +10,8 @@
 #ifndef GMSFS_BASE_CHILD_H
 #define GMSFS_BASE_CHILD_H
 
+#include <stdbool.h>
+
 struct child;
 
 /* What the child does. It says what it has to say on `to`, and its end is that of the process. */
@@ -20,5 +22,14 @@ int child_start(struct child **child, child_run *run, const void *context, int *
 
 /* Ends it, if it has not ended; never waits for long. NULL is allowed. */
 void child_end(struct child *child);
+
+/* The same, and with it all of the process group that the child has made of itself. */
+void child_end_group(struct child *child);
+
+/* For poll(2): readable once it has ended. -1: this kernel has no such thing. */
+int child_get_pidfd(const struct child *child);
+
+/* If it has ended: its status, as waitpid(2) tells it, and nothing of it is left. */
+bool child_is_over(struct child *child, int *status);
 
 #endif

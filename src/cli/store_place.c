@@ -12,9 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#define TEXT_BYTES 128
+#define TEXT_BYTES    128
+#define LOOK_EVERY_MS 10
 
 /* What `residency` said. */
 struct place {
@@ -168,8 +170,35 @@ static int place_write(int dir, const char *path, const char *place, struct plac
     return error;
 }
 
+/* Does the mount give memory back just now? */
+static bool place_is_freeing(const char *path)
+{
+    json_t *device = store_device_json(path);
+    bool is = store_json_number(device, "freeing_bytes") > 0;
+
+    json_decref(device);
+    return is;
+}
+
+/* What has just left the device is given back a moment later: true, try again, also when all of it
+ * has been (is_last). */
+static bool place_wait_memory(const char *path, bool *is_last, uint64_t *timeout_ms)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_EVERY_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+
+    if (*is_last || *timeout_ms == 0)
+        return false;
+    *is_last = !place_is_freeing(path);
+    if (!*is_last)
+        nanosleep(&pause, NULL);
+    *timeout_ms = cli_left_ms(start_ms, *timeout_ms);
+    return true;
+}
+
 int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
+    bool to_device = strcmp(place, "device") == 0, is_last = false;
     struct place now;
     int status, error;
 
@@ -181,7 +210,8 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
         /* Somebody else's order to the same place is as good. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;
-    } while (error == -EBUSY && *now.to);
+    } while ((error == -EBUSY && *now.to) ||
+             (error == -ENOMEM && to_device && place_wait_memory(path, &is_last, timeout_ms)));
     return error ? place_explain_order(path, place, error) : CLI_OK;
 }
 

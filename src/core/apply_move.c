@@ -47,7 +47,7 @@ bool apply_fall_back(struct apply *apply, struct core_store *store, enum core_ev
 
     if (store->places.place != CORE_PLACE_DEVICE || tier == CORE_PLACE_NONE)
         return false;
-    core_switch_place(apply->core, store, tier, false);
+    core_switch_place(apply->core, store, tier, false, apply->record->wall_ms);
     core_add_move_event(apply, type, store, tier, 0);
     return true;
 }
@@ -111,7 +111,7 @@ static int give_all_up(struct apply *apply, struct core_store *store)
     core_drop_spares(core, store);
     store->fixed = bare;
     core_set_place(core, store, CORE_PLACE_NONE);
-    store->places.moves++;
+    core_count_move(store, apply->record->wall_ms);
     core_forget_writers(core, store);
     core_memory_unref_layout(core, before);
     core_throw_layout(core, before);
@@ -144,7 +144,7 @@ static int demote(struct apply *apply, struct core_store *store, enum core_place
     }
     for (unsigned tier = store->places.place + 1; tier < to; tier++)
         core_drop_spare(apply->core, store, (enum core_place)tier);
-    core_switch_place(apply->core, store, to, false);
+    core_switch_place(apply->core, store, to, false, apply->record->wall_ms);
     core_add_move_event(apply, CORE_EVENT_DEMOTED, store, to, 0);
     apply_grant_waiters(apply, store);
     return 0;
@@ -273,7 +273,8 @@ static void place_copy(struct apply *apply, struct core_store *store)
         store->places.promote_ms = apply->record->now_ms - store->places.move.since_ms;
         store->places.promoted_ms = apply->record->now_ms;
     }
-    core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)));
+    core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)),
+                      apply->record->wall_ms);
     core_add_move_event(apply, slower ? CORE_EVENT_DEMOTED : CORE_EVENT_PROMOTED, store, to, 0);
 }
 

@@ -55,6 +55,8 @@ static int check_move(const struct core *core, const struct core_store *store,
     const struct core_places *places = &store->places;
     const struct core_move *move = &places->move;
 
+    if (places->moves == 0 && places->moved_ms != 0)
+        return WRONG("store %" PRIu64 ": it has never moved, and yet did at some time", store->id);
     if (move->id == 0)
         return move->to == 0 && !move->spare && move->since_ms == 0
                    ? 0

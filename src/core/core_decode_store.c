@@ -213,6 +213,9 @@ static void read_places(struct input *input, struct core_store *store)
     places->move.spare = input_bool(input);
     places->move.since_ms = input_u64(input);
     places->moves = input_u64(input);
+    places->moved_ms = input_u64(input);
+    if (places->moves == 0 && places->moved_ms != 0)
+        input_refuse(input, "it has never moved, and yet did at some time");
     places->promote_ms = input_u64(input);
     places->promoted_ms = input_u64(input);
     places->version = input_u64(input);

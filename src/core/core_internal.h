@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     7u
+#define CORE_STATE_VERSION     8u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -207,8 +207,10 @@ void core_drop_spares(struct core *core, struct core_store *store);
 /* The fastest of the spares; NONE: there are none. */
 enum core_place core_get_fallback(const struct core_store *store);
 /* The spare in `tier` becomes the committed layout, whose memories go, or (keep) become a spare. */
-void core_switch_place(struct core *core, struct core_store *store, enum core_place tier,
-                       bool keep);
+void core_switch_place(struct core *core, struct core_store *store, enum core_place tier, bool keep,
+                       uint64_t wall_ms);
+/* Its place has changed. */
+void core_count_move(struct core_store *store, uint64_t wall_ms);
 /* A move that is under way ends; nobody is told but who makes it. */
 void core_end_move(struct core *core, struct core_store *store);
 

@@ -134,7 +134,14 @@ void core_end_move(struct core *core, struct core_store *store)
     store->places.version++;
 }
 
-void core_switch_place(struct core *core, struct core_store *store, enum core_place tier, bool keep)
+void core_count_move(struct core_store *store, uint64_t wall_ms)
+{
+    store->places.moves++;
+    store->places.moved_ms = wall_ms;
+}
+
+void core_switch_place(struct core *core, struct core_store *store, enum core_place tier, bool keep,
+                       uint64_t wall_ms)
 {
     struct core_places *places = &store->places;
     struct layout *before = store->fixed;
@@ -147,7 +154,7 @@ void core_switch_place(struct core *core, struct core_store *store, enum core_pl
         places->spares[places->place] = before;
     core_set_place(core, store, tier);
     core_mark_committed(core, store->fixed, store->id);
-    places->moves++;
+    core_count_move(store, wall_ms);
     /* What they could write is the store's no more. */
     if (!store->working)
         core_forget_writers(core, store);

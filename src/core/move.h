@@ -44,6 +44,7 @@ struct core_places {
     struct layout *spares[CORE_TIER_COUNT];
     struct core_move move;
     uint64_t moves;       /* how often the place has changed */
+    uint64_t moved_ms;    /* when it last did: wall clock; 0: it never did */
     uint64_t promote_ms;  /* how long the last promotion took */
     uint64_t promoted_ms; /* when that was: a record's time; 0: it never was */
     uint64_t version; /* counts changes of what `residency` shows, but for the bytes of a move */

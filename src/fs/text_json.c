@@ -241,6 +241,9 @@ static bool add_places(json_t *object, const struct fs *fs, const struct core_st
     bool failed = json_object_set_new(object, "residency", make_residency(store)) != 0;
     failed |= json_object_set_new(object, "moving", make_moving(fs, store)) != 0;
     failed |= json_object_set_new(object, "moves", make_number(store->places.moves)) != 0;
+    failed |= json_object_set_new(object, "moved_ms",
+                                  store->places.moved_ms ? make_number(store->places.moved_ms)
+                                                         : json_null()) != 0;
     failed |= json_object_set_new(object, "promote_ms", make_number(store->places.promote_ms)) != 0;
     return failed;
 }

@@ -67,7 +67,7 @@ static int demote_held(struct core *core, const struct record *record, struct ou
     if (store && error == -EBUSY && record->kind == CORE_PLACE_HOST && store->lock.committed &&
         store->places.place == CORE_PLACE_DEVICE && store->places.spares[CORE_PLACE_HOST] &&
         store->places.move.id == 0)
-        core_switch_place(core, store, CORE_PLACE_HOST, false);
+        core_switch_place(core, store, CORE_PLACE_HOST, false, record->wall_ms);
     return error;
 }
 
@@ -96,7 +96,7 @@ static int end_under_holders(struct core *core, const struct record *record,
     int error = core_apply(core, record, outcome);
 
     if (store && error == 0 && !spare && store->places.place < to && store->places.spares[to])
-        core_switch_place(core, store, to, false);
+        core_switch_place(core, store, to, false, record->wall_ms);
     return error;
 }
 

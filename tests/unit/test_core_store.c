@@ -553,3 +553,46 @@ TAP_TEST(every_record_has_a_name)
     check_str(record_type_name(RECORD_COMMIT), "commit");
     check_str(record_type_name((enum record_type)0), "unknown");
 }
+
+/* ---- moves ---------------------------------------------------------------------------------- */
+
+static int order(uint64_t store, enum core_place to, uint32_t flags)
+{
+    return apply(
+        (struct record){.type = RECORD_MOVE_BEGIN, .store = store, .kind = to, .flags = flags});
+}
+
+static int end_move(uint64_t store)
+{
+    uint64_t made = next_memory++;
+
+    return apply((struct record){.type = RECORD_MOVE_END,
+                                 .store = store,
+                                 .count = core_find_store(core, store)->places.move.id,
+                                 .memories = &made,
+                                 .memory_count = 1,
+                                 .flags = CORE_MOVE_KEEP});
+}
+
+TAP_TEST(a_store_has_moved_when_its_place_has_changed)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    const struct core_places *places = &core_find_store(core, store)->places;
+    check_int(places->moved_ms, 0);
+    pass(10);
+    require(order(store, CORE_PLACE_HOST, CORE_MOVE_SPARE) == 0);
+    require(end_move(store) == 0);
+    check_int(places->moved_ms, 0); /* a copy more, and the same place */
+    pass(10);
+    require(order(store, CORE_PLACE_HOST, 0) == 0); /* drops what is on the device */
+    check_int(places->moved_ms, 1700000000000u + now);
+    require(order(store, CORE_PLACE_DEVICE, 0) == 0);
+    pass(10);
+    check_int(places->moved_ms, 1700000000000u + now - 10);
+    require(end_move(store) == 0);
+    check_int(places->moved_ms, 1700000000000u + now);
+    pass(10);
+    require(order(store, CORE_PLACE_NONE, 0) == 0);
+    check_int(places->moved_ms, 1700000000000u + now);
+}

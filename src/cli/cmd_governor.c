@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gmsfs governor - several models on one device: who is on it, by what their engines say
+ *
+ * A loop around governor_round.h. Signals are blocked but while it waits, so it ends, and reads its
+ * file anew, between deeds.
+ */
+#include "base/failure.h"
+#include "cli/cli.h"
+#include "cli/governor_lock.h"
+#include "cli/governor_round.h"
+#include "cli/mounts.h"
+#include "cli/output.h"
+#include "cli/store_file.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_FILE "/etc/gmsfs/governor.conf"
+
+static const char usage[] =
+    "Usage: gmsfs governor [--dry-run] [--once] [-c FILE] MOUNT\n"
+    "\n"
+    "Decides which models are on the device: asks their engines how many requests wait, brings "
+    "those\n"
+    "that are wanted to the device, and has others leave, the less important and longest unused\n"
+    "first. In the foreground, until a signal ends it; a line on standard output for each deed "
+    "and\n"
+    "its reason. SIGHUP lets it read FILE anew.\n"
+    "\n"
+    "  -c, --config FILE   what it may do with which model (default: " DEFAULT_FILE ");\n"
+    "                      gmsfs-governor(8) has its statements\n"
+    "      --dry-run       change nothing: print the shell commands that it would run, and why\n"
+    "      --once          one look, and the deeds that follow from it\n"
+    "      --help          this text\n"
+    "\n"
+    "Exit status: 0 ended by SIGTERM or SIGINT, or the mount was unmounted, or (--once) all was "
+    "done;\n"
+    "1 failure, or (--once) a deed failed; 2 usage; 4 done, but that could not be reported.\n";
+
+struct governor {
+    const char *file;
+    bool dry_run, once;
+    struct governor_round round;
+};
+
+/* ---- signals -------------------------------------------------------------------------------- */
+
+static bool is_ending, is_reading_anew;
+
+static void governor_get_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+}
+
+/* What is ignored would never be waited for; SIGINT stays so where a shell said so. */
+static void governor_block_signals(void)
+{
+    sigset_t set;
+
+    governor_get_signals(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+/* True when one came. */
+static bool governor_wait_signal(uint64_t timeout_ms)
+{
+    const struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
+                                     .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+    sigset_t set;
+    int number;
+
+    governor_get_signals(&set);
+    number = sigtimedwait(&set, NULL, &timeout);
+    if (number == SIGHUP)
+        is_reading_anew = true;
+    else if (number > 0)
+        is_ending = true;
+    return number > 0;
+}
+
+static bool governor_is_asked_to_end(void)
+{
+    while (governor_wait_signal(0))
+        ;
+    return is_ending;
+}
+
+/* ---- its file ------------------------------------------------------------------------------- */
+
+static int governor_read(const char *file, struct governor_config *config, struct failure *failure)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    struct failure why;
+    int error = store_read_bytes(file, GOVERNOR_MAX_CONFIG, &bytes, &size);
+
+    if (error == -ENOMEM)
+        return failure_set(failure, error, "%s: it is longer than %u bytes, or memory lacks", file,
+                           GOVERNOR_MAX_CONFIG);
+    if (error)
+        return failure_set(failure, error, "%s: cannot be read: %s", file, strerror(-error));
+    error = governor_config_parse((const char *)bytes, size, config, &why);
+    free(bytes);
+    return error ? failure_set(failure, error, "%s: %.3800s", file, why.text) : 0;
+}
+
+static void governor_read_anew(struct governor *governor)
+{
+    struct governor_config config;
+    struct failure failure;
+
+    is_reading_anew = false;
+    if (governor_read(governor->file, &config, &failure) != 0) {
+        cli_error("%s; what was read before goes on", failure.text);
+        return;
+    }
+    if (governor_past_follow(&governor->round.past, &config) != 0) {
+        cli_out_of_memory();
+        governor_config_free(&config);
+        return;
+    }
+    governor_config_free(&governor->round.config);
+    governor->round.config = config;
+    ui_line(stdout, "%s was read anew", governor->file);
+    fflush(stdout);
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+/* A signal ends the wait, and is seen to. */
+static void governor_wait(struct governor *governor, uint64_t since_ms)
+{
+    uint64_t left_ms;
+
+    do {
+        if (is_reading_anew)
+            governor_read_anew(governor);
+        left_ms = cli_left_ms(since_ms, governor->round.config.interval_ms);
+        if (is_ending || left_ms == 0)
+            break;
+        governor_wait_signal(left_ms);
+    } while (!is_ending);
+}
+
+static int governor_loop(struct governor *governor)
+{
+    enum governor_round_end end;
+    uint64_t since_ms;
+
+    do {
+        since_ms = cli_now_ms();
+        end = governor_round(&governor->round);
+        if (governor->once || end == ROUND_DEAD || end == ROUND_GONE)
+            return end == ROUND_DONE || end == ROUND_GONE ? CLI_OK : CLI_FAILURE;
+        governor_wait(governor, since_ms);
+    } while (!governor_is_asked_to_end());
+    return CLI_OK;
+}
+
+/* This program, whatever it is called in the PATH; after an upgrade the one that is there then. */
+static char *governor_find_program(void)
+{
+    char path[PATH_MAX];
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (bytes > 0) {
+        path[bytes] = '\0';
+        if (access(path, X_OK) == 0)
+            return strdup(path);
+    }
+    return strdup("gmsfs");
+}
+
+static int governor_start(struct governor *governor)
+{
+    struct governor_round *round = &governor->round;
+    struct failure failure;
+    char *program;
+    int status = CLI_FAILURE;
+
+    if (governor_read(governor->file, &round->config, &failure) != 0)
+        return cli_failure(&failure);
+    program = governor_find_program();
+    round->program = program;
+    round->dry_run = governor->dry_run;
+    round->is_asked_to_end = governor_is_asked_to_end;
+    round->deeds = calloc(GOVERNOR_MAX_DEEDS, sizeof(*round->deeds));
+    if (program && round->deeds && governor_past_follow(&round->past, &round->config) == 0)
+        status = governor_loop(governor);
+    else
+        cli_out_of_memory();
+    governor_round_free(round);
+    free(program);
+    return status;
+}
+
+/* Whoever changes nothing may look at any time. */
+static int governor_on(struct governor *governor, const struct mount *mount)
+{
+    int lock = -1, status;
+
+    governor_block_signals(); /* whoever finds the lock may send some */
+    if (!governor->dry_run)
+        lock = governor_lock(mount);
+    if (lock < 0 && !governor->dry_run)
+        return CLI_FAILURE;
+    governor->round.mount = mount;
+    status = governor_start(governor);
+    if (lock >= 0)
+        close(lock);
+    return status;
+}
+
+static int governor_find_mount(struct governor *governor, char *path)
+{
+    const struct mount *mount;
+    struct mounts mounts;
+    int error = mounts_read_for(&path, 1, &mounts), status = CLI_FAILURE;
+
+    if (error)
+        return mounts_explain(error);
+    mount = mounts_find(&mounts, path, false);
+    if (mount)
+        status = governor_on(governor, mount);
+    else
+        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", path);
+    mounts_free(&mounts);
+    return status;
+}
+
+static int governor_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"dry-run", no_argument, NULL, 'n'},
+                                            {"once", no_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct governor governor = {.file = DEFAULT_FILE};
+    int option;
+
+    while ((option = cli_getopt(argc, argv, ":c:h", options)) != -1) {
+        if (option == 'c')
+            governor.file = optarg;
+        else if (option == 'n')
+            governor.dry_run = true;
+        else if (option == 'o')
+            governor.once = true;
+        else
+            return option == 'h' ? cli_help() : CLI_USAGE;
+    }
+    if (argc - optind != 1)
+        return cli_usage_error("a MOUNT is needed");
+    return governor_find_mount(&governor, argv[optind]);
+}
+
+const struct cli_command cmd_governor = {
+    .name = "governor",
+    .summary = "decide which models are on a device",
+    .usage = usage,
+    .run = governor_run,
+};

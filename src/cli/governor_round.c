@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/governor_round.h"
+
+#include "base/failure.h"
+#include "cli/cli.h"
+#include "cli/mount_look.h"
+#include "cli/output.h"
+#include "cli/ui.h"
+#include "governor/act.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static uint64_t round_wall_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Whether a text is another one than the last of its kind, which it becomes. */
+static bool round_is_news(char **last, const char *text)
+{
+    if (*last && strcmp(*last, text) == 0)
+        return false;
+    free(*last);
+    *last = strdup(text);
+    return true;
+}
+
+/* What goes on failing in the same way is told once. */
+static void round_complain(struct governor_round *round, const char *text)
+{
+    if (round_is_news(&round->complaint, text))
+        cli_error("%s", text);
+}
+
+static void round_tell(const char *text)
+{
+    cli_error("%s", text);
+}
+
+/* ---- printing ------------------------------------------------------------------------------- */
+
+/* As lines for a shell: one that another follows ends in &&, so that they can be pasted. */
+static int round_print_dry(struct governor_round *round, size_t count, FILE *to)
+{
+    const struct governor_place place = {.mount = round->mount->path, .program = "gmsfs"};
+
+    for (size_t i = 0; i < count; i++) {
+        const struct governor_deed *deed = &round->deeds[i];
+        bool is_followed = i + 1 < count && round->deeds[i + 1].follows;
+        char *command = governor_deed_command(deed, &round->config, &place);
+
+        if (!command)
+            return -ENOMEM;
+        ui_line(to, "%s%s%s# %s", command, is_followed ? " &&" : "", *command ? " " : "",
+                deed->reason);
+        free(command);
+    }
+    if (count == 0)
+        ui_line(to, "# nothing to do");
+    return 0;
+}
+
+static int round_print_reports(struct governor_round *round, size_t count, FILE *to)
+{
+    for (size_t i = 0; i < count; i++)
+        if (round->deeds[i].kind == GOVERNOR_REPORT)
+            ui_line(to, "%s", round->deeds[i].reason);
+    return 0;
+}
+
+/* What is as it was in the last round is not said again. */
+static int round_show(struct governor_round *round, size_t count)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    int error;
+
+    if (!to)
+        return cli_out_of_memory();
+    error =
+        round->dry_run ? round_print_dry(round, count, to) : round_print_reports(round, count, to);
+    if (fclose(to) == EOF || error) {
+        free(text);
+        return cli_out_of_memory();
+    }
+    if (round_is_news(&round->shown, text))
+        fputs(text, stdout);
+    fflush(stdout);
+    free(text);
+    return CLI_OK;
+}
+
+static void round_say_done(const struct governor_round *round, const struct governor_deed *deed,
+                           uint64_t took_ms)
+{
+    char name[512];
+
+    governor_deed_name(deed, &round->config, name, sizeof(name));
+    ui_line(stdout, "%s (%" PRIu64 " ms): %s", name, took_ms, deed->reason);
+    fflush(stdout);
+    output_set_done();
+}
+
+/* ---- doing ---------------------------------------------------------------------------------- */
+
+static int round_do(struct governor_round *round, const struct governor_deed *deed)
+{
+    const struct governor_place place = {.mount = round->mount->path, .program = round->program};
+    uint64_t begin_ms = cli_now_ms();
+    struct failure failure;
+    int error = governor_do(deed, &round->config, &place, &failure);
+
+    governor_note(&round->past, deed, error, round_wall_ms());
+    if (error)
+        round_complain(round, failure.text);
+    else
+        round_say_done(round, deed, cli_now_ms() - begin_ms);
+    return error;
+}
+
+/* One that follows a deed which was not done is not done either. */
+static int round_do_all(struct governor_round *round, size_t count)
+{
+    int status = CLI_OK;
+    bool is_done = true;
+
+    for (size_t i = 0; i < count && !round->is_asked_to_end(); i++) {
+        const struct governor_deed *deed = &round->deeds[i];
+
+        if (deed->kind == GOVERNOR_REPORT || (deed->follows && !is_done))
+            continue;
+        is_done = round_do(round, deed) == 0;
+        if (!is_done)
+            status = CLI_FAILURE;
+    }
+    return status;
+}
+
+/* ---- a round -------------------------------------------------------------------------------- */
+
+static int round_look(struct governor_round *round, struct governor_seen *seen)
+{
+    struct mounts one = {.list = (struct mount *)round->mount, .count = 1};
+    struct failure failure;
+    json_t **looks;
+    int error =
+        governor_ask(&round->past, &round->config, round->mount->path, round_wall_ms(), round_tell);
+
+    if (!error)
+        error = mount_look(&one, &looks);
+    if (error) {
+        cli_out_of_memory();
+        return error;
+    }
+    error = governor_see(&round->past, &round->config, looks[0], round_wall_ms(), seen, &failure);
+    if (error)
+        round_complain(round, failure.text);
+    json_decref(looks[0]);
+    free(looks);
+    return error;
+}
+
+/* False: what was mounted is not there any more. */
+static bool round_is_mounted(const struct governor_round *round)
+{
+    struct mounts mounts;
+    bool found = false;
+
+    if (round->mount->id == 0 || mounts_read(&mounts) != 0)
+        return true; /* who looks at it will see */
+    for (size_t i = 0; i < mounts.count; i++)
+        found |= mounts.list[i].id == round->mount->id;
+    mounts_free(&mounts);
+    return found;
+}
+
+enum governor_round_end governor_round(struct governor_round *round)
+{
+    struct governor_seen seen;
+    size_t count;
+    int error, status;
+
+    if (!round_is_mounted(round)) {
+        cli_error("%s: it was unmounted, so there is nothing more to govern", round->mount->path);
+        return ROUND_GONE;
+    }
+    error = round_look(round, &seen);
+    if (error)
+        return error == -ENOTCONN ? ROUND_DEAD : ROUND_FAILED;
+    count = governor_decide(&seen.snapshot, &round->config, round->deeds);
+    status = round_show(round, count);
+    if (status == CLI_OK && !round->dry_run)
+        status = round_do_all(round, count);
+    if (status == CLI_OK) {
+        free(round->complaint);
+        round->complaint = NULL;
+    }
+    governor_seen_free(&seen);
+    return status == CLI_OK ? ROUND_DONE : ROUND_FAILED;
+}
+
+void governor_round_free(struct governor_round *round)
+{
+    governor_past_free(&round->past);
+    governor_config_free(&round->config);
+    free(round->deeds);
+    free(round->shown);
+    free(round->complaint);
+}

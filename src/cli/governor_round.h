@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * governor_round - one look at a mount, and what follows from it
+ *
+ * For cmd_governor.c. What is done is printed on standard output, a line a deed, and what fails on
+ * standard error.
+ */
+#ifndef GMSFS_CLI_GOVERNOR_ROUND_H
+#define GMSFS_CLI_GOVERNOR_ROUND_H
+
+#include "cli/mounts.h"
+#include "governor/decide.h"
+#include "governor/observe.h"
+
+#include <stdbool.h>
+
+struct governor_round {
+    const struct mount *mount;
+    const char *program; /* gmsfs itself */
+    bool dry_run;
+    struct governor_config config;
+    struct governor_past past;
+    struct governor_deed *deeds;   /* GOVERNOR_MAX_DEEDS */
+    char *shown;                   /* what a dry run, or reports, showed last */
+    char *complaint;               /* what was told last on standard error */
+    bool (*is_asked_to_end)(void); /* then no further deed is begun */
+};
+
+enum governor_round_end {
+    ROUND_DONE,
+    ROUND_FAILED, /* something did, which was told */
+    ROUND_DEAD,   /* these two, told as well: the mount's daemon has ended */
+    ROUND_GONE,   /* it was unmounted */
+};
+
+enum governor_round_end governor_round(struct governor_round *round);
+void governor_round_free(struct governor_round *round);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "governor/act.h"
+
+#include "base/failure.h"
+#include "governor/hook.h"
+#include "governor/shell.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS_PER_S 1000u
+
+static const char *get_tier(const struct governor_deed *deed)
+{
+    return deed->tier == GOVERNOR_DISK ? "disk" : "host";
+}
+
+static const struct governor_model *find_model(const struct governor_deed *deed,
+                                               const struct governor_config *config)
+{
+    return deed->model < config->model_count ? &config->models[deed->model] : NULL;
+}
+
+/* ---- commands ------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 1, 2))) static char *print(const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+    int bytes;
+
+    va_start(arguments, format);
+    bytes = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return bytes < 0 ? NULL : text;
+}
+
+/* MOUNT/STORE, or MOUNT/STORE/FILE. */
+static char *quote_path(const char *mount, const char *store, const char *file)
+{
+    char *path =
+        print("%s/%s%s%s", strcmp(mount, "/") == 0 ? "" : mount, store, *file ? "/" : "", file);
+    char *quoted = path ? shell_quote(path) : NULL;
+
+    free(path);
+    return quoted;
+}
+
+/* So that its quotes, and what it ends with, stay its own. */
+static char *make_hook(const char *hook)
+{
+    char *quoted = shell_quote(hook), *command = quoted ? print("sh -c %s", quoted) : NULL;
+
+    free(quoted);
+    return command;
+}
+
+static char *make_write(const char *word, const char *mount, const char *store, const char *file)
+{
+    char *quoted = shell_quote(word), *path = quote_path(mount, store, file);
+    char *command = quoted && path ? print("echo %s >%s", quoted, path) : NULL;
+
+    free(path);
+    free(quoted);
+    return command;
+}
+
+static char *make_max(const struct governor_deed *deed, const char *mount)
+{
+    char *line = deed->bytes == UINT64_MAX ? print("%s max=max", deed->store)
+                                           : print("%s max=%" PRIu64, deed->store, deed->bytes);
+    char *command = line ? make_write(line, mount, "pools", "") : NULL;
+
+    free(line);
+    return command;
+}
+
+static char *make_own(const struct governor_deed *deed, const struct governor_place *place)
+{
+    char *store = quote_path(place->mount, deed->store, ""), *program = shell_quote(place->program);
+    char *command = NULL;
+
+    if (store && program && deed->kind == GOVERNOR_PROMOTE)
+        command =
+            print("%s promote -q --timeout %u %s", program, GOVERNOR_MOVE_MS / MS_PER_S, store);
+    else if (store && program && deed->kind == GOVERNOR_DEMOTE)
+        command = print("%s demote -q --to %s --timeout %u %s", program, get_tier(deed),
+                        GOVERNOR_MOVE_MS / MS_PER_S, store);
+    else if (store && program)
+        command = print("%s drain -q --then demote --to %s --timeout %u %s", program,
+                        get_tier(deed), GOVERNOR_DRAIN_MS / MS_PER_S, store);
+    free(program);
+    free(store);
+    return command;
+}
+
+char *governor_deed_command(const struct governor_deed *deed, const struct governor_config *config,
+                            const struct governor_place *place)
+{
+    const struct governor_model *model = find_model(deed, config);
+
+    switch (deed->kind) {
+    case GOVERNOR_SLEEP:
+        return make_hook(model && model->sleep ? model->sleep : ":");
+    case GOVERNOR_WAKE:
+        return make_hook(model && model->wake ? model->wake : ":");
+    case GOVERNOR_SPARE:
+        return make_write(deed->tier == GOVERNOR_DISK ? "+disk" : "+host", place->mount,
+                          deed->store, "residency");
+    case GOVERNOR_POOL_MAX:
+        return make_max(deed, place->mount);
+    case GOVERNOR_REPORT:
+        return strdup("");
+    default:
+        return make_own(deed, place);
+    }
+}
+
+void governor_deed_name(const struct governor_deed *deed, const struct governor_config *config,
+                        char *text, size_t room)
+{
+    const struct governor_model *model = find_model(deed, config);
+    const char *name = model ? model->name : deed->store ? deed->store : "";
+
+    switch (deed->kind) {
+    case GOVERNOR_SLEEP:
+        snprintf(text, room, "put %s to sleep", name);
+        break;
+    case GOVERNOR_WAKE:
+        snprintf(text, room, "wake %s", name);
+        break;
+    case GOVERNOR_DRAIN:
+        snprintf(text, room, "drain %s and demote it to %s", deed->store, get_tier(deed));
+        break;
+    case GOVERNOR_DEMOTE:
+        snprintf(text, room, "demote %s to %s", deed->store, get_tier(deed));
+        break;
+    case GOVERNOR_PROMOTE:
+        snprintf(text, room, "promote %s", deed->store);
+        break;
+    case GOVERNOR_SPARE:
+        snprintf(text, room, "begin a spare of %s in %s", deed->store, get_tier(deed));
+        break;
+    case GOVERNOR_POOL_MAX:
+        snprintf(text, room, "change the max of pool %s", deed->store);
+        break;
+    case GOVERNOR_REPORT:
+        snprintf(text, room, "nothing");
+        break;
+    }
+}
+
+/* ---- doing ---------------------------------------------------------------------------------- */
+
+static uint64_t get_limit_ms(const struct governor_deed *deed)
+{
+    switch (deed->kind) {
+    case GOVERNOR_SLEEP:
+    case GOVERNOR_WAKE:
+        return GOVERNOR_HOOK_MS;
+    case GOVERNOR_SPARE:
+    case GOVERNOR_POOL_MAX:
+        return GOVERNOR_WRITE_MS;
+    case GOVERNOR_DRAIN: /* the move behind it takes as long as it takes */
+        return GOVERNOR_DRAIN_MS + GOVERNOR_MOVE_MS;
+    default:
+        return GOVERNOR_MOVE_MS + GOVERNOR_WRITE_MS; /* the command's own limit comes first */
+    }
+}
+
+int governor_do(const struct governor_deed *deed, const struct governor_config *config,
+                const struct governor_place *place, struct failure *failure)
+{
+    struct hook hook = {.command = governor_deed_command(deed, config, place)};
+    char *command = (char *)hook.command;
+    struct failure why;
+    char name[512];
+    int error;
+
+    if (!command)
+        return failure_no_memory(failure);
+    hooks_run(&hook, 1, get_limit_ms(deed));
+    error = hook_check(&hook, get_limit_ms(deed), &why);
+    if (error) {
+        governor_deed_name(deed, config, name, sizeof(name));
+        failure_set(failure, error,
+                    "cannot %s: %.2048s; it is tried again after the cooldown ('%.1024s')", name,
+                    why.text, command);
+    }
+    hooks_free(&hook, 1);
+    free(command);
+    return error;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decide_room - what of device, pools, host and disk is left as the round goes on */
+#include "governor/decide_round.h"
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t subtract(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What was seen a moment apart may not add up: a pool may lose more than it had, and gets it back.
+ */
+static uint64_t not_negative(uint64_t value)
+{
+    return value > INT64_MAX ? 0 : value;
+}
+
+static uint64_t get_unfilled(const struct decide_round *round, size_t pool)
+{
+    return subtract(round->now->pools[pool].min_bytes, not_negative(round->room.pool_used[pool]));
+}
+
+void decide_count_room(struct decide_round *round)
+{
+    const struct governor_snapshot *now = round->now;
+    struct decide_room *room = &round->room;
+
+    *room = (struct decide_room){
+        .device_free = now->device_free, .host_free = now->host_free, .disk_free = now->disk_free};
+    for (size_t i = 0; i < now->pool_count; i++) {
+        room->pool_used[i] = now->pools[i].used_bytes;
+        room->pool_resident[i] = now->pools[i].resident;
+        room->unfilled_bytes = add(room->unfilled_bytes, get_unfilled(round, i));
+    }
+}
+
+/* Of the store's pool, which then has used so much more, or less. */
+static void change_pool(struct decide_round *round, size_t store, bool comes)
+{
+    struct decide_room *room = &round->room;
+    size_t pool = round->facts[store].pool;
+    uint64_t bytes = round->now->stores[store].bytes;
+
+    if (pool == NO_INDEX)
+        return;
+    room->unfilled_bytes = subtract(room->unfilled_bytes, get_unfilled(round, pool));
+    room->pool_used[pool] += comes ? bytes : -bytes;
+    room->pool_resident[pool] += comes ? 1 : UINT64_MAX;
+    room->unfilled_bytes = add(room->unfilled_bytes, get_unfilled(round, pool));
+}
+
+/* What a copy in the tier would cost that is not there so far; NULL: nothing. */
+static uint64_t *tier_to_charge(struct decide_round *round, size_t store, unsigned tier)
+{
+    if (round->now->stores[store].places & tier)
+        return NULL;
+    return tier == GOVERNOR_HOST ? &round->room.host_free : &round->room.disk_free;
+}
+
+unsigned decide_get_tier(const struct decide_round *round, size_t store)
+{
+    const struct governor_store *seen = &round->now->stores[store];
+
+    const struct decide_room *room = &round->room;
+
+    if (round->now->host_bytes > 0 &&
+        (seen->places & GOVERNOR_HOST || room->host_free >= seen->bytes))
+        return GOVERNOR_HOST;
+    if (round->now->disk_bytes > 0 &&
+        (seen->places & GOVERNOR_DISK || room->disk_free >= seen->bytes))
+        return GOVERNOR_DISK;
+    return 0;
+}
+
+void decide_take_out(struct decide_round *round, size_t store, unsigned tier)
+{
+    uint64_t bytes = round->now->stores[store].bytes;
+    uint64_t *tier_free = tier_to_charge(round, store, tier);
+
+    round->room.device_free = add(round->room.device_free, bytes);
+    if (tier_free)
+        *tier_free = subtract(*tier_free, bytes);
+    change_pool(round, store, false);
+}
+
+void decide_put_back(struct decide_round *round, size_t store, unsigned tier)
+{
+    uint64_t bytes = round->now->stores[store].bytes;
+    uint64_t *tier_free = tier_to_charge(round, store, tier);
+
+    round->room.device_free = subtract(round->room.device_free, bytes);
+    if (tier_free)
+        *tier_free = add(*tier_free, bytes);
+    change_pool(round, store, true);
+}
+
+void decide_bring_in(struct decide_round *round, size_t store)
+{
+    round->room.device_free = subtract(round->room.device_free, round->now->stores[store].bytes);
+    change_pool(round, store, true);
+}
+
+void decide_keep_room(struct decide_round *round, size_t store)
+{
+    round->room.kept_bytes = add(round->room.kept_bytes, round->now->stores[store].bytes);
+    decide_bring_in(round, store);
+}
+
+bool decide_pool_has_room(const struct decide_round *round, size_t store)
+{
+    size_t index = round->facts[store].pool;
+
+    if (index == NO_INDEX)
+        return true;
+    const struct governor_pool *pool = &round->now->pools[index];
+    if (pool->slots > 0 && not_negative(round->room.pool_resident[index]) >= pool->slots)
+        return false;
+    return add(not_negative(round->room.pool_used[index]), round->now->stores[store].bytes) <=
+           pool->max_bytes;
+}
+
+bool decide_device_has_room(const struct decide_round *round, size_t store)
+{
+    size_t pool = round->facts[store].pool;
+    uint64_t own = pool == NO_INDEX ? 0 : get_unfilled(round, pool);
+
+    return add(round->now->stores[store].bytes, subtract(round->room.unfilled_bytes, own)) <=
+           round->room.device_free;
+}
+
+uint64_t decide_get_used(const struct decide_round *round)
+{
+    return subtract(round->now->device_bytes, add(round->room.device_free, round->room.kept_bytes));
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "governor/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VALUE_BYTES 64u
+#define MOST        9007199254740992.0 /* 2^53: more is no count of requests */
+#define MS_PER_S    1000.0
+
+/* A line: what it is of, its labels ("" without), and its value. */
+struct line {
+    const char *name, *labels;
+    size_t name_bytes, labels_bytes;
+    const char *rest, *end; /* behind the labels */
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Where the quoted value that begins at `at` ends, behind its quote; `end`: it does not. */
+static const char *skip_quoted(const char *at, const char *end)
+{
+    for (at++; at < end; at++) {
+        if (*at == '\\' && at + 1 < end)
+            at++;
+        else if (*at == '"')
+            return at + 1;
+    }
+    return end;
+}
+
+/* False: its labels do not end. */
+static bool split_labels(struct line *line)
+{
+    const char *at = line->rest;
+
+    if (at == line->end || *at != '{')
+        return true;
+    line->labels = ++at;
+    while (at < line->end && *at != '}')
+        at = *at == '"' ? skip_quoted(at, line->end) : at + 1;
+    if (at >= line->end)
+        return false;
+    line->labels_bytes = (size_t)(at - line->labels);
+    line->rest = at + 1;
+    return true;
+}
+
+/* The next line of something, with its name alone; *at goes on behind it. */
+static bool next_line(const char **at, const char *end, struct line *line)
+{
+    while (*at < end) {
+        const char *begin = *at, *over = memchr(begin, '\n', (size_t)(end - begin));
+
+        over = over ? over : end;
+        *at = over < end ? over + 1 : end;
+        while (begin < over && is_blank(*begin))
+            begin++;
+        if (begin == over || *begin == '#')
+            continue;
+        *line = (struct line){.name = begin, .labels = begin, .end = over};
+        while (begin < over && !is_blank(*begin) && *begin != '{')
+            begin++;
+        line->name_bytes = (size_t)(begin - line->name);
+        line->rest = begin;
+        return true;
+    }
+    return false;
+}
+
+static bool is_named(const struct line *line, const char *name)
+{
+    return line->name_bytes == strlen(name) && memcmp(line->name, name, line->name_bytes) == 0;
+}
+
+/* A time may stand behind it. False: it is none, or less than nothing, or beyond all reason. */
+static bool read_value(struct line *line, double *value)
+{
+    char text[VALUE_BYTES], *over;
+    size_t bytes = 0;
+
+    while (line->rest < line->end && is_blank(*line->rest))
+        line->rest++;
+    while (line->rest + bytes < line->end && !is_blank(line->rest[bytes]))
+        bytes++;
+    if (bytes == 0 || bytes >= sizeof(text))
+        return false;
+    memcpy(text, line->rest, bytes);
+    text[bytes] = '\0';
+    *value = strtod(text, &over);
+    return over == text + bytes && *value >= 0 && *value <= MOST;
+}
+
+enum number {
+    WAITING,
+    RUNNING,
+    TTFT_SUM,
+    TTFT_COUNT
+};
+
+static bool find_number(const struct line *line, enum number *number)
+{
+    static const struct {
+        const char *name;
+        enum number number;
+    } names[] = {
+        {"vllm:num_requests_waiting", WAITING},
+        {"vllm:num_requests_running", RUNNING},
+        {"vllm:time_to_first_token_seconds_sum", TTFT_SUM},
+        {"vllm:time_to_first_token_seconds_count", TTFT_COUNT},
+        {"sglang:num_queue_reqs", WAITING},
+        {"sglang:num_running_reqs", RUNNING},
+        {"sglang:time_to_first_token_seconds_sum", TTFT_SUM},
+        {"sglang:time_to_first_token_seconds_count", TTFT_COUNT},
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!is_named(line, names[i].name))
+            continue;
+        *number = names[i].number;
+        return true;
+    }
+    return false;
+}
+
+static void add(struct governor_metrics *metrics, enum number number, double value)
+{
+    switch (number) {
+    case WAITING:
+        metrics->has_waiting = true;
+        metrics->waiting += (uint64_t)value;
+        break;
+    case RUNNING:
+        metrics->has_running = true;
+        metrics->running += (uint64_t)value;
+        break;
+    case TTFT_SUM:
+        metrics->ttft_sum_s += value;
+        break;
+    case TTFT_COUNT:
+        metrics->has_ttft = true;
+        metrics->ttft_count += value;
+        break;
+    }
+}
+
+void governor_metrics_parse(const char *text, size_t bytes, struct governor_metrics *metrics)
+{
+    const char *at = text, *end = text + bytes;
+    enum number number;
+    struct line line;
+    double value;
+
+    *metrics = (struct governor_metrics){0};
+    while (next_line(&at, end, &line)) {
+        if (!find_number(&line, &number))
+            continue;
+        if (split_labels(&line) && read_value(&line, &value))
+            add(metrics, number, value);
+        else
+            metrics->malformed++;
+    }
+}
+
+uint64_t governor_metrics_ttft_ms(const struct governor_metrics *before,
+                                  const struct governor_metrics *now)
+{
+    double count = now->ttft_count - before->ttft_count;
+    double sum_s = now->ttft_sum_s - before->ttft_sum_s, ms;
+
+    if (!before->has_ttft || !now->has_ttft || count < 1 || sum_s < 0)
+        return 0;
+    ms = sum_s * MS_PER_S / count;
+    return ms < 1 ? 1 : (uint64_t)ms;
+}
+
+/* ---- of the mount --------------------------------------------------------------------------- */
+
+/* The value of the label `store`, whose \\, \" and \n are what they stand for. */
+static bool read_store(const struct line *line, char store[GOVERNOR_LABEL_BYTES])
+{
+    static const char label[] = "store=\"";
+    const char *at = line->labels, *end = line->labels + line->labels_bytes;
+    size_t used = 0;
+
+    if (line->labels_bytes < sizeof(label) - 1 || memcmp(at, label, sizeof(label) - 1) != 0)
+        return false;
+    for (at += sizeof(label) - 1; at < end && *at != '"'; at++) {
+        bool is_escaped = *at == '\\' && at + 1 < end;
+
+        at += is_escaped;
+        if (used + 1 >= GOVERNOR_LABEL_BYTES || *at == '\0')
+            return false;
+        store[used++] = (char)(is_escaped && *at == 'n' ? '\n' : *at);
+    }
+    store[used] = '\0';
+    return at < end && used > 0;
+}
+
+bool governor_metrics_next_grants(const char **at, const char *end,
+                                  char store[GOVERNOR_LABEL_BYTES], uint64_t *grants)
+{
+    struct line line;
+    double value;
+
+    while (next_line(at, end, &line)) {
+        if (!is_named(&line, "gmsfs_store_grants_total") || !split_labels(&line) ||
+            !read_store(&line, store) || !read_value(&line, &value))
+            continue;
+        *grants = (uint64_t)value;
+        return true;
+    }
+    return false;
+}

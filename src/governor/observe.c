@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "governor/observe.h"
+
+#include "base/failure.h"
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers and words of JSON -------------------------------------------------------------- */
+
+static uint64_t get_number(const json_t *object, const char *name)
+{
+    json_int_t number = json_integer_value(json_object_get(object, name));
+
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+static const char *get_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+static bool is_true(const json_t *object, const char *name)
+{
+    return json_is_true(json_object_get(object, name));
+}
+
+static uint64_t less(uint64_t whole, uint64_t part)
+{
+    return whole > part ? whole - part : 0;
+}
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+static unsigned get_places(const json_t *store)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } tiers[] = {{"device", GOVERNOR_DEVICE}, {"host", GOVERNOR_HOST}, {"disk", GOVERNOR_DISK}};
+    const json_t *tier;
+    unsigned places = 0;
+    size_t at;
+
+    json_array_foreach (json_object_get(store, "residency"), at, tier) {
+        const char *name = json_string_value(tier);
+
+        for (size_t i = 0; name && i < sizeof(tiers) / sizeof(tiers[0]); i++)
+            places |= strcmp(name, tiers[i].name) == 0 ? tiers[i].bit : 0;
+    }
+    return places;
+}
+
+static uint64_t count_waiting(const json_t *store)
+{
+    const json_t *session;
+    uint64_t waiting = 0;
+    size_t at;
+
+    json_array_foreach (json_object_get(store, "sessions"), at, session)
+        waiting += strcmp(get_text(session, "status"), "waiting") == 0;
+    return waiting;
+}
+
+static void see_store(const struct governor_past *past, const json_t *store,
+                      struct governor_store *seen)
+{
+    *seen = (struct governor_store){
+        .name = get_text(store, "name"),
+        .pool = get_text(store, "pool"),
+        .bytes = get_number(store, "bytes"),
+        .committed = is_true(store, "committed"),
+        .pinned = is_true(store, "pinned"),
+        .draining = is_true(store, "draining"),
+        .suspect = is_true(store, "suspect"),
+        .held = get_number(store, "held"),
+        .waiting = count_waiting(store),
+        .places = get_places(store),
+        .moving = json_is_object(json_object_get(store, "moving")),
+        .last_used_ms = get_number(store, "last_used_ms"),
+        .moved_ms = get_number(store, "moved_ms"),
+    };
+    seen->failed_ms = governor_moments_find(&past->stores, seen->name);
+    seen->grants = governor_grants_count(&past->grants, seen->name);
+}
+
+/* One that could not be read is left out. */
+static int see_stores(const struct governor_past *past, const json_t *look,
+                      struct governor_seen *seen)
+{
+    const json_t *stores = json_object_get(look, "stores"), *store;
+    size_t at;
+
+    seen->stores = calloc(json_array_size(stores) + 1, sizeof(*seen->stores));
+    if (!seen->stores)
+        return -ENOMEM;
+    json_array_foreach (stores, at, store) {
+        if (json_object_get(store, "error") || !*get_text(store, "name") ||
+            seen->snapshot.store_count == GOVERNOR_MAX_STORES)
+            continue;
+        see_store(past, store, &seen->stores[seen->snapshot.store_count++]);
+    }
+    seen->snapshot.stores = seen->stores;
+    return 0;
+}
+
+/* ---- the device and its pools --------------------------------------------------------------- */
+
+static void see_device(const json_t *device, struct governor_snapshot *snapshot)
+{
+    const json_t *others = json_object_get(device, "free_bytes"); /* of what nobody has */
+    uint64_t used = get_number(device, "used_bytes") + get_number(device, "reserved_bytes");
+
+    snapshot->device_bytes = get_number(device, "total_bytes");
+    snapshot->device_free = less(snapshot->device_bytes, used);
+    if (json_is_integer(others) && get_number(device, "free_bytes") < snapshot->device_free)
+        snapshot->device_free = get_number(device, "free_bytes");
+    snapshot->host_bytes = get_number(device, "host_total_bytes");
+    snapshot->host_free = less(snapshot->host_bytes, get_number(device, "host_used_bytes"));
+    snapshot->disk_bytes = get_number(device, "spill_total_bytes");
+    snapshot->disk_free = less(snapshot->disk_bytes, get_number(device, "spill_used_bytes"));
+}
+
+static enum pool_class find_class(const char *name)
+{
+    for (unsigned class = 0; class < POOL_CLASS_COUNT; class ++)
+        if (strcmp(name, core_pool_class_name((enum pool_class) class)) == 0)
+            return (enum pool_class) class;
+    return POOL_CLASS_STANDARD;
+}
+
+static void see_pool(const struct governor_past *past, const json_t *pool,
+                     struct governor_pool *seen)
+{
+    const json_t *max = json_object_get(pool, "max");
+
+    *seen = (struct governor_pool){
+        .name = get_text(pool, "name"),
+        .class = find_class(get_text(pool, "class")),
+        .min_bytes = get_number(pool, "min"),
+        .max_bytes = json_is_integer(max) ? get_number(pool, "max") : UINT64_MAX,
+        .used_bytes = get_number(pool, "used"),
+        .slots = get_number(pool, "slots"),
+        .resident = get_number(pool, "resident"),
+        .changed_ms = governor_moments_find(&past->pools, get_text(pool, "name")),
+    };
+}
+
+static int see_pools(const struct governor_past *past, const json_t *look,
+                     struct governor_seen *seen)
+{
+    const json_t *pools = json_object_get(look, "pools"), *pool;
+    size_t at;
+
+    seen->pools = calloc(json_array_size(pools) + 1, sizeof(*seen->pools));
+    if (!seen->pools)
+        return -ENOMEM;
+    json_array_foreach (pools, at, pool)
+        if (seen->snapshot.pool_count < EVICT_MAX_POOLS)
+            see_pool(past, pool, &seen->pools[seen->snapshot.pool_count++]);
+    seen->snapshot.pools = seen->pools;
+    return 0;
+}
+
+/* ---- models --------------------------------------------------------------------------------- */
+
+static const struct governor_store *find_store(const struct governor_snapshot *snapshot,
+                                               const char *name)
+{
+    for (size_t i = 0; i < snapshot->store_count; i++)
+        if (strcmp(snapshot->stores[i].name, name) == 0)
+            return &snapshot->stores[i];
+    return NULL;
+}
+
+/* An engine that tells nothing is in use while it holds its store. */
+static bool is_idle(const struct governor_model *model, const struct governor_demand *demand,
+                    const struct governor_store *store)
+{
+    return demand->waiting == 0 && demand->running == 0 &&
+           (model->metrics || !store || store->held == 0);
+}
+
+/* Since when: of a store that nobody holds, the end of the last hold. */
+static void see_idleness(struct governor_past_model *past, const struct governor_model *model,
+                         const struct governor_store *store, uint64_t now_ms,
+                         struct governor_demand *seen)
+{
+    if (!seen->is_known)
+        return;
+    if (!is_idle(model, seen, store))
+        past->idle_since_ms = 0;
+    else if (store && store->held == 0 && store->last_used_ms > 0)
+        past->idle_since_ms = store->last_used_ms;
+    else if (past->idle_since_ms == 0)
+        past->idle_since_ms = now_ms;
+    seen->idle_since_ms = past->idle_since_ms;
+}
+
+static int see_demand(struct governor_past *past, const struct governor_config *config,
+                      uint64_t now_ms, struct governor_seen *seen)
+{
+    seen->demand = calloc(config->model_count + 1, sizeof(*seen->demand));
+    if (!seen->demand)
+        return -ENOMEM;
+    for (size_t i = 0; i < config->model_count; i++) {
+        const struct governor_model *model = &config->models[i];
+        const struct governor_store *store = find_store(&seen->snapshot, model->store);
+        struct governor_past_model *known = &past->models[i];
+        struct governor_demand *demand = &seen->demand[i];
+
+        *demand = (struct governor_demand){.is_known = known->is_known || !model->metrics,
+                                           .failed_ms = known->failed_ms,
+                                           .done_ms = known->done_ms};
+        if (!model->metrics) {
+            demand->waiting = store ? store->waiting : 0;
+        } else if (demand->is_known) {
+            demand->waiting = known->metrics.waiting;
+            demand->running = known->metrics.running;
+            demand->ttft_ms = known->ttft_ms;
+        }
+        see_idleness(known, model, store, now_ms, demand);
+    }
+    seen->snapshot.demand = seen->demand;
+    return 0;
+}
+
+/* ---- the mount ------------------------------------------------------------------------------ */
+
+/* Does it answer, and is it in service? */
+static int check_look(const json_t *look, struct failure *failure)
+{
+    const json_t *device = json_object_get(look, "device");
+    const char *mount = get_text(look, "mount"), *health = get_text(look, "health");
+    const char *error = get_text(look, "error");
+
+    if (strcmp(health, "dead") == 0)
+        return failure_set(failure, -ENOTCONN,
+                           "%s: its daemon has ended; 'gmsfs umount %s' clears it away", mount,
+                           mount);
+    if (strcmp(health, "silent") == 0)
+        return failure_set(failure, -EIO,
+                           "%s: it does not answer; 'gmsfs status' shows when it does again",
+                           mount);
+    if (!json_is_object(device) || *error)
+        return failure_set(failure, -EIO, "%s: cannot be looked at: %s", mount,
+                           *error ? error : "no answer");
+    if (is_true(device, "draining"))
+        return failure_set(failure, -EIO,
+                           "%s: it is drained, and nothing is done meanwhile; 'gmsfs drain --undo' "
+                           "ends that",
+                           mount);
+    if (is_true(device, "fenced"))
+        return failure_set(failure, -EIO,
+                           "%s: it is fenced for a checkpoint, and nothing is done meanwhile",
+                           mount);
+    return 0;
+}
+
+int governor_see(struct governor_past *past, const struct governor_config *config, json_t *look,
+                 uint64_t now_ms, struct governor_seen *seen, struct failure *failure)
+{
+    int error = check_look(look, failure);
+
+    *seen = (struct governor_seen){.snapshot.now_ms = now_ms};
+    if (error)
+        return error;
+    seen->look = json_incref(look);
+    see_device(json_object_get(look, "device"), &seen->snapshot);
+    error = see_stores(past, look, seen);
+    if (!error)
+        error = see_pools(past, look, seen);
+    if (!error)
+        error = see_demand(past, config, now_ms, seen);
+    if (!error)
+        return 0;
+    governor_seen_free(seen);
+    return failure_no_memory(failure);
+}
+
+void governor_seen_free(struct governor_seen *seen)
+{
+    free(seen->stores);
+    free(seen->pools);
+    free(seen->demand);
+    json_decref(seen->look);
+    *seen = (struct governor_seen){0};
+}

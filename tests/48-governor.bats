@@ -1,0 +1,437 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs governor: small shell programs stand in for engines. They hold their store while they are awake,
+# let it go when they are put to sleep, and say how many requests wait as a file of theirs says.
+#
+# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2016 # bodies of shells
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    mkdir -p "$T/engines"
+    export ENGINES=$T/engines
+    write_engine
+}
+
+# What the stand-ins were asked is in $ENGINES/log.
+write_engine() {
+    cat >"$ENGINES/engine" <<'EOF'
+#!/bin/bash
+cd "$ENGINES" || exit
+case $2 in
+metrics)
+    [[ ! -e $1.broken ]] || { echo "$1 is out of order" >&2; exit 1; }
+    echo "vllm:num_requests_waiting{engine=\"0\"} $(cat "$1.waiting")"
+    echo "vllm:num_requests_running{engine=\"0\"} $(cat "$1.running")"
+    ;;
+sleep)
+    [[ ! -e $1.stuck ]] || { echo "$1 does not sleep" >&2; exit 1; }
+    kill "$(cat "$1.pid")"
+    while grep -q " held " "$MOUNT/$1/sessions"; do sleep 0.01; done
+    echo 0 >"$1.running"
+    echo "$1 sleeps" >>log
+    ;;
+wake)
+    echo "$1 wakes" >>log
+    sleep 1000 <"$MOUNT/$1/lock" >/dev/null 2>&1 &
+    echo $! >"$1.pid"
+    cp "$1.waiting" "$1.running" # it serves some, and more come
+    ;;
+esac
+EOF
+    chmod +x "$ENGINES/engine"
+}
+
+start() { # [OPTIONS]
+    start_mount "${1:-size=12M,host_size=64M,min_stay=0}"
+    export MOUNT=$M
+}
+
+have() { # MODEL BYTES [asleep]: a store of so many bytes, and an engine that holds it unless it sleeps
+    mkdir "$M/$1"
+    ctl open "$M/$1/lock" rw alloc "$2" 1 a '' commit
+    echo 0 >"$ENGINES/$1.waiting"
+    echo 0 >"$ENGINES/$1.running"
+    [[ ${3-} == asleep ]] || wake "$1"
+}
+
+wake() { # MODEL
+    spawn bash -c 'exec sleep 1000 <"$1"' - "$M/$1/lock"
+    echo "$SPAWNED" >"$ENGINES/$1.pid"
+    wait_until 10 is_held "$1"
+}
+
+is_held() { # MODEL
+    [[ $(info_of "$1" .held) == 1 ]]
+}
+
+# configure [LINE...]: the two models, and statements before them.
+configure() {
+    {
+        printf '%s\n' "interval 200ms; cooldown ${COOLDOWN-0}" "$@"
+        hooks code "class=${CLASS-critical}"
+        hooks batch "class=batch ${BATCH-}"
+    } >"$T/conf"
+}
+
+hooks() { # MODEL WORDS
+    local engine="$ENGINES/engine $1"
+    printf "model %s store=%s %s sleep='%s sleep' wake='%s wake' metrics='%s metrics'\n" \
+        "$1" "$1" "$2" "$engine" "$engine" "$engine"
+}
+
+govern() { # in the background
+    spawn "$GMSFS" governor -c "$T/conf" "$M"
+    GOVERNOR=$SPAWNED
+}
+
+once() { # [-STATUS] [OPTIONS...]: one round
+    local want=()
+    case ${1-} in -[0-9]*)
+        want=("$1")
+        shift
+        ;;
+    esac
+    cli "${want[@]}" governor --once -c "$T/conf" "$@" "$M"
+}
+
+ask() { # MODEL REQUESTS: so many wait; with 0 none is served any more, either
+    echo "$2" >"$ENGINES/$1.waiting"
+    [[ $2 != 0 ]] || echo 0 >"$ENGINES/$1.running"
+}
+
+is_at() { # TIERS STORE
+    [[ $(cat "$M/$2/residency") == "$1" ]]
+}
+
+at() { # TIERS STORE
+    assert_eq "$(cat "$M/$2/residency")" "$1" "$2"
+}
+
+has_said() { # REGEX: the governor in the background did
+    output_of "$GOVERNOR" | grep -qE "$1"
+}
+
+times_said() { # REGEX
+    output_of "$GOVERNOR" | grep -cE "$1" || :
+}
+
+# The batch model has the device, and a copy on the host; the critical one sleeps there.
+batch_serves() {
+    start
+    have code $((8 << 20)) asleep
+    cli demote -q "$M/code"
+    have batch $((8 << 20))
+    echo +host >"$M/batch/residency"
+    wait_until 10 is_at 'device host' batch
+    echo 3 >"$ENGINES/batch.running"
+}
+
+in_turn() { # WORDS: these lines are in the log of the engines, in this order
+    assert_eq "$(paste -sd, "$ENGINES/log")" "$1" 'engines were asked'
+}
+
+@test "a critical model that gets requests takes the room of a batch model, which is put to sleep before" {
+    batch_serves
+    configure
+    govern
+    never_within 1 test -e "$ENGINES/log"
+    ask code 4
+    wait_until 20 is_held code
+    at 'device host' code
+    assert_match "$(cat "$M/batch/residency")" '^host'
+    in_turn 'batch sleeps,code wakes'
+    wait_until 5 has_said '^wake code \([0-9]+ ms\): '
+    has_said '^put batch to sleep \([0-9]+ ms\): '
+    kill "$GOVERNOR"
+    wait_exit "$GOVERNOR"
+    assert_eq "$status" 0 'exit status'
+}
+
+@test "a dry run prints the commands that it would run, and changes nothing" {
+    batch_serves
+    configure
+    ask code 4
+    local before
+    before=$(jq -c 'del(.last_used_ms)' "$M"/*/info)
+    once --dry-run
+    assert_eq "$(jq -c 'del(.last_used_ms)' "$M"/*/info)" "$before" info
+    refute_log
+    printf '%s\n' "${lines[@]}" >"$T/dry"
+    assert_match "$output" "sh -c '.*engine batch sleep' && # "
+    assert_match "$output" "gmsfs promote -q --timeout 300 $M/code && # "
+    assert_match "${lines[-1]}" "^sh -c '.*engine code wake' # "
+    # They are what a shell can run.
+    mkdir "$T/bin"
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$GMSFS" >"$T/bin/gmsfs"
+    chmod +x "$T/bin/gmsfs"
+    PATH=$T/bin:$PATH bash -e "$T/dry"
+    wait_until 10 is_held code
+    in_turn 'batch sleeps,code wakes'
+}
+
+refute_log() {
+    [[ ! -e $ENGINES/log ]] || fail "engines were asked: $(cat "$ENGINES/log")"
+}
+
+@test "with nothing to do a dry run says so" {
+    batch_serves
+    configure
+    once --dry-run
+    assert_eq "$output" '# nothing to do'
+}
+
+@test "an idle model is put to sleep when its time is over" {
+    batch_serves
+    BATCH=idle=1 configure
+    govern
+    never_within 2 test -e "$ENGINES/log"
+    echo 0 >"$ENGINES/batch.running"
+    wait_until 10 grep -q 'batch sleeps' "$ENGINES/log"
+    at 'device host' batch
+}
+
+@test "above the high mark an idle model leaves, though nobody asked for its room" {
+    batch_serves
+    configure 'high 60%; low 50%'
+    once
+    refute_log
+    at 'device host' batch
+    echo 0 >"$ENGINES/batch.running"
+    once
+    in_turn 'batch sleeps'
+    at host batch
+}
+
+@test "a model whose metrics fail is left alone, told of once, and seen to when they come" {
+    batch_serves
+    configure
+    touch "$ENGINES/batch.broken"
+    ask code 4
+    govern
+    wait_until 10 has_said 'batch: its metrics .*batch is out of order'
+    never_within 1 test -e "$ENGINES/log"
+    at 'device host' batch
+    assert_eq "$(times_said 'batch is out of order')" 1 'times told'
+    rm "$ENGINES/batch.broken"
+    wait_until 20 is_held code
+    has_said 'batch: its metrics are there again'
+}
+
+@test "metrics are fetched from an address, and one where nobody answers is like a hook that fails" {
+    requires curl
+    requires python3
+    batch_serves
+    echo 'vllm:num_requests_waiting 4' >"$T/metrics"
+    echo 'vllm:num_requests_running 0' >>"$T/metrics"
+    spawn python3 -u -m http.server --bind 127.0.0.1 --directory "$T" 0
+    wait_until 10 grep -q 'port [0-9]' "$T/spawn-$SPAWNED"
+    local port
+    port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$T/spawn-$SPAWNED")
+    configure
+    sed -i "s,metrics='[^']*code metrics',metrics=http://127.0.0.1:$port/metrics," "$T/conf"
+    once --dry-run
+    assert_match "$output" 'promote'
+    kill "$SPAWNED"
+    wait_until 10 process_gone "$SPAWNED"
+    once --dry-run
+    assert_match "$output" "code: its metrics \(http://127.0.0.1:$port/metrics\): failed with status 7"
+    assert_match "$output" '# nothing to do'
+}
+
+@test "killed in the middle, and started again, it goes on" {
+    batch_serves
+    configure
+    ask code 4
+    # The engine that has to wake cannot, until it was killed.
+    cp "$ENGINES/engine" "$T/engine"
+    sed -i 's/^wake)/wake) while [[ -e stop ]]; do sleep 0.01; done/' "$ENGINES/engine"
+    touch "$ENGINES/stop"
+    govern
+    wait_until 20 is_at 'device host' code
+    kill -9 "$GOVERNOR"
+    wait_until 10 process_gone "$GOVERNOR"
+    cp "$T/engine" "$ENGINES/engine"
+    rm "$ENGINES/stop"
+    govern
+    wait_until 20 is_held code
+    assert_match "$(cat "$M/batch/residency")" '^host'
+}
+
+@test "the cooldown holds over a restart" {
+    batch_serves
+    configure
+    ask code 4
+    once
+    wait_until 10 is_held code
+    CLASS=batch COOLDOWN=1h configure
+    ask code 0
+    ask batch 7
+    once
+    in_turn 'batch sleeps,code wakes'
+    assert_match "$(cat "$M/batch/residency")" '^host'
+    CLASS='batch' configure
+    once
+    wait_until 10 is_held batch
+}
+
+@test "what fails is told with its cause, what follows it is not done, and it is tried after the cooldown" {
+    batch_serves
+    touch "$ENGINES/batch.stuck"
+    configure
+    ask code 4
+    once -1
+    assert_match "$output" 'cannot put batch to sleep: failed with status 1: batch does not sleep'
+    at 'device host' batch
+    at host code
+    COOLDOWN=1 configure
+    govern
+    wait_until 10 has_said 'batch does not sleep'
+    rm "$ENGINES/batch.stuck"
+    wait_until 20 is_held code
+}
+
+@test "one governor is on a mount, and the next one is told who" {
+    batch_serves
+    configure
+    govern
+    local first=$GOVERNOR
+    wait_until 10 governs "$first"
+    cli -1 governor -c "$T/conf" "$M"
+    assert_match "$output" "$M: process $first of user $EUID governs it already"
+    once --dry-run # only looks
+    kill -9 "$first"
+    wait_until 10 process_gone "$first"
+    once
+}
+
+governs() { # PID: it has its lock
+    find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | grep -q .
+}
+
+@test "SIGHUP lets it read its file anew, and a bad one leaves what was there" {
+    batch_serves
+    configure
+    printf 'interval 10m\n' >"$T/conf"
+    govern
+    wait_until 10 governs "$GOVERNOR"
+    echo 'modle code' >"$T/conf"
+    kill -HUP "$GOVERNOR"
+    wait_until 10 has_said "$T/conf: line 1: .*modle.*; what was read before goes on"
+    configure
+    ask code 4
+    kill -HUP "$GOVERNOR"
+    wait_until 10 has_said 'was read anew'
+    wait_until 20 is_held code
+    kill -INT "$GOVERNOR" # ignored: a shell started it in the background
+    kill -TERM "$GOVERNOR"
+    wait_exit "$GOVERNOR"
+    assert_eq "$status" 0 'exit status'
+}
+
+@test "a signal ends it between deeds, and not in one" {
+    batch_serves
+    configure
+    sed -i 's/^sleep)/sleep) touch asked; while [[ -e stop ]]; do sleep 0.01; done/' "$ENGINES/engine"
+    touch "$ENGINES/stop"
+    ask code 4
+    govern
+    wait_until 10 test -e "$ENGINES/asked"
+    kill "$GOVERNOR"
+    never_within 1 process_gone "$GOVERNOR"
+    rm "$ENGINES/stop"
+    wait_exit "$GOVERNOR"
+    assert_eq "$status" 0 'exit status'
+    in_turn 'batch sleeps'
+    at host code
+}
+
+@test "a file with a mistake, none at all, and what is no mount are told with the name" {
+    start
+    echo 'model a store=b clas=high' >"$T/conf"
+    once -1
+    assert_match "$output" "$T/conf: line 1: .*clas"
+    rm "$T/conf"
+    once -1
+    assert_match "$output" "$T/conf: cannot be read: No such file"
+    mkdir "$T/conf"
+    once -1
+    assert_match "$output" "$T/conf: cannot be read: Is a directory"
+    rmdir "$T/conf"
+    echo >"$T/conf"
+    cli -1 governor --once -c "$T/conf" "$T"
+    assert_match "$output" "$T: not a gmsfs mount"
+    cli -1 governor --once -c "$T/conf" "$M/weights"
+    assert_match "$output" "$M/weights: not a gmsfs mount"
+    cli -2 governor --once
+    cli -2 governor "$M" "$M"
+    cli -2 governor --twice "$M"
+}
+
+@test "a daemon that died ends it, and an unmount does in peace" {
+    start
+    echo 'interval 200ms' >"$T/conf"
+    govern
+    wait_until 10 governs "$GOVERNOR"
+    stop_mount "$M"
+    wait_exit "$GOVERNOR"
+    assert_eq "$status" 0 'exit status'
+    has_said "$M: it was unmounted"
+    start
+    govern
+    wait_until 10 governs "$GOVERNOR"
+    expect_death
+    kill -9 "$KEEPER"
+    wait_until_any 10 process_gone "$GOVERNOR"
+    wait_exit "$GOVERNOR"
+    output_of "$GOVERNOR"
+    [[ $status -eq 1 ]]
+    has_said "$M: its daemon has ended"
+    once -1
+    assert_match "$output" "$M: its daemon has ended; 'gmsfs umount $M' clears it away"
+}
+
+@test "a daemon that does not answer holds it up for a moment, and it goes on when it answers" {
+    batch_serves
+    configure
+    govern
+    wait_until 10 governs "$GOVERNOR"
+    kill -STOP "$(worker_of "$KEEPER")"
+    ask code 4
+    wait_until_any 20 has_said "$M: it does not answer"
+    kill -CONT "$(worker_of "$KEEPER")"
+    wait_until 20 is_held code
+}
+
+@test "a drained mount is left alone" {
+    start
+    echo >"$T/conf"
+    cli drain "$M"
+    once -1
+    assert_match "$output" "$M: it is drained.*'gmsfs drain --undo'"
+}
+
+@test "spares are made ahead of what may have to leave, and adapters that are used come" {
+    start size=64M,host_size=64M,min_stay=0
+    echo 'adapters max=32M' >"$M/pools"
+    have batch $((8 << 20))
+    local name
+    for name in one two; do
+        mkdir "$M/$name"
+        setfattr -n user.gmsfs.pool -v adapters "$M/$name"
+        ctl open "$M/$name/lock" rw alloc 1048576 1 a '' commit
+    done
+    ctl open "$M/two/lock" r
+    ctl open "$M/two/lock" r
+    cli demote -q "$M/one" "$M/two"
+    configure 'adapters pool=adapters prefetch=1'
+    sed -i /store=code/d "$T/conf"
+    once
+    wait_until 10 is_at 'device host' batch
+    wait_until 10 is_at 'device host' two
+    at host one
+}
