@@ -11,6 +11,7 @@
 #include "vmm/tier.h"
 
 #include "base/file_io.h"
+#include "base/log.h"
 #include "vmm/memfd.h"
 
 #include <errno.h>
@@ -217,7 +218,10 @@ static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *pie
 static void disk_release(struct vmm_device *device, const struct vmm_piece *piece)
 {
     (void)device;
-    (void)ftruncate(piece->fd, 0);
+    if (ftruncate(piece->fd, 0) < 0)
+        log_warning("disk tier: a file that is not needed any more cannot be emptied: %s; it is "
+                    "gone when all who have it have closed it",
+                    strerror(errno));
 }
 
 const struct vmm_backend vmm_backend_disk = {
