@@ -242,13 +242,14 @@ spoil_disk() {
 
 many_pieces() { # STORE: each part of its move begins with one
     mkdir "$M/$1"
-    ctl open "$M/$1/lock" rw alloc 65536 24 '' '' commit
+    ctl open "$M/$1/lock" rw alloc 65536 12 '' '' commit
 }
 
 @test "a disk that hangs holds up no move that does not need it" {
     stop_mount
+    mount -o remount,size=64M "$SPILL"
     export GMSFS_DISK_GATE=$T/disk
-    start_mount "size=64M,host_size=32M,granularity=64K,spill=$SPILL,spill_size=16M"
+    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
     W=$M/weights
     committed
     move_to host host

@@ -278,7 +278,7 @@ reserved_is() { # BYTES, on the mount of rank 0
 
 @test "a signal in the midst of a group commits nothing of it" {
     start_ranks
-    make_group 1 12M
+    make_group 1 24M
     cli load --group "${GROUP[@]}"
     local first
     first=$(group_ids)

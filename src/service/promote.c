@@ -67,12 +67,14 @@ static int compare_turns(const void *one, const void *other)
     return (a->waiter > b->waiter) - (a->waiter < b->waiter);
 }
 
-/* The stores that somebody waits for, as they came. NULL: none, or no memory. */
-static struct place_turn *get_turns(const struct service *s, size_t *count)
+/* The stores that somebody waits for, as they came. NULL: none, or no memory: then later. */
+static struct place_turn *get_turns(struct service *s, size_t *count)
 {
     const struct idvec *waited = &s->core->index.waited;
     struct place_turn *turns = waited->count > 0 ? calloc(waited->count, sizeof *turns) : NULL;
     *count = 0;
+    if (!turns && waited->count > 0)
+        s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
     for (size_t i = 0; turns && i < waited->count; i++) {
         const struct core_store *store = waited->items[i];
         if (core_wants_promotion(s->core, store))
