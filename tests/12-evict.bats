@@ -21,11 +21,11 @@ mount_small() { # [OPTION...]: room for three stores of 8 MiB
     start_mount "size=24M,host_size=96M,alloc_timeout=5,min_stay=0${1+,$1}"
 }
 
-committed() { # STORE
+committed() { # STORE [MIB]
     [[ -d $M/$1 ]] || mkdir "$M/$1"
     # shellcheck disable=SC2016 # the other shell expands it
-    bash -c 'exec 4<>"$1/lock"; head -c 8388608 /dev/urandom >"$1/allocations/a"
-        echo >"$1/commit"' _ "$M/$1"
+    bash -c 'exec 4<>"$1/lock"; head -c "$2M" /dev/urandom >"$1/allocations/a"
+        echo >"$1/commit"' _ "$M/$1" "${2-8}"
 }
 
 place() { # STORE
@@ -61,6 +61,48 @@ use() { # STORE
     grep -qx 'gmsfs_evictions_total{pool="default"} 1' "$M/metrics"
     use a
     assert_eq "$(place a) $(place b) $(place c) $(place d)" 'device device device host' # d: a drop beats a copy
+}
+
+@test "for a store that is ordered to the device others leave, too" {
+    mount_small
+    fill_device
+    echo device >"$M/d/residency"
+    wait_until 10 is_at device d
+    assert_eq "$(place a) $(place b) $(place c)" 'host device device'
+    run_logged -0 "$GMSFS" promote "$M/a"
+    assert_eq "$(place a) $(place b) $(place c) $(place d)" 'device device device host'
+    for store in a b c; do
+        setfattr -n user.gmsfs.pin -v 1 "$M/$store"
+    done
+    expect ENOMEM open "$M/d/residency" w write device
+}
+
+@test "a store that is ordered into a pool without a free slot comes when another has left" {
+    mount_small
+    fill_device
+    echo 'few slots=1' >"$M/pools"
+    setfattr -n user.gmsfs.pool -v few "$M/a" "$M/d"
+    expect EAGAIN open "$M/d/residency" w write device
+    wait_until 10 is_at host a
+    run_logged -0 "$GMSFS" promote "$M/d"
+    assert_eq "$(place a) $(place d)" 'host device'
+}
+
+@test "one that cannot leave keeps nobody else from it" {
+    requires root || return 0
+    mkdir "$T/spill"
+    mount -t tmpfs -o size=2M spill "$T/spill"
+    start_mount "size=24M,host_size=8M,min_stay=0,spill=$T/spill,spill_size=64M"
+    committed d 4
+    echo host >"$M/d/residency"
+    wait_until 10 is_at host d
+    committed a 10 # too large for the host, and for the disk, too, which is smaller than it was said to be
+    committed b 4
+    committed c 8
+    setfattr -n user.gmsfs.pin -v 1 "$M/c"
+    use d
+    assert_eq "$(place a) $(place b) $(place d)" 'device host device'
+    jq -e -s 'any(.event == "move_failed" and .store == "a")' <"$M/events"
 }
 
 @test "who is pinned, held or more important stays" {

@@ -206,6 +206,24 @@ spoil_disk() {
     bytes_are_right
 }
 
+@test "who waits for a store that fails to go to the disk is let in when it has come" {
+    stop_mount
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
+    W=$M/weights
+    committed
+    move_to host host
+    fallocate -l 22M "$SPILL/full"
+    touch "$T/gate"
+    order disk
+    wait_for_lock open "$W/lock" r
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+    at 'device host'
+    let_go "$WAITER"
+    bytes_are_right
+}
+
 @test "spill_size bounds it, whatever the disk has" {
     start_mount "size=64M,spill=$SPILL,spill_size=4M"
     W=$M/weights

@@ -17,6 +17,7 @@
 
 #define TEXT_BYTES    128
 #define LOOK_EVERY_MS 10
+#define TURN_EVERY_MS 50
 
 /* What `residency` said. */
 struct place {
@@ -196,6 +197,19 @@ static bool place_wait_memory(const char *path, bool *is_last, uint64_t *timeout
     return true;
 }
 
+/* Others come first, or room is being made. */
+static bool place_wait_turn(uint64_t *timeout_ms)
+{
+    const struct timespec pause = {.tv_nsec = TURN_EVERY_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+
+    if (*timeout_ms == 0)
+        return false;
+    nanosleep(&pause, NULL);
+    *timeout_ms = cli_left_ms(start_ms, *timeout_ms);
+    return true;
+}
+
 int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
     bool to_device = strcmp(place, "device") == 0, is_last = false;
@@ -210,7 +224,7 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
         /* Somebody else's order to the same place is as good. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;
-    } while ((error == -EBUSY && *now.to) ||
+    } while ((error == -EBUSY && *now.to) || (error == -EAGAIN && place_wait_turn(timeout_ms)) ||
              (error == -ENOMEM && to_device && place_wait_memory(path, &is_last, timeout_ms)));
     return error ? place_explain_order(path, place, error) : CLI_OK;
 }

@@ -110,7 +110,7 @@ static void add_row(struct service *s, struct table *table, const struct core_st
         .class = pool->class,
         .bytes = bytes,
         .pinned = store->use.pinned || !find_place(table, store, &place) ||
-                  core_is_fenced(s->core, store->name),
+                  core_is_fenced(s->core, store->name) || service_is_passed_over(s, store->id),
         .held = core_is_held(store) || core_get_writer(s->core, store->id),
         .waited_for = is_waited_for(s, store),
         .moving = places->move.id != 0,
@@ -201,6 +201,9 @@ uint64_t service_evict_moment(const struct service *s)
         at_ms = s->evict_at_ms;
     if (s->evict_after_ms > now_ms && s->evict_after_ms < at_ms)
         at_ms = s->evict_after_ms;
+    uint64_t until_ms = service_passed_over_moment(s);
+    if (until_ms > now_ms && until_ms < at_ms)
+        at_ms = until_ms;
     uint64_t again_ms = s->evict_tries_ms + TRIES_MS;
     if (s->evict_tries > TRIES_MAX && again_ms > now_ms && again_ms < at_ms)
         at_ms = again_ms;

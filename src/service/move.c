@@ -10,7 +10,6 @@
 #include "service/move.h"
 
 #include "service/move_op.h"
-#include "service/rights.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -63,11 +62,14 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
 {
     struct record record = {
         .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
-    /* Who waits goes on waiting for memory, as long as there can be enough. */
+    /* Who waits goes on waiting for memory, as long as there can be enough, and for the device
+     * after a move to another place. */
     const struct core_store *failed = core_find_store(s->core, store);
-    if (error != -ENOMEM || move == 0)
+    bool was_away = failed && move != 0 && failed->places.move.id == move &&
+                    failed->places.move.to != CORE_PLACE_DEVICE;
+    if ((error != -ENOMEM || move == 0) && !was_away)
         record.flags |= CORE_MOVE_REFUSE;
-    else if (failed && core_is_awaited(s->core, failed) && note_short(s, store))
+    else if (failed && !was_away && core_is_awaited(s->core, failed) && note_short(s, store))
         record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
     if (error != -ENOMEM)
         forget_short(s, store);
@@ -201,6 +203,7 @@ static void finish(struct move_op *op)
     struct service *s = op->service;
     uint64_t store = op->store, id = op->id, bytes = op->all_bytes, began_ms = op->began_ms;
     bool cancelled = atomic_load(&op->cancelled);
+    enum core_place op_to = op->to;
     int error = op->error;
     unlink_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
@@ -219,8 +222,11 @@ static void finish(struct move_op *op)
     }
     if (error == -ENOMEM)
         s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
-    if (error && !cancelled)
+    if (error && !cancelled) {
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        if (op_to != CORE_PLACE_DEVICE)
+            service_pass_over(s, store);
+    }
     if (error && !cancelled)
         service_move_failed(s, store, id, error);
     /* Who waited for that, or for what it has given back, is looked at after any record. */
@@ -283,14 +289,27 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
     return error;
 }
 
-/* What is being given back is enough, with what is free, and beside the device with what spares
- * would give. */
+/* What stores that are leaving the device have there. */
+static uint64_t count_leaving(const struct service *s)
+{
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next) {
+        const struct core_store *store = core_find_store(s->core, op->store);
+        if (store && store->places.place == CORE_PLACE_DEVICE && store->places.move.id == op->id &&
+            !store->places.move.spare && !core_is_held(store))
+            bytes += layout_total_bytes(store->fixed);
+    }
+    return bytes;
+}
+
+/* What is being given back is enough, with what is free and what leaves, and beside the device with
+ * what spares would give. */
 static bool is_coming(const struct service *s, const struct move_op *op)
 {
     if (op->tier != VMM_TIER_DEVICE)
         return op->cost_bytes <= service_get_room_beside(s, op->to);
-    return s->numbers.freeing_bytes > 0 &&
-           op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + s->numbers.freeing_bytes;
+    uint64_t bytes = s->numbers.freeing_bytes + count_leaving(s);
+    return bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + bytes;
 }
 
 /* Charges it and has its pieces, or notes that it waits: also behind others that do. */
@@ -413,26 +432,18 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     return error;
 }
 
-/* By a record alone. */
-static int change_at_once(struct service *s, uint64_t store, enum record_type type,
-                          enum core_place place)
-{
-    struct record record = {.type = type, .store = store, .kind = place};
-    return service_apply_record(s, &record, NULL);
-}
-
-static bool needs_bytes(const struct core_store *store, enum core_place to)
+bool service_needs_bytes(const struct core_store *store, enum core_place to)
 {
     return store->lock.committed && to != CORE_PLACE_NONE && !core_has_copy(store, to) &&
            store->places.place != CORE_PLACE_NONE && store->places.move.id == 0 &&
            layout_count_allocations(store->fixed) > 0;
 }
 
-static int move_store(struct service *s, struct record *record)
+int service_move_store(struct service *s, struct record *record)
 {
     const struct core_store *store = core_find_store(s->core, record->store);
     enum core_place before = store->places.place;
-    int error = needs_bytes(store, (enum core_place)record->kind)
+    int error = service_needs_bytes(store, (enum core_place)record->kind)
                     ? begin(s, store, record)
                     : service_apply_record(s, record, NULL);
     count_move(s, record->store, before);
@@ -446,7 +457,7 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
                             .kind = to,
                             .flags = CORE_MOVE_EVICT,
                             .count = evictor};
-    int error = move_store(s, &record);
+    int error = service_move_store(s, &record);
     if (error == -ENOMEM) /* the daemon's own, perhaps: who waits is to be tried again */
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
     return error;
@@ -478,37 +489,7 @@ void service_end_moves(struct service *s)
     service_resume_moves(s);
 }
 
-/* ---- for front ends ----------------------------------------------------------------------- */
-
-int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order)
-{
-    const struct core_file *opened = core_find_file(s->core, file);
-    const struct core_store *store = opened ? core_find_store(s->core, opened->store) : NULL;
-    if (!opened || !(opened->flags & CORE_OPEN_WRITE))
-        return -EBADF;
-    if (!store)
-        return -ESTALE;
-    if (!service_is_owner(s, store->id, opened->uid))
-        return -EPERM;
-    switch (order->act) {
-    case SERVICE_MOVE_TO:
-    case SERVICE_MOVE_COPY: {
-        struct record record = {.type = RECORD_MOVE_BEGIN,
-                                .store = store->id,
-                                .kind = order->place,
-                                .flags = order->act == SERVICE_MOVE_COPY ? CORE_MOVE_SPARE : 0};
-        if (order->place == CORE_PLACE_DEVICE && needs_bytes(store, order->place) &&
-            !service_may_promote(s, store))
-            return -EAGAIN;
-        return move_store(s, &record);
-    }
-    case SERVICE_MOVE_DROP:
-        return change_at_once(s, store->id, RECORD_COPY_DROP, order->place);
-    case SERVICE_MOVE_CANCEL:
-        return change_at_once(s, store->id, RECORD_MOVE_CANCEL, CORE_PLACE_DEVICE);
-    }
-    return -EINVAL;
-}
+/* ---- for those who look ------------------------------------------------------------------- */
 
 bool service_get_moving(const struct service *s, const struct core_store *store,
                         struct service_moving *moving)

@@ -99,6 +99,13 @@ struct short_store { /* whose last move lacked memory, and that was told */
     uint64_t id;
 };
 
+/* A store that could not leave the device. */
+struct passed_over {
+    uint64_t store, until_ms;
+};
+
+#define SERVICE_PASSED_OVER 32u
+
 struct service {
     struct core *core;
     struct vmm *vmm;
@@ -134,6 +141,8 @@ struct service {
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
     uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
+    struct passed_over passed_over[SERVICE_PASSED_OVER];
+    unsigned next_passed_over;
     uint64_t evict_tries_ms; /* since when the tries are counted */
     unsigned evict_tries;
     struct service_numbers numbers;
@@ -389,6 +398,10 @@ uint64_t service_awaiting_moment(const struct service *s);
 /* move.c */
 /* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
 #define SERVICE_PROMOTE_RETRY_MS 200u
+/* MOVE_BEGIN: with bytes that are copied, or by the record alone. Errors as service_order_move. */
+int service_move_store(struct service *s, struct record *record);
+/* For that it has to be copied there. */
+bool service_needs_bytes(const struct core_store *store, enum core_place to);
 /* A store begins to come back. Errors as service_order_move. */
 int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
@@ -424,6 +437,13 @@ void service_evict_for_writers(struct service *s);
 /* Its waiter; UINT64_MAX: nobody */
 uint64_t service_writer_turn(const struct service *s);
 uint64_t service_evict_moment(const struct service *s);
+
+/* passed_over.c */
+/* It could not leave: for a while others are chosen. */
+void service_pass_over(struct service *s, uint64_t store);
+bool service_is_passed_over(const struct service *s, uint64_t store);
+/* When the first may be chosen again; UINT64_MAX: there is none. */
+uint64_t service_passed_over_moment(const struct service *s);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* place_order - what a store's owner writes to `residency` */
+#include "service/move.h"
+#include "service/rights.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+
+/* By a record alone. */
+static int change_at_once(struct service *s, uint64_t store, enum record_type type,
+                          enum core_place place)
+{
+    struct record record = {.type = type, .store = store, .kind = place};
+    return service_apply_record(s, &record, NULL);
+}
+
+/* As for somebody who waits in the lock, others leave the device for it. The move waits for what
+ * they give back; a pool's slot, or its bytes, it can only have when they are gone. */
+static int promote(struct service *s, const struct core_store *store, struct record *record)
+{
+    if (!service_needs_bytes(store, CORE_PLACE_DEVICE))
+        return service_move_store(s, record);
+    if (!service_may_promote(s, store))
+        return -EAGAIN;
+    uint64_t bytes = layout_total_bytes(store->fixed);
+    int error = service_move_store(s, record);
+    if ((error != -ENOMEM && error != -EDQUOT) || bytes > vmm_get_total_in(s->vmm, VMM_TIER_DEVICE))
+        return error;
+    store = core_find_store(s->core, record->store);
+    if (!store || !service_evict_for(s, store, bytes))
+        return error;
+    int again = service_move_store(s, record);
+    return again == -EDQUOT ? -EAGAIN : again;
+}
+
+int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order)
+{
+    const struct core_file *opened = core_find_file(s->core, file);
+    const struct core_store *store = opened ? core_find_store(s->core, opened->store) : NULL;
+    if (!opened || !(opened->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    if (!store)
+        return -ESTALE;
+    if (!service_is_owner(s, store->id, opened->uid))
+        return -EPERM;
+    switch (order->act) {
+    case SERVICE_MOVE_TO:
+    case SERVICE_MOVE_COPY: {
+        struct record record = {.type = RECORD_MOVE_BEGIN,
+                                .store = store->id,
+                                .kind = order->place,
+                                .flags = order->act == SERVICE_MOVE_COPY ? CORE_MOVE_SPARE : 0};
+        return order->place == CORE_PLACE_DEVICE ? promote(s, store, &record)
+                                                 : service_move_store(s, &record);
+    }
+    case SERVICE_MOVE_DROP:
+        return change_at_once(s, store->id, RECORD_COPY_DROP, order->place);
+    case SERVICE_MOVE_CANCEL:
+        return change_at_once(s, store->id, RECORD_MOVE_CANCEL, CORE_PLACE_DEVICE);
+    }
+    return -EINVAL;
+}
