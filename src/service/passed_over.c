@@ -7,7 +7,7 @@
  */
 #include "service/service_internal.h"
 
-#define PASSED_OVER_MS 2000u
+#define PASSED_OVER_MS 500u
 
 void service_pass_over(struct service *s, uint64_t store)
 {

@@ -143,13 +143,21 @@ bool piece_is_freed_of(const struct service *s, uint64_t store)
     return piece != NULL;
 }
 
+/* Then giving it back is as urgent as what they want. */
+static bool is_anybody_waiting(const struct service *s)
+{
+    return s->core->index.waited.count > 0 || s->alloc_queue || s->spool_waiting || s->moves ||
+           s->awaiting;
+}
+
 void piece_free_gathered(struct service *s)
 {
     struct free_job *freeing = s->gathered;
     if (!freeing)
         return;
     s->gathered = NULL;
-    if (service_submit(s, SERVICE_POOL_FREE, &freeing->job) == 0)
+    enum service_pool pool = is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
+    if (service_submit(s, pool, &freeing->job) == 0)
         return;
     /* No thread to be had: better late than never. */
     run_free(&freeing->job);

@@ -17,11 +17,12 @@ static char *copy(const uint8_t *data, size_t size)
     return bytes;
 }
 
-/* jansson refuses integers that we take, NUL in keys, and deeper documents than that we refuse. */
+/* jansson refuses integers that we take, NUL in keys, and deeper documents than that we refuse; it
+ * takes a byte of 0 for the end of the text. */
 static bool is_json(const uint8_t *data, size_t size)
 {
     json_t *root = json_loadb((const char *)data, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    bool good = root != NULL;
+    bool good = root != NULL && !memchr(data, '\0', size);
 
     json_decref(root);
     return good;
