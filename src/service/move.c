@@ -226,9 +226,8 @@ static void finish(struct move_op *op)
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
         if (op_to != CORE_PLACE_DEVICE)
             service_pass_over(s, store);
-    }
-    if (error && !cancelled)
         service_move_failed(s, store, id, error);
+    }
     /* Who waited for that, or for what it has given back, is looked at after any record. */
     service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
 }

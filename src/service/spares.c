@@ -52,10 +52,7 @@ static uint64_t count_cost(const struct service *s, const struct core_store *sto
 /* What nobody has been promised yet; negative: more than there is. */
 static int64_t get_free(const struct service *s, enum core_place tier)
 {
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    uint64_t free_bytes = tier == CORE_PLACE_HOST ? info.host_total_bytes - info.host_used_bytes
-                                                  : info.spill_total_bytes - info.spill_used_bytes;
+    uint64_t free_bytes = vmm_get_free_in(s->vmm, tiers[tier]);
     return (int64_t)(free_bytes + s->freeing_beside_bytes[tiers[tier]]) -
            (int64_t)service_count_waiting_moves(s, tiers[tier]);
 }
