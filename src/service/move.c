@@ -14,12 +14,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
-    [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
-    [CORE_PLACE_HOST] = VMM_TIER_HOST,
-    [CORE_PLACE_DISK] = VMM_TIER_DISK,
-};
-
 /* ---- records ----------------------------------------------------------------------------- */
 
 static void count_move(struct service *s, uint64_t store, enum core_place before)
@@ -244,7 +238,7 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->began_ms = service_now(s);
     op->store = store->id;
     op->to = to;
-    op->tier = tiers[to];
+    op->tier = service_tiers[to];
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
@@ -404,7 +398,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     enum core_place to = (enum core_place)record->kind;
     if (s->moves_end)
         return -EAGAIN;
-    if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, tiers[to]))
+    if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, service_tiers[to]))
         return -ENOMEM;
     struct move_op *op = new_op(s, store, to);
     if (!op)

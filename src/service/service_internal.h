@@ -419,6 +419,7 @@ void service_on_move_over(struct service *s, const struct effect *effect);
 void service_resume_moves(struct service *s);
 
 /* spares.c */
+extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */
 /* What moves to this tier cost that wait until something there is free. */
 uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
 /* So much may go to this tier: what is free, and what spares would give back that are not needed.

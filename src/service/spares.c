@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static const enum vmm_tier tiers[CORE_TIER_COUNT] = {
+const enum vmm_tier service_tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
     [CORE_PLACE_HOST] = VMM_TIER_HOST,
     [CORE_PLACE_DISK] = VMM_TIER_DISK,
@@ -45,16 +45,17 @@ static uint64_t count_cost(const struct service *s, const struct core_store *sto
     size_t count = layout_count_allocations(store->fixed);
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += vmm_align_in(s->vmm, tiers[tier], layout_at_rank(store->fixed, i)->aligned_bytes);
+        bytes += vmm_align_in(s->vmm, service_tiers[tier],
+                              layout_at_rank(store->fixed, i)->aligned_bytes);
     return bytes;
 }
 
 /* What nobody has been promised yet; negative: more than there is. */
 static int64_t get_free(const struct service *s, enum core_place tier)
 {
-    uint64_t free_bytes = vmm_get_free_in(s->vmm, tiers[tier]);
-    return (int64_t)(free_bytes + s->freeing_beside_bytes[tiers[tier]]) -
-           (int64_t)service_count_waiting_moves(s, tiers[tier]);
+    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
+    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
+           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
 }
 
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
