@@ -218,6 +218,9 @@ struct gmsfs_ioc_apply {
     (1u << 2) /* at once or not, as an ACQUIRE that tries once: what \
                * the store has committed counts as there; EAGAIN:    \
                * others wait for memory before */
+#define GMSFS_RESERVE_REPLACING                                       \
+    (1u << 3) /* with AS_ACQUIRE: what the store has committed counts \
+               * first, and of what is free only the rest is taken */
 
 /* RESERVE: on a writable handle of an RW session: how much is set aside for it from now on, beside
  * what it has allocated. Less than before gives back. Waits for memory as ALLOC does, unless a flag

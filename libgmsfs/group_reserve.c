@@ -93,14 +93,18 @@ int gfs_group_plan_memory(struct group *group)
     return error;
 }
 
-int gfs_group_reserve(struct group *group, struct member **lacking)
+static int member_reserve(const struct member *member, uint64_t bytes, uint32_t flags)
+{
+    struct gmsfs_ioc_reserve reserve = {.bytes = bytes, .flags = GMSFS_RESERVE_AS_ACQUIRE | flags};
+
+    return member->reserve_bytes ? gfs_ioctl(member->handle, GMSFS_IOC_RESERVE, &reserve) : 0;
+}
+
+static int group_try_reserve(struct group *group, uint32_t flags, struct member **lacking)
 {
     for (size_t i = 0; i < group->count; i++) {
         struct member *member = group->by_device[i];
-        struct gmsfs_ioc_reserve reserve = {.bytes = member->reserve_bytes,
-                                            .flags = GMSFS_RESERVE_AS_ACQUIRE};
-        int error =
-            member->reserve_bytes ? gfs_ioctl(member->handle, GMSFS_IOC_RESERVE, &reserve) : 0;
+        int error = member_reserve(member, member->reserve_bytes, flags);
 
         if (error == -ENOMEM || error == -EAGAIN)
             *lacking = member;
@@ -108,6 +112,28 @@ int gfs_group_reserve(struct group *group, struct member **lacking)
             return error;
     }
     return 0;
+}
+
+static int group_unreserve(struct group *group)
+{
+    int error = 0;
+
+    for (size_t i = 0; i < group->count && !error; i++)
+        error = member_reserve(group->by_device[i], 0, 0);
+    return error;
+}
+
+/* First so that an abort can roll back. That takes what is free for stores that have memory of
+ * their own to replace, from those of the group that have none. */
+int gfs_group_reserve(struct group *group, struct member **lacking)
+{
+    int error = group_try_reserve(group, 0, lacking);
+
+    if (!*lacking)
+        return error;
+    *lacking = NULL;
+    error = group_unreserve(group);
+    return error ? error : group_try_reserve(group, GMSFS_RESERVE_REPLACING, lacking);
 }
 
 void gfs_group_pause(const struct group *group, unsigned tries)

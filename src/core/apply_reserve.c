@@ -5,6 +5,11 @@
 
 #include <errno.h>
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* What a writer of the store gives back to the device. */
 static uint64_t count_replaced(const struct core_store *store)
 {
@@ -206,7 +211,7 @@ void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t
 {
     const struct core_store *store = core_store(apply->core, session->store);
     uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
-    uint64_t now_bytes = bytes < room_bytes ? bytes : room_bytes;
+    uint64_t now_bytes = smaller(bytes, room_bytes);
 
     set_reserved(apply->core, session, now_bytes, bytes - now_bytes);
     apply->free_bytes -= now_bytes;
@@ -222,16 +227,17 @@ void apply_drop_reservation(struct core *core, struct core_session *session)
 static int reserve_as_acquire(struct apply *apply, struct core_session *session)
 {
     const struct core_store *store = core_store(apply->core, session->store);
-    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, room_bytes,
-             now_bytes;
+    uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, now_bytes;
 
     apply_look_along(apply, NULL);
     if (!apply_has_memory(apply, store, more_bytes))
         return apply_why_no_memory(apply, store, more_bytes);
     if (apply_is_spoken_for(apply, store, more_bytes))
         return -EAGAIN;
-    room_bytes = core_get_room(apply->core, store, apply->free_bytes);
-    now_bytes = more_bytes < room_bytes ? more_bytes : room_bytes;
+    if (apply->record->flags & CORE_RESERVE_REPLACING)
+        now_bytes = more_bytes - smaller(more_bytes, count_replaced(store));
+    else
+        now_bytes = smaller(more_bytes, core_get_room(apply->core, store, apply->free_bytes));
     set_reserved(apply->core, session, session->reserved_bytes + now_bytes, more_bytes - now_bytes);
     apply->free_bytes -= now_bytes;
     return 0;
@@ -271,7 +277,8 @@ int apply_reserve(struct apply *apply)
         return -ESTALE;
     if (session->mode != LOCK_MODE_RW)
         return -ENOLCK;
-    if (record->flags & ~(uint32_t)CORE_RESERVE_AS_ACQUIRE)
+    if (record->flags & ~(uint32_t)(CORE_RESERVE_AS_ACQUIRE | CORE_RESERVE_REPLACING) ||
+        record->flags == CORE_RESERVE_REPLACING)
         return -EINVAL;
     if (record->flags && record->size_bytes > session->reserved_bytes)
         return reserve_as_acquire(apply, session);

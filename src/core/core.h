@@ -317,7 +317,8 @@ enum record_type {
                        what is due to it, offset = what is charged and being made for it. More than
                        before: -ENOMEM if free_bytes lacks it, -EDQUOT if its pool does. flags
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
-                       is ignored: -EAGAIN too */
+                       is ignored: -EAGAIN too. With it CORE_RESERVE_REPLACING: what is committed
+                       is due first, and only the rest is set aside of what is free */
     RECORD_DRAIN,   /* flags CORE_DRAIN_ON: from now on no session is granted (-ENODEV), whoever
                        waits is refused (-ECANCELED). -EBUSY behind a fence, whose checkpoint
                        needs what would be dropped. CORE_DRAIN_DROP: what is committed is
@@ -404,6 +405,7 @@ enum record_type {
 #define CORE_COMMIT_CHECK       (1u << 2)
 #define CORE_COMMIT_SEAL        (1u << 3)
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
+#define CORE_RESERVE_REPLACING  (1u << 1)
 #define CORE_DRAIN_ON           (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)
 #define CORE_NOTE_SUSPECT       (1u << 0)

@@ -213,14 +213,21 @@ static void on_reserved(struct fs_request *request, int error, const struct serv
     ioctl_answer(request, sizeof *reserve);
 }
 
+static bool reserve_flags_are_known(uint32_t flags)
+{
+    if (flags & GMSFS_RESERVE_REPLACING && !(flags & GMSFS_RESERVE_AS_ACQUIRE))
+        return false;
+    return !(flags & ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT | GMSFS_RESERVE_AS_ACQUIRE |
+                       GMSFS_RESERVE_REPLACING));
+}
+
 void ioctl_reserve(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
     const struct gmsfs_ioc_reserve *argument = (struct gmsfs_ioc_reserve *)request->payload;
     struct service_actor by = {.file = file->id};
     int error = service_touch(fs->service, &by);
-    if (!error && (argument->flags &
-                   ~(GMSFS_RESERVE_AT_LEAST | GMSFS_RESERVE_NOWAIT | GMSFS_RESERVE_AS_ACQUIRE)))
+    if (!error && !reserve_flags_are_known(argument->flags))
         error = -EINVAL;
     if (error) {
         fs_request_finish(request, error, NULL);
@@ -231,6 +238,7 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
         .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
         .wait = !(argument->flags & GMSFS_RESERVE_NOWAIT),
         .as_acquire = (argument->flags & GMSFS_RESERVE_AS_ACQUIRE) != 0,
+        .replacing = (argument->flags & GMSFS_RESERVE_REPLACING) != 0,
     };
     request->reply = on_reserved;
     fs_request_submitted(request, service_set_aside(fs->service, &by, &wanted, &request->service));

@@ -350,7 +350,7 @@ int service_set_aside(struct service *s, const struct service_actor *by,
     } else if (wanted->as_acquire) {
         answer.reserved_bytes = aligned_bytes;
         answer.reserved_before_bytes = held->reserved_bytes + held->due_bytes;
-        error = service_reserve_as_acquire(s, session, aligned_bytes);
+        error = service_reserve_as_acquire(s, session, aligned_bytes, wanted->replacing);
     } else if (!(op = op_new(s, session, 1, wanted->bytes, request)))
         error = -ENOMEM;
     else {

@@ -30,6 +30,7 @@ struct service_set_aside {
     bool at_least;   /* or more, if more is set aside already */
     bool wait;       /* for memory, as ALLOC */
     bool as_acquire; /* by the rules of ACQUIRE, which may not wait: -EAGAIN, -ENOMEM */
+    bool replacing;  /* as_acquire: what the store has committed counts first */
 };
 
 int service_set_aside(struct service *s, const struct service_actor *by,

@@ -140,11 +140,12 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
     return service_record_reserved(s, held, bytes - due_bytes, due_bytes, held->making_bytes);
 }
 
-int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes)
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing)
 {
     struct record record = {.type = RECORD_RESERVE,
                             .session = session,
                             .size_bytes = bytes,
-                            .flags = CORE_RESERVE_AS_ACQUIRE};
+                            .flags =
+                                CORE_RESERVE_AS_ACQUIRE | (replacing ? CORE_RESERVE_REPLACING : 0)};
     return service_apply_record(s, &record, NULL);
 }

@@ -348,7 +348,7 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
 /* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 /* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
-int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes);
+int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing);
 
 /* reserved.c */
 /* All three of a session's numbers at once. */

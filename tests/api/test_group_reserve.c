@@ -183,6 +183,33 @@ TAP_TEST(what_a_group_has_committed_counts_as_there_for_who_replaces_it)
     empty_group();
 }
 
+/* What is free is for the one that has nothing to replace, whichever of them is asked first. */
+TAP_TEST(two_stores_of_a_full_device_are_replaced_when_one_has_lost_its_own)
+{
+    struct twins twins = find_twins();
+    size_t both[2] = {twins.stores[0][0], twins.stores[1][0]};
+    struct loader loader;
+    uint64_t slot;
+
+    for (size_t i = 0; i < 2; i++) {
+        empty_group();
+        loader_open(&loader, &both[i], 1, 32 * MIB);
+        check_int(loader_connect(&loader, 2 * WAIT_MS), 0);
+        check_int(gmsfs_allocate_handle(loader.handles[0], 32 * MIB, "t", NULL, &slot), 0);
+        check_int(gmsfs_commit_group(loader.handles, 1, 0, NULL), 0);
+        loader_close(&loader);
+        loader_open(&loader, both, 2, 32 * MIB);
+        check_int(loader_connect(&loader, 0), 0);
+        for (size_t k = 0; k < 2; k++) {
+            check_int(gmsfs_clear_all_handles(loader.handles[k]), 0);
+            check_int(gmsfs_allocate_handle(loader.handles[k], 32 * MIB, "t", NULL, &slot), 0);
+        }
+        check_int(gmsfs_commit_group(loader.handles, 2, 0, NULL), 0);
+        loader_close(&loader);
+    }
+    empty_group();
+}
+
 TAP_TEST(who_reads_a_whole_group_needs_no_memory)
 {
     struct twins twins = find_twins();

@@ -177,7 +177,7 @@ static int step_reserve(void)
                             .size_bytes = below(8) * GRAIN,
                             .count = one_in(3) ? below(4) * GRAIN : 0,
                             .offset = one_in(3) ? below(4) * GRAIN : 0,
-                            .flags = one_in(3) ? CORE_RESERVE_AS_ACQUIRE : 0};
+                            .flags = one_in(3) ? below(4) : 0};
 
     return apply(record);
 }

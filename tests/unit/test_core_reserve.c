@@ -308,13 +308,18 @@ TAP_TEST(only_writers_change_what_is_set_aside)
     check_int(apply((struct record){.type = RECORD_RESERVE, .session = session}), -ENOLCK);
 }
 
-static int reserve_as_acquire(uint64_t file, uint64_t grains)
+static int reserve_by(uint64_t file, uint64_t grains, uint32_t flags)
 {
     return apply((struct record){.type = RECORD_RESERVE,
                                  .session = session_of(file)->id,
                                  .size_bytes = grains * GRAIN,
                                  .count = 7 * GRAIN,
-                                 .flags = CORE_RESERVE_AS_ACQUIRE});
+                                 .flags = flags});
+}
+
+static int reserve_as_acquire(uint64_t file, uint64_t grains)
+{
+    return reserve_by(file, grains, CORE_RESERVE_AS_ACQUIRE);
 }
 
 TAP_TEST(a_writer_may_reserve_as_if_it_asked_with_the_lock)
@@ -352,6 +357,24 @@ TAP_TEST(reserving_so_counts_what_the_store_has_committed_and_that_is_due)
     FREE(0);
     check_int(reserve_as_acquire(ctl, 3), -ENOMEM);
     check_int(reserve_as_acquire(ctl, 2), 0);
+    check_int(due(ctl), 1);
+}
+
+TAP_TEST(reserving_to_replace_counts_what_is_committed_before_what_is_free)
+{
+    core_start();
+    uint64_t ctl = open_ctl(make_committed("weights", NULL), P1);
+    uint32_t flags = CORE_RESERVE_AS_ACQUIRE | CORE_RESERVE_REPLACING;
+
+    FREE(1);
+    check_int(acquire_reserving(ctl, 0, P1, 0), 0);
+    check_int(reserve_by(ctl, 1, CORE_RESERVE_REPLACING), -EINVAL);
+    check_int(reserve_by(ctl, 3, flags), -ENOMEM);
+    check_int(reserve_by(ctl, 1, flags), 0);
+    check_int(aside(ctl), 0);
+    check_int(due(ctl), 1);
+    check_int(reserve_by(ctl, 2, flags), 0);
+    check_int(aside(ctl), 1);
     check_int(due(ctl), 1);
 }
 
