@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "journal/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define HEAD_MAGIC UINT64_C(0x6c6e6a7366736d67) /* "gmsfsjnl" */
+#define HEAD_BYTES 4096u
+/* Made at a time, so that no write into the mapping lacks a page. */
+#define ROOM_STEP_BYTES (UINT64_C(256) << 10)
+/* What a file of turns keeps of its memory for the next time. */
+#define KEPT_BYTES (UINT64_C(64) << 20)
+
+/*
+ * The generation of a file of turns is counted from 0; it is in file generation % 2. Snapshot g, in
+ * file g % 2 as well, stands for all turns before offset from[g % 2] of generation g.
+ */
+struct head {
+    uint64_t magic;
+    uint32_t version, pad;
+    _Atomic uint64_t base;    /* the generation that reading begins with; 0: without a snapshot */
+    _Atomic uint64_t writing; /* that turns go to: base, or base + 1 */
+    _Atomic uint64_t tails[2], delivered[2];
+    uint64_t from[2], snapshot_bytes[2], snapshot_hash[2];
+};
+_Static_assert(sizeof(struct head) <= HEAD_BYTES, "the head's file is one page");
+
+struct turn {
+    uint64_t bytes; /* of its entries */
+    uint64_t hash;  /* of these, seeded with where the turn is */
+};
+
+struct entry {
+    uint32_t type, pad;
+    uint64_t size;
+};
+
+struct journal {
+    struct journal_files files;
+    struct head *head;
+    uint8_t *turns[2];
+    const uint8_t *snapshot; /* that was there; NULL: none */
+    size_t snapshot_size;
+    uint64_t room[2]; /* of each file there is memory up to here */
+    uint64_t at;      /* where the turn's next entry goes */
+    bool is_snapshotting;
+    uint64_t snapshots;
+};
+
+static uint64_t align8(uint64_t bytes)
+{
+    return (bytes + 7) & ~UINT64_C(7);
+}
+
+static unsigned file_of(uint64_t generation)
+{
+    return (unsigned)(generation % 2);
+}
+
+static uint64_t seed_of(uint64_t generation, uint64_t offset)
+{
+    return generation << 40 ^ offset;
+}
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+static int make_file(const char *name, uint64_t bytes, int *fd)
+{
+    *fd = memfd_create(name, MFD_CLOEXEC);
+    if (*fd < 0)
+        return -errno;
+    return ftruncate(*fd, (off_t)bytes) != 0 ? -errno : 0;
+}
+
+int journal_make_files(struct journal_files *files)
+{
+    struct head head = {.magic = HEAD_MAGIC, .version = JOURNAL_VERSION};
+
+    *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
+    int error = make_file("gmsfs-journal", HEAD_BYTES, &files->head);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = make_file("gmsfs-turns", JOURNAL_MAX_BYTES, &files->turns[i]);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = make_file("gmsfs-snapshot", 0, &files->snapshots[i]);
+    if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
+        error = -EIO;
+    if (error)
+        journal_close_files(files);
+    return error;
+}
+
+static void close_file(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void journal_close_files(struct journal_files *files)
+{
+    close_file(&files->head);
+    for (unsigned i = 0; i < 2; i++) {
+        close_file(&files->turns[i]);
+        close_file(&files->snapshots[i]);
+    }
+}
+
+static int map_file(int fd, size_t bytes, int protection, void **at)
+{
+    *at = mmap(NULL, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (*at != MAP_FAILED)
+        return 0;
+    *at = NULL;
+    return -errno;
+}
+
+static int check_head(const struct head *head, struct failure *failure)
+{
+    if (head->magic != HEAD_MAGIC)
+        return failure_set(failure, -EPROTO, "the journal is damaged: it is none");
+    if (head->version != JOURNAL_VERSION)
+        return failure_set(failure, -EPROTONOSUPPORT,
+                           "the journal has version %" PRIu32 ", this gmsfs writes %u",
+                           head->version, JOURNAL_VERSION);
+    uint64_t base = head->base, writing = head->writing;
+    if (writing != base && writing != base + 1)
+        return failure_set(failure, -EPROTO,
+                           "the journal is damaged: generations %" PRIu64 " and %" PRIu64, base,
+                           writing);
+    for (unsigned i = 0; i < 2; i++)
+        if (head->tails[i] > JOURNAL_MAX_BYTES || head->tails[i] % 8 != 0)
+            return failure_set(failure, -EPROTO, "the journal is damaged: it ends at %" PRIu64,
+                               (uint64_t)head->tails[i]);
+    return 0;
+}
+
+static int map_snapshot(struct journal *journal, struct failure *failure)
+{
+    const struct head *head = journal->head;
+    unsigned file = file_of(head->base);
+    void *at = NULL;
+
+    if (head->base == 0)
+        return 0;
+    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
+    if (end < 0 || (uint64_t)end < head->snapshot_bytes[file])
+        return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot is cut off");
+    journal->snapshot_size = head->snapshot_bytes[file];
+    int error = map_file(journal->files.snapshots[file], journal->snapshot_size, PROT_READ, &at);
+    if (error)
+        return failure_set(failure, error, "cannot map the snapshot: %s", strerror(-error));
+    journal->snapshot = at;
+    if (XXH3_64bits_withSeed(at, journal->snapshot_size, head->base) == head->snapshot_hash[file])
+        return 0;
+    return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot has another sum");
+}
+
+int journal_open(const struct journal_files *files, struct journal **out, struct failure *failure)
+{
+    struct journal *journal = calloc(1, sizeof *journal);
+    void *at = NULL;
+
+    if (!journal)
+        return failure_no_memory(failure);
+    journal->files = *files;
+    int error = map_file(files->head, HEAD_BYTES, PROT_READ | PROT_WRITE, &at);
+    journal->head = at;
+    for (unsigned i = 0; i < 2 && !error; i++) {
+        error = map_file(files->turns[i], JOURNAL_MAX_BYTES, PROT_READ | PROT_WRITE, &at);
+        journal->turns[i] = at;
+    }
+    if (error)
+        failure_set(failure, error, "cannot map the journal: %s", strerror(-error));
+    if (!error)
+        error = check_head(journal->head, failure);
+    if (!error)
+        error = map_snapshot(journal, failure);
+    if (error) {
+        journal_close(journal);
+        return error;
+    }
+    journal_rewind(journal, 0);
+    *out = journal;
+    return 0;
+}
+
+void journal_close(struct journal *journal)
+{
+    if (!journal)
+        return;
+    if (journal->head)
+        munmap(journal->head, HEAD_BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        if (journal->turns[i])
+            munmap(journal->turns[i], JOURNAL_MAX_BYTES);
+    if (journal->snapshot)
+        munmap((void *)(uintptr_t)journal->snapshot, journal->snapshot_size);
+    free(journal);
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+bool journal_is_new(const struct journal *journal)
+{
+    const struct head *head = journal->head;
+
+    return head->base == 0 && head->writing == 0 && head->tails[0] == 0;
+}
+
+const void *journal_get_snapshot(const struct journal *journal, size_t *size)
+{
+    *size = journal->snapshot_size;
+    return journal->snapshot;
+}
+
+struct reading {
+    const struct journal *journal;
+    uint64_t generation;
+    int (*on_entry)(void *context, const struct journal_entry *entry);
+    void *context;
+    struct failure *failure;
+};
+
+static int damaged(const struct reading *reading, uint64_t offset, const char *what)
+{
+    return failure_set(reading->failure, -EPROTO,
+                       "the journal is damaged: generation %" PRIu64 ", at %" PRIu64 ": %s",
+                       reading->generation, offset, what);
+}
+
+static int read_entries(const struct reading *reading, uint64_t at, uint64_t end)
+{
+    unsigned file = file_of(reading->generation);
+    const uint8_t *turns = reading->journal->turns[file];
+    bool is_delivered = end <= reading->journal->head->delivered[file];
+
+    while (at < end) {
+        struct entry head;
+        if (end - at < sizeof head)
+            return damaged(reading, at, "an entry is cut off");
+        memcpy(&head, turns + at, sizeof head);
+        at += sizeof head;
+        if (head.pad != 0 || head.size > end - at || align8(head.size) > end - at)
+            return damaged(reading, at, "an entry is longer than its turn");
+        struct journal_entry entry = {.type = head.type,
+                                      .bytes = turns + at,
+                                      .size = head.size,
+                                      .is_delivered = is_delivered};
+        int error = reading->on_entry(reading->context, &entry);
+        if (error)
+            return error;
+        at += align8(head.size);
+    }
+    return 0;
+}
+
+static int read_turn(const struct reading *reading, uint64_t *at, uint64_t tail)
+{
+    const uint8_t *turns = reading->journal->turns[file_of(reading->generation)];
+    struct turn turn;
+
+    if (tail - *at < sizeof turn)
+        return damaged(reading, *at, "a turn is cut off");
+    memcpy(&turn, turns + *at, sizeof turn);
+    uint64_t first = *at + sizeof turn;
+    if (turn.bytes == 0 || turn.bytes % 8 != 0 || turn.bytes > tail - first)
+        return damaged(reading, *at, "a turn is longer than the rest");
+    if (turn.hash !=
+        XXH3_64bits_withSeed(turns + first, turn.bytes, seed_of(reading->generation, *at)))
+        return damaged(reading, *at, "a turn has another sum");
+    *at = first + turn.bytes;
+    return read_entries(reading, first, *at);
+}
+
+int journal_read(const struct journal *journal,
+                 int (*on_entry)(void *context, const struct journal_entry *entry), void *context,
+                 struct failure *failure)
+{
+    const struct head *head = journal->head;
+    struct reading reading = {
+        .journal = journal, .on_entry = on_entry, .context = context, .failure = failure};
+    int error = 0;
+
+    for (uint64_t generation = head->base; generation <= head->writing && !error; generation++) {
+        unsigned file = file_of(generation);
+        uint64_t at = generation == head->base ? head->from[file] : 0;
+        reading.generation = generation;
+        if (at > head->tails[file] || at % 8 != 0)
+            return damaged(&reading, at, "it begins behind its end");
+        while (at < head->tails[file] && !error)
+            error = read_turn(&reading, &at, head->tails[file]);
+    }
+    return error;
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+static unsigned writing_file(const struct journal *journal)
+{
+    return file_of(journal->head->writing);
+}
+
+/* Where the turn that is being written begins. */
+static uint64_t begin_of_turn(const struct journal *journal)
+{
+    return journal->head->tails[writing_file(journal)];
+}
+
+size_t journal_entry_room(size_t size)
+{
+    return sizeof(struct entry) + align8(size);
+}
+
+static int make_room(struct journal *journal, unsigned file, uint64_t until)
+{
+    uint64_t from = journal->room[file];
+    uint64_t to = (until + ROOM_STEP_BYTES - 1) / ROOM_STEP_BYTES * ROOM_STEP_BYTES;
+
+    while (fallocate(journal->files.turns[file], 0, (off_t)from, (off_t)(to - from)) != 0)
+        if (errno != EINTR)
+            return -ENOMEM;
+#ifdef MADV_POPULATE_WRITE
+    /* Faulted in now, some at a time: else each page would be by the write that comes to it. */
+    (void)madvise(journal->turns[file] + from, to - from, MADV_POPULATE_WRITE);
+#endif
+    journal->room[file] = to;
+    return 0;
+}
+
+int journal_reserve(struct journal *journal, size_t bytes)
+{
+    unsigned file = writing_file(journal);
+
+    if (bytes > JOURNAL_MAX_BYTES - journal->at)
+        return -ENOMEM;
+    uint64_t until = journal->at + bytes;
+    return until <= journal->room[file] ? 0 : make_room(journal, file, until);
+}
+
+void journal_add(struct journal *journal, uint32_t type, const void *first, size_t first_size,
+                 const void *second, size_t second_size)
+{
+    uint8_t *to = journal->turns[writing_file(journal)] + journal->at;
+    struct entry head = {.type = type, .size = (uint64_t)first_size + second_size};
+
+    memcpy(to, &head, sizeof head);
+    to += sizeof head;
+    if (first_size > 0)
+        memcpy(to, first, first_size);
+    if (second_size > 0)
+        memcpy(to + first_size, second, second_size);
+    memset(to + head.size, 0, align8(head.size) - head.size);
+    journal->at += sizeof head + align8(head.size);
+}
+
+size_t journal_get_mark(const struct journal *journal)
+{
+    return (size_t)(journal->at - begin_of_turn(journal) - sizeof(struct turn));
+}
+
+void journal_rewind(struct journal *journal, size_t mark)
+{
+    journal->at = begin_of_turn(journal) + sizeof(struct turn) + mark;
+}
+
+bool journal_has_turn(const struct journal *journal)
+{
+    return journal_get_mark(journal) > 0;
+}
+
+void journal_publish(struct journal *journal)
+{
+    unsigned file = writing_file(journal);
+    uint64_t begin = begin_of_turn(journal);
+    uint8_t *at = journal->turns[file] + begin;
+    struct turn turn = {.bytes = journal_get_mark(journal)};
+
+    if (turn.bytes == 0)
+        return;
+    turn.hash =
+        XXH3_64bits_withSeed(at + sizeof turn, turn.bytes, seed_of(journal->head->writing, begin));
+    memcpy(at, &turn, sizeof turn);
+    atomic_store_explicit(&journal->head->tails[file], journal->at, memory_order_release);
+    journal_rewind(journal, 0);
+}
+
+void journal_set_delivered(struct journal *journal)
+{
+    unsigned file = writing_file(journal);
+
+    atomic_store_explicit(&journal->head->delivered[file], journal->head->tails[file],
+                          memory_order_release);
+}
+
+/* ---- snapshots --------------------------------------------------------------------------- */
+
+bool journal_wants_snapshot(const struct journal *journal)
+{
+    return !journal->is_snapshotting && begin_of_turn(journal) >= JOURNAL_SNAPSHOT_BYTES;
+}
+
+void journal_begin_snapshot(struct journal *journal)
+{
+    struct head *head = journal->head;
+    uint64_t next = head->base + 1;
+    unsigned file = file_of(next);
+
+    if (head->writing != next) {
+        atomic_store(&head->delivered[file], 0);
+        atomic_store(&head->tails[file], 0);
+        atomic_store(&head->writing, next);
+    } /* else one was begun before, and nobody finished it */
+    head->from[file] = head->tails[file];
+    journal->is_snapshotting = true;
+    journal_rewind(journal, 0);
+}
+
+static int write_all(int fd, const uint8_t *bytes, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t put = pwrite(fd, bytes + at, size - at, (off_t)at);
+        if (put < 0 && errno != EINTR)
+            return -ENOMEM;
+        at += put > 0 ? (size_t)put : 0;
+    }
+    return 0;
+}
+
+int journal_write_snapshot(struct journal *journal, const void *bytes, size_t size)
+{
+    struct head *head = journal->head;
+    uint64_t generation = head->base + 1;
+    unsigned file = file_of(generation);
+
+    if (ftruncate(journal->files.snapshots[file], 0) != 0)
+        return -ENOMEM;
+    int error = write_all(journal->files.snapshots[file], bytes, size);
+    if (error)
+        return error;
+    head->snapshot_hash[file] = XXH3_64bits_withSeed(bytes, size, generation);
+    head->snapshot_bytes[file] = size;
+    return 0;
+}
+
+static void forget_snapshot(struct journal *journal, uint64_t generation)
+{
+    int fd = journal->files.snapshots[file_of(generation)];
+    int done = ftruncate(fd, 0);
+
+    (void)done; /* making it smaller takes nothing */
+}
+
+int journal_end_snapshot(struct journal *journal)
+{
+    struct head *head = journal->head;
+    uint64_t old = head->base;
+    unsigned file = file_of(old + 1);
+    off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
+
+    journal->is_snapshotting = false;
+    if (end <= 0 || (uint64_t)end != head->snapshot_bytes[file])
+        return -EPROTO;
+    atomic_store(&head->base, old + 1);
+    if (journal->snapshot)
+        munmap((void *)(uintptr_t)journal->snapshot, journal->snapshot_size);
+    journal->snapshot = NULL;
+    journal->snapshot_size = 0;
+    journal->snapshots++;
+    forget_snapshot(journal, old);
+    if (journal->room[file_of(old)] > KEPT_BYTES &&
+        fallocate(journal->files.turns[file_of(old)], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)KEPT_BYTES, (off_t)(JOURNAL_MAX_BYTES - KEPT_BYTES)) == 0)
+        journal->room[file_of(old)] = KEPT_BYTES;
+    return 0;
+}
+
+void journal_abandon_snapshot(struct journal *journal)
+{
+    journal->is_snapshotting = false;
+}
+
+struct journal_numbers journal_get_numbers(const struct journal *journal)
+{
+    const struct head *head = journal->head;
+    uint64_t base = head->base, bytes = head->tails[file_of(base)] - head->from[file_of(base)];
+
+    if (head->writing != base)
+        bytes += head->tails[file_of(base + 1)];
+    return (struct journal_numbers){.bytes = bytes,
+                                    .snapshots = journal->snapshots,
+                                    .snapshot_bytes = head->snapshot_bytes[file_of(base)]};
+}

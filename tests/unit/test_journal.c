@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal: turns and snapshots, as the next worker finds them. */
+#include "journal/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tap.h"
+
+static struct journal_files files;
+static struct journal *journal;
+static char found[1u << 20]; /* what journal_read told, as text */
+
+static void reopen(void)
+{
+    struct failure failure = {.text = ""};
+
+    journal_close(journal);
+    journal = NULL;
+    if (!check_int(journal_open(&files, &journal, &failure), 0))
+        fprintf(stderr, "# %s\n", failure.text);
+    require(journal != NULL);
+}
+
+static void begin(void)
+{
+    journal_close(journal);
+    journal = NULL;
+    if (files.head > 0)
+        journal_close_files(&files);
+    require(journal_make_files(&files) == 0);
+    reopen();
+}
+
+static void add(const char *text)
+{
+    require(journal_reserve(journal, journal_entry_room(strlen(text))) == 0);
+    journal_add(journal, (uint32_t)strlen(text), text, strlen(text), NULL, 0);
+}
+
+static void publish(const char *text)
+{
+    add(text);
+    journal_publish(journal);
+}
+
+static int note_entry(void *context, const struct journal_entry *entry)
+{
+    size_t at = strlen(found);
+
+    (void)context;
+    if (entry->type != entry->size)
+        return -EILSEQ;
+    snprintf(found + at, sizeof found - at, "%s%.*s%s", at ? " " : "", (int)entry->size,
+             (const char *)entry->bytes, entry->is_delivered ? "!" : "");
+    return 0;
+}
+
+static int read_all(void)
+{
+    struct failure failure;
+
+    found[0] = '\0';
+    return journal_read(journal, note_entry, NULL, &failure);
+}
+
+static void check_found(const char *wanted)
+{
+    check_int(read_all(), 0);
+    if (!check(strcmp(found, wanted) == 0))
+        fprintf(stderr, "# found \"%s\", expected \"%s\"\n", found, wanted);
+}
+
+static void check_snapshot(const char *wanted)
+{
+    size_t size = 0;
+    const char *snapshot = journal_get_snapshot(journal, &size);
+
+    if (!wanted) {
+        check(snapshot == NULL);
+        return;
+    }
+    check_int(size, strlen(wanted));
+    check(snapshot && size == strlen(wanted) && memcmp(snapshot, wanted, size) == 0);
+}
+
+TAP_TEST(a_new_journal_has_nothing)
+{
+    begin();
+    check(journal_is_new(journal));
+    check_snapshot(NULL);
+    check_found("");
+    check(!journal_has_turn(journal));
+    journal_publish(journal);
+    check(journal_is_new(journal));
+}
+
+TAP_TEST(what_was_published_is_there_for_the_next_worker_and_nothing_else)
+{
+    begin();
+    add("one");
+    add("");
+    publish("three");
+    publish("four");
+    add("lost");
+    reopen();
+    check(!journal_is_new(journal));
+    check_found("one  three four");
+    publish("five");
+    reopen();
+    check_found("one  three four five");
+}
+
+TAP_TEST(both_parts_of_an_entry_are_its_bytes)
+{
+    begin();
+    require(journal_reserve(journal, journal_entry_room(6)) == 0);
+    journal_add(journal, 6, "abc", 3, "def", 3);
+    journal_publish(journal);
+    check_found("abcdef");
+}
+
+TAP_TEST(what_is_taken_back_is_not_there)
+{
+    begin();
+    add("one");
+    size_t mark = journal_get_mark(journal);
+    add("wrong");
+    journal_rewind(journal, mark);
+    publish("two");
+    check_found("one two");
+    add("wrong");
+    journal_rewind(journal, 0);
+    check(!journal_has_turn(journal));
+    journal_publish(journal);
+    check_found("one two");
+}
+
+TAP_TEST(it_is_known_which_answers_have_left)
+{
+    begin();
+    publish("a");
+    journal_set_delivered(journal);
+    publish("b");
+    reopen();
+    check_found("a! b");
+    journal_set_delivered(journal);
+    publish("c");
+    check_found("a! b! c");
+}
+
+TAP_TEST(a_snapshot_stands_for_the_turns_before_it)
+{
+    begin();
+    publish("a");
+    journal_begin_snapshot(journal);
+    publish("b");
+    require(journal_write_snapshot(journal, "A", 1) == 0);
+    publish("c");
+    check_found("a b c");
+    check_int(journal_end_snapshot(journal), 0);
+    check_found("b c");
+    reopen();
+    check_snapshot("A");
+    check_found("b c");
+    journal_begin_snapshot(journal);
+    require(journal_write_snapshot(journal, "ABC", 3) == 0);
+    check_int(journal_end_snapshot(journal), 0);
+    publish("d");
+    reopen();
+    check_snapshot("ABC");
+    check_found("d");
+}
+
+TAP_TEST(a_snapshot_that_nobody_finished_changes_nothing)
+{
+    begin();
+    publish("a");
+    journal_begin_snapshot(journal);
+    publish("b");
+    require(journal_write_snapshot(journal, "half", 4) == 0);
+    reopen();
+    check_snapshot(NULL);
+    check_found("a b");
+    publish("c");
+    journal_begin_snapshot(journal);
+    publish("d");
+    journal_abandon_snapshot(journal);
+    reopen();
+    check_found("a b c d");
+    journal_begin_snapshot(journal);
+    require(journal_write_snapshot(journal, "ABCD", 4) == 0);
+    publish("e");
+    check_int(journal_end_snapshot(journal), 0);
+    reopen();
+    check_snapshot("ABCD");
+    check_found("e");
+}
+
+TAP_TEST(another_process_may_write_the_snapshot)
+{
+    int status = 0;
+
+    begin();
+    publish("a");
+    journal_begin_snapshot(journal);
+    pid_t child = fork();
+    require(child >= 0);
+    if (child == 0)
+        _exit(journal_write_snapshot(journal, "A", 1) == 0 ? 0 : 1);
+    publish("b");
+    require(waitpid(child, &status, 0) == child && status == 0);
+    check_int(journal_end_snapshot(journal), 0);
+    reopen();
+    check_snapshot("A");
+    check_found("b");
+}
+
+TAP_TEST(a_snapshot_that_was_not_written_is_none)
+{
+    begin();
+    publish("a");
+    journal_begin_snapshot(journal);
+    check_int(journal_end_snapshot(journal), -EPROTO);
+    reopen();
+    check_snapshot(NULL);
+    check_found("a");
+}
+
+TAP_TEST(it_says_when_enough_was_written_for_a_snapshot)
+{
+    static char text[1u << 20];
+
+    begin();
+    memset(text, 'x', sizeof text - 1);
+    while (journal_get_numbers(journal).bytes < JOURNAL_SNAPSHOT_BYTES) {
+        check(!journal_wants_snapshot(journal));
+        publish(text);
+    }
+    check(journal_wants_snapshot(journal));
+    journal_begin_snapshot(journal);
+    check(!journal_wants_snapshot(journal));
+    require(journal_write_snapshot(journal, "S", 1) == 0);
+    check_int(journal_end_snapshot(journal), 0);
+    check_int(journal_get_numbers(journal).bytes, 0);
+    check_int(journal_get_numbers(journal).snapshots, 1);
+}
+
+TAP_TEST(more_than_a_file_holds_is_refused_and_harms_nothing)
+{
+    begin();
+    check_int(journal_reserve(journal, (size_t)JOURNAL_MAX_BYTES), -ENOMEM);
+    publish("a");
+    check_found("a");
+}
+
+/* Every byte that was published, one at a time. */
+TAP_TEST(damage_is_refused_and_told)
+{
+    struct stat head;
+    unsigned char byte, flipped;
+
+    begin();
+    publish("one");
+    publish("twothree");
+    require(fstat(files.head, &head) == 0);
+    uint64_t bytes = journal_get_numbers(journal).bytes;
+    for (uint64_t at = 0; at < bytes; at++) {
+        require(pread(files.turns[0], &byte, 1, (off_t)at) == 1);
+        flipped = byte ^ 0x10;
+        require(pwrite(files.turns[0], &flipped, 1, (off_t)at) == 1);
+        check_int(read_all(), -EPROTO);
+        require(pwrite(files.turns[0], &byte, 1, (off_t)at) == 1);
+    }
+    check_found("one twothree");
+}
+
+TAP_TEST(a_damaged_snapshot_is_refused)
+{
+    struct journal *other = NULL;
+    struct failure failure = {.text = ""};
+
+    begin();
+    publish("a");
+    journal_begin_snapshot(journal);
+    require(journal_write_snapshot(journal, "snapshot", 8) == 0);
+    require(journal_end_snapshot(journal) == 0);
+    require(pwrite(files.snapshots[1], "S", 1, 0) == 1);
+    check_int(journal_open(&files, &other, &failure), -EPROTO);
+    check(strstr(failure.text, "snapshot") != NULL);
+    require(ftruncate(files.snapshots[1], 4) == 0);
+    check_int(journal_open(&files, &other, &failure), -EPROTO);
+}
+
+TAP_TEST(another_version_is_refused)
+{
+    struct journal *other = NULL;
+    struct failure failure = {.text = ""};
+    uint32_t version = JOURNAL_VERSION + 1;
+
+    begin();
+    require(pwrite(files.head, &version, sizeof version, 8) == sizeof version);
+    check_int(journal_open(&files, &other, &failure), -EPROTONOSUPPORT);
+    check(strstr(failure.text, "version") != NULL);
+    version = 0;
+    require(pwrite(files.head, &version, sizeof version, 0) == sizeof version);
+    check_int(journal_open(&files, &other, &failure), -EPROTO);
+}
+
+static void check_numbers(uint64_t from, uint64_t to)
+{
+    static char wanted[1u << 20];
+    size_t at = 0;
+
+    wanted[0] = '\0';
+    for (uint64_t i = from; i < to; i++)
+        at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%" PRIu64, at ? " " : "", i);
+    check_found(wanted);
+}
+
+/* Against a list of what was published: at any time the next worker finds that, as a snapshot of a
+ * beginning and the rest. */
+TAP_TEST(random_turns_snapshots_and_deaths_lose_nothing)
+{
+    enum {
+        COUNT = 4000
+    };
+    uint64_t covered = 0, next = 0, covering = 0;
+    bool under_way = false;
+    char text[32];
+
+    srandom(7);
+    begin();
+    for (int step = 0; step < COUNT; step++) {
+        switch (random() % 8) {
+        case 0:
+            if (under_way)
+                break;
+            journal_begin_snapshot(journal);
+            covering = next;
+            snprintf(text, sizeof text, "%" PRIu64, covering);
+            require(journal_write_snapshot(journal, text, strlen(text)) == 0);
+            under_way = true;
+            break;
+        case 1:
+            if (!under_way)
+                break;
+            require(journal_end_snapshot(journal) == 0);
+            covered = covering;
+            under_way = false;
+            break;
+        case 2:
+            add("never");
+            reopen();
+            under_way = false;
+            break;
+        default:
+            snprintf(text, sizeof text, "%" PRIu64, next++);
+            publish(text);
+        }
+        if (step % 16 == 0)
+            check_numbers(covered, next);
+    }
+    reopen();
+    snprintf(text, sizeof text, "%" PRIu64, covered);
+    check_snapshot(text);
+    check_numbers(covered, next);
+    journal_close(journal);
+    journal_close_files(&files);
+}
