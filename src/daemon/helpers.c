@@ -23,6 +23,7 @@ struct pool {
     unsigned max_threads, threads, resting;
     struct job *queue, **queue_end;
     size_t queued, running;
+    size_t promised; /* jobs that will be queued: no last thread leaves */
     pthread_cond_t work;
 };
 
@@ -181,7 +182,7 @@ static struct job *next_job(struct pool *pool)
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += HELPERS_REST_S;
     pool->resting++;
-    while (!pool->queue && !pool->helpers->ending && error != ETIMEDOUT)
+    while (!pool->queue && !pool->helpers->ending && (error != ETIMEDOUT || pool->promised > 0))
         error = pthread_cond_timedwait(&pool->work, &pool->helpers->mutex, &until);
     pool->resting--;
     struct job *job = pool->queue;
@@ -228,24 +229,42 @@ static int start_thread(struct pool *pool)
     return error;
 }
 
-int helpers_submit(struct helpers *helpers, enum service_pool which, struct job *job)
+int helpers_promise(struct helpers *helpers, enum service_pool which)
 {
     struct pool *pool = &helpers->pools[which];
     int error = 0;
 
-    job->next = NULL;
     pthread_mutex_lock(&helpers->mutex);
     /* Without a new thread the work waits for one that is there. */
-    if (pool->queued >= pool->resting && pool->threads < pool->max_threads &&
+    if (pool->queued + pool->promised >= pool->resting && pool->threads < pool->max_threads &&
         start_thread(pool) != 0 && pool->threads == 0)
         error = -ENOMEM;
-    if (!error) {
-        *pool->queue_end = job;
-        pool->queue_end = &job->next;
-        pool->queued++;
-        pthread_cond_signal(&pool->work);
-    }
+    if (!error)
+        pool->promised++;
     pthread_mutex_unlock(&helpers->mutex);
+    return error;
+}
+
+void helpers_submit_promised(struct helpers *helpers, enum service_pool which, struct job *job)
+{
+    struct pool *pool = &helpers->pools[which];
+
+    job->next = NULL;
+    pthread_mutex_lock(&helpers->mutex);
+    *pool->queue_end = job;
+    pool->queue_end = &job->next;
+    pool->queued++;
+    pool->promised--;
+    pthread_cond_signal(&pool->work);
+    pthread_mutex_unlock(&helpers->mutex);
+}
+
+int helpers_submit(struct helpers *helpers, enum service_pool which, struct job *job)
+{
+    int error = helpers_promise(helpers, which);
+
+    if (!error)
+        helpers_submit_promised(helpers, which, job);
     return error;
 }
 
@@ -254,7 +273,7 @@ size_t helpers_count_jobs(struct helpers *helpers)
     pthread_mutex_lock(&helpers->mutex);
     size_t count = 0;
     for (size_t i = 0; i < SERVICE_POOL_COUNT; i++)
-        count += helpers->pools[i].queued + helpers->pools[i].running;
+        count += helpers->pools[i].queued + helpers->pools[i].running + helpers->pools[i].promised;
     pthread_mutex_unlock(&helpers->mutex);
     return count;
 }

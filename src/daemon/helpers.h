@@ -26,6 +26,9 @@ struct helpers;
 int helpers_new(struct loop *loop, struct helpers **helpers);
 /* -ENOMEM: there is no thread and none can be had */
 int helpers_submit(struct helpers *helpers, enum service_pool pool, struct job *job);
+/* The same in two steps: after the first the second cannot fail, and has to follow. */
+int helpers_promise(struct helpers *helpers, enum service_pool pool);
+void helpers_submit_promised(struct helpers *helpers, enum service_pool pool, struct job *job);
 /* Jobs that were submitted and not posted yet. */
 size_t helpers_count_jobs(struct helpers *helpers);
 /* Waits until every thread has left; there must be no job. */

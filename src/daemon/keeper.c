@@ -67,6 +67,7 @@ static int start_worker(struct keeper *keeper)
         .allow_other = keeper->setup->allow_other,
         .keeper = getpid(),
         .ledger = keeper->ledger,
+        .journal = keeper->journal,
     };
     int error = wire_pair(control);
 
@@ -131,6 +132,8 @@ static int begin(struct keeper *keeper)
     if (keeper->mounts_fd < 0)
         return -errno;
     error = open_audit(keeper);
+    if (!error)
+        error = journal_make_files(&keeper->journal);
     if (!error)
         error = start_worker(keeper);
     return error;
@@ -268,6 +271,7 @@ static void end(struct keeper *keeper)
     keeper_close(&keeper->fuse_fd); /* the last one: the kernel ends what still waits */
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
+    journal_close_files(&keeper->journal);
     holdings_free(&keeper->holdings);
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);

@@ -11,6 +11,7 @@
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
 #include "fs/fs.h"
+#include "journal/journal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ struct keeper {
     struct gms_sockets gms; /* our copies: the worker accepts */
     struct mountinfo mount;
     struct holdings holdings;
+    struct journal_files journal;
     struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */
     bool is_mounted;          /* it was, once */
     bool is_serving;          /* it answered, once */

@@ -37,6 +37,12 @@ uint64_t loop_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void end_step(struct loop *loop)
+{
+    if (loop->calls.on_step)
+        loop->calls.on_step(loop->calls.context);
+}
+
 static struct job *take_done(struct loop *loop)
 {
     pthread_mutex_lock(&loop->mutex);
@@ -58,6 +64,7 @@ static void on_posted(struct event_watch *watch, uint32_t events)
     for (struct job *next, *job = take_done(loop); job; job = next) {
         next = job->next;
         job->done(job);
+        end_step(loop);
     }
 }
 
@@ -253,6 +260,7 @@ static void serve_events(struct loop *loop)
         if (event->events & EPOLLOUT)
             events |= EVENT_WRITE;
         watch->ready(watch, events);
+        end_step(loop);
     }
     loop->event_count = 0;
 }
@@ -284,6 +292,7 @@ static void expire_timeouts(struct loop *loop, uint64_t now_ms)
         struct event_timeout *timeout = due;
         loop_clear_timeout(timeout);
         timeout->expired(timeout);
+        end_step(loop);
     }
 }
 
@@ -315,6 +324,7 @@ int loop_turn(struct loop *loop, uint64_t timeout_ms)
     if (idle) {
         loop->idle_wanted = false;
         loop->calls.on_idle(loop->calls.context);
+        end_step(loop);
     }
     return 0;
 }

@@ -20,6 +20,9 @@ struct loop;
 struct loop_calls {
     void *context;
     void (*on_idle)(void *context);
+    /* After each thing that was served: a descriptor, a job, a timeout, on_idle. NULL: nobody
+     * wants to know. */
+    void (*on_step)(void *context);
     /* A second or so after something happened, and on as long as it returns true; not at rest. */
     bool (*on_tick)(void *context, uint64_t now_ms);
 };

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "daemon/replay.h"
 #include "daemon/signals.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -45,6 +47,20 @@ static void on_idle(void *context)
     struct worker *worker = context;
 
     service_on_idle(worker->service);
+}
+
+static void on_step(void *context)
+{
+    struct worker *worker = context;
+
+    transaction_end(&worker->transaction);
+}
+
+static void on_unwanted(void *context, uint64_t file)
+{
+    struct worker *worker = context;
+
+    fs_on_unwanted(worker->fs, file);
 }
 
 static bool on_tick(void *context, uint64_t now_ms)
@@ -260,6 +276,19 @@ static int open_gms(struct worker *worker)
     return setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
 }
 
+static int open_journal(struct worker *worker)
+{
+    struct failure failure;
+    int error = journal_open(&worker->setup->journal, &worker->journal, &failure);
+
+    if (error)
+        log_error("%s: not mounted: %s", worker->setup->mountpoint, failure.text);
+    transaction_init(&worker->transaction, worker->journal, worker->helpers);
+    worker->transaction.on_unwanted = on_unwanted;
+    worker->transaction.context = worker;
+    return error;
+}
+
 static int report(const struct worker *worker, const char *what, int error)
 {
     if (error)
@@ -289,7 +318,8 @@ static void tell_prepared(struct worker *worker)
 
 static int begin(struct worker *worker)
 {
-    struct loop_calls calls = {.context = worker, .on_idle = on_idle, .on_tick = on_tick};
+    struct loop_calls calls = {
+        .context = worker, .on_idle = on_idle, .on_step = on_step, .on_tick = on_tick};
     int error = report(worker, "the event loop", loop_new(&calls, &worker->loop));
 
     if (error)
@@ -299,6 +329,8 @@ static int begin(struct worker *worker)
     exits_init(&worker->exits, worker->loop, on_exit_of, worker);
     worker->control = (struct event_watch){.fd = worker->setup->control_fd, .ready = on_control};
     error = report(worker, "the helpers", helpers_new(worker->loop, &worker->helpers));
+    if (!error)
+        error = open_journal(worker);
     if (!error)
         error = open_memory(worker);
     if (!error)
@@ -335,8 +367,43 @@ static bool finish_jobs(struct worker *worker)
     }
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* Whatever a test has done, the journal tells of the state that it led to. */
+static void check_journal(const struct worker *worker)
+{
+    const struct core *core = service_get_core(worker->service);
+    const struct replay replay = {.options = &core->options};
+    struct core *replayed = NULL;
+    struct failure failure;
+    uint8_t *bytes = NULL, *again = NULL;
+    size_t size = 0, again_size = 0;
+    int error = replay_journal(worker->journal, &replay, &replayed, &failure);
+
+    if (error) {
+        log_error("%s", failure.text);
+        abort();
+    }
+    if (core_encode(core, &bytes, &size) || core_encode(replayed, &again, &again_size) ||
+        size != again_size || memcmp(bytes, again, size) != 0) {
+        log_error("the journal tells of another state");
+        abort();
+    }
+    free(bytes);
+    free(again);
+    core_free(replayed);
+}
+#else
+static void check_journal(const struct worker *worker)
+{
+    (void)worker;
+}
+#endif
+
 static void end(struct worker *worker)
 {
+    transaction_end(&worker->transaction);
+    if (worker->service)
+        check_journal(worker);
     gms_close_listeners(worker->gms); /* who comes now would only make work */
     if (worker->service)
         service_end_moves(worker->service);
@@ -350,6 +417,7 @@ static void end(struct worker *worker)
     }
     if (worker->service)
         service_stop(worker->service);
+    transaction_end(&worker->transaction);
     helpers_free(worker->helpers);
     gms_free(worker->gms);
     fs_free(worker->fs);
@@ -359,6 +427,8 @@ static void end(struct worker *worker)
     exits_free(&worker->exits);
     if (worker->vmm)
         vmm_close(worker->vmm);
+    transaction_free(&worker->transaction);
+    journal_close(worker->journal);
     loop_free(worker->loop);
 }
 

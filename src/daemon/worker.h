@@ -10,6 +10,7 @@
 
 #include "daemon/options.h"
 #include "fs/fs.h"
+#include "journal/journal.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -19,7 +20,8 @@ struct worker_setup {
     const char *mountpoint;   /* absolute */
     struct fs_ledger *ledger; /* shared with the keeper */
     bool allow_other;
-    int control_fd, keep_fd; /* become the worker's */
+    int control_fd, keep_fd;      /* become the worker's */
+    struct journal_files journal; /* the keeper's, inherited */
     pid_t keeper;
 };
 

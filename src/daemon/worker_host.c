@@ -47,11 +47,32 @@ static int host_get_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
+static int host_record(void *context, const void *bytes, size_t size, size_t *mark)
+{
+    struct worker *worker = context;
+
+    return transaction_record(&worker->transaction, bytes, size, mark);
+}
+
+static void host_unrecord(void *context, size_t mark)
+{
+    struct worker *worker = context;
+
+    transaction_unrecord(&worker->transaction, mark);
+}
+
+static void host_store(void *context)
+{
+    struct worker *worker = context;
+
+    transaction_end(&worker->transaction);
+}
+
 static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     struct worker *worker = context;
 
-    return helpers_submit(worker->helpers, pool, job);
+    return transaction_submit(&worker->transaction, pool, job);
 }
 
 static void host_set_timer(void *context, uint64_t at_ms)
@@ -117,6 +138,9 @@ struct service_host worker_service_host(struct worker *worker)
         .now_ms = host_now_ms,
         .wall_ms = host_wall_ms,
         .get_random = host_get_random,
+        .record = host_record,
+        .unrecord = host_unrecord,
+        .store = host_store,
         .submit = host_submit,
         .set_timer = host_set_timer,
         .set_idle = host_set_idle,
@@ -166,6 +190,14 @@ static bool host_get_audit(void *context, uint64_t *written, uint64_t *dropped)
     return true;
 }
 
+static ssize_t host_answer(void *context, int fd, const struct iovec *parts, int count,
+                           uint64_t file)
+{
+    struct worker *worker = context;
+
+    return transaction_answer(&worker->transaction, fd, parts, count, file);
+}
+
 static void host_session_over(void *context, int error)
 {
     struct worker *worker = context;
@@ -192,6 +224,8 @@ struct fs_host worker_fs_host(struct worker *worker)
         .resolve = host_resolve,
         .request_unmount = host_request_unmount,
         .get_audit = host_get_audit,
+        .answer = host_answer,
+        .end_step = host_store,
         .session_over = host_session_over,
         .session_ready = host_session_ready,
         .may_take = foreign_may_take,

@@ -10,6 +10,7 @@
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
 #include "daemon/loop.h"
+#include "daemon/transaction.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
@@ -22,6 +23,8 @@ struct worker {
     struct helpers *helpers;
     struct exits exits;
     struct keep keep;
+    struct journal *journal;
+    struct transaction transaction;
     struct vmm *vmm;
     struct service *service;
     struct fs *fs;

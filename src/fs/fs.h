@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct fs_host {
     void *context;
@@ -28,6 +29,12 @@ struct fs_host {
     void (*request_unmount)(void *context);
     /* Lines of the audit; false: there is none. */
     bool (*get_audit)(void *context, uint64_t *written, uint64_t *dropped);
+    /* An answer to the kernel, as writev(2) would have it; bytes or a negative errno. It may leave
+     * later, when what it tells of is recorded; where the kernel does not want it then, and `file`
+     * is not 0, fs_on_unwanted(file) follows. */
+    ssize_t (*answer)(void *context, int fd, const struct iovec *parts, int count, uint64_t file);
+    /* A request has been served. */
+    void (*end_step)(void *context);
     /* The FUSE session is over: the mount is gone (or was aborted). */
     void (*session_over)(void *context, int error);
     /* A descriptor that a client has sent, which may be of a file whose close never ends: it is
@@ -67,6 +74,8 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
            struct fs **fs);
 void fs_free(struct fs *fs);
 
+/* The open of this file was answered in vain: whoever asked has gone, and no RELEASE will come. */
+void fs_on_unwanted(struct fs *fs, uint64_t file);
 /* The keeper bound `.fds`: start to accept (-1: stop to accept; open connections stay). */
 void fs_set_listener(struct fs *fs, int listen_fd);
 /* The mount is no longer in the tree (umount, umount -l): drop connections once no file is open. */

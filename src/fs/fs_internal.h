@@ -73,6 +73,7 @@ struct fs {
     struct fs_options options;
     struct fuse_session *session;
     struct fuse_buf buffer; /* the request in work */
+    uint64_t answered_file; /* what is answered now is the open of this one; 0: it is none */
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct event_watch watch;

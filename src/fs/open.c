@@ -48,7 +48,7 @@ static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t
 }
 
 /* The client was interrupted before the answer reached it: no RELEASE will come. */
-static void undo(struct fs *fs, uint64_t fh)
+void fs_on_unwanted(struct fs *fs, uint64_t fh)
 {
     fs_handle_drop(fs, fh);
     service_undo_open(fs->service, fh);
@@ -61,7 +61,7 @@ static void reply_opened(struct fs_request *request, int error, const struct ser
     if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC)) {
         error = fs_entry_truncate_opened(fs, request->node, answer->file);
         if (error)
-            undo(fs, answer->file);
+            fs_on_unwanted(fs, answer->file);
     }
     if (error) {
         /* The kernel would send an OPEN answered with ESTALE again. */
@@ -69,8 +69,9 @@ static void reply_opened(struct fs_request *request, int error, const struct ser
         return;
     }
     fill_info(&request->info, kind, answer->file);
-    if (fuse_reply_open(request->req, &request->info) == -ENOENT)
-        undo(fs, answer->file);
+    fs->answered_file = answer->file;
+    fuse_reply_open(request->req, &request->info);
+    fs->answered_file = 0;
 }
 
 void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
@@ -115,14 +116,15 @@ static void reply_created(struct fs_request *request, int error,
     const struct core_file *file = core_find_file(fs->core, answer->file);
     enum node_kind kind = file && file->kind == CORE_KIND_ENTRY ? NODE_ENTRY : NODE_ALLOCATION;
     if (!file || node_find(fs->core, node_make_id(kind, file->serial), &node)) {
-        undo(fs, answer->file);
+        fs_on_unwanted(fs, answer->file);
         fs_reply_error(request->req, -ENOENT);
         return;
     }
     fs_fill_entry(fs, &node, &entry);
     fill_info(&request->info, kind, answer->file);
-    if (fuse_reply_create(request->req, &entry, &request->info) == -ENOENT)
-        undo(fs, answer->file);
+    fs->answered_file = answer->file;
+    fuse_reply_create(request->req, &entry, &request->info);
+    fs->answered_file = 0;
 }
 
 static int create_entry(struct fs_request *request, uint64_t store, const char *name,

@@ -114,6 +114,7 @@ static void on_readable(struct event_watch *watch, uint32_t events)
             fs_ledger_serve(fs, ((const struct fuse_in_header *)fs->buffer.mem)->unique);
         fuse_session_process_buf(fs->session, &fs->buffer);
         fs_ledger_serve(fs, 0);
+        fs->host.end_step(fs->host.context);
         if (fs->initialized && !fs->ready) {
             fs->ready = true;
             fs->host.session_ready(fs->host.context);
@@ -123,9 +124,29 @@ static void on_readable(struct event_watch *watch, uint32_t events)
     }
 }
 
+/* As writev(2); the answer may be held until what it tells of is recorded. */
+static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
+{
+    struct fs *fs = userdata;
+    ssize_t put = fs->host.answer(fs->host.context, fd, parts, count, fs->answered_file);
+    if (put >= 0)
+        return put;
+    if (put == -ENOENT && fs->answered_file)
+        fs_on_unwanted(fs, fs->answered_file);
+    errno = (int)-put;
+    return -1;
+}
+
+static ssize_t read_kernel(int fd, void *to, size_t bytes, void *userdata)
+{
+    (void)userdata;
+    return read(fd, to, bytes);
+}
+
 static int new_session(struct fs *fs)
 {
-    char name[] = "gmsfs", debug[] = "-odebug", device[32];
+    static const struct fuse_custom_io io = {.writev = answer_kernel, .read = read_kernel};
+    char name[] = "gmsfs", debug[] = "-odebug";
     char *argv[] = {name, debug, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(fs->options.debug ? 2 : 1, argv);
     fuse_set_log_func(on_libfuse_log);
@@ -133,8 +154,7 @@ static int new_session(struct fs *fs)
     fuse_opt_free_args(&args);
     if (!fs->session)
         return -EINVAL;
-    snprintf(device, sizeof device, "/dev/fd/%d", fs->options.fuse_fd);
-    if (fuse_session_mount(fs->session, device))
+    if (fuse_session_custom_io(fs->session, &io, fs->options.fuse_fd))
         return -EBADF;
     int flags = fcntl(fs->options.fuse_fd, F_GETFL);
     if (flags < 0 || fcntl(fs->options.fuse_fd, F_SETFL, flags | O_NONBLOCK))

@@ -15,26 +15,27 @@
 #define HEAD_BYTES 4096u
 /* Made at a time, so that no write into the mapping lacks a page. */
 #define ROOM_STEP_BYTES (UINT64_C(256) << 10)
-/* What a file of turns keeps of its memory for the next time. */
+/* What a file of transactions keeps of its memory for the next time. */
 #define KEPT_BYTES (UINT64_C(64) << 20)
 
 /*
- * The generation of a file of turns is counted from 0; it is in file generation % 2. Snapshot g, in
- * file g % 2 as well, stands for all turns before offset from[g % 2] of generation g.
+ * The generation of a file of transactions is counted from 0; it is in file generation % 2.
+ * Snapshot g, in file g % 2 as well, stands for all transactions before offset from[g % 2] of
+ * generation g.
  */
 struct head {
     uint64_t magic;
     uint32_t version, pad;
     _Atomic uint64_t base;    /* the generation that reading begins with; 0: without a snapshot */
-    _Atomic uint64_t writing; /* that turns go to: base, or base + 1 */
+    _Atomic uint64_t writing; /* that transactions go to: base, or base + 1 */
     _Atomic uint64_t tails[2], delivered[2];
     uint64_t from[2], snapshot_bytes[2], snapshot_hash[2];
 };
 _Static_assert(sizeof(struct head) <= HEAD_BYTES, "the head's file is one page");
 
-struct turn {
+struct transaction {
     uint64_t bytes; /* of its entries */
-    uint64_t hash;  /* of these, seeded with where the turn is */
+    uint64_t hash;  /* of these, seeded with where the transaction is */
 };
 
 struct entry {
@@ -45,11 +46,11 @@ struct entry {
 struct journal {
     struct journal_files files;
     struct head *head;
-    uint8_t *turns[2];
+    uint8_t *transactions[2];
     const uint8_t *snapshot; /* that was there; NULL: none */
     size_t snapshot_size;
     uint64_t room[2]; /* of each file there is memory up to here */
-    uint64_t at;      /* where the turn's next entry goes */
+    uint64_t at;      /* where the transaction's next entry goes */
     bool is_snapshotting;
     uint64_t snapshots;
 };
@@ -86,7 +87,7 @@ int journal_make_files(struct journal_files *files)
     *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
     int error = make_file("gmsfs-journal", HEAD_BYTES, &files->head);
     for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("gmsfs-turns", JOURNAL_MAX_BYTES, &files->turns[i]);
+        error = make_file("gmsfs-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
     for (unsigned i = 0; i < 2 && !error; i++)
         error = make_file("gmsfs-snapshot", 0, &files->snapshots[i]);
     if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
@@ -107,7 +108,7 @@ void journal_close_files(struct journal_files *files)
 {
     close_file(&files->head);
     for (unsigned i = 0; i < 2; i++) {
-        close_file(&files->turns[i]);
+        close_file(&files->transactions[i]);
         close_file(&files->snapshots[i]);
     }
 }
@@ -173,8 +174,8 @@ int journal_open(const struct journal_files *files, struct journal **out, struct
     int error = map_file(files->head, HEAD_BYTES, PROT_READ | PROT_WRITE, &at);
     journal->head = at;
     for (unsigned i = 0; i < 2 && !error; i++) {
-        error = map_file(files->turns[i], JOURNAL_MAX_BYTES, PROT_READ | PROT_WRITE, &at);
-        journal->turns[i] = at;
+        error = map_file(files->transactions[i], JOURNAL_MAX_BYTES, PROT_READ | PROT_WRITE, &at);
+        journal->transactions[i] = at;
     }
     if (error)
         failure_set(failure, error, "cannot map the journal: %s", strerror(-error));
@@ -198,8 +199,8 @@ void journal_close(struct journal *journal)
     if (journal->head)
         munmap(journal->head, HEAD_BYTES);
     for (unsigned i = 0; i < 2; i++)
-        if (journal->turns[i])
-            munmap(journal->turns[i], JOURNAL_MAX_BYTES);
+        if (journal->transactions[i])
+            munmap(journal->transactions[i], JOURNAL_MAX_BYTES);
     if (journal->snapshot)
         munmap((void *)(uintptr_t)journal->snapshot, journal->snapshot_size);
     free(journal);
@@ -238,19 +239,19 @@ static int damaged(const struct reading *reading, uint64_t offset, const char *w
 static int read_entries(const struct reading *reading, uint64_t at, uint64_t end)
 {
     unsigned file = file_of(reading->generation);
-    const uint8_t *turns = reading->journal->turns[file];
+    const uint8_t *transactions = reading->journal->transactions[file];
     bool is_delivered = end <= reading->journal->head->delivered[file];
 
     while (at < end) {
         struct entry head;
         if (end - at < sizeof head)
             return damaged(reading, at, "an entry is cut off");
-        memcpy(&head, turns + at, sizeof head);
+        memcpy(&head, transactions + at, sizeof head);
         at += sizeof head;
         if (head.pad != 0 || head.size > end - at || align8(head.size) > end - at)
-            return damaged(reading, at, "an entry is longer than its turn");
+            return damaged(reading, at, "an entry is longer than its transaction");
         struct journal_entry entry = {.type = head.type,
-                                      .bytes = turns + at,
+                                      .bytes = transactions + at,
                                       .size = head.size,
                                       .is_delivered = is_delivered};
         int error = reading->on_entry(reading->context, &entry);
@@ -261,21 +262,21 @@ static int read_entries(const struct reading *reading, uint64_t at, uint64_t end
     return 0;
 }
 
-static int read_turn(const struct reading *reading, uint64_t *at, uint64_t tail)
+static int read_transaction(const struct reading *reading, uint64_t *at, uint64_t tail)
 {
-    const uint8_t *turns = reading->journal->turns[file_of(reading->generation)];
-    struct turn turn;
+    const uint8_t *transactions = reading->journal->transactions[file_of(reading->generation)];
+    struct transaction transaction;
 
-    if (tail - *at < sizeof turn)
-        return damaged(reading, *at, "a turn is cut off");
-    memcpy(&turn, turns + *at, sizeof turn);
-    uint64_t first = *at + sizeof turn;
-    if (turn.bytes == 0 || turn.bytes % 8 != 0 || turn.bytes > tail - first)
-        return damaged(reading, *at, "a turn is longer than the rest");
-    if (turn.hash !=
-        XXH3_64bits_withSeed(turns + first, turn.bytes, seed_of(reading->generation, *at)))
-        return damaged(reading, *at, "a turn has another sum");
-    *at = first + turn.bytes;
+    if (tail - *at < sizeof transaction)
+        return damaged(reading, *at, "a transaction is cut off");
+    memcpy(&transaction, transactions + *at, sizeof transaction);
+    uint64_t first = *at + sizeof transaction;
+    if (transaction.bytes == 0 || transaction.bytes % 8 != 0 || transaction.bytes > tail - first)
+        return damaged(reading, *at, "a transaction is longer than the rest");
+    if (transaction.hash != XXH3_64bits_withSeed(transactions + first, transaction.bytes,
+                                                 seed_of(reading->generation, *at)))
+        return damaged(reading, *at, "a transaction has another sum");
+    *at = first + transaction.bytes;
     return read_entries(reading, first, *at);
 }
 
@@ -295,7 +296,7 @@ int journal_read(const struct journal *journal,
         if (at > head->tails[file] || at % 8 != 0)
             return damaged(&reading, at, "it begins behind its end");
         while (at < head->tails[file] && !error)
-            error = read_turn(&reading, &at, head->tails[file]);
+            error = read_transaction(&reading, &at, head->tails[file]);
     }
     return error;
 }
@@ -307,8 +308,8 @@ static unsigned writing_file(const struct journal *journal)
     return file_of(journal->head->writing);
 }
 
-/* Where the turn that is being written begins. */
-static uint64_t begin_of_turn(const struct journal *journal)
+/* Where the transaction that is being written begins. */
+static uint64_t begin_of_transaction(const struct journal *journal)
 {
     return journal->head->tails[writing_file(journal)];
 }
@@ -323,12 +324,12 @@ static int make_room(struct journal *journal, unsigned file, uint64_t until)
     uint64_t from = journal->room[file];
     uint64_t to = (until + ROOM_STEP_BYTES - 1) / ROOM_STEP_BYTES * ROOM_STEP_BYTES;
 
-    while (fallocate(journal->files.turns[file], 0, (off_t)from, (off_t)(to - from)) != 0)
+    while (fallocate(journal->files.transactions[file], 0, (off_t)from, (off_t)(to - from)) != 0)
         if (errno != EINTR)
             return -ENOMEM;
 #ifdef MADV_POPULATE_WRITE
     /* Faulted in now, some at a time: else each page would be by the write that comes to it. */
-    (void)madvise(journal->turns[file] + from, to - from, MADV_POPULATE_WRITE);
+    (void)madvise(journal->transactions[file] + from, to - from, MADV_POPULATE_WRITE);
 #endif
     journal->room[file] = to;
     return 0;
@@ -344,33 +345,35 @@ int journal_reserve(struct journal *journal, size_t bytes)
     return until <= journal->room[file] ? 0 : make_room(journal, file, until);
 }
 
-void journal_add(struct journal *journal, uint32_t type, const void *first, size_t first_size,
-                 const void *second, size_t second_size)
+const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,
+                        int count)
 {
-    uint8_t *to = journal->turns[writing_file(journal)] + journal->at;
-    struct entry head = {.type = type, .size = (uint64_t)first_size + second_size};
+    uint8_t *entry = journal->transactions[writing_file(journal)] + journal->at;
+    uint8_t *to = entry + sizeof(struct entry);
+    struct entry head = {.type = type};
 
-    memcpy(to, &head, sizeof head);
-    to += sizeof head;
-    if (first_size > 0)
-        memcpy(to, first, first_size);
-    if (second_size > 0)
-        memcpy(to + first_size, second, second_size);
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > 0)
+            memcpy(to + head.size, parts[i].iov_base, parts[i].iov_len);
+        head.size += parts[i].iov_len;
+    }
+    memcpy(entry, &head, sizeof head);
     memset(to + head.size, 0, align8(head.size) - head.size);
     journal->at += sizeof head + align8(head.size);
+    return to;
 }
 
 size_t journal_get_mark(const struct journal *journal)
 {
-    return (size_t)(journal->at - begin_of_turn(journal) - sizeof(struct turn));
+    return (size_t)(journal->at - begin_of_transaction(journal) - sizeof(struct transaction));
 }
 
 void journal_rewind(struct journal *journal, size_t mark)
 {
-    journal->at = begin_of_turn(journal) + sizeof(struct turn) + mark;
+    journal->at = begin_of_transaction(journal) + sizeof(struct transaction) + mark;
 }
 
-bool journal_has_turn(const struct journal *journal)
+bool journal_has_transaction(const struct journal *journal)
 {
     return journal_get_mark(journal) > 0;
 }
@@ -378,15 +381,15 @@ bool journal_has_turn(const struct journal *journal)
 void journal_publish(struct journal *journal)
 {
     unsigned file = writing_file(journal);
-    uint64_t begin = begin_of_turn(journal);
-    uint8_t *at = journal->turns[file] + begin;
-    struct turn turn = {.bytes = journal_get_mark(journal)};
+    uint64_t begin = begin_of_transaction(journal);
+    uint8_t *at = journal->transactions[file] + begin;
+    struct transaction transaction = {.bytes = journal_get_mark(journal)};
 
-    if (turn.bytes == 0)
+    if (transaction.bytes == 0)
         return;
-    turn.hash =
-        XXH3_64bits_withSeed(at + sizeof turn, turn.bytes, seed_of(journal->head->writing, begin));
-    memcpy(at, &turn, sizeof turn);
+    transaction.hash = XXH3_64bits_withSeed(at + sizeof transaction, transaction.bytes,
+                                            seed_of(journal->head->writing, begin));
+    memcpy(at, &transaction, sizeof transaction);
     atomic_store_explicit(&journal->head->tails[file], journal->at, memory_order_release);
     journal_rewind(journal, 0);
 }
@@ -403,7 +406,7 @@ void journal_set_delivered(struct journal *journal)
 
 bool journal_wants_snapshot(const struct journal *journal)
 {
-    return !journal->is_snapshotting && begin_of_turn(journal) >= JOURNAL_SNAPSHOT_BYTES;
+    return !journal->is_snapshotting && begin_of_transaction(journal) >= JOURNAL_SNAPSHOT_BYTES;
 }
 
 void journal_begin_snapshot(struct journal *journal)
@@ -475,8 +478,9 @@ int journal_end_snapshot(struct journal *journal)
     journal->snapshots++;
     forget_snapshot(journal, old);
     if (journal->room[file_of(old)] > KEPT_BYTES &&
-        fallocate(journal->files.turns[file_of(old)], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)KEPT_BYTES, (off_t)(JOURNAL_MAX_BYTES - KEPT_BYTES)) == 0)
+        fallocate(journal->files.transactions[file_of(old)],
+                  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)KEPT_BYTES,
+                  (off_t)(JOURNAL_MAX_BYTES - KEPT_BYTES)) == 0)
         journal->room[file_of(old)] = KEPT_BYTES;
     return 0;
 }

@@ -2,18 +2,18 @@
 /*
  * journal - what a worker has done, in memory that outlives it
  *
- * A turn is what one step of the worker records and answers. Entries are added to it, and none of
- * them counts before journal_publish, which is one store: after a crash a turn is there whole or
- * not at all. A snapshot stands for all turns before a certain one, so that they can be forgotten.
- * What an entry or a snapshot says is the caller's affair.
+ * A transaction is what one step of the worker records and answers. Entries are added to it, and
+ * none of them counts before journal_publish, which is one store: after a crash a transaction is
+ * there whole or not at all. A snapshot stands for all transactions before a certain one, so that
+ * they can be forgotten. What an entry or a snapshot says is the caller's affair.
  *
  * The memory is files without names (memfd), which the keeper makes and holds; only workers look
- * into them, one at a time. Turns go to one of two files: with the beginning of a snapshot to the
- * other one, and when the snapshot is whole the first is emptied. The snapshot is written by
+ * into them, one at a time. Transactions go to one of two files: with the beginning of a snapshot
+ * to the other one, and when the snapshot is whole the first is emptied. The snapshot is written by
  * another process (journal_write_snapshot), or by this one.
  *
- * Every turn and snapshot has a length, a number and a checksum, and the files a version: what does
- * not fit is refused, never read. One thread.
+ * Every transaction and snapshot has a length, a number and a checksum, and the files a version:
+ * what does not fit is refused, never read. One thread.
  */
 #ifndef GMSFS_JOURNAL_JOURNAL_H
 #define GMSFS_JOURNAL_JOURNAL_H
@@ -23,16 +23,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define JOURNAL_VERSION 1u
-/* Of a file of turns: bytes of address space, not of memory. */
+/* Of a file of transactions: bytes of address space, not of memory. */
 #define JOURNAL_MAX_BYTES (UINT64_C(8) << 30)
-/* Beyond so many bytes of turns it is time for a snapshot. */
+/* Beyond so many bytes of transactions it is time for a snapshot. */
 #define JOURNAL_SNAPSHOT_BYTES (UINT64_C(16) << 20)
 
 /* Descriptors; -1: none. */
 struct journal_files {
-    int head, turns[2], snapshots[2];
+    int head, transactions[2], snapshots[2];
 };
 
 /* Empty ones. 0 or a negative errno */
@@ -53,15 +54,15 @@ struct journal_entry {
     uint32_t type;
     const void *bytes; /* aligned to 8; into the file */
     size_t size;
-    bool is_delivered; /* journal_set_delivered came after its turn */
+    bool is_delivered; /* journal_set_delivered came after its transaction */
 };
 
 /* Nothing was ever published. */
 bool journal_is_new(const struct journal *journal);
-/* The last whole snapshot; NULL: there is none, and the turns begin with the first one. */
+/* The last whole snapshot; NULL: there is none, and the transactions begin with the first one. */
 const void *journal_get_snapshot(const struct journal *journal, size_t *size);
-/* Every entry of the turns since the snapshot, in order, as long as on_entry returns 0. -EPROTO:
- * the journal is damaged; else what on_entry returned. */
+/* Every entry of the transactions since the snapshot, in order, as long as on_entry returns 0.
+ * -EPROTO: the journal is damaged; else what on_entry returned. */
 int journal_read(const struct journal *journal,
                  int (*on_entry)(void *context, const struct journal_entry *entry), void *context,
                  struct failure *failure);
@@ -73,16 +74,16 @@ int journal_read(const struct journal *journal,
 int journal_reserve(struct journal *journal, size_t bytes);
 /* What an entry of so many bytes takes of that. */
 size_t journal_entry_room(size_t size);
-/* To the turn; both parts together are the entry's bytes. The second may be NULL. Room for it was
- * reserved. */
-void journal_add(struct journal *journal, uint32_t type, const void *first, size_t first_size,
-                 const void *second, size_t second_size);
-/* The turn as it is now, and back to that: what was added since is not there. */
+/* To the transaction; the parts together are the entry's bytes. Room for them was reserved. Returns
+ * the bytes in the file, which stay until the next snapshot ends. */
+const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,
+                        int count);
+/* The transaction as it is now, and back to that: what was added since is not there. */
 size_t journal_get_mark(const struct journal *journal);
 void journal_rewind(struct journal *journal, size_t mark);
-/* Has the turn entries? */
-bool journal_has_turn(const struct journal *journal);
-/* The turn counts, and the next one begins. Nothing happens if it has no entries. */
+/* Has the transaction entries? */
+bool journal_has_transaction(const struct journal *journal);
+/* The transaction counts, and the next one begins. Nothing happens if it has no entries. */
 void journal_publish(struct journal *journal);
 /* The answers of all that was published have left. */
 void journal_set_delivered(struct journal *journal);
@@ -91,7 +92,7 @@ void journal_set_delivered(struct journal *journal);
 
 /* Enough was written since the last one, and none is under way. */
 bool journal_wants_snapshot(const struct journal *journal);
-/* The snapshot will stand for all that was published so far; the turn has no entries. */
+/* The snapshot will stand for all that was published so far; the transaction has no entries. */
 void journal_begin_snapshot(struct journal *journal);
 /* In any process that inherited the journal, while others go on publishing. -ENOMEM */
 int journal_write_snapshot(struct journal *journal, const void *bytes, size_t size);
@@ -100,7 +101,7 @@ int journal_end_snapshot(struct journal *journal);
 void journal_abandon_snapshot(struct journal *journal);
 
 struct journal_numbers {
-    uint64_t bytes; /* of turns since the snapshot */
+    uint64_t bytes; /* of transactions since the snapshot */
     uint64_t snapshots, snapshot_bytes;
 };
 struct journal_numbers journal_get_numbers(const struct journal *journal);

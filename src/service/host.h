@@ -38,7 +38,17 @@ struct service_host {
     uint64_t (*now_ms)(void *context);  /* monotonic */
     uint64_t (*wall_ms)(void *context); /* since 1970 */
     int (*get_random)(void *context, void *bytes, size_t size);
-    /* -ENOMEM when no thread can be had */
+    /* A record is about to be applied: it is in the journal with the transaction, unless it is
+     * taken back because it failed. 0, and a mark; -ENOMEM: it cannot be recorded, so it is not to
+     * be applied.
+     */
+    int (*record)(void *context, const void *bytes, size_t size, size_t *mark);
+    void (*unrecord)(void *context, size_t mark);
+    /* What was recorded so far counts from here on: before anything leaves that cannot be taken
+     * back. Answers of the kernel's requests, and jobs, wait for the end of the step by themselves.
+     */
+    void (*store)(void *context);
+    /* -ENOMEM when no thread can be had. Runs when what was recorded before counts. */
     int (*submit)(void *context, enum service_pool pool, struct job *job);
     /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
      */

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void tell_state(struct service *s, uint64_t store)
@@ -77,13 +78,38 @@ static bool settle_account(struct service *s)
     return s->core->reserved_bytes < info.aside_bytes;
 }
 
+static int note_record(struct service *s, const struct record *record, size_t *mark)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    int error = record_encode(record, &bytes, &size);
+    if (!error)
+        error = s->host.record(s->host.context, bytes, size, mark);
+    free(bytes);
+    return error;
+}
+
+/* A commit that is refused changes `last_error`. */
+static bool changes_anyhow(const struct record *record, int error)
+{
+    return record->type == RECORD_COMMIT && error == -EINVAL;
+}
+
+/* Into the journal first: what cannot be recorded does not happen. */
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
+    size_t mark = 0;
     record->free_bytes = vmm_get_free(s->vmm);
     record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
     memset(outcome, 0, sizeof *outcome);
-    return core_apply(s->core, record, outcome);
+    int error = note_record(s, record, &mark);
+    if (error)
+        return error;
+    error = core_apply(s->core, record, outcome);
+    if (error && !changes_anyhow(record, error))
+        s->host.unrecord(s->host.context, mark);
+    return error;
 }
 
 /* Who wanted more than the pool of the store allows. */

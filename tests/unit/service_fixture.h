@@ -66,6 +66,26 @@ static void do_job(struct job *job)
     job->done(job);
 }
 
+static int host_record(void *context, const void *bytes, size_t size, size_t *mark)
+{
+    (void)context;
+    (void)bytes;
+    (void)size;
+    *mark = 0;
+    return 0;
+}
+
+static void host_unrecord(void *context, size_t mark)
+{
+    (void)context;
+    (void)mark;
+}
+
+static void host_store(void *context)
+{
+    (void)context;
+}
+
 static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     (void)context;
@@ -156,6 +176,9 @@ static void service_start(void)
         .now_ms = host_now,
         .wall_ms = host_now,
         .get_random = host_random,
+        .record = host_record,
+        .unrecord = host_unrecord,
+        .store = host_store,
         .submit = host_submit,
         .set_timer = host_set_timer,
         .set_idle = host_set_idle,

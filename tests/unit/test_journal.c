@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal: turns and snapshots, as the next worker finds them. */
+/* The journal: transactions and snapshots, as the next worker finds them. */
 #include "journal/journal.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ static void begin(void)
 static void add(const char *text)
 {
     require(journal_reserve(journal, journal_entry_room(strlen(text))) == 0);
-    journal_add(journal, (uint32_t)strlen(text), text, strlen(text), NULL, 0);
+    const struct iovec part = {(void *)(uintptr_t)text, strlen(text)};
+    journal_add(journal, (uint32_t)strlen(text), &part, 1);
 }
 
 static void publish(const char *text)
@@ -97,7 +98,7 @@ TAP_TEST(a_new_journal_has_nothing)
     check(journal_is_new(journal));
     check_snapshot(NULL);
     check_found("");
-    check(!journal_has_turn(journal));
+    check(!journal_has_transaction(journal));
     journal_publish(journal);
     check(journal_is_new(journal));
 }
@@ -118,11 +119,14 @@ TAP_TEST(what_was_published_is_there_for_the_next_worker_and_nothing_else)
     check_found("one  three four five");
 }
 
-TAP_TEST(both_parts_of_an_entry_are_its_bytes)
+TAP_TEST(all_parts_of_an_entry_are_its_bytes)
 {
+    char abc[] = "abc", def[] = "def";
+    const struct iovec parts[] = {{abc, 3}, {NULL, 0}, {def, 3}};
+
     begin();
     require(journal_reserve(journal, journal_entry_room(6)) == 0);
-    journal_add(journal, 6, "abc", 3, "def", 3);
+    journal_add(journal, 6, parts, 3);
     journal_publish(journal);
     check_found("abcdef");
 }
@@ -138,7 +142,7 @@ TAP_TEST(what_is_taken_back_is_not_there)
     check_found("one two");
     add("wrong");
     journal_rewind(journal, 0);
-    check(!journal_has_turn(journal));
+    check(!journal_has_transaction(journal));
     journal_publish(journal);
     check_found("one two");
 }
@@ -273,11 +277,11 @@ TAP_TEST(damage_is_refused_and_told)
     require(fstat(files.head, &head) == 0);
     uint64_t bytes = journal_get_numbers(journal).bytes;
     for (uint64_t at = 0; at < bytes; at++) {
-        require(pread(files.turns[0], &byte, 1, (off_t)at) == 1);
+        require(pread(files.transactions[0], &byte, 1, (off_t)at) == 1);
         flipped = byte ^ 0x10;
-        require(pwrite(files.turns[0], &flipped, 1, (off_t)at) == 1);
+        require(pwrite(files.transactions[0], &flipped, 1, (off_t)at) == 1);
         check_int(read_all(), -EPROTO);
-        require(pwrite(files.turns[0], &byte, 1, (off_t)at) == 1);
+        require(pwrite(files.transactions[0], &byte, 1, (off_t)at) == 1);
     }
     check_found("one twothree");
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/replay.h"
+
+#include "daemon/transaction.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct replaying {
+    const struct replay *replay;
+    struct core *core;
+    struct failure *failure;
+    uint64_t records;
+};
+
+/* Its effects were the last worker's, and what is left of them is found by looking at the state. */
+static void forget_effects(struct core *core)
+{
+    struct effect effect;
+    struct core_garbage garbage;
+
+    while (core_next_effect(core, &effect))
+        ;
+    if (core_take_garbage(core, &garbage))
+        core_garbage_free(&garbage);
+}
+
+static int apply_record(struct replaying *replaying, const struct journal_entry *entry)
+{
+    struct record record;
+    struct record_arena *arena = NULL;
+    struct outcome outcome = {0};
+    int error = record_decode(entry->bytes, entry->size, &record, &arena);
+
+    if (error)
+        return failure_set(replaying->failure, error,
+                           "the journal is damaged: record %" PRIu64 " is none",
+                           replaying->records);
+    error = core_apply(replaying->core, &record, &outcome);
+    forget_effects(replaying->core);
+    bool is_refused_commit = record.type == RECORD_COMMIT && error == -EINVAL;
+    if (error && !is_refused_commit)
+        failure_set(replaying->failure, error == -ENOMEM ? error : -EPROTO,
+                    "the journal's record %" PRIu64 " (%s) cannot be applied: %s",
+                    replaying->records, record_type_name(record.type), strerror(-error));
+    record_decode_free(arena);
+    replaying->records++;
+    return is_refused_commit ? 0 : error;
+}
+
+static int on_entry(void *context, const struct journal_entry *entry)
+{
+    struct replaying *replaying = context;
+    const struct replay *replay = replaying->replay;
+
+    switch (entry->type) {
+    case TRANSACTION_RECORD:
+        return apply_record(replaying, entry);
+    case TRANSACTION_ANSWER:
+        if (!entry->is_delivered && replay->on_answer)
+            replay->on_answer(replay->context, entry->bytes, entry->size);
+        return 0;
+    default:
+        return failure_set(replaying->failure, -EPROTONOSUPPORT,
+                           "the journal has an entry of type %" PRIu32
+                           ", which this gmsfs does not know",
+                           entry->type);
+    }
+}
+
+int replay_journal(const struct journal *journal, const struct replay *replay, struct core **core,
+                   struct failure *failure)
+{
+    struct replaying replaying = {.replay = replay, .failure = failure};
+    size_t size = 0;
+    const void *snapshot = journal_get_snapshot(journal, &size);
+    int error = snapshot ? core_decode(snapshot, size, &replaying.core, failure)
+                         : core_new(replay->options, &replaying.core);
+
+    if (!error)
+        error = journal_read(journal, on_entry, &replaying, failure);
+    if (error) {
+        if (replaying.core)
+            core_free(replaying.core);
+        return error;
+    }
+    *core = replaying.core;
+    return 0;
+}

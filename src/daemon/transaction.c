@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transaction.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Left over with each record, for its answers: they can hardly fail for want of room then. */
+#define ANSWERS_ROOM_BYTES (64u << 10)
+
+struct transaction_answer {
+    int fd;
+    const void *bytes; /* in the journal */
+    size_t size;
+    uint64_t tag;
+};
+
+void transaction_init(struct transaction *transaction, struct journal *journal,
+                      struct helpers *helpers)
+{
+    *transaction = (struct transaction){.journal = journal, .helpers = helpers};
+    for (unsigned i = 0; i < SERVICE_POOL_COUNT; i++)
+        transaction->last_job[i] = &transaction->jobs[i];
+}
+
+void transaction_free(struct transaction *transaction)
+{
+    free(transaction->answers);
+    transaction->answers = NULL;
+}
+
+int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
+                       size_t *mark)
+{
+    int error =
+        journal_reserve(transaction->journal, journal_entry_room(size) + ANSWERS_ROOM_BYTES);
+
+    if (error)
+        return error;
+    *mark = journal_get_mark(transaction->journal);
+    const struct iovec part = {(void *)(uintptr_t)bytes, size};
+    journal_add(transaction->journal, TRANSACTION_RECORD, &part, 1);
+    return 0;
+}
+
+void transaction_unrecord(struct transaction *transaction, size_t mark)
+{
+    journal_rewind(transaction->journal, mark);
+}
+
+/* ---- what leaves ------------------------------------------------------------------------- */
+
+static void hold_job(struct transaction *transaction, enum service_pool pool, struct job *job)
+{
+    job->next = NULL;
+    *transaction->last_job[pool] = job;
+    transaction->last_job[pool] = &job->next;
+    transaction->has_jobs = true;
+}
+
+int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job)
+{
+    int error = helpers_promise(transaction->helpers, pool);
+
+    if (error)
+        return error;
+    if (journal_has_transaction(transaction->journal))
+        hold_job(transaction, pool, job);
+    else
+        helpers_submit_promised(transaction->helpers, pool, job);
+    return 0;
+}
+
+static void release_jobs(struct transaction *transaction)
+{
+    if (!transaction->has_jobs)
+        return;
+    transaction->has_jobs = false;
+    for (unsigned pool = 0; pool < SERVICE_POOL_COUNT; pool++) {
+        struct job *next, *job = transaction->jobs[pool];
+        transaction->jobs[pool] = NULL;
+        transaction->last_job[pool] = &transaction->jobs[pool];
+        for (; job; job = next) {
+            next = job->next;
+            helpers_submit_promised(transaction->helpers, pool, job);
+        }
+    }
+}
+
+static int hold_answer(struct transaction *transaction, const struct transaction_answer *answer)
+{
+    if (transaction->answer_count == transaction->answer_room) {
+        size_t room = transaction->answer_room ? transaction->answer_room * 2 : 16;
+        struct transaction_answer *grown = realloc(transaction->answers, room * sizeof *grown);
+        if (!grown)
+            return -ENOMEM;
+        transaction->answers = grown;
+        transaction->answer_room = room;
+    }
+    transaction->answers[transaction->answer_count++] = *answer;
+    return 0;
+}
+
+/* All of it as one message: /dev/fuse takes an answer whole. */
+static const void *add_answer(struct transaction *transaction, const struct iovec *parts, int count,
+                              size_t size)
+{
+    if (journal_reserve(transaction->journal, journal_entry_room(size)))
+        return NULL;
+    return journal_add(transaction->journal, TRANSACTION_ANSWER, parts, count);
+}
+
+ssize_t transaction_answer(struct transaction *transaction, int fd, const struct iovec *parts,
+                           int count, uint64_t tag)
+{
+    struct transaction_answer answer = {.fd = fd, .tag = tag};
+    size_t mark = journal_get_mark(transaction->journal);
+
+    for (int i = 0; i < count; i++)
+        answer.size += parts[i].iov_len;
+    if (journal_has_transaction(transaction->journal))
+        answer.bytes = add_answer(transaction, parts, count, answer.size);
+    if (answer.bytes && hold_answer(transaction, &answer) == 0)
+        return (ssize_t)answer.size;
+    /* Nothing was recorded; or there is no room to keep the answer, which then is sent after the
+     * records: a next worker would be asked again. */
+    if (answer.bytes)
+        journal_rewind(transaction->journal, mark);
+    transaction_end(transaction);
+    return writev(fd, parts, count) < 0 ? -errno : (ssize_t)answer.size;
+}
+
+static void send_answer(struct transaction *transaction, const struct transaction_answer *answer)
+{
+    ssize_t put = write(answer->fd, answer->bytes, answer->size);
+
+    if (put >= 0 || errno == ENODEV)
+        return;
+    if (errno == ENOENT && answer->tag)
+        transaction->on_unwanted(transaction->context, answer->tag);
+    else if (errno != ENOENT)
+        log_warning("an answer to the kernel failed: %s", strerror(errno));
+}
+
+/* What on_unwanted records and answers meanwhile is the next transaction. */
+static void send_answers(struct transaction *transaction)
+{
+    struct transaction_answer *answers = transaction->answers;
+    size_t count = transaction->answer_count, room = transaction->answer_room;
+
+    if (count == 0)
+        return;
+    transaction->answers = NULL;
+    transaction->answer_count = transaction->answer_room = 0;
+    for (size_t i = 0; i < count; i++)
+        send_answer(transaction, &answers[i]);
+    journal_set_delivered(transaction->journal);
+    if (transaction->answers) {
+        free(answers);
+    } else {
+        transaction->answers = answers;
+        transaction->answer_room = room;
+    }
+}
+
+void transaction_end(struct transaction *transaction)
+{
+    if (!journal_has_transaction(transaction->journal))
+        return;
+    journal_publish(transaction->journal);
+    send_answers(transaction);
+    release_jobs(transaction);
+}

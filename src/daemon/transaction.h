@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transaction - what one step of the worker records, and what leaves the process because of it
+ *
+ * Records go to the journal as they are applied. Answers to the kernel and jobs that follow from
+ * them are held until the step is over; then the transaction is published, and they leave. So
+ * whoever has an answer, or sees memory gone, can rely on a next worker to know of it. Where
+ * nothing was recorded nothing is held: who only looks costs no more than before. One thread: the
+ * loop's.
+ */
+#ifndef GMSFS_DAEMON_TRANSACTION_H
+#define GMSFS_DAEMON_TRANSACTION_H
+
+#include "daemon/helpers.h"
+#include "journal/journal.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* Types of entries in the journal. They are kept by one build for another: append only. */
+enum transaction_entry {
+    TRANSACTION_RECORD = 1, /* record_encode's bytes */
+    TRANSACTION_ANSWER = 2, /* to the kernel: struct fuse_out_header and what follows */
+};
+
+struct transaction_answer;
+
+struct transaction {
+    struct journal *journal;
+    struct helpers *helpers;
+    struct transaction_answer *answers; /* held */
+    size_t answer_count, answer_room;
+    struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
+    bool has_jobs;
+    /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
+    void (*on_unwanted)(void *context, uint64_t tag);
+    void *context;
+};
+
+void transaction_init(struct transaction *transaction, struct journal *journal,
+                      struct helpers *helpers);
+void transaction_free(struct transaction *transaction);
+
+/* As struct service_host has them. */
+int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
+                       size_t *mark);
+void transaction_unrecord(struct transaction *transaction, size_t mark);
+int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job);
+
+/* An answer for the kernel, to `fd`, as writev(2) would have it, and what writev(2) returns, or a
+ * negative errno. `tag`: on_unwanted's; 0: nobody's. */
+ssize_t transaction_answer(struct transaction *transaction, int fd, const struct iovec *parts,
+                           int count, uint64_t tag);
+
+/* Publishes the transaction, and lets out what was held. */
+void transaction_end(struct transaction *transaction);
+
+#endif
