@@ -54,7 +54,7 @@ keeper_ends() {
 }
 
 memory_of() { # PID: how many pieces of memory it holds
-    find "/proc/$1/fd" -lname '*memfd:*' 2>/dev/null | wc -l
+    find "/proc/$1/fd" -lname '*memfd:*' ! -lname '*memfd:journal*' 2>/dev/null | wc -l
 }
 
 holds() { # PID COUNT

@@ -22,7 +22,7 @@ fds_are() { # PID COUNT
 }
 
 memory_of() { # PID: what it has open or mapped
-    find "/proc/$1/fd" -lname '*memfd:*' | wc -l
+    find "/proc/$1/fd" -lname '*memfd:*' ! -lname '*memfd:journal*' | wc -l
     grep -c memfd: "/proc/$1/maps" || true
 }
 

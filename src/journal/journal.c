@@ -85,11 +85,11 @@ int journal_make_files(struct journal_files *files)
     struct head head = {.magic = HEAD_MAGIC, .version = JOURNAL_VERSION};
 
     *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
-    int error = make_file("gmsfs-journal", HEAD_BYTES, &files->head);
+    int error = make_file("journal", HEAD_BYTES, &files->head);
     for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("gmsfs-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
+        error = make_file("journal-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
     for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("gmsfs-snapshot", 0, &files->snapshots[i]);
+        error = make_file("journal-snapshot", 0, &files->snapshots[i]);
     if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
         error = -EIO;
     if (error)

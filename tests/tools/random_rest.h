@@ -216,7 +216,8 @@ static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the
 /* Host memory, and the files without names of a disk. */
 static int count_memory(pid_t pid)
 {
-    return tool_count_fds(pid, "memfd:") + tool_count_fds(pid, "/#");
+    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") +
+           tool_count_fds(pid, "/#");
 }
 
 static struct footprint footprint_of(pid_t pid)
