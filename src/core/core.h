@@ -90,16 +90,17 @@ enum core_health {
     CORE_HEALTH_LOST,    /* the device is gone, for good */
 };
 
-#define CORE_OPEN_READ     (1u << 0)
-#define CORE_OPEN_WRITE    (1u << 1)
-#define CORE_OPEN_NONBLOCK (1u << 2)
-#define CORE_OPEN_GRACE    (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
-#define CORE_OPEN_AGAIN    (1u << 4) /* ACQUIRE: is back soon after its deadline: looks around */
-#define CORE_OPEN_LEAVING  (1u << 5) /* the session that the process is in ends already */
-#define CORE_OPEN_OWNED    (1u << 6) /* ACQUIRE: the session ends with its owner's process */
-#define CORE_OPEN_FRESH    (1u << 7) /* ACQUIRE: a grant of RW drops what is committed */
-#define CORE_OPEN_REPLACE  (1u << 8) /* ACQUIRE: RW wherever the store is, for all is replaced */
-#define CORE_OPEN_ANY      (1u << 9) /* ACQUIRE: RO wherever the store is */
+#define CORE_OPEN_READ       (1u << 0)
+#define CORE_OPEN_WRITE      (1u << 1)
+#define CORE_OPEN_NONBLOCK   (1u << 2)
+#define CORE_OPEN_GRACE      (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
+#define CORE_OPEN_AGAIN      (1u << 4)  /* ACQUIRE: is back soon after its deadline: looks around */
+#define CORE_OPEN_LEAVING    (1u << 5)  /* the session that the process is in ends already */
+#define CORE_OPEN_OWNED      (1u << 6)  /* ACQUIRE: the session ends with its owner's process */
+#define CORE_OPEN_FRESH      (1u << 7)  /* ACQUIRE: a grant of RW drops what is committed */
+#define CORE_OPEN_REPLACE    (1u << 8)  /* ACQUIRE: RW wherever the store is, for all is replaced */
+#define CORE_OPEN_ANY        (1u << 9)  /* ACQUIRE: RO wherever the store is */
+#define CORE_OPEN_CONNECTION (1u << 10) /* FILE_OPEN: a connection's, which no client has open */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -703,6 +704,13 @@ bool core_is_awaited(const struct core *core, const struct core_store *store);
 /* Somebody has its lock, or was handed descriptors: it is not demoted. */
 bool core_is_held(const struct core_store *store);
 bool core_has_copy(const struct core_store *store, enum core_place tier);
+/* All memory that layouts and copies have, in the order of its numbers. */
+struct core_memory_view {
+    uint64_t id, store, aligned_bytes;
+    enum core_place tier;
+};
+size_t core_count_memories(const struct core *core);
+struct core_memory_view core_get_memory(const struct core *core, size_t index);
 /* Where this memory is. */
 enum core_place core_get_tier(const struct core *core, uint64_t memory);
 const char *core_place_name(enum core_place place);

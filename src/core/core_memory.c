@@ -12,6 +12,21 @@ struct core_memory *core_memory(const struct core *core, uint64_t memory)
     return idvec_find(&core->memories, memory);
 }
 
+size_t core_count_memories(const struct core *core)
+{
+    return core->memories.count;
+}
+
+struct core_memory_view core_get_memory(const struct core *core, size_t index)
+{
+    const struct core_memory *memory = core->memories.items[index];
+
+    return (struct core_memory_view){.id = memory->id,
+                                     .store = memory->store,
+                                     .aligned_bytes = memory->aligned_bytes,
+                                     .tier = memory->tier};
+}
+
 /* Handles come from helper threads, so not quite in order. */
 static void insert_memory(struct idvec *vec, struct core_memory *memory)
 {

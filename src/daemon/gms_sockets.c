@@ -360,3 +360,9 @@ void gms_sockets_close(struct gms_sockets *sockets)
         close(socket->fd);
     }
 }
+
+void gms_sockets_forget(struct gms_sockets *sockets)
+{
+    while (sockets->count > 0)
+        close(sockets->items[--sockets->count].fd);
+}

@@ -46,5 +46,7 @@ struct gms_sockets_options {
 int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets);
 /* Takes the files away that are still these sockets, and closes. */
 void gms_sockets_close(struct gms_sockets *sockets);
+/* Closes, in a process that has inherited them. */
+void gms_sockets_forget(struct gms_sockets *sockets);
 
 #endif

@@ -47,6 +47,24 @@ void holdings_drop(struct holdings *holdings, uint64_t id)
     }
 }
 
+int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *count)
+{
+    struct idvec *items = &holdings->items;
+    struct service_kept *kept = calloc(items->count ? items->count : 1, sizeof *kept);
+
+    if (!kept)
+        return -ENOMEM;
+    for (size_t i = 0; i < items->count; i++) {
+        struct holding *holding = items->items[i];
+        kept[i] = (struct service_kept){.id = holding->id, .fd = holding->fd};
+        free(holding);
+    }
+    *count = items->count;
+    *out = kept;
+    idvec_free(items);
+    return 0;
+}
+
 void holdings_free(struct holdings *holdings)
 {
     for (size_t i = 0; i < holdings->items.count; i++) {

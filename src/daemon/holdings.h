@@ -8,6 +8,7 @@
 #define GMSFS_DAEMON_HOLDINGS_H
 
 #include "base/idvec.h"
+#include "service/host.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,9 @@ struct holdings {
 /* Takes the descriptor, on failure too. */
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
 void holdings_drop(struct holdings *holdings, uint64_t id);
+/* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the
+ * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */
+int holdings_take(struct holdings *holdings, struct service_kept **kept, size_t *count);
 void holdings_free(struct holdings *holdings);
 /* Pieces of memory. */
 size_t holdings_count(const struct holdings *holdings);

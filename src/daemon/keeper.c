@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -68,6 +69,7 @@ static int start_worker(struct keeper *keeper)
         .keeper = getpid(),
         .ledger = keeper->ledger,
         .journal = keeper->journal,
+        .holdings = &keeper->holdings,
     };
     int error = wire_pair(control);
 
@@ -84,8 +86,12 @@ static int start_worker(struct keeper *keeper)
         keeper_close(&keeper->signal_fd);
         keeper_close(&keeper->mounts_fd);
         keeper_close(&keeper->audit_fd);
+        keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
+        keeper_close(&keeper->listen_fd);
+        keeper_close(&keeper->binder_fd);
+        gms_sockets_forget(&keeper->gms);
         relay_close(keeper->setup->relay);
-        if (keeper->setup->ready_fd >= 0)
+        if (keeper->setup->ready_fd >= 0 && !keeper->is_serving)
             close(keeper->setup->ready_fd);
         setup.control_fd = control[1];
         setup.keep_fd = keep[1];
@@ -131,12 +137,68 @@ static int begin(struct keeper *keeper)
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     error = open_audit(keeper);
     if (!error)
         error = journal_make_files(&keeper->journal);
     if (!error)
         error = start_worker(keeper);
     return error;
+}
+
+/* ---- a next worker ------------------------------------------------------------------------- */
+
+static void describe_end(int status, char *text, size_t room)
+{
+    if (WIFSIGNALED(status))
+        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
+    else if (WEXITSTATUS(status) == 0)
+        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
+    else
+        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
+}
+
+/* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
+ * who writes a snapshot, must not meet the next worker. They are ours by now
+ * (PR_SET_CHILD_SUBREAPER). */
+static void reap_orphans(struct keeper *keeper)
+{
+    siginfo_t child = {0};
+    pid_t orphan;
+
+    while ((orphan = keeper_find_orphan(keeper)) > 0) {
+        kill(orphan, SIGKILL);
+        if (waitid(P_PID, (id_t)orphan, &child, WEXITED) != 0)
+            return;
+    }
+}
+
+static bool may_restart(const struct keeper *keeper)
+{
+    bool ended_itself = WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0;
+
+    return keeper->is_serving && !keeper->end_ms && !keeper->is_detached && !ended_itself &&
+           keeper->restarts_in_vain < KEEPER_MAX_RESTARTS;
+}
+
+/* The worker is gone although nobody asked it to. True: another one goes on. */
+static bool restart_worker(struct keeper *keeper)
+{
+    char how[128];
+
+    if (!may_restart(keeper))
+        return false;
+    describe_end(keeper->worker_status, how, sizeof how);
+    log_warning("%s: the worker %s; another one goes on", keeper_path(keeper), how);
+    keeper->restarts_in_vain++;
+    keeper_close(&keeper->control_fd);
+    keeper_close(&keeper->keep_fd);
+    reap_orphans(keeper);
+    int error = start_worker(keeper);
+    if (error)
+        log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));
+    return !error;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
@@ -196,17 +258,6 @@ static void take_last_words(struct keeper *keeper)
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
-
-static void describe_end(int status, char *text, size_t room)
-{
-    if (WIFSIGNALED(status))
-        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
-    else if (WEXITSTATUS(status) == 0)
-        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
-    else
-        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
-}
 
 /* The worker is gone although nobody asked it to: nobody who waits on it may hang. */
 static void clean_up(struct keeper *keeper)
@@ -304,8 +355,9 @@ int keeper_main(const struct keeper_setup *setup)
         relay_drain(setup->relay);
         return 1;
     }
-    while (keeper.worker > 0)
+    do
         serve_turn(&keeper);
+    while (keeper.worker > 0 || restart_worker(&keeper));
     end(&keeper);
     relay_drain(setup->relay);
     return keeper.status;

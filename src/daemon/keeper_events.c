@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static void end_without_socket(struct keeper *keeper)
 
 static void start_bind(struct keeper *keeper)
 {
-    if (keeper->binder > 0 || keeper->is_detached || keeper->end_ms)
+    if (keeper->binder > 0 || keeper->listen_fd >= 0 || keeper->is_detached || keeper->end_ms)
         return;
     int error = attach_start_bind(keeper_path(keeper), &keeper->binder, &keeper->binder_fd);
     if (error) {
@@ -157,10 +158,8 @@ int keeper_open_audit(const char *path)
 
 static void pass_audit(struct keeper *keeper)
 {
-    if (keeper->audit_fd < 0)
-        return;
-    tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
-    keeper_close(&keeper->audit_fd);
+    if (keeper->audit_fd >= 0)
+        tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
 }
 
 /* After the file was renamed away; where it cannot be opened the old one goes on. */
@@ -194,20 +193,50 @@ static int open_gms_sockets(struct keeper *keeper, const struct wire_message *pr
     return gms_sockets_open(&sockets, &keeper->gms);
 }
 
+static void pass_gms_socket(struct keeper *keeper, const struct gms_socket *socket)
+{
+    struct wire_message message = {
+        .type = WIRE_GMS, .id = socket->domain, .value = socket->protocol};
+
+    send_to_worker(keeper, &message, socket->fd);
+}
+
 static void pass_gms_sockets(struct keeper *keeper)
 {
     for (size_t i = 0; i < keeper->gms.count; i++) {
         const struct gms_socket *socket = &keeper->gms.items[i];
-        struct wire_message message = {
-            .type = WIRE_GMS, .id = socket->domain, .value = socket->protocol};
-        send_to_worker(keeper, &message, socket->fd);
+        pass_gms_socket(keeper, socket);
         log_info("%s: serves GMS clients at %s", keeper_path(keeper), socket->path);
     }
+}
+
+/* The next worker gets what the last one had. */
+static void pass_all(struct keeper *keeper)
+{
+    pass_audit(keeper);
+    tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+    for (size_t i = 0; i < keeper->gms.count; i++)
+        pass_gms_socket(keeper, &keeper->gms.items[i]);
+    if (keeper->listen_fd >= 0)
+        tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+}
+
+static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
+{
+    keeper->restarts_in_vain = 0;
+    keeper->restarts++;
+    log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started; nothing is lost",
+             keeper_path(keeper), (int)keeper->worker, resumed->value / 1000,
+             (unsigned)(resumed->value % 1000));
 }
 
 static void on_prepared(struct keeper *keeper, const struct wire_message *prepared)
 {
     const struct keeper_setup *setup = keeper->setup;
+    if (keeper->is_mounted) {
+        pass_all(keeper);
+        return;
+    }
     int error = keeper->end_ms ? -ECANCELED : open_gms_sockets(keeper, prepared);
 
     if (!error)
@@ -276,6 +305,9 @@ void keeper_on_control(struct keeper *keeper)
         break;
     case WIRE_READY:
         start_bind(keeper);
+        break;
+    case WIRE_RESUMED:
+        on_resumed(keeper, &message);
         break;
     case WIRE_UNMOUNT:
         on_unmount_asked(keeper);
@@ -349,6 +381,34 @@ void keeper_on_mounts(struct keeper *keeper)
     tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
+pid_t keeper_find_orphan(const struct keeper *keeper)
+{
+    char path[64];
+    int pid = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *children = fopen(path, "re");
+    while (children && fscanf(children, "%d", &pid) == 1)
+        if (pid != keeper->worker && pid != keeper->binder && pid != keeper->unmounter)
+            break;
+        else
+            pid = 0;
+    if (children)
+        fclose(children);
+    return pid;
+}
+
+static void reap_strangers(struct keeper *keeper)
+{
+    siginfo_t child = {0};
+
+    /* Orphans that a worker has left while it lives: whoever exits. */
+    while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
+           child.si_pid != keeper->worker && child.si_pid != keeper->binder &&
+           child.si_pid != keeper->unmounter)
+        waitid(P_PID, (id_t)child.si_pid, &child, WEXITED);
+}
+
 static void on_children(struct keeper *keeper)
 {
     int status;
@@ -359,6 +419,7 @@ static void on_children(struct keeper *keeper)
         keeper->worker = -1;
         keeper->worker_status = status;
     }
+    reap_strangers(keeper);
 }
 
 void keeper_on_signal(struct keeper *keeper)

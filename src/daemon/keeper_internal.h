@@ -18,6 +18,8 @@
 #include <sys/types.h>
 
 #define KEEPER_ENDING_MS 10000u /* for the worker, then SIGKILL */
+/* Workers in a row that end before they serve. */
+#define KEEPER_MAX_RESTARTS 5u
 
 struct keeper {
     const struct keeper_setup *setup;
@@ -36,6 +38,8 @@ struct keeper {
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;
     int worker_status;
+    unsigned restarts_in_vain; /* since a worker served */
+    uint64_t restarts;
     int status; /* the exit status */
 };
 
@@ -45,6 +49,8 @@ void keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 
+/* A process that the dead worker has left to us; 0: there is none. */
+pid_t keeper_find_orphan(const struct keeper *keeper);
 void keeper_close(int *fd);
 /* For appending. A descriptor, or a negative errno */
 int keeper_open_audit(const char *path);

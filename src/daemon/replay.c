@@ -8,7 +8,6 @@
 #include <string.h>
 
 struct replaying {
-    const struct replay *replay;
     struct core *core;
     struct failure *failure;
     uint64_t records;
@@ -52,15 +51,12 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
 static int on_entry(void *context, const struct journal_entry *entry)
 {
     struct replaying *replaying = context;
-    const struct replay *replay = replaying->replay;
 
     switch (entry->type) {
     case TRANSACTION_RECORD:
         return apply_record(replaying, entry);
     case TRANSACTION_ANSWER:
-        if (!entry->is_delivered && replay->on_answer)
-            replay->on_answer(replay->context, entry->bytes, entry->size);
-        return 0;
+        return 0; /* of the state already */
     default:
         return failure_set(replaying->failure, -EPROTONOSUPPORT,
                            "the journal has an entry of type %" PRIu32
@@ -69,14 +65,14 @@ static int on_entry(void *context, const struct journal_entry *entry)
     }
 }
 
-int replay_journal(const struct journal *journal, const struct replay *replay, struct core **core,
-                   struct failure *failure)
+int replay_journal(const struct journal *journal, const struct core_options *options,
+                   struct core **core, struct failure *failure)
 {
-    struct replaying replaying = {.replay = replay, .failure = failure};
+    struct replaying replaying = {.failure = failure};
     size_t size = 0;
     const void *snapshot = journal_get_snapshot(journal, &size);
     int error = snapshot ? core_decode(snapshot, size, &replaying.core, failure)
-                         : core_new(replay->options, &replaying.core);
+                         : core_new(options, &replaying.core);
 
     if (!error)
         error = journal_read(journal, on_entry, &replaying, failure);

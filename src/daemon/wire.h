@@ -10,6 +10,8 @@
 #ifndef GMSFS_DAEMON_WIRE_H
 #define GMSFS_DAEMON_WIRE_H
 
+#include "service/host.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +19,7 @@ enum wire_type {
     /* worker to keeper, control */
     WIRE_PREPARED = 1, /* there is memory: mount. id and value: the device's UUID, 16 bytes */
     WIRE_READY,        /* FUSE_INIT was answered: bind `.fds` */
+    WIRE_RESUMED,      /* it goes on where the last worker was. value: after so many microseconds */
     WIRE_UNMOUNT,      /* a client asks for it; the worker has closed its listener */
     WIRE_ENDED,        /* id: files that were still open */
     /* keeper to worker, control */
@@ -39,7 +42,7 @@ struct wire_message {
 };
 
 /* What is kept under such a number is a GMS client's connection, else it is memory. */
-#define WIRE_CONNECTION (UINT64_C(1) << 63)
+#define WIRE_CONNECTION SERVICE_CONNECTION
 
 /* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
 #define WIRE_BATCH_MAX 253u

@@ -112,6 +112,31 @@ static void on_exit_of(void *context, struct core_process process)
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
 
+/* What the last worker may not have got through to the kernel. */
+static int answer_again(void *context, const struct journal_entry *entry)
+{
+    struct worker *worker = context;
+
+    if (entry->type == TRANSACTION_ANSWER && !entry->is_delivered)
+        fs_answer_again(worker->fs, entry->bytes, entry->size);
+    return 0;
+}
+
+static int resume_fuse(struct worker *worker)
+{
+    struct failure failure;
+    int error = journal_read(worker->journal, answer_again, worker, &failure);
+
+    if (error)
+        return error;
+    journal_set_delivered(worker->journal);
+    if (fs_resume(worker->fs))
+        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): those that "
+                    "were under way have failed with EIO",
+                    worker->setup->mountpoint);
+    return 0;
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -123,10 +148,12 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .owner_uid = geteuid(),
         .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
+        .resumes = worker->resumes,
     };
     struct fs_host host = worker_fs_host(worker);
+    int error = fs_new(worker->service, &options, &host, &worker->fs);
 
-    return fs_new(worker->service, &options, &host, &worker->fs);
+    return !error && worker->resumes ? resume_fuse(worker) : error;
 }
 
 static void end_in_order(struct worker *worker)
@@ -238,10 +265,11 @@ static unsigned choose_alloc_threads(const struct vmm *vmm)
     return count < WORKER_MIN_ALLOC_THREADS ? WORKER_MIN_ALLOC_THREADS : count;
 }
 
-static int open_service(struct worker *worker)
+static struct service_options get_service_options(const struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
-    struct service_options service = {
+
+    return (struct service_options){
         .patience_ms = options->patience_ms,
         .alloc_timeout_ms = options->alloc_timeout_ms,
         .spool_max_bytes = options->spool_max_bytes,
@@ -257,9 +285,44 @@ static int open_service(struct worker *worker)
         .max_connections = worker->descriptors.connections,
         .max_watches = worker->descriptors.watches,
         .max_regions = worker->descriptors.regions};
+}
+
+static int restore_service(struct worker *worker, const struct service_options *options,
+                           const struct service_host *host)
+{
+    struct core_options core_options;
+    struct core *core = NULL;
+    struct service_kept *kept = NULL;
+    size_t count = 0;
+    struct failure failure;
+
+    service_get_core_options(worker->vmm, options, &core_options);
+    int error = replay_journal(worker->journal, &core_options, &core, &failure);
+    if (error) {
+        log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
+        return error;
+    }
+    error = holdings_take(worker->setup->holdings, &kept, &count);
+    if (!error)
+        error = service_restore(worker->vmm, options, host, core, kept, count, &worker->service);
+    else
+        core_free(core);
+    for (size_t i = 0; i < count; i++)
+        if (kept[i].fd >= 0)
+            close(kept[i].fd);
+    free(kept);
+    return error;
+}
+
+static int open_service(struct worker *worker)
+{
+    struct service_options options = get_service_options(worker);
     struct service_host host = worker_service_host(worker);
 
-    return service_new(worker->vmm, &service, &host, &worker->service);
+    worker->resumes = !journal_is_new(worker->journal);
+    if (worker->resumes)
+        return restore_service(worker, &options, &host);
+    return service_new(worker->vmm, &options, &host, &worker->service);
 }
 
 static int open_gms(struct worker *worker)
@@ -372,12 +435,11 @@ static bool finish_jobs(struct worker *worker)
 static void check_journal(const struct worker *worker)
 {
     const struct core *core = service_get_core(worker->service);
-    const struct replay replay = {.options = &core->options};
     struct core *replayed = NULL;
     struct failure failure;
     uint8_t *bytes = NULL, *again = NULL;
     size_t size = 0, again_size = 0;
-    int error = replay_journal(worker->journal, &replay, &replayed, &failure);
+    int error = replay_journal(worker->journal, &core->options, &replayed, &failure);
 
     if (error) {
         log_error("%s", failure.text);
@@ -447,7 +509,7 @@ static void bound_heap(void)
 
 int worker_main(const struct worker_setup *setup)
 {
-    struct worker worker = {.setup = setup};
+    struct worker worker = {.setup = setup, .began_us = worker_now_us()};
 
     bound_heap();
     begin_process(setup);

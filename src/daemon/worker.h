@@ -8,6 +8,7 @@
 #ifndef GMSFS_DAEMON_WORKER_H
 #define GMSFS_DAEMON_WORKER_H
 
+#include "daemon/holdings.h"
 #include "daemon/options.h"
 #include "fs/fs.h"
 #include "journal/journal.h"
@@ -22,6 +23,7 @@ struct worker_setup {
     bool allow_other;
     int control_fd, keep_fd;      /* become the worker's */
     struct journal_files journal; /* the keeper's, inherited */
+    struct holdings *holdings;    /* likewise; the worker takes them */
     pid_t keeper;
 };
 

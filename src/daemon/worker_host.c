@@ -21,6 +21,14 @@ static uint64_t host_now_ms(void *context)
     return loop_now_ms();
 }
 
+uint64_t worker_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static uint64_t host_wall_ms(void *context)
 {
     struct timespec now;
@@ -216,6 +224,16 @@ static void host_session_ready(void *context)
     worker_tell_keeper(worker, &message);
 }
 
+static void host_session_resumed(void *context)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_RESUMED,
+                                   .value = worker_now_us() - worker->began_us};
+
+    service_end_restore(worker->service);
+    worker_tell_keeper(worker, &message);
+}
+
 struct fs_host worker_fs_host(struct worker *worker)
 {
     return (struct fs_host){
@@ -228,6 +246,7 @@ struct fs_host worker_fs_host(struct worker *worker)
         .end_step = host_store,
         .session_over = host_session_over,
         .session_ready = host_session_ready,
+        .session_resumed = host_session_resumed,
         .may_take = foreign_may_take,
         .close_foreign = foreign_close,
     };

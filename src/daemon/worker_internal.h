@@ -24,6 +24,8 @@ struct worker {
     struct exits exits;
     struct keep keep;
     struct journal *journal;
+    bool resumes; /* another worker served before */
+    uint64_t began_us;
     struct transaction transaction;
     struct vmm *vmm;
     struct service *service;
@@ -43,6 +45,7 @@ struct worker {
 
 struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
+uint64_t worker_now_us(void); /* monotonic */
 /* A keeper that does not answer is gone, and then so is this process in a moment. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
 

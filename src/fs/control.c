@@ -110,6 +110,8 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     struct service_actor by = {.file = fh};
     struct fs_handle *handle = NULL;
     int error = service_touch(fs->service, &by);
+    if (!error && fs_has_lost_bytes(fs, fh))
+        error = -EIO;
     if (!error) {
         handle = fs_handle_get(fs, fh, node_get_id(node));
         error = handle ? 0 : -ENOMEM;

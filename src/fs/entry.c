@@ -63,6 +63,8 @@ static int find_for_writing(struct fs *fs, uint64_t id, uint64_t fh, struct node
     int error = service_touch(fs->service, &by);
     if (!error && node_find(fs->core, id, node))
         error = -ESTALE; /* it was removed */
+    if (!error && fs_has_lost_bytes(fs, fh))
+        error = -EIO;
     if (error)
         return error;
     *handle = fs_handle_get(fs, fh, id);
@@ -122,7 +124,7 @@ int fs_entry_put(struct fs *fs, uint64_t fh)
     struct node node;
     int error = 0;
     if (!handle || !handle->dirty)
-        return 0;
+        return fs_take_loss(fs, fh);
     if (node_find(fs->core, handle->node, &node))
         error = -ESTALE;
     if (!error)
@@ -168,6 +170,10 @@ int fs_entry_truncate_opened(struct fs *fs, uint64_t id, uint64_t fh)
     struct fs_handle *handle = fs_handle_get(fs, fh, id);
     if (!handle)
         return -ENOMEM;
+    int error =
+        fs_gather(fs, handle, 1, LAYOUT_MAX_VALUE_BYTES); /* counted: it is not lost unseen */
+    if (error)
+        return error;
     handle->has_gathered = true;
     handle->gathered.used = 0;
     handle->dirty = true;

@@ -65,6 +65,29 @@ static int fill(struct fs *fs, struct fs_handle *handle, char *out, size_t size,
     return 0;
 }
 
+/* Where a next worker goes on. */
+static void keep_position(struct fs *fs, struct fs_handle *handle)
+{
+    struct fs_kept_handle *kept = fs_handle_keep(fs, handle);
+    bool has_rest = handle->shown.at < handle->shown.size;
+    if (!kept)
+        return;
+    kept->at = has_rest ? handle->shown.at : 0;
+    kept->position = handle->position;
+}
+
+void fs_events_restore(struct fs *fs, struct fs_handle *handle, uint64_t position, uint64_t at)
+{
+    bool loaded;
+    handle->position = position;
+    if (at == 0 || position <= get_oldest(fs->core))
+        return;
+    handle->position--; /* the rest of a line that was read in part */
+    if (load_line(fs, handle, &loaded) == 0 && loaded && at < handle->shown.size)
+        handle->shown.at = at;
+    handle->position = position;
+}
+
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size)
 {
     struct fs *fs = fs_of(req);
@@ -72,6 +95,8 @@ void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size)
     char *out = malloc(size ? size : 1);
     size_t used = 0;
     int error = handle && out ? fill(fs, handle, out, size, &used) : -ENOMEM;
+    if (handle)
+        keep_position(fs, handle);
     if (error && used == 0)
         fs_reply_error(req, error);
     else

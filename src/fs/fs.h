@@ -43,29 +43,48 @@ struct fs_host {
     void (*close_foreign)(void *context, uint32_t uid, int fd);
     /* FUSE_INIT was answered: the mount serves. */
     void (*session_ready)(void *context);
+    /* After fs_resume: what was sent again has been read. */
+    void (*session_resumed)(void *context);
+};
+
+/* What an open file has here that its client relies on. */
+struct fs_kept_handle {
+    uint64_t file; /* 0: the place is free */
+    uint64_t node;
+    uint64_t poll;     /* the kernel's number of a poll on it; 0: none */
+    uint64_t position; /* events: the line that was read last, and how much of it */
+    uint64_t at;
 };
 
 /*
- * The requests that are not answered yet, by the kernel's numbers, in memory that the keeper
- * shares: when the worker is killed, the keeper answers them ENOTCONN, for the kernel alone would
- * say ECONNABORTED. Slot 0 is the request being served. One that finds no slot is only less well
- * answered. 0: free.
+ * What outlives the worker, in memory that the keeper shares.
+ *
+ * The requests that are not answered yet, by the kernel's numbers: when the mount ends although
+ * they wait, the keeper answers them ENOTCONN, for the kernel alone would say ECONNABORTED. Slot 0
+ * is the request being served. One that finds no slot is only less well answered. 0: free.
  */
 #define FS_LEDGER_SLOTS 16384u
+#define FS_INIT_BYTES   512u
 
 struct fs_ledger {
     _Atomic uint64_t unique[FS_LEDGER_SLOTS];
+    uint32_t init_bytes; /* of the kernel's first request, which it says once; 0: not yet */
+    _Alignas(8) uint8_t init[FS_INIT_BYTES];
+    uint64_t started_ms;  /* wall clock: when the mount began */
+    uint32_t handles_end; /* places behind were never used */
+    struct fs_kept_handle handles[CORE_MAX_FILES];
 };
 
 struct fs_options {
-    struct fs_ledger *ledger; /* NULL: none is kept */
-    int fuse_fd;              /* mounted already; becomes the session's */
-    const char *mountpoint;   /* for messages */
+    struct fs_ledger *ledger;
+    int fuse_fd;            /* mounted already; becomes the session's */
+    const char *mountpoint; /* for messages */
     bool allow_other;
     bool debug;           /* libfuse's debug output */
     uint32_t owner_uid;   /* of the top of the tree: who mounted */
     uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
     const char *version;  /* of gmsfs, for `device` */
+    bool resumes;         /* another process served before: fs_resume follows */
 };
 
 struct fs;
@@ -74,6 +93,11 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
            struct fs **fs);
 void fs_free(struct fs *fs);
 
+/* Writes an answer that the last worker may not have got through. Before fs_resume. */
+void fs_answer_again(struct fs *fs, const void *answer, size_t bytes);
+/* Has the kernel send again what was not answered, and serves it. 0; -EOPNOTSUPP: this kernel does
+ * not (before Linux 6.9), and all of it was answered EIO. */
+int fs_resume(struct fs *fs);
 /* The open of this file was answered in vain: whoever asked has gone, and no RELEASE will come. */
 void fs_on_unwanted(struct fs *fs, uint64_t file);
 /* The keeper bound `.fds`: start to accept (-1: stop to accept; open connections stay). */

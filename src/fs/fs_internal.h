@@ -53,6 +53,7 @@ struct fs_handle {
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
     uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
+    struct fs_kept_handle *kept; /* NULL: nothing of it outlives the worker */
     struct fuse_pollhandle *poll;
     struct fs_handle *poll_next, **poll_link; /* list of those with a poll */
 };
@@ -80,12 +81,15 @@ struct fs {
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
+    bool resuming;      /* what the kernel sends again is being read */
+    bool mutes_answers; /* the kernel has had them */
     struct node_top top;
     struct idvec files, dirs; /* struct fs_handle */
     uint64_t next_dir;
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
+    uint32_t kept_next;  /* kept.c's */
     struct idvec viewed; /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
@@ -115,6 +119,13 @@ void fs_handle_drop(struct fs *fs, uint64_t fh); /* if there is one */
 void fs_handle_free(struct fs *fs, struct fs_handle *handle);
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll);
 void fs_handles_free(struct fs *fs);
+
+/* kept.c */
+/* Its place in what outlives the worker; NULL: there is none left. */
+struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle);
+void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle);
+/* Makes the handles that the last worker had, as far as their files are open still. */
+void fs_restore_handles(struct fs *fs);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 
@@ -166,6 +177,12 @@ void fs_request_submitted(struct fs_request *request, int error);
 /* Answers and frees now. */
 void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer);
 void fs_requests_abandon(struct fs *fs);
+/* resume.c */
+void fs_notify_poll(struct fs *fs, uint64_t poll); /* by the kernel's number of it */
+void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
+int fs_repeat_init(struct fs *fs);
+/* session.c: requests that are there */
+void fs_serve(struct fs *fs);
 
 /* error: 0 or negative */
 void fs_reply_error(fuse_req_t req, int error);
@@ -266,6 +283,11 @@ int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 
+/* gather.c: what the file's client has written to it for later was lost with a worker. */
+bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
+/* -EIO if so, which is told once. */
+int fs_take_loss(struct fs *fs, uint64_t fh);
+
 /* pseudo.c */
 void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
 /* control.c: writes to `commit`, `abort` and `ctl` */
@@ -277,6 +299,8 @@ uint64_t fs_get_last_used_ms(const struct core_store *store);
 void fs_pools_write(fuse_req_t req, const char *from, size_t size, uint64_t fh);
 /* events.c */
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
+/* Goes on behind so many bytes of the line before `position`. */
+void fs_events_restore(struct fs *fs, struct fs_handle *handle, uint64_t position, uint64_t at);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
 /* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */

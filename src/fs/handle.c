@@ -48,6 +48,7 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
 {
     fs_shown_drop(fs, handle);
     unlink_poll(handle);
+    fs_handle_unkeep(fs, handle);
     fs_gather_free(fs, handle, &handle->gathered);
     free(handle);
 }

@@ -369,6 +369,8 @@ void ioctl_apply(struct fs_request *request, const struct core_file *file)
     struct service_actor by = {.file = file->id};
     int error = service_touch(fs->service, &by);
     request->reply = fs_reply_done;
+    if (!error)
+        error = fs_take_loss(fs, file->id);
     if (error) {
         fs_request_finish(request, error, NULL);
         return;

@@ -8,7 +8,9 @@
 #include "fs/fs_internal.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <poll.h>
+#include <string.h>
 
 uint64_t fs_shown_version(const struct node *node)
 {
@@ -33,6 +35,17 @@ static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *ha
     }
 }
 
+/* A next worker wakes it. The number is libfuse's secret, so it is taken from the request. */
+static void keep_poll(struct fs *fs, struct fs_handle *handle)
+{
+    const uint8_t *request = fs->buffer.mem;
+    struct fuse_poll_in poll;
+    struct fs_kept_handle *kept = fs_handle_keep(fs, handle);
+    memcpy(&poll, request + sizeof(struct fuse_in_header), sizeof poll);
+    if (kept)
+        kept->poll = poll.kh;
+}
+
 void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,
                 struct fuse_pollhandle *poll)
 {
@@ -47,6 +60,7 @@ void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,
             return;
         }
         fs_handle_set_poll(fs, handle, poll);
+        keep_poll(fs, handle);
     } else if (poll) {
         fuse_pollhandle_destroy(poll);
     }

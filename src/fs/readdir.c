@@ -152,9 +152,10 @@ static void list_regions(struct listing *list, const struct node *node, uint64_t
     }
 }
 
-static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store, uint32_t uid,
+static int new_dir(struct fs *fs, uint64_t id, const struct node *node, uint32_t uid,
                    struct fs_handle **out)
 {
+    const struct core_store *store = node->store;
     uint64_t of = store ? store->id : 0;
     int error = service_take(fs->service, SERVICE_BOUND_DIRECTORIES, of, uid, 1);
     if (error)
@@ -162,8 +163,8 @@ static int new_dir(struct fs *fs, uint64_t node, const struct core_store *store,
     struct fs_handle *dir = calloc(1, sizeof *dir);
     error = dir ? 0 : -ENOMEM;
     if (!error) {
-        *dir = (struct fs_handle){.id = fs->next_dir++, .node = node, .store = of, .uid = uid};
-        error = idvec_append(&fs->dirs, dir);
+        *dir = (struct fs_handle){.id = id, .node = node_get_id(node), .store = of, .uid = uid};
+        error = idvec_insert(&fs->dirs, dir);
     }
     if (error) {
         free(dir);
@@ -192,7 +193,7 @@ void fs_op_opendir(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     if (!error)
         error = fs_check_right(req, &node, SERVICE_READ);
     if (!error)
-        error = new_dir(fs, id, node.store, fuse_req_ctx(req)->uid, &dir);
+        error = new_dir(fs, fs->next_dir++, &node, fuse_req_ctx(req)->uid, &dir);
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -210,7 +211,9 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
     struct listing list = {.req = req, .fs = fs, .out = malloc(size), .room = size};
     uint64_t offset = (uint64_t)from;
     struct node node;
-    int error = !dir || !list.out ? -ENOMEM : node_find(fs->core, id, &node);
+    int error = list.out ? node_find(fs->core, id, &node) : -ENOMEM;
+    if (!error && !dir) /* another worker opened it */
+        error = new_dir(fs, info->fh, &node, fuse_req_ctx(req)->uid, &dir);
     if (error == -ENOENT) /* it was removed: nothing is in it */
         goto out;
     if (error || !list_dots(&list, &node, offset) || !list_fixed(&list, &node, offset))

@@ -91,43 +91,73 @@ static void end_session(struct fs *fs, int error)
     fs->host.session_over(fs->host.context, error);
 }
 
-static void on_readable(struct event_watch *watch, uint32_t events)
+static void serve_request(struct fs *fs, size_t size)
 {
-    struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, watch));
-    (void)events;
+    const struct fuse_in_header *head = fs->buffer.mem;
+    if (size >= sizeof *head)
+        fs_ledger_serve(fs, head->unique);
+    if (size >= sizeof *head && !fs->initialized)
+        fs_keep_init(fs, fs->buffer.mem, size);
+    fuse_session_process_buf(fs->session, &fs->buffer);
+    fs_ledger_serve(fs, 0);
+    fs->host.end_step(fs->host.context);
+    if (fs->initialized && !fs->ready) {
+        fs->ready = true;
+        fs->host.session_ready(fs->host.context);
+    }
+    if (fuse_session_exited(fs->session))
+        end_session(fs, 0);
+}
+
+/* None is left of those that the kernel sent again. */
+static void end_resuming(struct fs *fs)
+{
+    if (!fs->resuming)
+        return;
+    fs->resuming = false;
+    fs->host.session_resumed(fs->host.context);
+}
+
+void fs_serve(struct fs *fs)
+{
     /* One client asks, is answered, and asks again: looking for its next request before it can have
      * sent one is in vain. Where the last look found one, others ask at the same time. */
-    unsigned turns = fs->is_crowded ? FS_REQUESTS_PER_TURN : 1;
+    unsigned turns = fs->is_crowded || fs->resuming ? FS_REQUESTS_PER_TURN : 1;
     if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS == 0)
         turns = 2;
-    for (unsigned i = 0; i < turns && !fs->over; i++) {
+    for (unsigned i = 0; (i < turns || fs->resuming) && !fs->over; i++) {
         int size = fuse_session_receive_buf(fs->session, &fs->buffer);
         if (i > 0)
             fs->is_crowded = size > 0;
-        if (size == -EAGAIN || size == -EINTR)
+        if (size == -EAGAIN) {
+            end_resuming(fs);
+            return;
+        }
+        if (size == -EINTR)
             return;
         if (size <= 0) {
             end_session(fs, size == -ENODEV ? 0 : size);
             return;
         }
-        if ((size_t)size >= sizeof(struct fuse_in_header))
-            fs_ledger_serve(fs, ((const struct fuse_in_header *)fs->buffer.mem)->unique);
-        fuse_session_process_buf(fs->session, &fs->buffer);
-        fs_ledger_serve(fs, 0);
-        fs->host.end_step(fs->host.context);
-        if (fs->initialized && !fs->ready) {
-            fs->ready = true;
-            fs->host.session_ready(fs->host.context);
-        }
-        if (fuse_session_exited(fs->session))
-            end_session(fs, 0);
+        serve_request(fs, (size_t)size);
     }
+}
+
+static void on_readable(struct event_watch *watch, uint32_t events)
+{
+    (void)events;
+    fs_serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
 }
 
 /* As writev(2); the answer may be held until what it tells of is recorded. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
 {
     struct fs *fs = userdata;
+    size_t bytes = 0;
+    for (int i = 0; i < count && fs->mutes_answers; i++)
+        bytes += parts[i].iov_len;
+    if (fs->mutes_answers)
+        return (ssize_t)bytes;
     ssize_t put = fs->host.answer(fs->host.context, fd, parts, count, fs->answered_file);
     if (put >= 0)
         return put;
@@ -167,6 +197,11 @@ static uint64_t to_ms(const struct timespec *time)
     return (uint64_t)time->tv_sec * 1000 + (uint64_t)time->tv_nsec / 1000000;
 }
 
+static uint64_t to_us(const struct timespec *time)
+{
+    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_nsec / 1000;
+}
+
 int fs_new(struct service *service, const struct fs_options *options, const struct fs_host *host,
            struct fs **out)
 {
@@ -181,15 +216,19 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
     fs->core = service_get_core(service);
     fs->host = *host;
     fs->options = *options;
-    fs->next_dir = 1;
+    fs->next_dir = to_us(&now); /* never what another worker gave */
+    if (!options->ledger->started_ms)
+        options->ledger->started_ms = to_ms(&now);
     fs->top = (struct node_top){
         .uid = options->owner_uid,
         .gid = getegid(),
-        .started_ms = to_ms(&now),
+        .started_ms = options->ledger->started_ms,
     };
     fs->listener.fd = -1;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
     int error = new_session(fs);
+    if (!error && options->resumes)
+        error = fs_repeat_init(fs);
     if (!error)
         error = fs_watch(fs, &fs->watch, EVENT_READ);
     if (error) {

@@ -118,7 +118,8 @@ static int open_ctl(struct rpc_connection *connection, bool write)
 {
     const struct core_store *store = rpc_find_store(connection);
     struct opening opening = {.request = {.done = on_opened}};
-    struct service_open open = {.kind = CORE_KIND_CTL, .read = true, .write = write};
+    struct service_open open = {
+        .kind = CORE_KIND_CTL, .read = true, .write = write, .connection = true};
 
     if (!store)
         return -ENOENT;

@@ -12,8 +12,10 @@
 
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
-/* In the number of what is no memory of the device: a descriptor that a region's client gave. */
+/* In the number of what is no memory of the device: a descriptor that a region's client gave, a
+ * connection. */
 #define SERVICE_REGION_MEMORY (UINT64_C(1) << 62)
+#define SERVICE_CONNECTION    (UINT64_C(1) << 63)
 
 enum service_pool {
     SERVICE_POOL_MEMORY,   /* creating, growing: few threads */
@@ -87,6 +89,22 @@ struct service_options {
 
 int service_new(struct vmm *vmm, const struct service_options *options,
                 const struct service_host *host, struct service **service);
+/* The options of the state that service_new begins with. */
+void service_get_core_options(const struct vmm *vmm, const struct service_options *options,
+                              struct core_options *core_options);
+/* A descriptor that the keeper holds, as it came to this process. */
+struct service_kept {
+    uint64_t id;
+    int fd; /* -1 when it has become the service's */
+};
+/* Goes on with the state of a process that has ended, which is taken, on failure too. `kept` is all
+ * that the keeper holds, in the order of its numbers; what no record knows of is dropped there.
+ * Waiters keep their places for a moment, within which the kernel has sent their requests again. */
+int service_restore(struct vmm *vmm, const struct service_options *options,
+                    const struct service_host *host, struct core *core, struct service_kept *kept,
+                    size_t count, struct service **service);
+/* All that waited has asked again. */
+void service_end_restore(struct service *service);
 /* No move begins any more, and those under way end with the step that they are at: before the end,
  * while helpers still finish what they have. */
 void service_end_moves(struct service *service);

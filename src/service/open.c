@@ -15,7 +15,8 @@
 static uint32_t open_flags(const struct service_open *open)
 {
     return (open->read ? CORE_OPEN_READ : 0) | (open->write ? CORE_OPEN_WRITE : 0) |
-           (open->nonblock ? CORE_OPEN_NONBLOCK : 0);
+           (open->nonblock ? CORE_OPEN_NONBLOCK : 0) |
+           (open->connection ? CORE_OPEN_CONNECTION : 0);
 }
 
 /* close() is answered before its RELEASE arrives, so a process that closes and asks again without

@@ -123,6 +123,24 @@ void service_free_region_objects(struct service *s)
     idvec_free(&s->region_objects);
 }
 
+int service_restore_region(struct service *s, uint64_t memory, int fd)
+{
+    const struct idvec *regions = &s->core->regions.items;
+    size_t i = 0;
+    while (i < regions->count && ((const struct region *)regions->items[i])->memory != memory)
+        i++;
+    if (i == regions->count)
+        return -ENOENT;
+    struct object *object = malloc(sizeof *object);
+    if (!object)
+        return -ENOMEM;
+    *object = (struct object){.id = memory, .fd = fd};
+    int error = idvec_insert(&s->region_objects, object);
+    if (error)
+        free(object);
+    return error;
+}
+
 int service_get_region_descriptor(const struct service *s, uint64_t region,
                                   struct service_descriptor *descriptor)
 {

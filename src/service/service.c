@@ -20,25 +20,41 @@ static int create_first_store(struct service *s, const char *name)
     return error ? error : service_apply_record(s, &record, NULL);
 }
 
-int service_new(struct vmm *vmm, const struct service_options *options,
-                const struct service_host *host, struct service **service)
+struct service *service_make(struct vmm *vmm, const struct service_options *options,
+                             const struct service_host *host)
 {
     struct service *s = calloc(1, sizeof *s);
     if (!s)
-        return -ENOMEM;
+        return NULL;
     s->vmm = vmm;
     s->options = *options;
     s->host = *host;
     s->next_memory = 1;
     s->alloc_retry_ms = UINT64_MAX;
-    struct vmm_info info;
-    vmm_get_info(vmm, &info);
-    struct core_options core_options = {.patience_ms = options->patience_ms,
-                                        .granularity_bytes = info.granularity_bytes,
-                                        .limits = {.regions = options->max_regions},
-                                        .admin_uid = options->admin_uid};
     service_init_bounds(s);
     turns_init(s);
+    return s;
+}
+
+void service_get_core_options(const struct vmm *vmm, const struct service_options *options,
+                              struct core_options *core_options)
+{
+    struct vmm_info info;
+    vmm_get_info(vmm, &info);
+    *core_options = (struct core_options){.patience_ms = options->patience_ms,
+                                          .granularity_bytes = info.granularity_bytes,
+                                          .limits = {.regions = options->max_regions},
+                                          .admin_uid = options->admin_uid};
+}
+
+int service_new(struct vmm *vmm, const struct service_options *options,
+                const struct service_host *host, struct service **service)
+{
+    struct service *s = service_make(vmm, options, host);
+    if (!s)
+        return -ENOMEM;
+    struct core_options core_options;
+    service_get_core_options(vmm, options, &core_options);
     int error = core_new(&core_options, &s->core);
     if (!error)
         error = create_first_store(s, "weights");

@@ -150,6 +150,17 @@ struct service {
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
 };
 
+/* service.c: with neither state nor memory; NULL: no memory */
+struct service *service_make(struct vmm *vmm, const struct service_options *options,
+                             const struct service_host *host);
+
+/* service_restore: */
+/* The descriptor of what a region is on, which becomes the service's. -ENOENT: no region has it */
+int service_restore_region(struct service *s, uint64_t memory, int fd);
+int service_restore_watches(struct service *s);
+/* What those had that have exited meanwhile ends. */
+void service_settle_watches(struct service *s);
+
 /* service_free: whoever still waits is answered -ENOTCONN. */
 void service_drop_parked(struct service *s);
 void service_drop_allocs(struct service *s);

@@ -17,6 +17,7 @@ struct service_open {
     enum core_kind kind;
     uint64_t serial; /* allocation, entry */
     bool read, write, nonblock, truncate;
+    bool connection; /* for a connection, which nobody has open */
 };
 
 /* Opens anything. lock, auto, data: joins or waits. Allocations: join, or take an implicit session

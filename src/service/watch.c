@@ -167,6 +167,56 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
     return error;
 }
 
+static int restore_watch(struct service *s, const struct core_store *store, uint32_t uid,
+                         struct core_process process, struct watch **watch)
+{
+    *watch = find_watch(s, process);
+    return *watch ? 0 : start_watch(s, store->id, uid, process, watch);
+}
+
+static int restore_writers(struct service *s, const struct core_store *store)
+{
+    int error = 0;
+    for (size_t i = 0; i < store->writer_count && !error; i++) {
+        struct watch *watch;
+        error = restore_watch(s, store, store->uid, store->writers[i], &watch);
+        if (!error)
+            watch->writes = true;
+    }
+    return error;
+}
+
+/* Those that have gone meanwhile are told of by service_settle_watches. */
+int service_restore_watches(struct service *s)
+{
+    int error = 0;
+    for (size_t i = 0; i < s->core->sessions.count && !error; i++) {
+        const struct core_session *session = s->core->sessions.items[i];
+        struct watch *watch;
+        if (!session->owned || session->owner.pid == 0)
+            continue;
+        error = restore_watch(s, core_find_store(s->core, session->store), session->uid,
+                              session->owner, &watch);
+        if (!error)
+            watch->uses++;
+    }
+    for (size_t i = 0; i < s->core->stores.count && !error; i++)
+        error = restore_writers(s, s->core->stores.items[i]);
+    return error;
+}
+
+void service_settle_watches(struct service *s)
+{
+    for (size_t i = 0; i < s->watches.count;) {
+        const struct watch *watch = s->watches.items[i];
+        struct core_process process = watch->process;
+        if (watch->is_gone)
+            service_on_exit(s, process);
+        if (i < s->watches.count && ((struct watch *)s->watches.items[i])->id == process.pid)
+            i++;
+    }
+}
+
 void service_check_owner(struct service *s, uint64_t session)
 {
     const struct core_session *held = core_find_session(s->core, session);

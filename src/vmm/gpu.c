@@ -80,6 +80,16 @@ int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
     return 0;
 }
 
+int gpu_adopt(struct vmm_device *device, struct vmm_piece *piece)
+{
+    struct gpu *gpu = device->state;
+
+    if (!piece->sealed)
+        return vmm_backend_host.adopt(&gpu->spools, piece);
+    piece->serial = take_serial(gpu);
+    return 0;
+}
+
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece)
 {
     const struct gpu *gpu = device->state;

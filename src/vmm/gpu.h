@@ -34,6 +34,7 @@ int gpu_open(const char *root, const struct vmm_options *options, const struct g
              void *context, struct vmm_device *device, char *why, size_t why_bytes);
 
 void gpu_close(struct vmm_device *device);
+int gpu_adopt(struct vmm_device *device, struct vmm_piece *piece);
 int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                struct vmm_piece *piece);
 int gpu_grow(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);

@@ -249,6 +249,17 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     return error;
 }
 
+static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
+{
+    int fd = memfd_reopen(piece->fd, false);
+
+    (void)device;
+    if (fd < 0)
+        return fd;
+    piece->fd_readonly = fd;
+    return 0;
+}
+
 static int host_create_bare(struct vmm_device *device, uint64_t aligned_bytes,
                             struct vmm_piece *piece)
 {
@@ -483,6 +494,7 @@ const struct vmm_backend vmm_backend_host = {
     .open = host_open,
     .close = host_close,
     .create = host_create,
+    .adopt = host_adopt,
     .create_bare = host_create_bare,
     .populate = host_populate,
     .grow = host_grow,

@@ -194,6 +194,10 @@ int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset
  * is in the host tier. Errors as vmm_read and vmm_write. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes);
+/* The piece that a process which is gone had under this descriptor, which becomes the piece's; not
+ * sealed: a spool. After a failure it is the caller's. -EMFILE, -EACCES, …: as open(2) */
+int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
+              uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);
 /* Makes sure that a spool could be ended at this size: its memory is there, and its bytes are in

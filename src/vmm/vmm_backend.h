@@ -45,6 +45,9 @@ struct vmm_backend {
     int (*create_bare)(struct vmm_device *device, uint64_t aligned_bytes, struct vmm_piece *piece);
     int (*populate)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
                     uint64_t bytes);
+    /* May be absent. A descriptor that was a piece's in another process, and what it lacks to be
+     * one here; `fd_readonly` is the same until then. */
+    int (*adopt)(struct vmm_device *device, struct vmm_piece *piece);
     /* From piece->aligned_bytes to the greater `aligned_bytes`; all or nothing. */
     int (*grow)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);
     /* Zeros from `size_bytes` to `aligned_bytes`, gives back what lies beyond, seals. */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resume - a FUSE session that goes on where another process has ended
+ *
+ * The kernel said FUSE_INIT once: libfuse is told again what it said, and the kernel is spared the
+ * answer. What was answered in the last moments is written once more: where it had arrived the
+ * kernel knows no such request any more (ENOENT). Only then is the kernel asked to send again what
+ * has no answer (FUSE_NOTIFY_RESEND), for that gives the requests new numbers.
+ */
+#include "fs/fs_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NOTIFY_RESEND 7 /* Linux 6.9; older headers do not know it */
+
+/* 0 or a negative errno */
+static int write_kernel(struct fs *fs, const void *message, size_t bytes)
+{
+    while (write(fs->options.fuse_fd, message, bytes) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+void fs_keep_init(struct fs *fs, const void *request, size_t bytes)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    const struct fuse_in_header *head = request;
+
+    if (ledger->init_bytes || head->opcode != FUSE_INIT || bytes > sizeof ledger->init)
+        return;
+    memcpy(ledger->init, request, bytes);
+    ledger->init_bytes = (uint32_t)bytes;
+}
+
+int fs_repeat_init(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    struct fuse_buf request = {.mem = ledger->init, .size = ledger->init_bytes};
+
+    if (!ledger->init_bytes)
+        return -EPROTO;
+    fs->mutes_answers = true;
+    fuse_session_process_buf(fs->session, &request);
+    fs->mutes_answers = false;
+    fs->ready = fs->initialized;
+    return fs->initialized ? 0 : -EPROTO;
+}
+
+void fs_notify_poll(struct fs *fs, uint64_t poll)
+{
+    struct {
+        struct fuse_out_header head;
+        struct fuse_notify_poll_wakeup_out wakeup;
+    } message = {.head = {.len = sizeof message, .error = FUSE_NOTIFY_POLL},
+                 .wakeup = {.kh = poll}};
+
+    write_kernel(fs, &message, sizeof message);
+}
+
+void fs_answer_again(struct fs *fs, const void *answer, size_t bytes)
+{
+    int error = write_kernel(fs, answer, bytes);
+
+    if (error && error != -ENOENT && error != -ENODEV)
+        log_warning("%s: an answer of the last worker cannot be given: %s", fs->options.mountpoint,
+                    strerror(-error));
+}
+
+/* A kernel that does not send them again would let them wait for ever. */
+static void refuse_requests(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+
+    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
+        struct fuse_out_header answer = {
+            .len = sizeof answer, .error = -EIO, .unique = ledger->unique[i]};
+        if (answer.unique)
+            write_kernel(fs, &answer, sizeof answer);
+    }
+}
+
+static void forget_requests(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+
+    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++)
+        ledger->unique[i] = 0;
+}
+
+int fs_resume(struct fs *fs)
+{
+    const struct fuse_out_header resend = {.len = sizeof resend, .error = NOTIFY_RESEND};
+    int error = write_kernel(fs, &resend, sizeof resend);
+
+    if (error)
+        refuse_requests(fs);
+    forget_requests(fs);
+    fs_restore_handles(fs);
+    fs->resuming = true;
+    fs_serve(fs);
+    return error ? -EOPNOTSUPP : 0;
+}

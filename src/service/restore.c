@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * restore - a service that goes on where another process has ended
+ *
+ * The state is what the records tell. What stood beside it is made anew: pieces of the descriptors
+ * that the keeper holds, watches of processes. Requests that waited come again from the kernel, and
+ * find the places of their waiters kept; what else was under way is begun anew by whoever wants it.
+ */
+#include "base/log.h"
+#include "service/service_internal.h"
+#include "service/sessions.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DROPS_AT_ONCE 64u
+
+struct restoring {
+    struct service *service;
+    struct service_kept *kept; /* by their numbers */
+    size_t count, next;
+    uint64_t drops[DROPS_AT_ONCE];
+    size_t drop_count;
+};
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+static void drop_gathered(struct restoring *r)
+{
+    const struct service_host *host = &r->service->host;
+    if (r->drop_count > 0)
+        host->drop(host->context, r->drops, r->drop_count);
+    r->drop_count = 0;
+}
+
+/* Of something that was being made, and is in no record. */
+static void drop(struct restoring *r, uint64_t memory)
+{
+    r->drops[r->drop_count++] = memory;
+    if (r->drop_count == DROPS_AT_ONCE)
+        drop_gathered(r);
+}
+
+/* The descriptor of this number; those before it that nobody asked for go. */
+static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
+{
+    while (r->next < r->count && r->kept[r->next].id < memory)
+        drop(r, r->kept[r->next++].id);
+    if (r->next < r->count && r->kept[r->next].id == memory)
+        return &r->kept[r->next++];
+    return NULL;
+}
+
+static int restore_piece(struct restoring *r, const struct core_memory_view *memory)
+{
+    struct service *s = r->service;
+    struct service_kept *kept = find_kept(r, memory->id);
+    if (!kept) { /* whoever asks for it is told EIO */
+        log_error("memory %" PRIu64 " (%" PRIu64 " bytes) of store %" PRIu64
+                  " has no descriptor: it is lost; load the store anew",
+                  memory->id, memory->aligned_bytes, memory->store);
+        return 0;
+    }
+    enum vmm_tier tier = service_tiers[memory->tier];
+    struct piece *piece = calloc(1, sizeof *piece);
+    if (!piece)
+        return -ENOMEM;
+    piece->id = memory->id;
+    piece->store = memory->store;
+    piece->tier = tier;
+    piece->reserved_bytes = memory->aligned_bytes;
+    /* Some writer may have the same description, with its position and flags. */
+    piece->holders[1] = (struct piece_holder){.uid = UINT32_MAX, .any = true};
+    int error = vmm_adopt(s->vmm, tier, kept->fd, memory->aligned_bytes, memory->aligned_bytes,
+                          true, &piece->memory);
+    if (!error)
+        kept->fd = -1;
+    if (!error)
+        error = idvec_insert(&s->pieces, piece);
+    if (error) {
+        vmm_destroy(s->vmm, &piece->memory);
+        free(piece);
+        return error;
+    }
+    return vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
+}
+
+static int restore_pieces(struct restoring *r)
+{
+    const struct core *core = r->service->core;
+    int error = 0;
+    for (size_t i = 0; i < core_count_memories(core) && !error; i++) {
+        struct core_memory_view memory = core_get_memory(core, i);
+        error = restore_piece(r, &memory);
+    }
+    return error;
+}
+
+/* What is still written to has no size yet. */
+static void unseal_spools(struct service *s, const struct core_store *store)
+{
+    for (size_t i = 0; store->working && i < layout_count_allocations(store->working); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->working, i);
+        struct piece *piece = allocation->memory == LAYOUT_NO_MEMORY
+                                  ? NULL
+                                  : idvec_find(&s->pieces, allocation->memory);
+        if (piece && allocation->spool) {
+            piece->memory.sealed = false;
+            piece->memory.size_bytes = 0;
+        }
+    }
+}
+
+static int restore_memory(struct restoring *r)
+{
+    struct service *s = r->service;
+    int error = restore_pieces(r);
+    for (size_t i = 0; i < s->core->stores.count && !error; i++)
+        unseal_spools(s, s->core->stores.items[i]);
+    find_kept(r, SERVICE_REGION_MEMORY); /* what is left of memory goes */
+    for (; r->next < r->count && !error; r->next++) {
+        struct service_kept *object = &r->kept[r->next];
+        error = service_restore_region(s, object->id, object->fd);
+        if (!error)
+            object->fd = -1;
+        if (error != -ENOENT)
+            continue;
+        drop(r, object->id); /* of a region that is over, or a connection */
+        error = 0;
+    }
+    drop_gathered(r);
+    for (size_t i = 0; i < r->count; i++) {
+        uint64_t number = r->kept[i].id & ~SERVICE_REGION_MEMORY;
+        if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
+            s->next_memory = number + 1;
+    }
+    return error;
+}
+
+/* ---- who uses it ------------------------------------------------------------------------- */
+
+/* Who waited asks again, and goes on where it was. A wait for a RELEASE is begun anew. */
+static void keep_places(struct service *s)
+{
+    for (size_t i = 0; i < s->core->waiters.count;) {
+        const struct core_waiter *waiter = s->core->waiters.items[i];
+        struct record record = {.type = RECORD_WAIT_END,
+                                .waiter = waiter->id,
+                                .count = EINTR,
+                                .flags = waiter->flags & CORE_OPEN_GRACE ? 0 : CORE_WAIT_KEEP};
+        size_t before = s->core->waiters.count;
+        if (waiter->away || service_apply_record(s, &record, NULL) ||
+            s->core->waiters.count == before)
+            i++;
+        else
+            i = 0;
+    }
+}
+
+/* Those of connections, which have ended with the process that served them. */
+static void close_connections(struct service *s)
+{
+    for (size_t i = 0; i < s->core->files.count;) {
+        const struct core_file *file = s->core->files.items[i];
+        uint64_t id = file->id;
+        if (file->flags & CORE_OPEN_CONNECTION)
+            service_close(s, id);
+        if (i < s->core->files.count && ((struct core_file *)s->core->files.items[i])->id == id)
+            i++;
+    }
+}
+
+int service_restore(struct vmm *vmm, const struct service_options *options,
+                    const struct service_host *host, struct core *core, struct service_kept *kept,
+                    size_t count, struct service **service)
+{
+    struct service *s = service_make(vmm, options, host);
+    struct restoring r = {.service = s, .kept = kept, .count = count};
+
+    if (!s) {
+        core_free(core);
+        return -ENOMEM;
+    }
+    s->core = core;
+    int error = restore_memory(&r);
+    if (!error)
+        error = vmm_set_aside(vmm, core->reserved_bytes);
+    if (!error)
+        error = service_restore_watches(s);
+    if (error) {
+        service_free(s);
+        return error;
+    }
+    keep_places(s);
+    close_connections(s);
+    service_settle_watches(s);
+    *service = s;
+    return 0;
+}
+
+void service_end_restore(struct service *s)
+{
+    struct record record = {.type = RECORD_TIME};
+    service_apply_record(s, &record, NULL);
+}
