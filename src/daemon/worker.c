@@ -54,6 +54,8 @@ static void on_step(void *context)
     struct worker *worker = context;
 
     transaction_end(&worker->transaction);
+    if (worker->service)
+        snapshot_step(&worker->snapshot, service_get_core(worker->service));
 }
 
 static void on_unwanted(void *context, uint64_t file)
@@ -349,6 +351,7 @@ static int open_journal(struct worker *worker)
     transaction_init(&worker->transaction, worker->journal, worker->helpers);
     worker->transaction.on_unwanted = on_unwanted;
     worker->transaction.context = worker;
+    snapshot_init(&worker->snapshot, worker->loop, worker->journal);
     return error;
 }
 
@@ -435,11 +438,15 @@ static bool finish_jobs(struct worker *worker)
 static void check_journal(const struct worker *worker)
 {
     const struct core *core = service_get_core(worker->service);
+    struct journal *journal = NULL;
     struct core *replayed = NULL;
     struct failure failure;
     uint8_t *bytes = NULL, *again = NULL;
     size_t size = 0, again_size = 0;
-    int error = replay_journal(worker->journal, &core->options, &replayed, &failure);
+    int error = journal_open(&worker->setup->journal, &journal, &failure);
+
+    if (!error)
+        error = replay_journal(journal, &core->options, &replayed, &failure);
 
     if (error) {
         log_error("%s", failure.text);
@@ -453,6 +460,7 @@ static void check_journal(const struct worker *worker)
     free(bytes);
     free(again);
     core_free(replayed);
+    journal_close(journal);
 }
 #else
 static void check_journal(const struct worker *worker)
@@ -464,6 +472,7 @@ static void check_journal(const struct worker *worker)
 static void end(struct worker *worker)
 {
     transaction_end(&worker->transaction);
+    snapshot_stop(&worker->snapshot);
     if (worker->service)
         check_journal(worker);
     gms_close_listeners(worker->gms); /* who comes now would only make work */

@@ -10,6 +10,7 @@
 #include "daemon/helpers.h"
 #include "daemon/keep.h"
 #include "daemon/loop.h"
+#include "daemon/snapshot.h"
 #include "daemon/transaction.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
@@ -27,6 +28,7 @@ struct worker {
     bool resumes; /* another worker served before */
     uint64_t began_us;
     struct transaction transaction;
+    struct snapshot snapshot;
     struct vmm *vmm;
     struct service *service;
     struct fs *fs;

@@ -223,6 +223,7 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
         .uid = options->owner_uid,
         .gid = getegid(),
         .started_ms = options->ledger->started_ms,
+        .has_socket = options->resumes, /* its listener follows */
     };
     fs->listener.fd = -1;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};

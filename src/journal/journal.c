@@ -404,9 +404,9 @@ void journal_set_delivered(struct journal *journal)
 
 /* ---- snapshots --------------------------------------------------------------------------- */
 
-bool journal_wants_snapshot(const struct journal *journal)
+bool journal_wants_snapshot(const struct journal *journal, uint64_t bytes)
 {
-    return !journal->is_snapshotting && begin_of_transaction(journal) >= JOURNAL_SNAPSHOT_BYTES;
+    return !journal->is_snapshotting && begin_of_transaction(journal) >= bytes;
 }
 
 void journal_begin_snapshot(struct journal *journal)
@@ -434,6 +434,11 @@ static int write_all(int fd, const uint8_t *bytes, size_t size)
         at += put > 0 ? (size_t)put : 0;
     }
     return 0;
+}
+
+int journal_get_snapshot_file(const struct journal *journal)
+{
+    return journal->files.snapshots[file_of(journal->head->base + 1)];
 }
 
 int journal_write_snapshot(struct journal *journal, const void *bytes, size_t size)

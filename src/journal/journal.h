@@ -90,10 +90,12 @@ void journal_set_delivered(struct journal *journal);
 
 /* ---- snapshots --------------------------------------------------------------------------- */
 
-/* Enough was written since the last one, and none is under way. */
-bool journal_wants_snapshot(const struct journal *journal);
+/* So many bytes of transactions were written since the last one, and none is under way. */
+bool journal_wants_snapshot(const struct journal *journal, uint64_t bytes);
 /* The snapshot will stand for all that was published so far; the transaction has no entries. */
 void journal_begin_snapshot(struct journal *journal);
+/* The descriptor that journal_write_snapshot needs, of all. */
+int journal_get_snapshot_file(const struct journal *journal);
 /* In any process that inherited the journal, while others go on publishing. -ENOMEM */
 int journal_write_snapshot(struct journal *journal, const void *bytes, size_t size);
 /* In the worker: it was written whole, or not. 0; -EPROTO: it is not whole, and forgotten. */

@@ -53,6 +53,39 @@ static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
     return NULL;
 }
 
+/* Is what it belongs to still written to, without a size? */
+static const struct layout_allocation *find_spool(const struct core *core,
+                                                  const struct core_memory_view *memory)
+{
+    const struct core_store *store = core_find_store(core, memory->store);
+    const struct layout *layout = store ? store->working : NULL;
+    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+        if (allocation->memory == memory->id)
+            return allocation->spool ? allocation : NULL;
+    }
+    return NULL;
+}
+
+/* It was sealed in the last moment: that is recorded now. */
+static int finish_seal(struct service *s, struct piece *piece,
+                       const struct layout_allocation *allocation)
+{
+    const struct core_session *writer = core_get_writer(s->core, piece->store);
+    struct record record = {.type = RECORD_ALLOC_MEMORY,
+                            .session = writer ? writer->id : 0,
+                            .serial = allocation->serial,
+                            .memory = piece->id,
+                            .size_bytes = allocation->size_bytes,
+                            .aligned_bytes = vmm_align(s->vmm, allocation->size_bytes)};
+    piece->memory.size_bytes = record.size_bytes;
+    piece->memory.aligned_bytes = record.aligned_bytes;
+    int error = writer ? service_apply_record(s, &record, NULL) : 0;
+    if (!error && record.aligned_bytes < piece->reserved_bytes)
+        piece_shrink(s, piece, record.aligned_bytes);
+    return error;
+}
+
 static int restore_piece(struct restoring *r, const struct core_memory_view *memory)
 {
     struct service *s = r->service;
@@ -67,14 +100,15 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     struct piece *piece = calloc(1, sizeof *piece);
     if (!piece)
         return -ENOMEM;
+    const struct layout_allocation *spool = find_spool(s->core, memory);
     piece->id = memory->id;
     piece->store = memory->store;
     piece->tier = tier;
     piece->reserved_bytes = memory->aligned_bytes;
     /* Some writer may have the same description, with its position and flags. */
     piece->holders[1] = (struct piece_holder){.uid = UINT32_MAX, .any = true};
-    int error = vmm_adopt(s->vmm, tier, kept->fd, memory->aligned_bytes, memory->aligned_bytes,
-                          true, &piece->memory);
+    int error = vmm_adopt(s->vmm, tier, kept->fd, spool ? 0 : memory->aligned_bytes,
+                          memory->aligned_bytes, !spool, &piece->memory);
     if (!error)
         kept->fd = -1;
     if (!error)
@@ -84,7 +118,8 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
         free(piece);
         return error;
     }
-    return vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
+    error = vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
+    return !error && spool && piece->memory.sealed ? finish_seal(s, piece, spool) : error;
 }
 
 static int restore_pieces(struct restoring *r)
@@ -98,27 +133,10 @@ static int restore_pieces(struct restoring *r)
     return error;
 }
 
-/* What is still written to has no size yet. */
-static void unseal_spools(struct service *s, const struct core_store *store)
-{
-    for (size_t i = 0; store->working && i < layout_count_allocations(store->working); i++) {
-        const struct layout_allocation *allocation = layout_at_rank(store->working, i);
-        struct piece *piece = allocation->memory == LAYOUT_NO_MEMORY
-                                  ? NULL
-                                  : idvec_find(&s->pieces, allocation->memory);
-        if (piece && allocation->spool) {
-            piece->memory.sealed = false;
-            piece->memory.size_bytes = 0;
-        }
-    }
-}
-
 static int restore_memory(struct restoring *r)
 {
     struct service *s = r->service;
     int error = restore_pieces(r);
-    for (size_t i = 0; i < s->core->stores.count && !error; i++)
-        unseal_spools(s, s->core->stores.items[i]);
     find_kept(r, SERVICE_REGION_MEMORY); /* what is left of memory goes */
     for (; r->next < r->count && !error; r->next++) {
         struct service_kept *object = &r->kept[r->next];
@@ -193,6 +211,8 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         service_free(s);
         return error;
     }
+    if (core->draining) /* whose connection has ended */
+        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
     keep_places(s);
     close_connections(s);
     service_settle_watches(s);

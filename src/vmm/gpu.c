@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/gpu.h"
 
+#include "vmm/memfd.h"
+
 #include "base/log.h"
 #include "vmm/copier_client.h"
 #include "vmm/spool_upload.h"
@@ -84,8 +86,10 @@ int gpu_adopt(struct vmm_device *device, struct vmm_piece *piece)
 {
     struct gpu *gpu = device->state;
 
-    if (!piece->sealed)
+    /* A spool has become the device's memory when it is no file any more. */
+    if (!piece->sealed && memfd_is_file(piece->fd))
         return vmm_backend_host.adopt(&gpu->spools, piece);
+    piece->sealed = true;
     piece->serial = take_serial(gpu);
     return 0;
 }

@@ -76,6 +76,18 @@ int memfd_seal(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
 }
 
+bool memfd_is_file(int fd)
+{
+    return fcntl(fd, F_GET_SEALS) >= 0;
+}
+
+bool memfd_is_sealed(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return seals >= 0 && (seals & F_SEAL_SEAL) && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_GROW);
+}
+
 /* O_NONBLOCK: a lease would keep us waiting, for 45 s as a rule. It means nothing afterwards, but
  * is not what was asked for. */
 static int open_by_number(int fd, bool writable)

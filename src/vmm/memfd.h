@@ -28,6 +28,9 @@ int memfd_open_readonly(int fd);
 int memfd_close_to_others(int fd);
 /* Its size is final. */
 int memfd_seal(int fd);
+bool memfd_is_sealed(int fd);
+/* A file in memory, as it is; a GPU's descriptor is none. */
+bool memfd_is_file(int fd);
 /* One with a description of its own, read-only or not, of a file that is closed to others and stays
  * so: an ordinary user's process cannot open it either, so for some microseconds its user may, who
  * could change the mode anyway; nobody else ever may. Never waits: -EBUSY, somebody has taken a

@@ -245,12 +245,12 @@ TAP_TEST(it_says_when_enough_was_written_for_a_snapshot)
     begin();
     memset(text, 'x', sizeof text - 1);
     while (journal_get_numbers(journal).bytes < JOURNAL_SNAPSHOT_BYTES) {
-        check(!journal_wants_snapshot(journal));
+        check(!journal_wants_snapshot(journal, JOURNAL_SNAPSHOT_BYTES));
         publish(text);
     }
-    check(journal_wants_snapshot(journal));
+    check(journal_wants_snapshot(journal, JOURNAL_SNAPSHOT_BYTES));
     journal_begin_snapshot(journal);
-    check(!journal_wants_snapshot(journal));
+    check(!journal_wants_snapshot(journal, JOURNAL_SNAPSHOT_BYTES));
     require(journal_write_snapshot(journal, "S", 1) == 0);
     check_int(journal_end_snapshot(journal), 0);
     check_int(journal_get_numbers(journal).bytes, 0);

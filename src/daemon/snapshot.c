@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/snapshot.h"
+
+#include "base/log.h"
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SNAPSHOT_NICE 10
+
+static uint64_t threshold_bytes(void)
+{
+#ifdef GMSFS_TEST_HOOKS
+    const char *text = getenv("GMSFS_SNAPSHOT_BYTES");
+
+    if (text)
+        return strtoull(text, NULL, 10);
+#endif
+    return JOURNAL_SNAPSHOT_BYTES;
+}
+
+/* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
+static void close_all_but(int kept)
+{
+    if (kept > 3)
+        syscall(SYS_close_range, 3u, (unsigned)kept - 1, 0u);
+    syscall(SYS_close_range, (unsigned)kept + 1, UINT_MAX, 0u);
+}
+
+static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct core *core,
+                                     pid_t parent)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    close_all_but(journal_get_snapshot_file(snapshot->journal));
+    setpriority(PRIO_PROCESS, 0, SNAPSHOT_NICE);
+    if (core_encode(core, &bytes, &size) || journal_write_snapshot(snapshot->journal, bytes, size))
+        _exit(1);
+    _exit(0);
+}
+
+static void on_exit_of_child(struct event_watch *watch, uint32_t events)
+{
+    struct snapshot *snapshot =
+        (struct snapshot *)((char *)watch - offsetof(struct snapshot, watch));
+    int status = 0;
+
+    (void)events;
+    if (waitpid(snapshot->child, &status, WNOHANG) == 0)
+        return;
+    loop_unwatch(snapshot->loop, watch);
+    close(watch->fd);
+    snapshot->child = 0;
+    if (status == 0 && journal_end_snapshot(snapshot->journal) == 0)
+        return;
+    journal_abandon_snapshot(snapshot->journal);
+    log_warning(
+        "a snapshot of the state could not be written (status %#x), most likely for want of "
+        "memory: the journal goes on without it",
+        (unsigned)status);
+}
+
+static int watch_child(struct snapshot *snapshot)
+{
+    int fd = -1;
+    int error = process_open((uint64_t)snapshot->child, &fd);
+
+    if (error)
+        return error;
+    snapshot->watch = (struct event_watch){.fd = fd, .ready = on_exit_of_child};
+    error = loop_watch(snapshot->loop, &snapshot->watch, EVENT_READ);
+    if (error)
+        close(fd);
+    return error;
+}
+
+void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal)
+{
+    *snapshot = (struct snapshot){.loop = loop, .journal = journal};
+}
+
+void snapshot_step(struct snapshot *snapshot, const struct core *core)
+{
+    pid_t parent = getpid();
+
+    if (journal_has_transaction(snapshot->journal) ||
+        !journal_wants_snapshot(snapshot->journal, threshold_bytes()))
+        return;
+    journal_begin_snapshot(snapshot->journal);
+    snapshot->child = fork();
+    if (snapshot->child == 0)
+        write_snapshot(snapshot, core, parent);
+    int error = snapshot->child < 0 ? -errno : watch_child(snapshot);
+    if (!error)
+        return;
+    log_warning("a snapshot of the state cannot be written now: %s", strerror(-error));
+    snapshot_stop(snapshot);
+    journal_abandon_snapshot(snapshot->journal);
+}
+
+void snapshot_stop(struct snapshot *snapshot)
+{
+    if (snapshot->child <= 0)
+        return;
+    kill(snapshot->child, SIGKILL);
+    while (waitpid(snapshot->child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    snapshot->child = 0;
+    if (snapshot->watch.loop) {
+        loop_unwatch(snapshot->loop, &snapshot->watch);
+        close(snapshot->watch.fd);
+    }
+}
