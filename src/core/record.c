@@ -211,10 +211,14 @@ int record_decode(const void *bytes, size_t size, struct record *record,
     if (size == 0)
         return -EINVAL;
     unpack.end = unpack.at + size;
-    if (unpack_array(&unpack, &count) < 0 || count != FIELD_COUNT ||
-        unpack_uint(&unpack, &version) < 0 || version != RECORD_VERSION ||
-        unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE || type >= RECORD_TYPE_COUNT)
+    if (unpack_array(&unpack, &count) < 0 || unpack_uint(&unpack, &version) < 0)
         return -EINVAL;
+    if (version != RECORD_VERSION) /* whatever follows */
+        return -EPROTONOSUPPORT;
+    if (count != FIELD_COUNT || unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE)
+        return -EINVAL;
+    if (type >= RECORD_TYPE_COUNT) /* of a later build */
+        return -EPROTONOSUPPORT;
     record->type = (enum record_type)type;
     if (read_numbers(&unpack, record) < 0 || read_bytes(&unpack, record) < 0)
         return -EINVAL;
