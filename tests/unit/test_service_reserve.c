@@ -129,6 +129,7 @@ TAP_TEST(what_a_write_draws_is_known_until_it_is_in_the_layout)
         require(file.answers == 1 && file.error == 0);
         check_numbers(3 - 2 * i, 0, 0, 0);
     }
+    defers = true;
     service_close(service, file.ctl);
     run_deferred();
     check_numbers(1, 0, 0, 0);
