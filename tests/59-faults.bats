@@ -135,6 +135,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
 }
 
+@test "core: what succeeded where memory lacked is the same when it is replayed" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/replay"
+}
+
 @test "core: a state that is decoded where memory lacks is refused whole" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/decode"
 }

@@ -62,6 +62,7 @@ static const struct {
     [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail},
     [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
     [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
+    [RECORD_RESUME] = {"resume", apply_resume},
 };
 
 const char *record_type_name(enum record_type type)
@@ -99,7 +100,7 @@ static bool must_succeed(enum record_type type)
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
            type == RECORD_REGION_RELEASE || type == RECORD_STORE_SERVE ||
-           type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL;
+           type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL || type == RECORD_RESUME;
 }
 
 /* Room for all that a record can add, so that only its own objects can be refused. All others than
@@ -149,7 +150,7 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
     if (error < 0)
         return error;
     error = record_types[record->type].apply(&apply);
-    if (error == 0)
+    if (error == 0 && record->type != RECORD_RESUME)
         settle_reservations(&apply);
     if (error == 0)
         apply_settle_health(&apply, suspect_before);

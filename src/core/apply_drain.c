@@ -3,6 +3,16 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
+#include <string.h>
+
+struct core_drainer apply_get_drainer(const struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_drainer drainer = {.process = record->process, .uid = record->uid};
+
+    memcpy(drainer.token, record->bytes16, sizeof drainer.token);
+    return drainer;
+}
 
 static int drop_all(struct apply *apply)
 {
@@ -33,10 +43,11 @@ int apply_drain_mount(struct apply *apply)
         return drop_all(apply);
     if (apply->record->flags & ~(uint32_t)CORE_DRAIN_ON)
         return -EINVAL;
+    if (on && !core->draining && core->fence.is_up)
+        return -EBUSY;
+    core->drainer = on ? apply_get_drainer(apply) : (struct core_drainer){0};
     if (core->draining == on)
         return 0;
-    if (on && core->fence.is_up)
-        return -EBUSY;
     core->draining = on;
     core_add_event(apply, on ? CORE_EVENT_DRAINING : CORE_EVENT_SERVING, NULL, NULL);
     if (on)

@@ -306,7 +306,7 @@ static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
 
 static int grant_now(struct apply *apply, const struct asking *asking, enum lock_mode mode)
 {
-    const struct core_store *store = core_store(apply->core, asking->store);
+    struct core_store *store = core_store(apply->core, asking->store);
     struct core_grant grant = {0};
     int error = apply_check_bound(apply, CORE_BOUND_SESSIONS, store, asking->uid, 1);
 
@@ -314,6 +314,8 @@ static int grant_now(struct apply *apply, const struct asking *asking, enum lock
         error = apply_check_file(apply, asking);
     if (error == 0)
         error = apply_make_grant(asking, &grant);
+    if (error == 0)
+        error = lock_reserve_session(&store->lock);
     if (error == 0)
         error = apply_grant(apply, asking, mode, &grant, &apply->out->session, &apply->out->file);
     core_free_grant(&grant);

@@ -175,12 +175,14 @@ void apply_rouse(struct apply *apply)
     }
 }
 
-static void set_making(struct core *core, struct core_session *session, uint64_t making_bytes)
+static void set_making(struct core *core, struct core_session *session, uint64_t making_bytes,
+                       uint64_t drawn_bytes)
 {
     struct core_store *store = core_store(core, session->store);
 
     core_use_less(core, store, session->making_bytes);
     session->making_bytes = making_bytes;
+    session->drawn_bytes = drawn_bytes;
     core_use_more(core, store, making_bytes);
 }
 
@@ -199,12 +201,18 @@ static void set_reserved(struct core *core, struct core_session *session, uint64
 
 int apply_check_made(const struct apply *apply, const struct core_session *session)
 {
-    return apply->record->offset > session->making_bytes ? -EINVAL : 0;
+    const struct record *record = apply->record;
+
+    return record->offset > session->making_bytes || record->slot > session->drawn_bytes ||
+                   session->drawn_bytes - record->slot > session->making_bytes - record->offset
+               ? -EINVAL
+               : 0;
 }
 
 void apply_made(struct apply *apply, struct core_session *session)
 {
-    set_making(apply->core, session, session->making_bytes - apply->record->offset);
+    set_making(apply->core, session, session->making_bytes - apply->record->offset,
+               session->drawn_bytes - apply->record->slot);
 }
 
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes)
@@ -220,7 +228,21 @@ void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t
 void apply_drop_reservation(struct core *core, struct core_session *session)
 {
     set_reserved(core, session, 0, 0);
-    set_making(core, session, 0);
+    set_making(core, session, 0, 0);
+}
+
+/* Its pool allowed as much before. */
+void apply_undo_making(struct apply *apply, struct core_session *session)
+{
+    uint64_t room_bytes = smaller(apply->free_bytes, UINT64_MAX - apply->core->reserved_bytes);
+    uint64_t now_bytes = smaller(session->drawn_bytes, room_bytes);
+    uint64_t later_bytes =
+        smaller(session->drawn_bytes - now_bytes, UINT64_MAX - session->due_bytes);
+
+    set_making(apply->core, session, 0, 0);
+    set_reserved(apply->core, session, session->reserved_bytes + now_bytes,
+                 session->due_bytes + later_bytes);
+    apply->free_bytes -= now_bytes;
 }
 
 /* More for a session that has its lock, by the rules of one that asks for both. */
@@ -255,7 +277,8 @@ static int check_more(struct apply *apply, const struct core_session *session)
                                ? record->size_bytes - session->reserved_bytes
                                : 0;
 
-    if (__builtin_add_overflow(record->size_bytes, record->offset, &wanted_bytes))
+    if (__builtin_add_overflow(record->size_bytes, record->offset, &wanted_bytes) ||
+        record->slot > record->offset)
         return -EINVAL;
     if (aside_bytes > apply->free_bytes)
         return -ENOMEM;
@@ -288,7 +311,7 @@ int apply_reserve(struct apply *apply)
     if (record->size_bytes > session->reserved_bytes)
         apply->free_bytes -= record->size_bytes - session->reserved_bytes;
     if (!record->flags)
-        set_making(apply->core, session, record->offset);
+        set_making(apply->core, session, record->offset, record->slot);
     set_reserved(apply->core, session, record->size_bytes, record->flags ? 0 : record->count);
     return 0;
 }

@@ -285,12 +285,13 @@ static int prepare(const struct apply *apply, const struct core_store *store, bo
     return commit->error;
 }
 
-static int finish_refused(struct core_store *store, struct core_commit *commit)
+static int finish_refused(struct apply *apply, struct core_store *store, struct core_commit *commit)
 {
     int error = commit->error;
 
     if (commit->refused)
         memcpy(store->last_error, commit->message, sizeof store->last_error);
+    apply->out->noted = commit->refused;
     if (commit->layout != store->working && commit->layout != store->fixed)
         layout_free(commit->layout);
     return error;
@@ -329,6 +330,7 @@ static int check_tiers(const struct apply *apply, struct core_store *store)
                  allocation->name);
         memset(store->last_error, 0, sizeof store->last_error);
         memcpy(store->last_error, message, strlen(message));
+        apply->out->noted = true;
         return -EINVAL;
     }
     return 0;
@@ -353,7 +355,7 @@ int apply_commit(struct apply *apply)
         return error;
     error = prepare(apply, store, check, &commit);
     if (error < 0 || check)
-        return finish_refused(store, &commit);
+        return finish_refused(apply, store, &commit);
     apply->out->session = session->id;
     publish(apply, store, &commit);
     blob_unref(commit.encoding);

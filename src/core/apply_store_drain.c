@@ -24,8 +24,7 @@ int apply_store_drain(struct apply *apply)
         .id = store->drain.is_on ? store->drain.id : apply->core->next_event,
         .since_ms = store->drain.is_on ? store->drain.since_ms : record->wall_ms,
         .deadline_ms = record->deadline_ms,
-        .by = record->process,
-        .uid = record->uid,
+        .by = apply_get_drainer(apply),
     };
     lock_set_closed(&store->lock, true, record->now_ms);
     core_add_event(apply, CORE_EVENT_STORE_DRAINING, store, NULL);

@@ -6,7 +6,8 @@
  * state comes in with the record: time, process, uid, random bytes, memory handles. The same
  * records applied to a fresh core give the same state, byte by byte (core_encode). A record that
  * fails changes nothing, counters of ids included, and leaves no effects. One exception: a COMMIT
- * refused by layout_check sets the store's last_error, so it has to be replayed like any other.
+ * refused by layout_check sets the store's last_error, so it has to be replayed like any other; no
+ * other record that failed may be, for with more memory it might succeed (outcome.noted).
  *
  * What has to be done outside because of a change (answer a waiter, free memory, wake a poll) is
  * appended to a queue of effects, which the service takes after each record (core_next_effect).
@@ -157,6 +158,7 @@ struct core_session {
     uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
     uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
     uint64_t making_bytes;        /* charged for memory that is not in its layout yet */
+    uint64_t drawn_bytes;         /* of that, so much was set aside for it before */
 };
 
 struct core_file {
@@ -228,6 +230,13 @@ struct core_ticket {
  * while nobody but the asker itself can write: whoever was handed a writable descriptor
  * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock, in turn: who
  * came later waits behind it, as long as it is patient. A grant of RW drops what is sealed.
+ *
+ * RESUMING. What a worker had under way dies with it, and the memory that it made for that goes:
+ * the one that replaces it applies RECORD_RESUME to the state that it found, and nothing is under
+ * way any more. What was being made for a session is not, and what was drawn for it is set aside
+ * again, as far as free_bytes go, and else due. Moves have failed, and who waits for them goes on
+ * waiting. Sessions that were only `ending` are over. Who waits stays where he is, and nobody is
+ * granted anything, for nobody may be there yet to hear of it: the next RECORD_TIME does that.
  */
 
 /* ---- records ------------------------------------------------------------------------------- */
@@ -285,13 +294,14 @@ enum record_type {
                            who could write it cannot be seen; not with STAY */
     RECORD_ALLOC_ADD, /* session, name (or empty), tag, count (≥ 1), and, if memory_count == count,
                          memories, size_bytes, aligned_bytes → out.serial/slot/rank of the first.
-                         offset: so much was being made for it (RESERVE), and is no longer.
+                         offset: so much was being made for it (RESERVE), and is no longer; slot: of
+                         that, so much was drawn.
                          name's trailing digits count up when count > 1 (slots and serials are
                          consecutive; -EINVAL without digits). value (or empty): its wire id, then
                          count must be 1; -EEXIST: another allocation of the layout has it */
     RECORD_ALLOC_MEMORY, /* session, serial, memory (0: takes away), size, aligned, flags: SPOOL.
                             A spool may grow, end, or be replaced; other memory: -EBUSY.
-                            offset: as ALLOC_ADD */
+                            offset, slot: as ALLOC_ADD */
     RECORD_ALLOC_REMOVE, /* session, serial */
     RECORD_ALLOC_RENAME, /* session, serial, name, flags NOREPLACE; replaces an existing name */
     RECORD_ALLOC_TAG,    /* session, serial, tag */
@@ -315,8 +325,9 @@ enum record_type {
     RECORD_TICKET_USE, /* bytes16, uid → out.ticket. -ESTALE unknown, expired; -EACCES other uid */
     RECORD_OUT_OF_MEMORY, /* session: only an event */
     RECORD_RESERVE, /* session (RW), size_bytes = what is set aside for it from now on, count =
-                       what is due to it, offset = what is charged and being made for it. More than
-                       before: -ENOMEM if free_bytes lacks it, -EDQUOT if its pool does. flags
+                       what is due to it, offset = what is charged and being made for it, slot = how
+                       much of that was drawn from what was set aside. More than before: -ENOMEM if
+                       free_bytes lacks it, -EDQUOT if its pool does. flags
                        CORE_RESERVE_AS_ACQUIRE: decided as an ACQUIRE that may not wait, and count
                        is ignored: -EAGAIN too. With it CORE_RESERVE_REPLACING: what is committed
                        is due first, and only the rest is set aside of what is free */
@@ -324,7 +335,8 @@ enum record_type {
                        waits is refused (-ECANCELED). -EBUSY behind a fence, whose checkpoint
                        needs what would be dropped. CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
-                       draining. 0: serves again */
+                       draining. 0: serves again. ON: bytes16 = token, process and uid are the
+                       drainer's; again: another drainer */
     RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
                        be damaged; a store is suspect as long as it holds some of that, and grants
                        no RO (-EIO). LOST: whoever waits is refused and no session is granted
@@ -356,8 +368,9 @@ enum record_type {
     RECORD_REGION_REFER,   /* file (REGION): it holds a reference from now on, and joins the session
                               of the region's ctl → out.id. -ESTALE: the region is gone */
     RECORD_REGION_RELEASE, /* file: no longer, as with its end. -ENOLCK: it holds none; -ESTALE */
-    RECORD_STORE_DRAIN,    /* store, process, uid, deadline_ms (wall clock; 0: none): nobody is let
-                              in from now on, whoever asks waits. Again: another deadline. -ENOENT */
+    RECORD_STORE_DRAIN,    /* store, bytes16 = token, process, uid, deadline_ms (wall clock; 0:
+                              none): nobody is let in from now on, whoever asks waits. Again: another
+                              deadline and drainer. -ENOENT */
     RECORD_STORE_SERVE,    /* store: lets in again, first who waits. -ENOENT */
     RECORD_POOL_SET,   /* name; flags CORE_POOL_*: which of min (offset), max (size_bytes), slots
                           (count), class (kind) and sm (mode) it says; a pool that is not there is
@@ -385,6 +398,7 @@ enum record_type {
     RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
     RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
+    RECORD_RESUME,      /* a new worker goes on with this state: see RESUMING */
     RECORD_TYPE_COUNT,
 };
 
@@ -473,6 +487,7 @@ struct outcome {
     enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
     uint32_t bound_uid;    /* and whose */
     uint64_t pool;         /* with -EDQUOT: whose budget it was, of a pool; 0: of none */
+    bool noted;            /* a COMMIT that failed has set last_error: it is to be replayed */
     struct core_ticket ticket;
 };
 
@@ -562,7 +577,9 @@ struct core {
     size_t reserving;        /* waiters with reserve_bytes */
     size_t displaced;        /* stores that are committed, and not on the device */
     bool draining;
-    bool lost; /* the device */
+    struct core_drainer drainer; /* zero: it does not drain */
+    bool lost;                   /* the device */
+    uint64_t resumes;            /* how often a worker was replaced */
     struct core_fence fence;
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */
@@ -613,7 +630,8 @@ int core_decode(const void *bytes, size_t size, struct core **core, struct failu
 /* What holds between any two records. -EINVAL: it does not, and why; -ENOMEM */
 int core_check(const struct core *core, struct failure *failure);
 /* A record as bytes (msgpack) and back; the decoded record borrows from `bytes` and `arena` (freed
- * by record_decode_free). */
+ * by record_decode_free). -EINVAL; -EPROTONOSUPPORT: a version or a type that is not known; -ENOMEM
+ */
 int record_encode(const struct record *record, uint8_t **bytes, size_t *size);
 struct record_arena;
 int record_decode(const void *bytes, size_t size, struct record *record,
@@ -631,6 +649,9 @@ const struct core_store *core_find_store(const struct core *core, uint64_t id);
 const struct core_store *core_find_store_name(const struct core *core, const char *name);
 const struct core_session *core_find_session(const struct core *core, uint64_t id);
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
+/* The store whose drain is that of this token; NULL: none. And is the mount's? */
+const struct core_store *core_find_drained(const struct core *core, const uint8_t token[16]);
+bool core_is_drainer(const struct core *core, const uint8_t token[16]);
 enum core_health core_get_health(const struct core *core);
 /* Of RW or RW_DATA; or NULL */
 const struct core_session *core_get_writer(const struct core *core, uint64_t store);

@@ -181,6 +181,8 @@ static int check_session(struct check *check, size_t index)
     if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
                                           session->due_bytes > 0 || session->making_bytes > 0))
         return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
+    if (session->drawn_bytes > session->making_bytes)
+        return WRONG(check, "session %" PRIu64 ": more is drawn for it than is made", session->id);
     if (!core_is_text(session->comm, sizeof session->comm))
         return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
     return check_opener(check, session);

@@ -67,6 +67,9 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);
     if (event->deadline_ms != 0 && event->type != CORE_EVENT_STORE_DRAINING)
         return WRONG("event %" PRIu64 ": it has a deadline that is not its own", seq);
+    if (event->type == CORE_EVENT_RESUMED ? event->resumes == 0 || event->resumes > core->resumes
+                                          : event->resumes != 0)
+        return WRONG("event %" PRIu64 ": no worker was replaced so often", seq);
     return 0;
 }
 
@@ -83,6 +86,14 @@ static int check_history(const struct core_store *store, struct failure *failure
     return 0;
 }
 
+static bool is_nobody(const struct core_drainer *drainer)
+{
+    static const uint8_t none[sizeof drainer->token];
+
+    return memcmp(drainer->token, none, sizeof none) == 0 && drainer->process.pid == 0 &&
+           drainer->process.start == 0 && drainer->uid == 0;
+}
+
 static int check_drain(const struct core *core, const struct core_store *store,
                        struct failure *failure)
 {
@@ -94,7 +105,7 @@ static int check_drain(const struct core *core, const struct core_store *store,
     if (drain->is_on && drain->id >= core->next_event)
         return WRONG("store %" PRIu64 ": its drain never began", store->id);
     if (!drain->is_on && (drain->id != 0 || drain->since_ms != 0 || drain->deadline_ms != 0 ||
-                          drain->by.pid != 0 || drain->by.start != 0 || drain->uid != 0))
+                          !is_nobody(&drain->by)))
         return WRONG("store %" PRIu64 ": it has what is left of a drain", store->id);
     return 0;
 }
@@ -153,5 +164,7 @@ int core_check_mount(const struct core *core, struct failure *failure)
 {
     int error = check_health(core, failure);
 
+    if (error == 0 && !core->draining && !is_nobody(&core->drainer))
+        error = WRONG("the mount has what is left of a drain");
     return error < 0 ? error : check_fence(core, failure);
 }

@@ -62,7 +62,9 @@ static void read_head(struct input *input)
     core->next_ticket = input_within(input, 1, CORE_MOST_IDS);
     core->next_event = input_within(input, 1, CORE_MOST_IDS);
     core->draining = input_bool(input);
+    core->drainer = input_drainer(input);
     core->lost = input_bool(input);
+    core->resumes = input_u64(input);
     input_text(input, core->health_reason, sizeof core->health_reason);
     core->fence.is_up = input_bool(input);
     input_text(input, core->fence.names[0], sizeof core->fence.names[0]);
@@ -139,6 +141,7 @@ static void read_session(struct input *input)
     session->reserved_bytes = input_within(input, 0, UINT64_MAX - core->reserved_bytes);
     session->due_bytes = input_u64(input);
     session->making_bytes = input_u64(input);
+    session->drawn_bytes = input_u64(input);
     store = core_store(core, session->store);
     if (!store)
         input_refuse(input, "its store %" PRIu64 " is not there", session->store);
@@ -371,6 +374,7 @@ static void read_event(struct input *input, uint64_t seq)
     event->error = input_u32(input);
     event->took_ms = input_u64(input);
     input_text(input, event->region, sizeof event->region);
+    event->resumes = input_u64(input);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

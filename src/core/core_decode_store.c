@@ -134,8 +134,7 @@ static void read_drain(struct input *input, struct core_drain *drain)
     drain->id = input_u64(input);
     drain->since_ms = input_u64(input);
     drain->deadline_ms = input_u64(input);
-    drain->by = input_process(input);
-    drain->uid = input_u32(input);
+    drain->by = input_drainer(input);
 }
 
 static void read_use(struct input *input, struct core_store *store)

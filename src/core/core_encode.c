@@ -138,6 +138,13 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
+static void put_drainer(struct output *output, const struct core_drainer *drainer)
+{
+    put_raw(output, drainer->token, sizeof drainer->token);
+    put_process(output, drainer->process);
+    put_u32(output, drainer->uid);
+}
+
 static void put_drain(struct output *output, const struct core_drain *drain)
 {
     put_u8(output, drain->is_on);
@@ -146,8 +153,7 @@ static void put_drain(struct output *output, const struct core_drain *drain)
     put_u64(output, drain->id);
     put_u64(output, drain->since_ms);
     put_u64(output, drain->deadline_ms);
-    put_process(output, drain->by);
-    put_u32(output, drain->uid);
+    put_drainer(output, &drain->by);
 }
 
 /* The spares are the committed layout but for their memories. */
@@ -240,6 +246,7 @@ static void put_session(struct output *output, const struct core_session *sessio
     put_u64(output, session->reserved_bytes);
     put_u64(output, session->due_bytes);
     put_u64(output, session->making_bytes);
+    put_u64(output, session->drawn_bytes);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
@@ -367,6 +374,7 @@ static void put_event(struct output *output, const struct core_event *event)
     put_u32(output, event->error);
     put_u64(output, event->took_ms);
     put_text(output, event->region);
+    put_u64(output, event->resumes);
 }
 
 /* All that are remembered: which those are follows from the counter. */
@@ -397,7 +405,9 @@ static void put_head(struct output *output, const struct core *core)
     put_u64(output, core->next_ticket);
     put_u64(output, core->next_event);
     put_u8(output, core->draining);
+    put_drainer(output, &core->drainer);
     put_u8(output, core->lost);
+    put_u64(output, core->resumes);
     put_text(output, core->health_reason);
     put_u8(output, core->fence.is_up);
     put_text(output, core->fence.names[0]);

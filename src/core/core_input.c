@@ -154,6 +154,16 @@ struct core_process input_process(struct input *input)
     return process;
 }
 
+struct core_drainer input_drainer(struct input *input)
+{
+    struct core_drainer drainer = {0};
+
+    input_fixed(input, drainer.token, sizeof drainer.token);
+    drainer.process = input_process(input);
+    drainer.uid = input_u32(input);
+    return drainer;
+}
+
 uint64_t input_id(struct input *input, const char *what)
 {
     input->what = what;

@@ -43,6 +43,7 @@ size_t input_count(struct input *input, size_t most, size_t bytes_each);
 const void *input_bytes(struct input *input, size_t most, size_t *size);
 void input_text(struct input *input, char *text, size_t room);
 struct core_process input_process(struct input *input);
+struct core_drainer input_drainer(struct input *input);
 /* The id that an object begins with. */
 uint64_t input_id(struct input *input, const char *what);
 

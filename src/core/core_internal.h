@@ -14,7 +14,9 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     8u
+#define CORE_STATE_VERSION     9u
+/* And of a record (record.c). What was frozen of each (tests/data) says when. */
+#define CORE_RECORD_VERSION 2u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -300,6 +302,8 @@ int apply_why_no_memory(const struct apply *apply, const struct core_store *stor
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
 /* What was not drawn goes back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
+/* What was being made is not, and what was drawn for it is set aside, or due, again. */
+void apply_undo_making(struct apply *apply, struct core_session *session);
 int apply_reserve(struct apply *apply);
 /* The record has put so much of what was being made into the layout. -EINVAL: it was not */
 int apply_check_made(const struct apply *apply, const struct core_session *session);
@@ -367,7 +371,12 @@ void apply_abandon_device_moves(struct apply *apply, int error);
 void apply_heal(struct apply *apply);
 
 /* apply_drain.c */
+/* Whom the record says. */
+struct core_drainer apply_get_drainer(const struct apply *apply);
 int apply_drain_mount(struct apply *apply);
+
+/* apply_resume.c */
+int apply_resume(struct apply *apply);
 
 /* apply_store_drain.c */
 int apply_store_drain(struct apply *apply);

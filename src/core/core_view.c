@@ -14,6 +14,30 @@ const struct core_session *core_find_session(const struct core *core, uint64_t i
     return core_session(core, id);
 }
 
+static bool is_drainer(const struct core_drainer *drainer, const uint8_t token[16])
+{
+    static const uint8_t none[sizeof drainer->token];
+
+    return memcmp(token, none, sizeof none) != 0 &&
+           memcmp(drainer->token, token, sizeof drainer->token) == 0;
+}
+
+const struct core_store *core_find_drained(const struct core *core, const uint8_t token[16])
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+
+        if (store->drain.is_on && is_drainer(&store->drain.by, token))
+            return store;
+    }
+    return NULL;
+}
+
+bool core_is_drainer(const struct core *core, const uint8_t token[16])
+{
+    return core->draining && is_drainer(&core->drainer, token);
+}
+
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16])
 {
     static const uint8_t none[16];

@@ -59,6 +59,7 @@ enum core_event_type {
     CORE_EVENT_MOVE_FAILED,  /* and why: the source is as it was */
     CORE_EVENT_HEALED,       /* suspect memory was dropped, for another copy is sound */
     CORE_EVENT_EVICTED,      /* it leaves the device for another store */
+    CORE_EVENT_RESUMED,      /* of the mount: another worker goes on where one died */
     CORE_EVENT_TYPE_COUNT,
 };
 
@@ -89,6 +90,7 @@ struct core_event {
     uint32_t error;               /* MOVE_FAILED: errno */
     uint64_t took_ms;             /* of a move that copied */
     char region[256];             /* its name, for its owner (uid) and root; "": of none */
+    uint64_t resumes;             /* RESUMED: how often that was by now */
 };
 
 struct core_past {

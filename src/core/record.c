@@ -12,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORD_VERSION 2u
-#define NUMBERS_64     15u
-#define NUMBERS_32     6u
-#define FIELD_COUNT    (2u + NUMBERS_64 + NUMBERS_32 + 2u + 6u) /* + process + strings */
+#define NUMBERS_64  15u
+#define NUMBERS_32  6u
+#define FIELD_COUNT (2u + NUMBERS_64 + NUMBERS_32 + 2u + 6u) /* + process + strings */
 
 struct record_arena {
     size_t memory_count;
@@ -79,7 +78,7 @@ static int pack_record(msgpack_packer *packer, const struct record *record)
 
     list_numbers_64(record, wide);
     list_numbers_32(record, narrow);
-    failed |= msgpack_pack_uint64(packer, RECORD_VERSION);
+    failed |= msgpack_pack_uint64(packer, CORE_RECORD_VERSION);
     failed |= msgpack_pack_uint64(packer, (uint64_t)record->type);
     for (size_t i = 0; i < NUMBERS_64; i++)
         failed |= msgpack_pack_uint64(packer, wide[i]);
@@ -211,10 +210,14 @@ int record_decode(const void *bytes, size_t size, struct record *record,
     if (size == 0)
         return -EINVAL;
     unpack.end = unpack.at + size;
-    if (unpack_array(&unpack, &count) < 0 || count != FIELD_COUNT ||
-        unpack_uint(&unpack, &version) < 0 || version != RECORD_VERSION ||
-        unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE || type >= RECORD_TYPE_COUNT)
+    if (unpack_array(&unpack, &count) < 0 || unpack_uint(&unpack, &version) < 0)
         return -EINVAL;
+    if (version != CORE_RECORD_VERSION) /* whatever follows */
+        return -EPROTONOSUPPORT;
+    if (count != FIELD_COUNT || unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE)
+        return -EINVAL;
+    if (type >= RECORD_TYPE_COUNT) /* of a later build */
+        return -EPROTONOSUPPORT;
     record->type = (enum record_type)type;
     if (read_numbers(&unpack, record) < 0 || read_bytes(&unpack, record) < 0)
         return -EINVAL;

@@ -239,6 +239,11 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
     return mode;
 }
 
+int lock_reserve_session(struct lock *lock)
+{
+    return make_session_room(lock, lock->waiter_count);
+}
+
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode)
 {
     int error;
@@ -248,7 +253,7 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
     assert(!lock_find_session(lock, session_id));
     if (lock->session_count >= LOCK_MAX_SESSIONS)
         return -ENOSPC;
-    error = make_session_room(lock, lock->waiter_count);
+    error = make_session_room(lock, 0); /* there is room for one who has waited */
     if (error)
         return error;
     lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};

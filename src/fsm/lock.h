@@ -105,6 +105,10 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
  * layout: once it is added, the caller drops that by lock_set_sealed. 0, -ENOSPC, -ENOMEM */
 int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode);
 
+/* Before a session is added of somebody who has not waited: room for it, besides that for all who
+ * wait. -ENOMEM */
+int lock_reserve_session(struct lock *lock);
+
 /* Adds a waiter at the end of the queue. 0, -ENOSPC, -ENOMEM. While it waits there is room for
  * the sessions of all who wait: theirs are added without -ENOMEM. */
 int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,

@@ -13,6 +13,18 @@ static int check_admin(const struct service *s, const struct service_peer *peer)
     return service_is_admin(s, peer->uid) ? 0 : -EPERM;
 }
 
+/* Whoever drains it already stays who he is. */
+static int choose_token(const struct service *s, const struct service_peer *peer,
+                        struct record *record)
+{
+    const struct core_drainer *drainer = &s->core->drainer;
+    if (!s->core->draining || peer->process.pid == 0 || drainer->process.pid != peer->process.pid ||
+        drainer->process.start != peer->process.start)
+        return s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16);
+    memcpy(record->bytes16, drainer->token, sizeof record->bytes16);
+    return 0;
+}
+
 static int set_draining(struct service *s, const struct service_peer *peer, bool on)
 {
     struct record record = {.type = RECORD_DRAIN,
@@ -20,6 +32,8 @@ static int set_draining(struct service *s, const struct service_peer *peer, bool
                             .process = peer->process,
                             .uid = peer->uid};
     int error = check_admin(s, peer);
+    if (!error && on)
+        error = choose_token(s, peer, &record);
     return error ? error : service_apply_record(s, &record, NULL);
 }
 

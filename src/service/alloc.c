@@ -53,6 +53,7 @@ static int record_resized(struct service *s, struct alloc_op *op)
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->aligned_bytes,
         .offset = op->charged_bytes,
+        .slot = op->drawn_bytes,
     };
     return service_apply_record(s, &record, NULL);
 }
@@ -78,6 +79,7 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
         .size_bytes = op->size_bytes,
         .aligned_bytes = op->aligned_bytes,
         .offset = op->charged_bytes,
+        .slot = op->drawn_bytes,
         .value = (const uint8_t *)op->wire_id,
         .value_bytes = strlen(op->wire_id),
     };

@@ -41,6 +41,12 @@ int service_drain_store(struct service *s, const struct service_peer *peer, cons
         return error;
     if (drained ? drained != store : store->drain.is_on)
         return -EBUSY;
+    if (drained)
+        memcpy(record.bytes16, drained->drain.by.token, sizeof record.bytes16);
+    else
+        error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
+    if (error)
+        return error;
     record.store = store->id;
     record.deadline_ms = in_ms ? s->host.wall_ms(s->host.context) + in_ms : 0;
     error = service_apply_record(s, &record, NULL);
@@ -101,8 +107,8 @@ void service_end_drain(struct service *s, struct service_drain *own)
     struct record record = {.type = RECORD_STORE_SERVE, .store = own->store};
 
     if (store) {
-        record.process = store->drain.by;
-        record.uid = store->drain.uid;
+        record.process = store->drain.by.process;
+        record.uid = store->drain.by.uid;
         service_apply_record(s, &record, NULL); /* such a record never fails */
     }
     *own = (struct service_drain){0};

@@ -47,6 +47,7 @@ static const char *const names[] = {
     [CORE_EVENT_MOVE_FAILED] = "move_failed",
     [CORE_EVENT_HEALED] = "healed",
     [CORE_EVENT_EVICTED] = "evicted",
+    [CORE_EVENT_RESUMED] = "worker_resumed",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -110,6 +111,8 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
     if (event->type == CORE_EVENT_MOVE_FAILED)
         failed |=
             json_object_set_new(object, "error", json_string(strerrorname_np((int)event->error)));
+    if (event->type == CORE_EVENT_RESUMED)
+        failed |= set_number(object, "resumes", event->resumes);
     if (event->region[0] && may_name)
         failed |= set_text(object, "region", event->region, sizeof event->region);
     return failed;

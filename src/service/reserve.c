@@ -28,8 +28,11 @@ static int charge(struct service *s, const struct core_session *held, uint64_t b
         vmm_set_aside(s->vmm, aside_bytes);
         return error;
     }
-    error = service_record_reserved(s, held, held->reserved_bytes - draw, held->due_bytes,
-                                    held->making_bytes + bytes);
+    struct service_reserved reserved = service_get_reserved(held);
+    reserved.aside_bytes -= draw;
+    reserved.making_bytes += bytes;
+    reserved.drawn_bytes += draw;
+    error = service_record_reserved(s, held->id, &reserved);
     if (error) {
         vmm_unreserve(s->vmm, bytes);
         vmm_set_aside(s->vmm, aside_bytes);
@@ -126,8 +129,12 @@ int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
 {
     const struct core_session *held = core_find_session(s->core, session);
-    if (bytes <= held->reserved_bytes)
-        return service_record_reserved(s, held, bytes, 0, held->making_bytes);
+    struct service_reserved reserved = service_get_reserved(held);
+    if (bytes <= held->reserved_bytes) {
+        reserved.aside_bytes = bytes;
+        reserved.due_bytes = 0;
+        return service_record_reserved(s, session, &reserved);
+    }
     uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
     uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
     if (!can_ever_fit(s, bytes))
@@ -137,7 +144,9 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
         return error;
     if (more_bytes > vmm_get_free(s->vmm))
         return make_room(s, held, more_bytes);
-    return service_record_reserved(s, held, bytes - due_bytes, due_bytes, held->making_bytes);
+    reserved.aside_bytes = bytes - due_bytes;
+    reserved.due_bytes = due_bytes;
+    return service_record_reserved(s, session, &reserved);
 }
 
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing)

@@ -7,23 +7,48 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-int service_record_reserved(struct service *s, const struct core_session *held,
-                            uint64_t reserved_bytes, uint64_t due_bytes, uint64_t making_bytes)
+struct service_reserved service_get_reserved(const struct core_session *held)
+{
+    return (struct service_reserved){.aside_bytes = held->reserved_bytes,
+                                     .due_bytes = held->due_bytes,
+                                     .making_bytes = held->making_bytes,
+                                     .drawn_bytes = held->drawn_bytes};
+}
+
+int service_record_reserved(struct service *s, uint64_t session,
+                            const struct service_reserved *reserved)
 {
     struct record record = {.type = RECORD_RESERVE,
-                            .session = held->id,
-                            .size_bytes = reserved_bytes,
-                            .count = due_bytes,
-                            .offset = making_bytes};
+                            .session = session,
+                            .size_bytes = reserved->aside_bytes,
+                            .count = reserved->due_bytes,
+                            .offset = reserved->making_bytes,
+                            .slot = reserved->drawn_bytes};
     return service_apply_record(s, &record, NULL);
+}
+
+/* So much less is being made, and of what was drawn for it so much is due again. */
+static void end_making(struct service *s, uint64_t session, uint64_t drawn, uint64_t made,
+                       uint64_t due)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (drawn + made == 0 || !held || held->mode != LOCK_MODE_RW)
+        return;
+    struct service_reserved reserved = service_get_reserved(held);
+    reserved.due_bytes += due;
+    reserved.making_bytes -= smaller(made, held->making_bytes);
+    reserved.drawn_bytes -= smaller(drawn, held->drawn_bytes);
+    service_record_reserved(s, session, &reserved);
 }
 
 void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
 {
-    const struct core_session *held = core_find_session(s->core, session);
-    if (drawn + made > 0 && held && held->mode == LOCK_MODE_RW)
-        service_record_reserved(s, held, held->reserved_bytes, held->due_bytes + drawn,
-                                held->making_bytes - smaller(made, held->making_bytes));
+    end_making(s, session, drawn, made, drawn);
+}
+
+void service_made(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
+{
+    end_making(s, session, drawn, made, 0);
 }
 
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
@@ -31,7 +56,10 @@ void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)
     const struct core_session *writer = core_get_writer(s->core, store);
     uint64_t due_bytes = writer ? smaller(writer->due_bytes, bytes) : 0;
     vmm_unreserve(s->vmm, bytes);
-    if (due_bytes > 0)
-        service_record_reserved(s, writer, writer->reserved_bytes + due_bytes,
-                                writer->due_bytes - due_bytes, writer->making_bytes);
+    if (due_bytes == 0)
+        return;
+    struct service_reserved reserved = service_get_reserved(writer);
+    reserved.aside_bytes += due_bytes;
+    reserved.due_bytes -= due_bytes;
+    service_record_reserved(s, writer->id, &reserved);
 }

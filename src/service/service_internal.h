@@ -351,7 +351,7 @@ bool service_may_promote(const struct service *s, const struct core_store *store
 /* Charges the device: from what is set aside for the session, then from what is free, after giving
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
  * coming back, wait; -ENOMEM; -EDQUOT: the store's pool does not allow it. The record that puts it
- * into the layout says so (offset), or service_undraw. */
+ * into the layout says so (offset, slot), or service_undraw, or service_made. */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
 /* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
  * false: there is nothing, or too little. */
@@ -362,12 +362,18 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing);
 
 /* reserved.c */
-/* All three of a session's numbers at once. */
-int service_record_reserved(struct service *s, const struct core_session *held,
-                            uint64_t reserved_bytes, uint64_t due_bytes, uint64_t making_bytes);
+/* The numbers of a session, which are recorded all at once. */
+struct service_reserved {
+    uint64_t aside_bytes, due_bytes, making_bytes, drawn_bytes;
+};
+struct service_reserved service_get_reserved(const struct core_session *held);
+int service_record_reserved(struct service *s, uint64_t session,
+                            const struct service_reserved *reserved);
 /* What was charged for `made` bytes is given back: they are made no more, and what was drawn will
  * be set aside for the session again. */
 void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
+/* It is there, and no record puts it into the layout. */
+void service_made(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
 /* Discharges memory that an allocation of this store had. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 

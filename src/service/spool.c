@@ -105,6 +105,7 @@ static int record_spool(struct service *s, const struct spool_op *op)
         .aligned_bytes = op->piece->reserved_bytes,
         .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
         .offset = op->charged_bytes,
+        .slot = op->drawn_bytes,
     };
     return service_apply_record(s, &record, NULL);
 }
@@ -147,7 +148,7 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
         error = record_spool(s, op);
     else if (!error)
-        service_undraw(s, op->session, 0, op->charged_bytes);
+        service_made(s, op->session, op->drawn_bytes, op->charged_bytes);
     if (error && op->kind == SPOOL_SEAL)
         service_on_seal_failed(s, op->session, error);
     if (error)

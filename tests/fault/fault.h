@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAULT_MAGIC     0x31746c66u /* "flt1": of this layout */
+#define FAULT_MAGIC     0x32746c66u /* "flt2": of this layout */
 #define FAULT_MAX_SITES 8192u
 #define FAULT_DEPTH     24u
 
@@ -61,6 +61,7 @@ struct fault_control {
     uint64_t site;  /* 0: any */
     int32_t error;
     _Atomic int32_t after;
+    int32_t again;             /* how many calls later the next one fails; 0: that one alone */
     _Atomic int64_t living[5]; /* heap blocks by process */
     struct fault_site sites[FAULT_MAX_SITES];
 };

@@ -104,6 +104,8 @@ int fault_meet(enum fault_point point)
         return 0;
     }
     atomic_store(&control->fired, true);
+    if (control->again > 0)
+        atomic_store(&control->after, control->again - 1);
     errno = control->error;
     return control->error;
 }

@@ -29,7 +29,7 @@ static bool is_ending(uint32_t type)
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
            type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
            type == RECORD_HEALTH || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE;
+           type == RECORD_REGION_RELEASE || type == RECORD_RESUME;
 }
 
 /* The next call, or one of the next few. */

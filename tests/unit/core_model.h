@@ -91,6 +91,8 @@ static void model_take_all(void)
 /* Of the core, before the record. */
 static uint64_t reserved_before;
 
+static bool is_resuming; /* nobody is granted what there is, until the next record */
+
 /* A patient writer that came before it waits for others to exit. */
 static bool waits_for_a_turn(const struct core_store *store, uint64_t waiter)
 {
@@ -181,6 +183,10 @@ static void check_reservations(int error)
     taken = now_bytes > reserved_before ? now_bytes - reserved_before : 0;
     require(taken <= device_free);
     left = device_free - taken;
+    if (is_resuming) {
+        is_resuming = false;
+        return;
+    }
     spoken_for = false;
     memset(pools_spoken_for, 0, sizeof pools_spoken_for);
     for (size_t i = 0; i < core->waiters.count; i++) {

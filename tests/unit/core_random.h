@@ -179,6 +179,8 @@ static int step_reserve(void)
                             .offset = one_in(3) ? below(4) * GRAIN : 0,
                             .flags = one_in(3) ? below(4) : 0};
 
+    if (one_in(2))
+        record.slot = below(record.offset + 1 + one_in(20));
     return apply(record);
 }
 
@@ -310,8 +312,10 @@ static int step_add(void)
                             .aligned_bytes = 8192};
     const struct core_session *session = core_find_session(core, record.session);
 
-    if (session && one_in(2))
+    if (session && one_in(2)) {
         record.offset = below(session->making_bytes + 1 + one_in(20));
+        record.slot = below(session->drawn_bytes + 1 + one_in(20));
+    }
     if (one_in(2))
         random_wire_id(&record);
     if (!one_in(3)) {
@@ -569,6 +573,8 @@ static int step_drain(void)
         record.flags = CORE_DRAIN_ON;
     else if (one_in(20))
         record.flags = CORE_DRAIN_ON | CORE_DRAIN_DROP;
+    record.process = random_process();
+    record.bytes16[0] = (uint8_t)below(3);
     return apply(record);
 }
 
@@ -580,6 +586,7 @@ static int step_store_drain(void)
                             .process = random_process(),
                             .uid = (uint32_t)below(3)};
 
+    record.bytes16[0] = (uint8_t)below(3);
     return apply(record);
 }
 
@@ -678,6 +685,73 @@ static int step_move(void)
     }
 }
 
+/* ---- another worker ------------------------------------------------------------------------- */
+
+static uint64_t count_aside(void)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+
+        if (!session->ending)
+            bytes += session->reserved_bytes + session->due_bytes + session->drawn_bytes;
+    }
+    return bytes;
+}
+
+static void check_nothing_is_under_way(void)
+{
+    for (size_t i = 0; i < core->sessions.count; i++) {
+        const struct core_session *session = core->sessions.items[i];
+        require(!session->ending && session->making_bytes == 0 && session->drawn_bytes == 0);
+    }
+    for (size_t i = 0; i < core->stores.count; i++)
+        require(((const struct core_store *)core->stores.items[i])->places.move.id == 0);
+}
+
+/* Once more, on another core: but for the counter and what is told of it, it is the same. */
+static void check_resumed_once(uint64_t free_bytes)
+{
+    struct core *again = reborn(core);
+    struct core_event *slot = &again->events[again->next_event % again->options.limits.events];
+    struct core_event before = *slot;
+    struct effect effect;
+    struct state state;
+
+    require(
+        core_apply(again,
+                   &(struct record){.type = RECORD_RESUME, .now_ms = now, .free_bytes = free_bytes},
+                   NULL) == 0);
+    require(core_next_effect(again, &effect) && effect.type == EFFECT_EVENT);
+    require(!core_next_effect(again, &effect));
+    require(slot->type == CORE_EVENT_RESUMED && slot->resumes == again->resumes);
+    require(again->resumes-- == core->resumes + 1);
+    again->next_event--;
+    *slot = before;
+    state = state_of(again);
+    require(check_bytes(state.bytes, state.size, last.bytes, last.size));
+    free(state.bytes);
+    core_free(again);
+}
+
+static int step_resume(void)
+{
+    uint64_t aside_bytes = count_aside(), reserved_bytes = core->reserved_bytes;
+    size_t waiters = core->waiters.count;
+    int error = apply((struct record){.type = RECORD_RESUME, .flags = one_in(20)});
+
+    if (error < 0)
+        return error;
+    require(core->waiters.count == waiters && count_aside() == aside_bytes);
+    check_nothing_is_under_way();
+    is_resuming = true;
+    check_resumed_once(device_free - (core->reserved_bytes > reserved_bytes
+                                          ? core->reserved_bytes - reserved_bytes
+                                          : 0));
+    return 0;
+}
+
 /* Each other walk has no budgets but the first pool's, which has none. */
 static bool has_pools;
 
@@ -690,7 +764,7 @@ static const struct {
     {step_add, 10},        {step_allocation, 10}, {step_entry, 10},     {step_ticket, 5},
     {step_bind, 2},        {step_reserve, 5},     {step_drain, 3},      {step_health, 2},
     {step_gather, 4},      {step_lend, 6},        {step_fence, 3},      {step_region, 12},
-    {step_store_drain, 4}, {step_pool, 8},        {step_move, 14},
+    {step_store_drain, 4}, {step_pool, 8},        {step_move, 14},      {step_resume, 2},
 };
 
 /* Every other walk meets bounds. */

@@ -100,6 +100,7 @@ static bool wind_down(struct core *ending)
 {
     struct wind wind = {.core = ending};
 
+    wind_must(&wind, (struct record){.type = RECORD_RESUME});
     wind_apply(&wind, (struct record){.type = RECORD_TIME});
     wind_fence(&wind);
     wind_writers(&wind);

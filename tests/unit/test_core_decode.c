@@ -272,7 +272,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 8 only");
+              "the saved state is of version 77, and this gmsfs reads version 9 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -398,6 +398,9 @@ TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
     make_rich();
     LIE(core->next_id, 1);
     LIE(core->draining, true);
+    LIE(core->drainer.uid, 1);
+    LIE(core->drainer.token[7], 1);
+    LIE(core->drainer.process.pid, 1);
     LIE(core->lost, true);
     LIE(core->suspect, 0);
     LIE(core->reserved_bytes, 1);
@@ -425,6 +428,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_stores)
     LIE(STORE(drain.is_on), true);
     LIE(STORE(drain.deadline_ms), 1);
     LIE(STORE(drain.id), 1);
+    LIE(STORE(drain.by.token[0]), 1);
     LIE(STORE(lock.closed), true);
     LIE(STORE(sessions.taken), 0);
     LIE(STORE(waiters.taken), 0);
@@ -553,6 +557,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(WRITER(opener), rich.gone);
     LIE(WRITER(opener), core->next_id);
     LIE(WRITER(reserved_bytes), 0);
+    LIE(WRITER(drawn_bytes), 1);
     LIE(((struct core_session *)core_find_session(core, rich.ending))->ending, false);
     LIE(core->next_session, rich.writer);
     LIE(FILE_(kind), CORE_KIND_COUNT);
@@ -613,6 +618,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_tickets_and_events)
     LIE(EVENT(bound[0]), 0);
     LIE(EVENT(by.pid), 1);
     LIE(EVENT(by_uid), 1);
+    LIE(EVENT(resumes), 1);
+    LIE(EVENT(type), CORE_EVENT_RESUMED);
 }
 
 /* ---- seeds ----------------------------------------------------------------------------------- */

@@ -91,3 +91,51 @@ TAP_TEST(draining_twice_is_once)
     check_int(core->next_event, events + 1);
     check_int(drain(CORE_DRAIN_ON | CORE_DRAIN_DROP), -EINVAL);
 }
+
+/* ---- whose it is ----------------------------------------------------------------------------- */
+
+static const uint8_t first[16] = {1}, second[16] = {2}, none[16];
+
+static int drain_as(const uint8_t token[16], struct core_process process, uint32_t uid)
+{
+    struct record record = {
+        .type = RECORD_DRAIN, .flags = CORE_DRAIN_ON, .process = process, .uid = uid};
+
+    memcpy(record.bytes16, token, sizeof record.bytes16);
+    return apply(record);
+}
+
+TAP_TEST(a_drain_is_found_by_its_token_until_the_mount_serves)
+{
+    core_start();
+    check_int(drain_as(first, P1, 7), 0);
+    check(core_is_drainer(core, first) && !core_is_drainer(core, second));
+    check_int(core->drainer.process.pid, P1.pid);
+    check_int(core->drainer.uid, 7);
+    struct core *back = reborn(core);
+    check(core_is_drainer(back, first));
+    check_int(back->drainer.uid, 7);
+    core_free(back);
+    check_int(drain(0), 0);
+    check(!core_is_drainer(core, first));
+    check_int(core->drainer.process.pid, 0);
+}
+
+TAP_TEST(who_drains_again_is_the_drainer_from_then_on)
+{
+    core_start();
+    check_int(drain_as(first, P1, 7), 0);
+    uint64_t events = core->next_event;
+    check_int(drain_as(second, P2, 8), 0);
+    check(!core_is_drainer(core, first) && core_is_drainer(core, second));
+    check_int(core->drainer.process.pid, P2.pid);
+    check_int(core->next_event, events);
+}
+
+TAP_TEST(nobody_comes_back_for_a_drain_without_a_token)
+{
+    core_start();
+    check(!core_is_drainer(core, none));
+    check_int(drain_as(none, P1, 7), 0);
+    check(!core_is_drainer(core, none));
+}

@@ -90,7 +90,7 @@ TAP_TEST(holders_are_told_the_deadline_by_event_and_by_what_polls_the_state)
     check_int(drain(store, 5000), 0);
     check_int(core_find_event(core, core->next_event - 1)->deadline_ms, 5000);
     check_int(core_find_store(core, store)->drain.deadline_ms, 5000);
-    check_int(core_find_store(core, store)->drain.uid, 7);
+    check_int(core_find_store(core, store)->drain.by.uid, 7);
     check(core_find_store(core, store)->version > version);
     version = core_find_store(core, store)->version;
     check_int(drain(store, 9000), 0); /* another deadline */
@@ -181,7 +181,30 @@ TAP_TEST(a_drain_comes_back_with_the_state)
     require(core_decode(bytes, size, &back, &failure) == 0);
     check(core_find_store(back, store)->drain.is_on && core_find_store(back, store)->lock.closed);
     check_int(core_find_store(back, store)->drain.deadline_ms, 5000);
-    check_int(core_find_store(back, store)->drain.by.pid, P3.pid);
+    check_int(core_find_store(back, store)->drain.by.process.pid, P3.pid);
     core_free(back);
     free(bytes);
+}
+
+TAP_TEST(a_drain_is_found_by_its_token_until_the_store_serves)
+{
+    static const uint8_t none[16];
+    struct record record = {.type = RECORD_STORE_DRAIN, .process = P1, .uid = 7, .bytes16 = {5}};
+
+    core_start();
+    record.store = make_store("weights");
+    check_int(drain(make_store("other"), 0), 0);
+    check(core_find_drained(core, record.bytes16) == NULL);
+    check(core_find_drained(core, none) == NULL);
+    check_int(apply(record), 0);
+    check(core_find_drained(core, record.bytes16) == core_find_store(core, record.store));
+    struct core *back = reborn(core);
+    check(core_find_drained(back, record.bytes16) == core_find_store(back, record.store));
+    core_free(back);
+    record.bytes16[1] = 6; /* another drainer */
+    check_int(apply(record), 0);
+    check(core_find_drained(core, (const uint8_t[16]){5}) == NULL);
+    check(core_find_drained(core, record.bytes16) != NULL);
+    check_int(serve(record.store), 0);
+    check(core_find_drained(core, record.bytes16) == NULL);
 }

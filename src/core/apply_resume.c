@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A new worker goes on with the state: what the one before it had under way has ended with it. See
+ * core.h, RESUMING. */
+#include "core/core_internal.h"
+
+#include <errno.h>
+
+/* Those that are over go from the table, so the next one is found by its id. */
+static void end_sessions(struct apply *apply)
+{
+    struct core_session *session;
+
+    for (uint64_t id = 0; (session = idvec_find_after(&apply->core->sessions, id));) {
+        id = session->id;
+        if (session->ending)
+            apply_end_session(apply, session, false);
+    }
+}
+
+/* In the order of their ids: who came first is set aside for first. */
+static void undo_making(struct apply *apply)
+{
+    for (size_t i = 0; i < apply->core->sessions.count; i++)
+        apply_undo_making(apply, apply->core->sessions.items[i]);
+}
+
+static void abandon_moves(struct apply *apply)
+{
+    for (size_t i = 0; i < apply->core->stores.count; i++)
+        apply_abandon_move(apply, apply->core->stores.items[i], ECANCELED);
+}
+
+int apply_resume(struct apply *apply)
+{
+    struct core *core = apply->core;
+    uint64_t seq;
+
+    if (apply->record->flags)
+        return -EINVAL;
+    end_sessions(apply);
+    abandon_moves(apply);
+    undo_making(apply);
+    core->resumes++;
+    seq = core->next_event;
+    core_add_event(apply, CORE_EVENT_RESUMED, NULL, NULL);
+    core->events[seq % core->options.limits.events].resumes = core->resumes;
+    return 0;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Another worker goes on: what the one before it had under way has ended, and nothing else. */
+#include "core_fixture.h"
+
+static int resume(void)
+{
+    return apply((struct record){.type = RECORD_RESUME});
+}
+
+static uint64_t must_acquire(uint64_t store, uint64_t bytes)
+{
+    require(acquire_reserving(open_ctl(store, P1), bytes, P1, 0) == 0);
+    require(out.session != 0);
+    return out.session;
+}
+
+static int making(uint64_t session, uint64_t aside, uint64_t due, uint64_t made, uint64_t drawn)
+{
+    return apply((struct record){.type = RECORD_RESERVE,
+                                 .session = session,
+                                 .size_bytes = aside,
+                                 .count = due,
+                                 .offset = made,
+                                 .slot = drawn});
+}
+
+static void check_session(uint64_t id, uint64_t aside, uint64_t due, uint64_t made, uint64_t drawn)
+{
+    const struct core_session *session = core_find_session(core, id);
+
+    require(session != NULL);
+    check_int(session->reserved_bytes, aside);
+    check_int(session->due_bytes, due);
+    check_int(session->making_bytes, made);
+    check_int(session->drawn_bytes, drawn);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+TAP_TEST(what_is_drawn_is_of_what_is_made_and_no_more)
+{
+    core_start();
+    uint64_t session = must_acquire(make_store("weights"), 8 * GRAIN);
+
+    check_int(making(session, 8 * GRAIN, 0, 2 * GRAIN, 2 * GRAIN + 1), -EINVAL);
+    check_int(making(session, 4 * GRAIN, 0, 6 * GRAIN, 4 * GRAIN), 0);
+    check_session(session, 4 * GRAIN, 0, 6 * GRAIN, 4 * GRAIN);
+}
+
+static int add_made(uint64_t session, uint64_t made, uint64_t drawn)
+{
+    uint64_t memory = next_memory++;
+
+    return apply((struct record){.type = RECORD_ALLOC_ADD,
+                                 .session = session,
+                                 .count = 1,
+                                 .size_bytes = GRAIN,
+                                 .aligned_bytes = GRAIN,
+                                 .memories = &memory,
+                                 .memory_count = 1,
+                                 .offset = made,
+                                 .slot = drawn});
+}
+
+TAP_TEST(what_comes_into_the_layout_is_made_and_drawn_no_more)
+{
+    core_start();
+    uint64_t session = must_acquire(make_store("weights"), 8 * GRAIN);
+
+    require(making(session, 6 * GRAIN, 0, 3 * GRAIN, 2 * GRAIN) == 0);
+    check_int(add_made(session, GRAIN, 3 * GRAIN), -EINVAL); /* more than was drawn */
+    check_int(add_made(session, 2 * GRAIN, 0), -EINVAL);     /* more would be drawn than is made */
+    check_int(add_made(session, GRAIN, GRAIN), 0);
+    check_session(session, 6 * GRAIN, 0, 2 * GRAIN, GRAIN);
+    check_int(add_made(session, 2 * GRAIN, GRAIN), 0);
+    check_session(session, 6 * GRAIN, 0, 0, 0);
+}
+
+TAP_TEST(what_was_drawn_for_an_alloc_is_set_aside_again)
+{
+    core_start();
+    uint64_t store = make_store("weights"), session = must_acquire(store, 8 * GRAIN);
+
+    require(making(session, 5 * GRAIN, GRAIN, 4 * GRAIN, 3 * GRAIN) == 0);
+    check_int(core_find_store(core, store)->use.used_bytes, 9 * GRAIN);
+    check_int(resume(), 0);
+    check_session(session, 8 * GRAIN, GRAIN, 0, 0);
+    check_int(core->reserved_bytes, 8 * GRAIN);
+    check_int(core_find_store(core, store)->use.used_bytes, 8 * GRAIN);
+}
+
+TAP_TEST(what_was_drawn_and_is_not_free_yet_is_due)
+{
+    core_start();
+    uint64_t first = must_acquire(make_store("first"), 4 * GRAIN),
+             second = must_acquire(make_store("second"), 4 * GRAIN);
+
+    require(making(first, GRAIN, 0, 3 * GRAIN, 3 * GRAIN) == 0);
+    require(making(second, 0, 0, 4 * GRAIN, 4 * GRAIN) == 0);
+    device_free = 5 * GRAIN;
+    check_int(resume(), 0);
+    check_session(first, 4 * GRAIN, 0, 0, 0);
+    check_session(second, 2 * GRAIN, 2 * GRAIN, 0, 0);
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static uint64_t make_demoted(const char *name)
+{
+    uint64_t store = make_committed(name, NULL), memory = next_memory++;
+
+    require(apply((struct record){
+                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_HOST}) == 0);
+    require(apply((struct record){.type = RECORD_MOVE_END,
+                                  .store = store,
+                                  .count = out.id,
+                                  .memories = &memory,
+                                  .memory_count = 1}) == 0);
+    return store;
+}
+
+TAP_TEST(a_move_has_failed_and_who_waits_for_it_goes_on_waiting)
+{
+    core_start();
+    uint64_t store = make_demoted("weights"), waiter = must_wait(store, LOCK_WISH_RO, P1), move;
+
+    require(apply((struct record){
+                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DEVICE}) == 0);
+    move = out.id;
+    require(move != 0);
+    logged_count = 0;
+    check_int(resume(), 0);
+    const struct core_store *found = core_find_store(core, store);
+    check_int(found->places.place, CORE_PLACE_HOST);
+    check_int(found->places.move.id, 0);
+    check(core_find_waiter(core, waiter) && !granted(waiter) && !refused(waiter));
+    check(core_wants_promotion(core, found));
+    check_int(count_effects(EFFECT_MOVE_OVER), 1);
+    check_int(count_effects(EFFECT_PLACE), 1);
+    check_int(core_find_event(core, core->next_event - 2)->type, CORE_EVENT_MOVE_FAILED);
+    check_int(apply((struct record){.type = RECORD_MOVE_END, .store = store, .count = move}),
+              -ESTALE);
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static uint64_t linger(uint64_t file)
+{
+    require(apply((struct record){
+                .type = RECORD_FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER}) == 0);
+    require(core_find_session(core, out.session)->ending);
+    return out.session;
+}
+
+TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL), reader, gone;
+
+    reader = must_open(store, LOCK_WISH_RO, P1);
+    must_open(store, LOCK_WISH_RO, P2);
+    gone = linger(out.file);
+    logged_count = 0;
+    check_int(resume(), 0);
+    check(core_find_session(core, gone) == NULL);
+    check(core_find_session(core, reader) != NULL);
+    check_int(count_effects(EFFECT_SESSION_OVER), 1);
+    check_int(state(store), LOCK_STATE_RO);
+}
+
+TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_waits_is_granted_by_the_next_time)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t session = must_open(store, LOCK_WISH_RW, P1), file = out.file, waiter;
+
+    require(add_memory(session, "w") == 0);
+    waiter = must_wait(store, LOCK_WISH_RW, P2);
+    linger(file);
+    check_int(resume(), 0);
+    check_int(state(store), LOCK_STATE_EMPTY);
+    check(freed(1));
+    check(!granted(waiter) && core_find_waiter(core, waiter));
+    check_int(pass(0), 0);
+    check(granted(waiter));
+}
+
+TAP_TEST(memory_that_a_session_gives_back_is_granted_by_the_next_time)
+{
+    core_start();
+    uint64_t file, waiter;
+
+    device_free = 2 * GRAIN;
+    must_acquire(make_store("first"), 2 * GRAIN);
+    file =
+        core->sessions.count ? ((const struct core_session *)core->sessions.items[0])->opener : 0;
+    device_free = 0;
+    require(acquire_reserving(open_ctl(make_store("second"), P2), GRAIN, P2, LOCK_FOREVER) == 0);
+    waiter = out.waiter;
+    require(waiter != 0);
+    linger(file);
+    device_free = 2 * GRAIN;
+    check_int(resume(), 0);
+    check(!granted(waiter));
+    check_int(pass(0), 0);
+    check(granted(waiter));
+}
+
+/* ---- how often ------------------------------------------------------------------------------- */
+
+TAP_TEST(each_time_is_counted_and_told)
+{
+    core_start();
+    make_store("weights");
+    for (uint64_t i = 1; i <= 3; i++) {
+        uint64_t events = core->next_event;
+
+        check_int(resume(), 0);
+        check_int(core->resumes, i);
+        check_int(core->next_event, events + 1);
+        check_int(last_event(), CORE_EVENT_RESUMED);
+        check_int(core_find_event(core, events)->resumes, i);
+    }
+    check_int(apply((struct record){.type = RECORD_RESUME, .flags = 1}), -EINVAL);
+}
