@@ -59,7 +59,7 @@ void apply_refuse_store(struct apply *apply, const struct core_store *store, int
         apply_refuse_waiter(apply, core_waiter(apply->core, store->lock.waiters[0].id), error);
 }
 
-static void keep_place(struct apply *apply, struct core_waiter *waiter)
+void apply_keep_place(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
 
@@ -148,11 +148,27 @@ static void rouse(struct apply *apply, struct core_store *store)
     put_crowd_to_sleep(apply, store);
 }
 
+/* Who waited and has not come back yet may have the next turn. */
+static bool waits_for_return(const struct core *core, const struct core_store *store)
+{
+    if (!core->is_resuming)
+        return false;
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->store == store->id && waiter->away)
+            return true;
+    }
+    return false;
+}
+
 void apply_grant_waiters(struct apply *apply, struct core_store *store)
 {
     enum lock_mode mode;
     uint64_t id;
 
+    if (waits_for_return(apply->core, store))
+        return;
     while (rouse(apply, store),
            apply->grants < CORE_MAX_GRANTS &&
                lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
@@ -526,7 +542,7 @@ int apply_wait_end(struct apply *apply)
     if (!(record->flags & CORE_WAIT_KEEP))
         apply_forget_waiter(apply, waiter);
     else if (!waiter->away)
-        keep_place(apply, waiter);
+        apply_keep_place(apply, waiter);
     apply_grant_waiters(apply, store);
     return 0;
 }
@@ -542,7 +558,7 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
     if (waiter->away || !keep || apply->record->now_ms == UINT64_MAX)
         apply_forget_waiter(apply, waiter);
     else
-        keep_place(apply, waiter);
+        apply_keep_place(apply, waiter);
 }
 
 int apply_time(struct apply *apply)

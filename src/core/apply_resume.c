@@ -30,13 +30,35 @@ static void abandon_moves(struct apply *apply)
         apply_abandon_move(apply, apply->core->stores.items[i], ECANCELED);
 }
 
+/* Who waited for a RELEASE begins anew. */
+static void keep_places(struct apply *apply)
+{
+    struct core_waiter *waiter;
+
+    for (uint64_t id = 0; (waiter = idvec_find_after(&apply->core->waiters, id));) {
+        id = waiter->id;
+        if (waiter->away)
+            continue;
+        if (waiter->flags & CORE_OPEN_GRACE)
+            apply_forget_waiter(apply, waiter);
+        else
+            apply_keep_place(apply, waiter);
+    }
+}
+
 int apply_resume(struct apply *apply)
 {
     struct core *core = apply->core;
     uint64_t seq;
 
-    if (apply->record->flags)
+    if (apply->record->flags & ~CORE_RESUME_END)
         return -EINVAL;
+    if (apply->record->flags) {
+        core->is_resuming = false;
+        return apply_time(apply);
+    }
+    core->is_resuming = true;
+    keep_places(apply);
     end_sessions(apply);
     abandon_moves(apply);
     undo_making(apply);

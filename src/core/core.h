@@ -235,8 +235,9 @@ struct core_ticket {
  * the one that replaces it applies RECORD_RESUME to the state that it found, and nothing is under
  * way any more. What was being made for a session is not, and what was drawn for it is set aside
  * again, as far as free_bytes go, and else due. Moves have failed, and who waits for them goes on
- * waiting. Sessions that were only `ending` are over. Who waits stays where he is, and nobody is
- * granted anything, for nobody may be there yet to hear of it: the next RECORD_TIME does that.
+ * waiting. Sessions that were only `ending` are over. Who waits is away, and his place is kept, for
+ * he asks again: until CORE_RESUME_END nobody is granted a lock for which one has not come back
+ * yet, for that one may be next.
  */
 
 /* ---- records ------------------------------------------------------------------------------- */
@@ -398,7 +399,8 @@ enum record_type {
     RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
     RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
-    RECORD_RESUME,      /* a new worker goes on with this state: see RESUMING */
+    RECORD_RESUME,      /* a new worker goes on with this state: see RESUMING. flags
+                           CORE_RESUME_END: all who could come back have; grants as TIME */
     RECORD_TYPE_COUNT,
 };
 
@@ -422,6 +424,7 @@ enum record_type {
 #define CORE_RESERVE_AS_ACQUIRE (1u << 0)
 #define CORE_RESERVE_REPLACING  (1u << 1)
 #define CORE_DRAIN_ON           (1u << 0)
+#define CORE_RESUME_END         (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)
 #define CORE_NOTE_SUSPECT       (1u << 0)
 #define CORE_NOTE_LOST          (1u << 1)
@@ -580,6 +583,7 @@ struct core {
     struct core_drainer drainer; /* zero: it does not drain */
     bool lost;                   /* the device */
     uint64_t resumes;            /* how often a worker was replaced */
+    bool is_resuming;            /* who waited for the last one is coming back */
     struct core_fence fence;
     uint64_t suspect;                      /* the sum over the stores */
     char health_reason[CORE_REASON_BYTES]; /* "": it is well */

@@ -65,6 +65,7 @@ static void read_head(struct input *input)
     core->drainer = input_drainer(input);
     core->lost = input_bool(input);
     core->resumes = input_u64(input);
+    core->is_resuming = input_bool(input);
     input_text(input, core->health_reason, sizeof core->health_reason);
     core->fence.is_up = input_bool(input);
     input_text(input, core->fence.names[0], sizeof core->fence.names[0]);

@@ -408,6 +408,7 @@ static void put_head(struct output *output, const struct core *core)
     put_drainer(output, &core->drainer);
     put_u8(output, core->lost);
     put_u64(output, core->resumes);
+    put_u8(output, core->is_resuming);
     put_text(output, core->health_reason);
     put_u8(output, core->fence.is_up);
     put_text(output, core->fence.names[0]);

@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     9u
+#define CORE_STATE_VERSION     10u
 /* And of a record (record.c). What was frozen of each (tests/data) says when. */
 #define CORE_RECORD_VERSION 2u
 
@@ -275,6 +275,8 @@ int apply_wait_end(struct apply *apply);
 int apply_time(struct apply *apply);
 /* Grants whoever can be granted now. Every record that changes a lock ends with it. */
 void apply_grant_waiters(struct apply *apply, struct core_store *store);
+/* Nobody is there to answer now; the same asks again. */
+void apply_keep_place(struct apply *apply, struct core_waiter *waiter);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);

@@ -38,14 +38,15 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
                            replaying->records);
     error = core_apply(replaying->core, &record, &outcome);
     forget_effects(replaying->core);
-    bool is_refused_commit = record.type == RECORD_COMMIT && error == -EINVAL;
-    if (error && !is_refused_commit)
+    if (error && outcome.noted)
+        error = 0;
+    if (error)
         failure_set(replaying->failure, error == -ENOMEM ? error : -EPROTO,
                     "the journal's record %" PRIu64 " (%s) cannot be applied: %s",
                     replaying->records, record_type_name(record.type), strerror(-error));
     record_decode_free(arena);
     replaying->records++;
-    return is_refused_commit ? 0 : error;
+    return error;
 }
 
 static int on_entry(void *context, const struct journal_entry *entry)

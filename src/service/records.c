@@ -89,12 +89,6 @@ static int note_record(struct service *s, const struct record *record, size_t *m
     return error;
 }
 
-/* A commit that is refused changes `last_error`. */
-static bool changes_anyhow(const struct record *record, int error)
-{
-    return record->type == RECORD_COMMIT && error == -EINVAL;
-}
-
 /* Into the journal first: what cannot be recorded does not happen. */
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
@@ -107,7 +101,7 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     if (error)
         return error;
     error = core_apply(s->core, record, outcome);
-    if (error && !changes_anyhow(record, error))
+    if (error && !outcome->noted)
         s->host.unrecord(s->host.context, mark);
     return error;
 }

@@ -159,24 +159,6 @@ static int restore_memory(struct restoring *r)
 
 /* ---- who uses it ------------------------------------------------------------------------- */
 
-/* Who waited asks again, and goes on where it was. A wait for a RELEASE is begun anew. */
-static void keep_places(struct service *s)
-{
-    for (size_t i = 0; i < s->core->waiters.count;) {
-        const struct core_waiter *waiter = s->core->waiters.items[i];
-        struct record record = {.type = RECORD_WAIT_END,
-                                .waiter = waiter->id,
-                                .count = EINTR,
-                                .flags = waiter->flags & CORE_OPEN_GRACE ? 0 : CORE_WAIT_KEEP};
-        size_t before = s->core->waiters.count;
-        if (waiter->away || service_apply_record(s, &record, NULL) ||
-            s->core->waiters.count == before)
-            i++;
-        else
-            i = 0;
-    }
-}
-
 /* Those of connections, which have ended with the process that served them. */
 static void close_connections(struct service *s)
 {
@@ -187,6 +169,21 @@ static void close_connections(struct service *s)
             service_close(s, id);
         if (i < s->core->files.count && ((struct core_file *)s->core->files.items[i])->id == id)
             i++;
+    }
+}
+
+/* A drain that waits for sessions ends with the connection that asked for it; what is drained stays
+ * so. */
+static void end_drains(struct service *s)
+{
+    struct core *core = s->core;
+    if (core->draining && core->sessions.count > 0)
+        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        struct record record = {.type = RECORD_STORE_SERVE, .store = store->id};
+        if (store->drain.is_on && store->lock.session_count > 0)
+            service_apply_record(s, &record, NULL);
     }
 }
 
@@ -211,10 +208,14 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         service_free(s);
         return error;
     }
-    if (core->draining) /* whose connection has ended */
-        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
-    keep_places(s);
+    struct record record = {.type = RECORD_RESUME};
+    error = service_apply_record(s, &record, NULL);
+    if (error) {
+        service_free(s);
+        return error;
+    }
     close_connections(s);
+    end_drains(s);
     service_settle_watches(s);
     *service = s;
     return 0;
@@ -222,6 +223,6 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
 
 void service_end_restore(struct service *s)
 {
-    struct record record = {.type = RECORD_TIME};
+    struct record record = {.type = RECORD_RESUME, .flags = CORE_RESUME_END};
     service_apply_record(s, &record, NULL);
 }

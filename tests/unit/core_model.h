@@ -91,8 +91,6 @@ static void model_take_all(void)
 /* Of the core, before the record. */
 static uint64_t reserved_before;
 
-static bool is_resuming; /* nobody is granted what there is, until the next record */
-
 /* A patient writer that came before it waits for others to exit. */
 static bool waits_for_a_turn(const struct core_store *store, uint64_t waiter)
 {
@@ -183,10 +181,8 @@ static void check_reservations(int error)
     taken = now_bytes > reserved_before ? now_bytes - reserved_before : 0;
     require(taken <= device_free);
     left = device_free - taken;
-    if (is_resuming) {
-        is_resuming = false;
-        return;
-    }
+    if (core->is_resuming)
+        return; /* who has not come back may be next */
     spoken_for = false;
     memset(pools_spoken_for, 0, sizeof pools_spoken_for);
     for (size_t i = 0; i < core->waiters.count; i++) {
@@ -220,6 +216,14 @@ static void check_sessions(void)
 
         require(session->id < MAX_IDS && model.sessions[session->id] != FATE_OVER);
     }
+}
+
+/* Who waited for a worker that is gone is not answered, but asks again. */
+static void model_note_away(void)
+{
+    for (uint64_t id = 1; id < core->next_waiter; id++)
+        if (model.waiters[id] == FATE_LIVE)
+            model.waiters[id] = FATE_OVER;
 }
 
 static void check_waiters(void)
@@ -287,7 +291,7 @@ static void check_nobody_is_due(void)
         uint64_t waiter;
         bool kept;
 
-        require(!lock_next_grant(&store->lock, now, &waiter, &mode));
+        require(core->is_resuming || !lock_next_grant(&store->lock, now, &waiter, &mode));
         require(!lock_next_expired(&store->lock, now, &waiter, &kept));
     }
     require(core_next_moment(core, now) > now);

@@ -738,14 +738,14 @@ static void check_resumed_once(uint64_t free_bytes)
 static int step_resume(void)
 {
     uint64_t aside_bytes = count_aside(), reserved_bytes = core->reserved_bytes;
-    size_t waiters = core->waiters.count;
-    int error = apply((struct record){.type = RECORD_RESUME, .flags = one_in(20)});
+    uint32_t flags = one_in(3);
+    int error = apply((struct record){.type = RECORD_RESUME, .flags = flags | 2 * one_in(20)});
 
-    if (error < 0)
+    if (error < 0 || flags)
         return error;
-    require(core->waiters.count == waiters && count_aside() == aside_bytes);
+    model_note_away();
+    require(count_aside() == aside_bytes);
     check_nothing_is_under_way();
-    is_resuming = true;
     check_resumed_once(device_free - (core->reserved_bytes > reserved_bytes
                                           ? core->reserved_bytes - reserved_bytes
                                           : 0));

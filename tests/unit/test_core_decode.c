@@ -234,10 +234,10 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     core_start();
     store = make_store("weights");
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
-    record.flags |= 1u << 10;
+    record.flags |= 1u << 11;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 10};
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 11};
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }
@@ -272,7 +272,7 @@ TAP_TEST(a_version_that_is_not_known_is_refused_by_its_number)
     state.bytes[8] = 77;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EPROTONOSUPPORT);
     check_str(failure.text,
-              "the saved state is of version 77, and this gmsfs reads version 9 only");
+              "the saved state is of version 77, and this gmsfs reads version 10 only");
     state.bytes[0] ^= 1;
     check_int(decode_exact(state.bytes, state.size, &decoded, &failure), -EINVAL);
     check_str(failure.text, "byte 8 of the saved state, its head: this is no state of gmsfs");
@@ -563,7 +563,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(FILE_(kind), CORE_KIND_COUNT);
     LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
-    LIE(FILE_(flags), 1u << 10);
+    LIE(FILE_(flags), 1u << 11);
     LIE(FILE_(store), core->next_id);
     LIE(FILE_(session), rich.reader);
     LIE(FILE_(session), rich.writer);
@@ -585,7 +585,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
     LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
     LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
     LIE(WAITING(kind), CORE_KIND_LOCK);
-    LIE(WAITING(flags), 1u << 10);
+    LIE(WAITING(flags), 1u << 11);
     LIE(WAITING(wish), LOCK_WISH_RO);
     LIE(WAITING(uid), 12);
     LIE(WAITING(reserve_bytes), 0);

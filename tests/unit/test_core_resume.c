@@ -119,6 +119,19 @@ static uint64_t make_demoted(const char *name)
     return store;
 }
 
+/* Who waited was not answered, and his place is kept. */
+static bool is_kept(uint64_t waiter)
+{
+    const struct core_waiter *found = core_find_waiter(core, waiter);
+
+    return found && found->away && !granted(waiter) && !refused(waiter);
+}
+
+static int end_resuming(void)
+{
+    return apply((struct record){.type = RECORD_RESUME, .flags = CORE_RESUME_END});
+}
+
 TAP_TEST(a_move_has_failed_and_who_waits_for_it_goes_on_waiting)
 {
     core_start();
@@ -133,7 +146,8 @@ TAP_TEST(a_move_has_failed_and_who_waits_for_it_goes_on_waiting)
     const struct core_store *found = core_find_store(core, store);
     check_int(found->places.place, CORE_PLACE_HOST);
     check_int(found->places.move.id, 0);
-    check(core_find_waiter(core, waiter) && !granted(waiter) && !refused(waiter));
+    check(is_kept(waiter));
+    check_int(must_wait(store, LOCK_WISH_RO, P1), waiter);
     check(core_wants_promotion(core, found));
     check_int(count_effects(EFFECT_MOVE_OVER), 1);
     check_int(count_effects(EFFECT_PLACE), 1);
@@ -168,7 +182,7 @@ TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
     check_int(state(store), LOCK_STATE_RO);
 }
 
-TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_waits_is_granted_by_the_next_time)
+TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_comes_back_is_granted)
 {
     core_start();
     uint64_t store = make_store("weights");
@@ -180,12 +194,46 @@ TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_waits_is_granted
     check_int(resume(), 0);
     check_int(state(store), LOCK_STATE_EMPTY);
     check(freed(1));
-    check(!granted(waiter) && core_find_waiter(core, waiter));
-    check_int(pass(0), 0);
-    check(granted(waiter));
+    check(is_kept(waiter));
+    check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
+    check(out.session != 0 && !core_find_waiter(core, waiter));
 }
 
-TAP_TEST(memory_that_a_session_gives_back_is_granted_by_the_next_time)
+/* The first is next, in whatever order they come back. */
+TAP_TEST(nobody_is_granted_a_lock_before_all_who_waited_for_it_could_come_back)
+{
+    core_start();
+    uint64_t store = make_store("weights"), first, second;
+
+    must_open(store, LOCK_WISH_RW, P1);
+    uint64_t file = out.file;
+    first = must_wait(store, LOCK_WISH_RW, P2);
+    second = must_wait(store, LOCK_WISH_RW, P3);
+    linger(file);
+    check_int(resume(), 0);
+    check_int(must_wait(store, LOCK_WISH_RW, P3), second);
+    check(is_kept(first));
+    check_int(open_lock(store, LOCK_WISH_RW, P2), 0);
+    check(out.session != 0 && !core_find_waiter(core, first) && !granted(second));
+}
+
+TAP_TEST(who_does_not_come_back_is_passed_over_at_the_end)
+{
+    core_start();
+    uint64_t store = make_store("weights"), first, second;
+
+    must_open(store, LOCK_WISH_RW, P1);
+    uint64_t file = out.file;
+    first = must_wait(store, LOCK_WISH_RW, P2);
+    second = must_wait(store, LOCK_WISH_RW, P3);
+    linger(file);
+    check_int(resume(), 0);
+    check_int(must_wait(store, LOCK_WISH_RW, P3), second);
+    check_int(end_resuming(), 0);
+    check(granted(second) && is_kept(first));
+}
+
+TAP_TEST(memory_that_a_session_gives_back_is_granted_to_who_comes_back_for_it)
 {
     core_start();
     uint64_t file, waiter;
@@ -195,15 +243,16 @@ TAP_TEST(memory_that_a_session_gives_back_is_granted_by_the_next_time)
     file =
         core->sessions.count ? ((const struct core_session *)core->sessions.items[0])->opener : 0;
     device_free = 0;
-    require(acquire_reserving(open_ctl(make_store("second"), P2), GRAIN, P2, LOCK_FOREVER) == 0);
+    uint64_t second = open_ctl(make_store("second"), P2);
+    require(acquire_reserving(second, GRAIN, P2, LOCK_FOREVER) == 0);
     waiter = out.waiter;
     require(waiter != 0);
     linger(file);
     device_free = 2 * GRAIN;
     check_int(resume(), 0);
-    check(!granted(waiter));
-    check_int(pass(0), 0);
-    check(granted(waiter));
+    check(is_kept(waiter));
+    check_int(acquire_reserving(second, GRAIN, P2, LOCK_FOREVER), 0);
+    check(out.session != 0 && !core_find_waiter(core, waiter));
 }
 
 /* ---- how often ------------------------------------------------------------------------------- */
@@ -221,5 +270,5 @@ TAP_TEST(each_time_is_counted_and_told)
         check_int(last_event(), CORE_EVENT_RESUMED);
         check_int(core_find_event(core, events)->resumes, i);
     }
-    check_int(apply((struct record){.type = RECORD_RESUME, .flags = 1}), -EINVAL);
+    check_int(apply((struct record){.type = RECORD_RESUME, .flags = 2}), -EINVAL);
 }
