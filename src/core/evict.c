@@ -82,8 +82,9 @@ static bool may_go(const struct choice *choice, const struct evict_row *row)
 {
     const struct evict_wish *wish = choice->wish;
 
-    return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->held &&
-           !row->waited_for && !row->moving && row->class <= choice->pools[wish->pool].class &&
+    return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->stuck &&
+           !row->held && !row->waited_for && !row->moving &&
+           row->class <= choice->pools[wish->pool].class &&
            (row->promoted_ms == 0 || add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
 }
 

@@ -39,6 +39,7 @@ struct evict_row {
     enum pool_class class; /* its pool's */
     uint64_t bytes;        /* that its leaving gives back */
     bool pinned;
+    bool stuck;      /* it cannot leave: there is no place for it, or it could not just now */
     bool held;       /* somebody has its lock */
     bool waited_for; /* somebody waits for its lock */
     bool moving;
@@ -68,11 +69,11 @@ uint64_t evict_get_available(const struct evict_pool *pools, size_t pool_count, 
  * as it is. -EDQUOT: what the pools may have leaves no room, whoever goes; -ENOMEM: nor does the
  * device.
  *
- * Nobody goes who is pinned, held, waited for, moving, or came less than min_stay_ms ago. If the
- * pool has no room or no slot, its own stores go. Then, for the device's sake: the least important
- * class first, none that is more important than the wish's pool, and of other pools nothing that
- * their min_bytes protect. Of one class those with a spare go first, then who was used longest ago,
- * then the lowest id. The outcome does not depend on the order of the rows.
+ * Nobody goes who is pinned, stuck, held, waited for, moving, or came less than min_stay_ms ago. If
+ * the pool has no room or no slot, its own stores go. Then, for the device's sake: the least
+ * important class first, none that is more important than the wish's pool, and of other pools
+ * nothing that their min_bytes protect. Of one class those with a spare go first, then who was used
+ * longest ago, then the lowest id. The outcome does not depend on the order of the rows.
  */
 long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_pool *pools,
                   size_t pool_count, const struct evict_wish *wish);

@@ -207,6 +207,7 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     free_op(s, op);
+    service_forget_vain(s); /* its tier has more room, or a store is somewhere else */
     if (!s->moves)
         rest(s);
     if (!error && !cancelled) {

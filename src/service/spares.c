@@ -29,7 +29,8 @@ static bool may_give_way(const struct service *s, const struct core_store *store
 {
     const struct core_places *places = &store->places;
     if (places->place != CORE_PLACE_DEVICE || !places->spares[tier] || places->move.id != 0 ||
-        store->suspect > 0 || core_get_writer(s->core, store->id) ||
+        store->suspect > 0 ||
+        (store->lock.session_count > 0 && core_get_writer(s->core, store->id)) ||
         core_is_fenced(s->core, store->name))
         return false;
     for (size_t i = 0; i < store->lock.session_count; i++) {
@@ -39,8 +40,15 @@ static bool may_give_way(const struct service *s, const struct core_store *store
     return true;
 }
 
-static uint64_t count_cost(const struct service *s, const struct core_store *store,
-                           enum core_place tier)
+int64_t service_get_free_beside(const struct service *s, enum core_place tier)
+{
+    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
+    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
+           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
+}
+
+uint64_t service_count_cost(const struct service *s, const struct core_store *store,
+                            enum core_place tier)
 {
     size_t count = layout_count_allocations(store->fixed);
     uint64_t bytes = 0;
@@ -50,22 +58,19 @@ static uint64_t count_cost(const struct service *s, const struct core_store *sto
     return bytes;
 }
 
-/* What nobody has been promised yet; negative: more than there is. */
-static int64_t get_free(const struct service *s, enum core_place tier)
+uint64_t service_count_spare(const struct service *s, const struct core_store *store,
+                             enum core_place tier)
 {
-    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
-    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
-           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
+    return may_give_way(s, store, tier) ? service_count_cost(s, store, tier) : 0;
 }
 
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
 {
-    int64_t bytes = get_free(s, tier);
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (may_give_way(s, store, tier))
-            bytes += (int64_t)count_cost(s, store, tier);
-    }
+    int64_t bytes = service_get_free_beside(s, tier);
+    if (!vmm_has_tier(s->vmm, service_tiers[tier]))
+        return 0;
+    for (size_t i = 0; i < s->core->stores.count; i++)
+        bytes += (int64_t)service_count_spare(s, s->core->stores.items[i], tier);
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
@@ -77,7 +82,7 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
         if (may_give_way(s, store, tier))
             rows[count++] = (struct evict_spare){
                 .store = store->id,
-                .bytes = count_cost(s, store, tier),
+                .bytes = service_count_cost(s, store, tier),
                 .pinned = store->use.pinned,
                 .last_used_ms = core_is_held(store) ? UINT64_MAX : store->use.last_used_ms};
     }
@@ -86,7 +91,7 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
 
 void service_drop_spares(struct service *s, enum core_place tier)
 {
-    int64_t free_bytes = get_free(s, tier);
+    int64_t free_bytes = service_get_free_beside(s, tier);
     if (free_bytes >= 0)
         return;
     struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);

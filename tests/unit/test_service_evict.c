@@ -251,3 +251,65 @@ TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
     check_int(place_of("c"), CORE_PLACE_HOST);
     end();
 }
+
+static void hold_all(struct client holders[STORES])
+{
+    for (size_t i = 0; i < STORES; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+        require(holders[i].answers == 1);
+    }
+}
+
+/* How many choices were made for so much. */
+static unsigned choices(bool comes)
+{
+    unsigned before = service->evict_tries;
+
+    check(service_evict_for(service, store_of("weights"), STORE_BYTES) == comes);
+    return service->evict_tries - before;
+}
+
+TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_changed)
+{
+    struct client holders[STORES];
+    struct record time = {.type = RECORD_TIME};
+
+    start();
+    hold_all(holders);
+    check_int(choices(false), 1);
+    check_int(choices(false), 0);
+    require(service_apply_record(service, &time, NULL) == 0);
+    check_int(choices(false), 0);
+    service_close(service, holders[1].ctl);
+    check_int(choices(true), 1);
+    settle();
+    check_int(place_of("b"), CORE_PLACE_HOST);
+    end();
+}
+
+TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
+{
+    struct client holders[STORES];
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record back = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_DEVICE};
+
+    start();
+    service->options.min_stay_ms = 50;
+    hold_all(holders);
+    service_close(service, holders[3].ctl);
+    to_host.store = back.store = store_of("d")->id;
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    require(service_move_store(service, &back) == 0);
+    settle();
+    require(place_of("d") == CORE_PLACE_DEVICE);
+    check_int(choices(false), 1);
+    fixture_now_ms += 49;
+    check_int(choices(false), 0);
+    fixture_now_ms += 1;
+    check_int(choices(true), 1);
+    settle();
+    check_int(place_of("d"), CORE_PLACE_HOST);
+    end();
+}
