@@ -373,7 +373,8 @@ enum record_type {
                           committed, or no copy is left. -EIO: it would be copied from suspect
                           memory. -ENODEV: of or to a device that is lost. -EAGAIN: to the device,
                           and somebody's turn for its memory comes first. -ENOENT.
-                          CORE_MOVE_EVICT: it leaves the device for the store `count`; -EBUSY: it is
+                          CORE_MOVE_EVICT: it leaves the device for the store `count`, which is told
+                          when it has left; -EBUSY: it is
                           pinned, or of a more important class than that */
     RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
                           the place becomes a spare. -ESTALE: it is over already; -EINVAL */

@@ -52,8 +52,8 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
                                               : event->pool[0] != '\0'))
         return WRONG("event %" PRIu64 ": it has a pool that is not its own", seq);
     if (!core_is_text(event->for_store, sizeof event->for_store) ||
-        (event->type == CORE_EVENT_EVICTED ? core_check_store_name(event->for_store) < 0
-                                           : event->for_store[0] != '\0'))
+        (event->for_store[0] != '\0' &&
+         (event->type != CORE_EVENT_EVICTED || core_check_store_name(event->for_store) < 0)))
         return WRONG("event %" PRIu64 ": it was evicted for nobody", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))

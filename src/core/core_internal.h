@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     8u
+#define CORE_STATE_VERSION     9u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)

@@ -313,3 +313,74 @@ TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
     check_int(place_of("d"), CORE_PLACE_HOST);
     end();
 }
+
+/* ---- what is told --------------------------------------------------------------------------- */
+
+static uint64_t evictions(void)
+{
+    const struct core *core = service_get_core(service);
+
+    return core_find_pool(core, store_of("a"))->evictions;
+}
+
+static bool is_told(const char *victim, const char *evictor)
+{
+    const struct core *core = service_get_core(service);
+
+    for (uint64_t seq = 1; seq < core->next_event; seq++) {
+        const struct core_event *event = core_find_event(core, seq);
+
+        if (event && event->type == CORE_EVENT_EVICTED && strcmp(event->store, victim) == 0)
+            return strcmp(event->for_store, evictor) == 0;
+    }
+    return false;
+}
+
+TAP_TEST(an_eviction_is_told_and_counted_when_the_store_has_left)
+{
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    check(store_of("a")->places.move.id != 0);
+    check(!is_told("a", "weights"));
+    check_int(evictions(), 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check(is_told("a", "weights"));
+    check_int(evictions(), 1);
+    end();
+}
+
+TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
+{
+    struct record cancel = {.type = RECORD_MOVE_CANCEL};
+    struct client holder;
+
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    cancel.store = store_of("a")->id;
+    require(service_apply_record(service, &cancel, NULL) == 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    open_ctl_of(&holder, "a", 1);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    check(!is_told("a", "weights"));
+    check_int(evictions(), 0);
+    end();
+}
+
+TAP_TEST(an_eviction_for_a_store_that_is_gone_meanwhile_is_told_for_nobody)
+{
+    struct record gone = {.type = RECORD_STORE_REMOVE};
+
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    gone.store = store_of("weights")->id;
+    require(service_apply_record(service, &gone, NULL) == 0);
+    settle();
+    check(is_told("a", ""));
+    check_int(evictions(), 1);
+    end();
+}
