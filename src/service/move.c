@@ -183,7 +183,7 @@ static void done_rest(struct job *job)
 /* It may as well not be done. */
 static void rest(struct service *s)
 {
-    struct rest_job *made = malloc(sizeof *made);
+    struct rest_job *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
     if (!made)
         return;
     *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};

@@ -384,3 +384,19 @@ TAP_TEST(an_eviction_for_a_store_that_is_gone_meanwhile_is_told_for_nobody)
     check_int(evictions(), 1);
     end();
 }
+
+TAP_TEST(after_a_move_nothing_is_left_to_do_where_memory_is_not_mapped_for_it)
+{
+    struct record spare = {
+        .type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST, .flags = CORE_MOVE_SPARE};
+
+    start();
+    memset(submitted, 0, sizeof submitted);
+    spare.store = store_of("a")->id;
+    require(service_move_store(service, &spare) == 0);
+    settle();
+    check(store_of("a")->places.spares[CORE_PLACE_HOST] != NULL);
+    check(submitted[SERVICE_POOL_MOVE] > 0);
+    check_int(submitted[SERVICE_POOL_FREE], 0);
+    end();
+}
