@@ -105,6 +105,24 @@ use() { # STORE
     jq -e -s 'any(.event == "move_failed" and .store == "a")' <"$M/events"
 }
 
+@test "a pool's max is of the device alone: beside it there may be more" {
+    local store
+    mount_small
+    echo 'few max=8M' >"$M/pools"
+    for store in a b c; do
+        mkdir "$M/$store"
+        setfattr -n user.gmsfs.pool -v few "$M/$store"
+        committed "$store"
+        echo host >"$M/$store/residency"
+        wait_until 10 is_at host "$store"
+        grep -q '^few .* used=0 resident=0$' "$M/pools"
+    done
+    use a
+    use b # a leaves for it: the pool has room for one
+    assert_eq "$(place a) $(place b) $(place c)" 'host device host'
+    grep -q "^few .* stores=3 used=$((8 << 20)) resident=1\$" "$M/pools"
+}
+
 @test "who is pinned, held or more important stays" {
     mount_small
     fill_device
