@@ -209,6 +209,48 @@ shows() { # STORE TEXT
     jq -e -s 'any(.event == "copy_dropped" and .store == "b")' <"$M/events"
 }
 
+both_beside() { # STORE: it is on the host, and on the disk as well
+    committed "$1"
+    ctl open "$M/$1/residency" w write +disk
+    wait_until 10 shows "$1" 'device disk'
+    ctl open "$M/$1/residency" w write host
+    wait_until 10 shows "$1" 'host disk'
+}
+
+@test "when the host is short, stores there that are on the disk, too, go down to it, the longest unused first" {
+    mkdir "$T/spill"
+    start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M"
+    local store
+    for store in a b c; do
+        both_beside "$store"
+    done
+    setfattr -n user.gmsfs.pin -v 1 "$M/a"
+    committed d
+    ctl open "$M/d/residency" w write host
+    wait_until 10 shows d host
+    assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
+    assert_eq "$(cat "$M/b/residency") $(cat "$M/c/residency")" 'disk host disk'
+    jq -e -s 'any(.event == "demoted" and .store == "b" and .tier == "disk")' <"$M/events"
+    use b
+    assert_eq "$(head -c 1M "$M/b/allocations/a" | wc -c)" $((1 << 20))
+}
+
+@test "who is used on the host does not go down from it, and the next does" {
+    mkdir "$T/spill"
+    start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M,evict=none"
+    local store
+    for store in a b c; do
+        both_beside "$store"
+    done
+    hold open "$M/a/ctl" r acquire-any ro 0
+    committed d
+    ctl open "$M/d/residency" w write host
+    wait_until 10 shows d host
+    assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
+    assert_eq "$(cat "$M/b/residency")" disk
+    let_go "$SPAWNED"
+}
+
 @test "no spare goes where all of them would not do" {
     start_mount size=24M,host_size=8M
     committed a

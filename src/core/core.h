@@ -702,6 +702,8 @@ bool core_is_awaited(const struct core *core, const struct core_store *store);
 /* Somebody has its lock, or was handed descriptors: it is not demoted. */
 bool core_is_held(const struct core_store *store);
 bool core_has_copy(const struct core_store *store, enum core_place tier);
+/* The fastest of its spares that is slower than `tier`; NONE: there is none. */
+enum core_place core_get_spare_below(const struct core_store *store, enum core_place tier);
 /* Where this memory is. */
 enum core_place core_get_tier(const struct core *core, uint64_t memory);
 const char *core_place_name(enum core_place place);

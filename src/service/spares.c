@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spares - copies of stores that are on the device anyway give way when their tier is short
+ * spares - copies that are not needed give way when their tier is short: of stores that are on the
+ * device anyway, and then of those that are on the disk besides
  *
  * Which do is core/evict.h's choice. They are dropped by records, and their memory is free when the
  * jobs are through that give it back: until then who gets it waits (move.c).
@@ -23,13 +24,27 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
     return bytes;
 }
 
-/* As apply_copy_drop allows it. */
+/* It is there, has a spare below, and nobody would miss it: it goes down by a record alone. */
+static bool may_go_down(const struct service *s, const struct core_store *store,
+                        enum core_place tier)
+{
+    return core_get_spare_below(store, tier) != CORE_PLACE_NONE && !store->use.pinned &&
+           !core_is_held(store) && !core_is_awaited(s->core, store);
+}
+
+static bool can_do_without(const struct service *s, const struct core_store *store,
+                           enum core_place tier)
+{
+    return store->places.place == CORE_PLACE_DEVICE ? store->places.spares[tier] != NULL
+           : store->places.place == tier            ? may_go_down(s, store, tier)
+                                                    : false;
+}
+
+/* As apply_copy_drop and apply_move_begin allow it. */
 static bool may_give_way(const struct service *s, const struct core_store *store,
                          enum core_place tier)
 {
-    const struct core_places *places = &store->places;
-    if (places->place != CORE_PLACE_DEVICE || !places->spares[tier] || places->move.id != 0 ||
-        store->suspect > 0 ||
+    if (!can_do_without(s, store, tier) || store->places.move.id != 0 || store->suspect > 0 ||
         (store->lock.session_count > 0 && core_get_writer(s->core, store->id)) ||
         core_is_fenced(s->core, store->name))
         return false;
@@ -83,10 +98,28 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
             rows[count++] = (struct evict_spare){
                 .store = store->id,
                 .bytes = service_count_cost(s, store, tier),
+                .is_place = store->places.place == tier,
                 .pinned = store->use.pinned,
+                .doubled = core_get_spare_below(store, tier) != CORE_PLACE_NONE,
                 .last_used_ms = core_is_held(store) ? UINT64_MAX : store->use.last_used_ms};
     }
     return count;
+}
+
+/* Perhaps no more: then who waits for it goes on waiting, or is refused. */
+static void give_way(struct service *s, uint64_t id, enum core_place tier)
+{
+    const struct core_store *store = core_find_store(s->core, id);
+    struct record drop = {.type = RECORD_COPY_DROP, .store = id, .kind = tier};
+    struct record down = {.type = RECORD_MOVE_BEGIN, .store = id};
+    if (!store || !may_give_way(s, store, tier))
+        return;
+    if (store->places.place == CORE_PLACE_DEVICE) {
+        service_apply_record(s, &drop, NULL);
+        return;
+    }
+    down.kind = core_get_spare_below(store, tier);
+    service_move_store(s, &down);
 }
 
 void service_drop_spares(struct service *s, enum core_place tier)
@@ -97,9 +130,7 @@ void service_drop_spares(struct service *s, enum core_place tier)
     struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
     size_t count = rows ? gather(s, tier, rows) : 0;
     size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
-    for (size_t i = 0; i < chosen; i++) {
-        struct record record = {.type = RECORD_COPY_DROP, .store = rows[i].store, .kind = tier};
-        service_apply_record(s, &record, NULL);
-    }
+    for (size_t i = 0; i < chosen; i++)
+        give_way(s, rows[i].store, tier);
     free(rows);
 }

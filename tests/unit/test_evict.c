@@ -511,7 +511,9 @@ static size_t make_spares(struct evict_spare *rows)
     for (size_t i = 0; i < count; i++)
         rows[i] = (struct evict_spare){.store = i + 1,
                                        .bytes = 1 + below(20),
+                                       .is_place = one_in(4),
                                        .pinned = one_in(4),
+                                       .doubled = one_in(4),
                                        .last_used_ms = one_in(5) ? UINT64_MAX : below(4),
                                        .goes = one_in(2)};
     return count;
@@ -537,6 +539,23 @@ TAP_TEST(spares_go_that_are_enough_and_none_of_them_could_stay_or_none_at_all)
             require(check(sum_spares(rows, chosen) - rows[i].bytes < bytes));
         require(check(chosen == 0 || sum_spares(rows, chosen) >= bytes));
     }
+}
+
+TAP_TEST(places_go_after_spares_and_who_was_used_longest_ago_first_of_them)
+{
+    struct evict_spare rows[] = {
+        {.store = 1, .bytes = 1, .last_used_ms = 5, .is_place = true, .doubled = true},
+        {.store = 2, .bytes = 1, .last_used_ms = 3, .is_place = true, .doubled = true},
+        {.store = 3, .bytes = 1, .last_used_ms = 3, .is_place = true, .doubled = true},
+        {.store = 4, .bytes = 1, .last_used_ms = 1},
+        {.store = 5, .bytes = 1, .last_used_ms = 0, .doubled = true},
+        {.store = 6, .bytes = 1, .last_used_ms = 9},
+    };
+    static const uint64_t order[] = {5, 6, 4, 2, 3, 1};
+
+    check_int(evict_choose_spares(rows, 6, 6), 6);
+    for (size_t i = 0; i < 6; i++)
+        check_int(rows[i].store, order[i]);
 }
 
 TAP_TEST(spares_of_pinned_stores_go_first_then_of_held_ones_then_of_the_last_used)
