@@ -351,6 +351,29 @@ big_and_small() {
     jq -e -s '[.[] | select(.event == "promoted") | .store] == ["big", "q"]' <"$M/events"
 }
 
+@test "who waits for all of the device holds others up for writer_patience, not as long as somebody uses it" {
+    mount_small writer_patience=2
+    committed p
+    committed q
+    ctl open "$M/q/residency" w write host
+    wait_until 10 is_at host q
+    mkdir "$M/all" "$M/new"
+    hold open "$M/p/lock" r
+    local holder=$SPAWNED
+    spawn "$GMSCTL" open "$M/all/ctl" rw acquire-reserve rw 60000 $((24 << 20)) say there
+    local all=$SPAWNED
+    wait_for_waiters "$M/all" 1
+    reads q
+    local small=$SPAWNED
+    spawn timeout 20 "$GMSCTL" open "$M/new/ctl" rw acquire-reserve rw 15000 $((4 << 20)) say there
+    local loader=$SPAWNED
+    wait_exit "$small"
+    wait_exit "$loader"
+    wait_for_waiters "$M/all" 1
+    let_go "$holder"
+    wait_exit "$all"
+}
+
 @test "who reads a small store does not overtake an ALLOC that waits for much, and goes on behind it" {
     big_and_small
     mkdir "$M/new"

@@ -215,8 +215,9 @@ struct core_ticket {
  * RESERVATIONS. A waiter that wants bytes set aside gets lock and bytes together or neither: it
  * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
  * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
- * is free goes before all that came later, so that small ones do not starve it; requests that
- * reserve nothing pass it. Who waits for its store to come to the device stands in the same line,
+ * is free goes before all that came later, so that small ones do not starve it; for as long as it
+ * is patient (core_is_patient), so that it does not hold them up for ever. Requests that reserve
+ * nothing pass it. Who waits for its store to come to the device stands in the same line,
  * for as much as that has; a move to the device that nobody waits for is behind all of them. At the
  * grant as much as possible is set aside of what is free, and the rest is due: it comes from what
  * the writer frees. The sum over the sessions is reserved_bytes: the service keeps that much of the
@@ -697,6 +698,8 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
+/* Does this waiter, if it lacks memory, still hold off who came later? */
+bool core_is_patient(const struct core *core, const struct core_waiter *waiter, uint64_t now_ms);
 /* Somebody waits until it is on the device. */
 bool core_is_awaited(const struct core *core, const struct core_store *store);
 /* Somebody has its lock, or was handed descriptors: it is not demoted. */

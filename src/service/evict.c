@@ -129,8 +129,8 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
     return comes;
 }
 
-/* The first who waits for memory alone, with its lock free. */
-static const struct core_waiter *find_short_writer(const struct service *s)
+/* The first who came after that one and waits for memory alone, with its lock free. */
+static const struct core_waiter *find_short_writer(const struct service *s, uint64_t after)
 {
     size_t left = s->core->reserving;
     for (size_t i = 0; left > 0 && i < s->core->waiters.count; i++) {
@@ -139,29 +139,49 @@ static const struct core_waiter *find_short_writer(const struct service *s)
             continue;
         left--;
         const struct core_store *store = core_find_store(s->core, waiter->store);
-        if (core_waiter_counts(waiter) && lock_is_free_for(&store->lock, waiter->id))
+        if (waiter->id > after && core_waiter_counts(waiter) &&
+            lock_is_free_for(&store->lock, waiter->id))
             return waiter;
     }
     return NULL;
 }
 
+bool service_holds_off(const struct service *s, uint64_t waiter)
+{
+    const struct core_waiter *found = core_find_waiter(s->core, waiter);
+    return found && core_is_patient(s->core, found, service_now(s));
+}
+
 uint64_t service_writer_turn(const struct service *s)
 {
-    const struct core_waiter *waiter = find_short_writer(s);
+    const struct core_waiter *waiter = find_short_writer(s, 0);
+    while (waiter && !core_is_patient(s->core, waiter, service_now(s)))
+        waiter = find_short_writer(s, waiter->id);
     return waiter ? waiter->id : UINT64_MAX;
 }
 
-void service_evict_for_writers(struct service *s)
+static bool evict_for_writer(struct service *s, const struct core_waiter *waiter)
 {
-    const struct core_waiter *waiter =
-        s->options.evicts && !s->evicting ? find_short_writer(s) : NULL;
-    /* One at a time, as they came: who comes later gets no room before. */
-    if (!waiter || waiter->id > s->short_turn)
-        return;
     const struct core_store *store = core_find_store(s->core, waiter->store);
     uint64_t replaced_bytes = store->fixed && store->places.place == CORE_PLACE_DEVICE
                                   ? layout_total_bytes(store->fixed)
                                   : 0;
-    if (waiter->reserve_bytes > replaced_bytes)
-        service_evict_for(s, store, waiter->reserve_bytes - replaced_bytes);
+    return waiter->reserve_bytes > replaced_bytes &&
+           service_evict_for(s, store, waiter->reserve_bytes - replaced_bytes);
+}
+
+/* For one at a time, as they came: who comes later gets no room before, unless none is to be had
+ * for who waits, and that one holds nobody off any more. */
+void service_evict_for_writers(struct service *s)
+{
+    uint64_t after = 0;
+    while (s->options.evicts && !s->evicting) {
+        const struct core_waiter *waiter = find_short_writer(s, after);
+        if (!waiter || waiter->id > s->short_turn)
+            return;
+        after = waiter->id;
+        bool patient = core_is_patient(s->core, waiter, service_now(s));
+        if (evict_for_writer(s, waiter) || patient)
+            return;
+    }
 }

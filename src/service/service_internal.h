@@ -452,8 +452,10 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
-/* Its waiter; UINT64_MAX: nobody */
+/* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
 uint64_t service_writer_turn(const struct service *s);
+/* Does this waiter keep those who came later from the device's memory, if it lacks some? */
+bool service_holds_off(const struct service *s, uint64_t waiter);
 uint64_t service_evict_moment(const struct service *s);
 
 /* passed_over.c */

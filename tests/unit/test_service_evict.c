@@ -400,3 +400,68 @@ TAP_TEST(after_a_move_nothing_is_left_to_do_where_memory_is_not_mapped_for_it)
     check_int(submitted[SERVICE_POOL_FREE], 0);
     end();
 }
+
+/* ---- patience ------------------------------------------------------------------------------- */
+
+/* The service's timer has run out. */
+static void pass(uint64_t ms)
+{
+    fixture_now_ms += ms;
+    check(fixture_timer_ms <= fixture_now_ms);
+    service_on_timer(service);
+    settle();
+}
+
+TAP_TEST(room_is_made_for_the_second_writer_when_the_first_waits_in_vain_and_is_patient_no_more)
+{
+    struct client holder, first, second;
+
+    start();
+    open_ctl_of(&holder, "d", 20);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    require(holder.answers == 1);
+    open_ctl_of(&first, "weights", 1);
+    acquire(&first, LOCK_WISH_RW, FIXTURE_BYTES);
+    settle();
+    make_store("other");
+    open_ctl_of(&second, "other", 2);
+    acquire(&second, LOCK_WISH_RW, STORE_BYTES);
+    settle();
+    check_int(first.answers + second.answers, 0);
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    pass(1000);
+    check_int(first.answers, 0);
+    check_int(second.answers, 1);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check_int(place_of("b"), CORE_PLACE_DEVICE);
+    service_close(service, holder.ctl);
+    service_close(service, second.ctl);
+    settle();
+    check_int(first.answers, 1);
+    end();
+}
+
+TAP_TEST(a_store_comes_for_its_reader_when_who_waits_for_the_device_is_patient_no_more)
+{
+    struct client holder, writer, reader;
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+
+    start();
+    to_host.store = store_of("c")->id;
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    open_ctl_of(&holder, "d", 20);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, FIXTURE_BYTES);
+    settle();
+    open_ctl_of(&reader, "c", 2);
+    acquire(&reader, LOCK_WISH_RO, 0);
+    settle();
+    check_int(reader.answers + writer.answers, 0);
+    pass(1000);
+    check_int(reader.answers, 1);
+    check_int(writer.answers, 0);
+    check_int(place_of("c"), CORE_PLACE_DEVICE);
+    end();
+}
