@@ -231,6 +231,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
     assert_eq "$(cat "$M/b/residency") $(cat "$M/c/residency")" 'disk host disk'
     jq -e -s 'any(.event == "demoted" and .store == "b" and .tier == "disk")' <"$M/events"
+    grep -qx 'gmsfs_moves_total{from="host",to="disk"} 1' "$M/metrics"
     use b
     assert_eq "$(head -c 1M "$M/b/allocations/a" | wc -c)" $((1 << 20))
 }

@@ -118,8 +118,10 @@ static void give_way(struct service *s, uint64_t id, enum core_place tier)
         service_apply_record(s, &drop, NULL);
         return;
     }
-    down.kind = core_get_spare_below(store, tier);
-    service_move_store(s, &down);
+    enum core_place to = core_get_spare_below(store, tier);
+    down.kind = to;
+    if (service_apply_record(s, &down, NULL) == 0)
+        s->numbers.moves[tier][to]++;
 }
 
 void service_drop_spares(struct service *s, enum core_place tier)
