@@ -353,7 +353,7 @@ big_and_small() {
 }
 
 @test "who waits for all of the device holds others up for writer_patience, not as long as somebody uses it" {
-    mount_small writer_patience=2
+    mount_small writer_patience=4
     committed p
     committed q
     ctl open "$M/q/residency" w write host
@@ -364,6 +364,7 @@ big_and_small() {
     spawn "$GMSCTL" open "$M/all/ctl" rw acquire-reserve rw 60000 $((24 << 20)) say there
     local all=$SPAWNED
     wait_for_waiters "$M/all" 1
+    assert_eq "$(jq -r .behind "$M/q/info") $(jq -r .behind "$M/all/info")" 'all null'
     reads q
     local small=$SPAWNED
     spawn timeout 20 "$GMSCTL" open "$M/new/ctl" rw acquire-reserve rw 15000 $((4 << 20)) say there
