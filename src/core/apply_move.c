@@ -371,7 +371,7 @@ int apply_copy_drop(struct apply *apply)
     enum core_place tier = (enum core_place)record->kind;
     int error = check_rest(apply->core, store);
 
-    if (record->kind >= CORE_TIER_COUNT)
+    if (record->kind >= CORE_TIER_COUNT || record->offset > 4095)
         return -EINVAL;
     if (error < 0)
         return error;
@@ -380,6 +380,6 @@ int apply_copy_drop(struct apply *apply)
     if (!store->places.spares[tier])
         return -ENODATA;
     core_drop_spare(apply->core, store, tier);
-    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, 0);
+    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->offset);
     return 0;
 }

@@ -383,7 +383,8 @@ enum record_type {
                          flags CORE_MOVE_REFUSE: who waits for it is refused with that;
                          CORE_MOVE_QUIET: no event tells it again. -ESTALE */
     RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
-    RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
+    RECORD_COPY_DROP,   /* store, kind: the spare in that tier; offset = errno of who could not read
+                           it, or 0. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
     RECORD_TYPE_COUNT,
 };

@@ -60,7 +60,8 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
     if (event->tier >= CORE_PLACE_COUNT ||
         (!is_of_copies(event->type) && (event->tier != 0 || event->took_ms != 0)) ||
-        (event->type != CORE_EVENT_MOVE_FAILED && event->error != 0))
+        (event->type != CORE_EVENT_MOVE_FAILED && event->type != CORE_EVENT_COPY_DROPPED &&
+         event->error != 0))
         return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)

@@ -86,9 +86,9 @@ struct core_event {
     uint64_t deadline_ms;         /* STORE_DRAINING: by the wall clock; 0: none was said */
     char for_store[256];          /* EVICTED: who wanted its room; "": it is gone */
     uint32_t tier;                /* of a move or a copy: where to (enum core_place); else 0 */
-    uint32_t error;               /* MOVE_FAILED: errno */
-    uint64_t took_ms;             /* of a move that copied */
-    char region[256];             /* its name, for its owner (uid) and root; "": of none */
+    uint32_t error;   /* MOVE_FAILED: errno; COPY_DROPPED: why it could not be read, or 0 */
+    uint64_t took_ms; /* of a move that copied */
+    char region[256]; /* its name, for its owner (uid) and root; "": of none */
 };
 
 struct core_past {

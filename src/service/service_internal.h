@@ -442,6 +442,8 @@ uint64_t service_count_cost(const struct service *s, const struct core_store *st
                             enum core_place tier);
 uint64_t service_count_spare(const struct service *s, const struct core_store *store,
                              enum core_place tier);
+/* Bytes of this piece of the store could not be read. A spare that has it is of no use. */
+void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error);
 /* As many spares as those that wait for this tier lack; none if that does not do. */
 void service_drop_spares(struct service *s, enum core_place tier);
 

@@ -136,3 +136,27 @@ void service_drop_spares(struct service *s, enum core_place tier)
         give_way(s, rows[i].store, tier);
     free(rows);
 }
+
+static bool has_memory(const struct layout *layout, uint64_t memory)
+{
+    size_t count = layout ? layout_count_allocations(layout) : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (layout_at_rank(layout, i)->memory == memory)
+            return true;
+    }
+    return false;
+}
+
+/* It was the place when the reading began: nobody reads a spare. */
+void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error)
+{
+    const struct core_store *found = core_find_store(s->core, store);
+    for (unsigned tier = 0; found && tier < CORE_TIER_COUNT; tier++) {
+        struct record record = {
+            .type = RECORD_COPY_DROP, .store = store, .kind = tier, .offset = (uint64_t)-error};
+        if (has_memory(found->places.spares[tier], piece->id)) {
+            service_apply_record(s, &record, NULL);
+            return;
+        }
+    }
+}
