@@ -15,7 +15,7 @@ MIB=$((1 << 20))
 setup() {
     common_setup
     requires root
-    export GMSFS_MOVE_GATE=$T/gate
+    export GMSFS_MOVE_GATE=$T/gate GMSFS_GATE=$T/transfers # either waits while its file is there
     SPILL=$T/spill
     mkdir "$SPILL"
     mount -t tmpfs -o size=24M spill "$SPILL"
@@ -168,6 +168,21 @@ spoil_disk() {
     for link in $(spilled); do
         truncate -s 1M "$link"
     done
+}
+
+@test "a spare on the disk that turns out to be unreadable is dropped, and it is told" {
+    committed
+    move_to disk disk
+    touch "$T/transfers"
+    spawn "$GMSCTL" open "$W/allocations/a" r pread $((2 * MIB)) 10
+    local reader=$SPAWNED
+    wait_until 5 grep -qx 'gmsfs_transfers_in_flight 1' "$M/metrics"
+    move_to device 'device disk'
+    spoil_disk
+    rm "$T/transfers"
+    wait_until 5 at device
+    wait_exit "$reader" 10 || :
+    jq -e -s 'any(.event == "copy_dropped" and .tier == "disk" and .error == "EIO")' <"$M/events"
 }
 
 @test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {

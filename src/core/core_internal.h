@@ -14,7 +14,7 @@
 /* The head of an encoded state (core_encode.c). A change of what follows is another version. */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     8u
+#define CORE_STATE_VERSION     9u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)
@@ -134,6 +134,10 @@ void core_hold(struct core *core, struct core_session *session);
 void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms);
 /* As core_check */
 int core_check_pools(const struct core *core, struct failure *failure);
+
+/* core_line.c */
+/* When time alone next changes whom somebody who may lack memory holds off; UINT64_MAX: never. */
+uint64_t core_line_moment(const struct core *core, uint64_t now_ms);
 
 /* core_effects.c */
 /* Room for the effects of one record; next_memories > 0: and for those of an ending after a record

@@ -236,6 +236,12 @@ static json_t *make_moving(const struct fs *fs, const struct core_store *store)
                      make_number(moving.all_bytes));
 }
 
+static json_t *make_ahead(const struct fs *fs, const struct core_store *store)
+{
+    const struct core_store *ahead = service_get_ahead(fs->service, store);
+    return ahead ? json_string(ahead->name) : json_null();
+}
+
 static bool add_places(json_t *object, const struct fs *fs, const struct core_store *store)
 {
     bool failed = json_object_set_new(object, "residency", make_residency(store)) != 0;
@@ -287,6 +293,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
         json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
     failed |= json_object_set_new(object, "reserved_bytes",
                                   make_number(count_reserved(fs->core, store))) != 0;
+    failed |= json_object_set_new(object, "behind", make_ahead(fs, store)) != 0;
     failed |= add_use(object, fs->core, store);
     failed |= add_places(object, fs, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;

@@ -83,7 +83,11 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
     memset(outcome, 0, sizeof *outcome);
-    return core_apply(s->core, record, outcome);
+    size_t waiters_before = s->core->waiters.count;
+    int error = core_apply(s->core, record, outcome);
+    if (!error)
+        service_look_for_changes(s, record, waiters_before);
+    return error;
 }
 
 /* Who wanted more than the pool of the store allows. */
