@@ -191,7 +191,20 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     run_logged -1 as_user "$GMSFS" drain "$W"
     assert_match "$output" 'only root'
     run_logged -1 as_user "$GMSFS" drain --undo "$W"
+    assert_match "$output" 'only root'
     drain -0 "$M/theirs"
+}
+
+@test "who may not even look into a store is told who may drain it, and how to become one" {
+    requires root
+    chmod 700 "$W"
+    for what in '' --undo; do
+        # shellcheck disable=SC2086 # none, or one
+        run_logged -1 as_user "$GMSFS" drain $what "$W"
+        assert_match "$output" "only root, .* owner, root \(uid 0\), can .*drain.*it; .*'chown'"
+    done
+    chown "$TEST_UID" "$W"
+    run_logged -0 as_user "$GMSFS" drain "$W"
 }
 
 @test "a mount's drain turns away who waits for a drained store" {

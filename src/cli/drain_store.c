@@ -49,9 +49,8 @@ static int explain(const struct drain_store *drain, int error)
 {
     switch (error) {
     case -EPERM:
-        cli_error("%s: only root, the user that mounted it and the store's owner can drain it",
-                  drain->path);
-        break;
+    case -EACCES: /* it may not even be looked at */
+        return daemon_explain_rights(drain->path, drain->undo ? "undo a drain of it" : "drain it");
     case -EBUSY:
         cli_error("%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
                   drain->path);
