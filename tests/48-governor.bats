@@ -366,7 +366,7 @@ governs() { # PID: it has its lock
     cli -1 governor --once -c "$T/conf" "$T"
     assert_match "$output" "$T: not a gmsfs mount"
     cli -1 governor --once -c "$T/conf" "$M/weights"
-    assert_match "$output" "$M/weights: not a gmsfs mount"
+    assert_match "$output" "$M/weights: not a gmsfs mount, but in the one at $M;"
     cli -2 governor --once
     cli -2 governor "$M" "$M"
     cli -2 governor --twice "$M"

@@ -223,19 +223,15 @@ static int governor_on(struct governor *governor, const struct mount *mount)
     return status;
 }
 
-static int governor_find_mount(struct governor *governor, char *path)
+static int governor_at(struct governor *governor, char *path)
 {
     const struct mount *mount;
     struct mounts mounts;
-    int error = mounts_read_for(&path, 1, &mounts), status = CLI_FAILURE;
+    int status = mounts_open_at(path, &mounts, &mount);
 
-    if (error)
-        return mounts_explain(error);
-    mount = mounts_find(&mounts, path, false);
-    if (mount)
-        status = governor_on(governor, mount);
-    else
-        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", path);
+    if (status != CLI_OK)
+        return status;
+    status = governor_on(governor, mount);
     mounts_free(&mounts);
     return status;
 }
@@ -262,7 +258,7 @@ static int governor_run(int argc, char **argv)
     }
     if (argc - optind != 1)
         return cli_usage_error("a MOUNT is needed");
-    return governor_find_mount(&governor, argv[optind]);
+    return governor_at(&governor, argv[optind]);
 }
 
 const struct cli_command cmd_governor = {
