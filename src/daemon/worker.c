@@ -96,6 +96,12 @@ static void on_exit_of(void *context, struct core_process process)
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
 
+/* There is somewhere to go to, and nobody forbade it. */
+static bool evicts(const struct daemon_options *options)
+{
+    return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -107,6 +113,8 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .owner_uid = geteuid(),
         .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
+        .evicts = evicts(worker->setup->options),
+        .min_stay_ms = worker->setup->options->min_stay_ms,
     };
     struct fs_host host = worker_fs_host(worker);
 
@@ -234,8 +242,7 @@ static int open_service(struct worker *worker)
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
         .has_kv_cache = options->gms,
         .drops_copies = options->drops_copies,
-        .evicts =
-            !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0),
+        .evicts = evicts(options),
         .min_stay_ms = options->min_stay_ms,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
