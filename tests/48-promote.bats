@@ -9,24 +9,15 @@
 
 load helpers
 load gmsctl
+load places
 
 setup() {
     common_setup
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=64M,host_size=32M
-    W=$M/weights
+    start_tiers size=64M,host_size=32M
 }
 
 committed() { # [STORE]
     ctl open "$M/${1-weights}/lock" rw alloc 5000000 1 a '' commit
-}
-
-is_at() { # TIERS [STORE]
-    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
-}
-
-at() { # TIERS [STORE]
-    assert_eq "$(cat "$M/${2-weights}/residency")" "$1"
 }
 
 @test "demote gives a store's memory back, promote brings it again; each says so" {
@@ -67,7 +58,7 @@ at() { # TIERS [STORE]
     committed three
     hold open "$M/two/lock" r
     cli -1 demote "$W" "$M/two" "$M/three"
-    assert_match "$output" "two: somebody holds its lock"
+    assert_match "$output" "two: gmsctl \\(pid $HOLDER\\) has its lock"
     at host
     at device two
     at host three
@@ -156,7 +147,7 @@ at() { # TIERS [STORE]
     assert_match "$output" 'nothing is committed'
     committed
     cli -1 demote --to disk "$W"
-    assert_match "$output" 'disk has no room for it, or the mount has no such place'
+    assert_match "$output" 'the mount has no disk beside the device; mount it with spill='
     chmod 777 "$W"
     run_logged -1 as_user "$GMSFS" demote "$W"
     assert_match "$output" "owner"
