@@ -476,3 +476,27 @@ moves_are() { # COUNT
     wait_until 10 at 'device host'
     grep -q '^adapters .* used=12582912 resident=1$' "$M/pools"
 }
+
+# ---- swap ------------------------------------------------------------------------------------
+
+# swapping MOUNT OPTIONS LOG: a mount on a machine with 3 GiB of swap, which no cgroup forbids; it ends again.
+swapping() {
+    sed 's/^SwapTotal:.*/SwapTotal: 3145728 kB/' /proc/meminfo >"$T/meminfo"
+    mkdir "$1"
+    # shellcheck disable=SC2016 # the other shell expands it
+    spawn unshare --mount --propagation private bash -c 'mount --bind "$1" /proc/meminfo
+        [[ ! -d /sys/fs/cgroup ]] || mount -t tmpfs none /sys/fs/cgroup
+        shift; exec "$@"' _ "$T/meminfo" "$GMSFS" mount -f -o "backend=host,size=32M,$2" "$1"
+    wait_until 10 grep -q ' mounted ' "$T/spawn-$SPAWNED"
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED"
+    output_of "$SPAWNED" >"$3"
+}
+
+@test "a mount whose stores on the host may be swapped out warns of it, and says how to keep them" {
+    requires root
+    swapping "$T/one" host_size=32M "$T/warned"
+    assert_eq "$(grep -c 'host_size=: up to 3.0 GiB .*swapped out.*MemorySwapMax=0.*host_hugepages=2M' "$T/warned")" 1 warnings
+    swapping "$T/two" "spill=$T,spill_size=32M" "$T/quiet"
+    assert_eq "$(grep -c 'swapped out' "$T/quiet")" 0 'warnings without memory of the host'
+}

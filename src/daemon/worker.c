@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/signals.h"
+#include "daemon/swap.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
 #include "daemon/worker_internal.h"
@@ -214,6 +215,8 @@ static int open_memory(struct worker *worker)
 
     if (error)
         log_error("%s", *text ? text : strerror(-error));
+    else
+        swap_warn(&options->vmm);
     return error;
 }
 
