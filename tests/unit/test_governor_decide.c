@@ -127,6 +127,28 @@ TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
     check_str(decide(), "");
 }
 
+TAP_TEST(who_was_woken_is_not_woken_again_while_it_takes_its_time)
+{
+    make_full();
+    wants("other", 1);
+    demand_of("other")->running = 0;
+    demand_of("other")->woken_ms = NOW - 10 * GOVERNOR_WAKING_MS;
+    check_str(decide(), ""); /* somebody holds its store */
+    store_named("other")->held = 0;
+    check_str(decide(), "wake other");
+    demand_of("other")->woken_ms = NOW - GOVERNOR_WAKING_MS + 1;
+    check_str(decide(), "");
+}
+
+TAP_TEST(who_was_woken_and_has_left_the_device_is_woken_when_it_is_back)
+{
+    world_begin(80);
+    world_add_model("code", POOL_CLASS_HIGH, 40, GOVERNOR_HOST);
+    wants("code", 1);
+    demand_of("code")->woken_ms = NOW - 1;
+    check_str(decide(), "promote code, +wake code");
+}
+
 TAP_TEST(who_is_on_the_device_and_awake_gets_nothing)
 {
     make_full();
