@@ -328,6 +328,7 @@ governs() { # PID: it has its lock
     wait_until 10 has_said 'was read anew'
     wait_until 20 is_held code
     kill -INT "$GOVERNOR" # ignored: a shell started it in the background
+    never_within 1 process_gone "$GOVERNOR"
     kill -TERM "$GOVERNOR"
     wait_exit "$GOVERNOR"
     assert_eq "$status" 0 'exit status'
@@ -357,7 +358,7 @@ governs() { # PID: it has its lock
     assert_match "$output" "$T/conf: line 1: .*clas"
     rm "$T/conf"
     once -1
-    assert_match "$output" "$T/conf: cannot be read: No such file"
+    assert_match "$output" "$T/conf: cannot be read: No such file.*gmsfs-governor\\(8\\) has an example.*-c names"
     mkdir "$T/conf"
     once -1
     assert_match "$output" "$T/conf: cannot be read: Is a directory"
