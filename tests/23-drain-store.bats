@@ -223,11 +223,16 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
 
 @test "drain says what is neither a mount nor a store, and what makes no sense" {
     drain -1 "$W/allocations"
-    assert_match "$output" 'no store'
+    assert_match "$output" "no store.*gmsfs status' lists those there are"
     drain -2 --undo --kill "$W"
     drain -2 --undo "$W" -- true
     drain -2 --kill "$M"
     drain -2 "$M" -- true
+    mkdir "$M/other"
+    drain -2 "$W" "$M/other"
+    assert_match "$output" "one MOUNT or STORE at a time; a COMMAND stands behind '--'"
+    drain -2 "$W" "$M/other" -- true
+    drain -0 -q -- "$W" true
 }
 
 @test "a daemon that dies under a drain is told to whoever drains the store" {

@@ -111,12 +111,26 @@ committed() { # [STORE]
     committed
     touch "$T/gate"
     cli -3 demote --timeout 0.2 "$W"
+    assert_match "$output" "$W: still at device; it goes on to host, unless somebody writes 'cancel'"
     cli -3 promote --timeout 0.2 "$W"
-    assert_match "$output" 'still moving to host'
+    assert_match "$output" "$W: still moving to host; .*--timeout"
     rm "$T/gate"
     wait_until 10 is_at host
     cli -3 wait --timeout 0 "$W" resident
     assert_match "$output" 'still at host'
+}
+
+@test "a signal ends the command, which says that the move goes on" {
+    committed
+    touch "$T/gate"
+    spawn env --default-signal=INT "$GMSFS" demote "$W"
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    kill -INT "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 130 status
+    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal; what had begun to move goes on'
+    rm "$T/gate"
+    wait_until 10 at host
 }
 
 @test "wait resident is over when a reader has brought the store" {

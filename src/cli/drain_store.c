@@ -59,7 +59,10 @@ static int explain(const struct drain_store *drain, int error)
         cli_error("%s: somebody undid the drain; it lets in again", drain->path);
         break;
     case -ENOENT:
-        cli_error("%s: it is no store of a gmsfs mount any more, or never was", drain->path);
+        cli_error(
+            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists those "
+            "there are",
+            drain->path);
         break;
     case -EINTR:
         cli_error("stopped by a signal (%s); %s lets in again", strsignal(signals_get()),

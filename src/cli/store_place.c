@@ -103,7 +103,9 @@ static int place_wait_rest(int dir, const char *path, const char *place, uint64_
             break;
         left_ms = cli_left_ms(start_ms, *timeout_ms);
         if (left_ms == 0) {
-            cli_error("%s: still moving to %s", path, now.to);
+            cli_error("%s: still moving to %s; order it again when that has ended, or give it more "
+                      "time (--timeout)",
+                      path, now.to);
             status = CLI_TIMEOUT;
         } else {
             status = place_poll(path, fd, left_ms);
@@ -160,6 +162,17 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
     return error ? place_explain_order(dir, path, place, error) : CLI_OK;
 }
 
+static int place_late(const char *path, const struct place *now)
+{
+    if (*now->to)
+        cli_error("%s: still at %s; it goes on to %s, unless somebody writes 'cancel' to its file "
+                  "'residency'",
+                  path, now->at, now->to);
+    else
+        cli_error("%s: still at %s", path, *now->at ? now->at : "nothing: it is not committed");
+    return CLI_TIMEOUT;
+}
+
 int store_place_wait(int dir, const char *path, const char *place, bool ordered,
                      uint64_t timeout_ms)
 {
@@ -179,8 +192,7 @@ int store_place_wait(int dir, const char *path, const char *place, bool ordered,
         if (ordered && strcmp(now.to, place) != 0) {
             status = place_explain_end(dir, path, place);
         } else if (left_ms == 0) {
-            cli_error("%s: still at %s", path, *now.at ? now.at : "nothing: it is not committed");
-            status = CLI_TIMEOUT;
+            status = place_late(path, &now);
         } else {
             status = place_poll(path, fd, left_ms);
         }
