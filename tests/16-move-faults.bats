@@ -20,6 +20,7 @@ WAYS=(': host' ': disk' 'host reader' 'disk reader')
 
 setup() {
     common_setup
+    export GMSFS_MOVE_GATE=$T/gate # of any mount
     mount_disk 256M
 }
 
