@@ -88,6 +88,19 @@ at_host() {
     assert_match "$output" "$W: permission denied: only root, .* root \\(uid 0\\), can move it; "
 }
 
+@test "a part of a mount, or a mount that may not be written to, is told as that" {
+    requires root
+    start_tiers size=32M,host_size=16M
+    committed
+    mkdir "$T/part" "$T/whole"
+    mount --bind "$W" "$T/part"
+    mount --bind "$M" "$T/whole"
+    mount -o remount,ro,bind "$T/whole"
+    refused 1 "$T/part: .*only a part of a mount was bound there; .*gmsfs status" drain "$T/part"
+    refused 1 "$T/whole/weights: it is mounted read-only here; " promote "$T/whole/weights"
+    umount "$T/part" "$T/whole"
+}
+
 # ---- to the device ----------------------------------------------------------------------------
 
 @test "a store that came a moment ago stays, and the one that lacks its room is told so" {

@@ -20,6 +20,11 @@ int daemon_explain(const char *path, int error)
                   "status' tells",
                   path);
         break;
+    case -ENOENT:
+        cli_error("%s: the mount's socket '.fds' is not there: only a part of a mount was bound "
+                  "there; name it where the whole mount is, which 'gmsfs status' lists",
+                  path);
+        break;
     case -ENAMETOOLONG:
         cli_error(
             "%s: the path is too long for a socket's address, and there is no /proc, by which "

@@ -147,6 +147,7 @@ static bool place_wait_turn(uint64_t *timeout_ms)
 
 int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
+    unsigned moved = 0; /* so often what was in the way had ended by the time it was looked at */
     struct place now;
     int status, error;
 
@@ -158,7 +159,8 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
         /* Somebody else's order to the same place is as good. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;
-    } while ((error == -EBUSY && *now.to) || (error == -EAGAIN && place_wait_turn(timeout_ms)));
+    } while ((error == -EBUSY && (*now.to || moved++ == 0)) ||
+             (error == -EAGAIN && place_wait_turn(timeout_ms)));
     return error ? place_explain_order(dir, path, place, error) : CLI_OK;
 }
 
@@ -168,8 +170,10 @@ static int place_late(const char *path, const struct place *now)
         cli_error("%s: still at %s; it goes on to %s, unless somebody writes 'cancel' to its file "
                   "'residency'",
                   path, now->at, now->to);
+    else if (*now->at)
+        cli_error("%s: still at %s", path, now->at);
     else
-        cli_error("%s: still at %s", path, *now->at ? now->at : "nothing: it is not committed");
+        cli_error("%s: still nothing is committed in it", path);
     return CLI_TIMEOUT;
 }
 
