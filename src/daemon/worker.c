@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/signals.h"
+#include "daemon/swap.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
 #include "daemon/worker_internal.h"
@@ -96,6 +97,12 @@ static void on_exit_of(void *context, struct core_process process)
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
 
+/* There is somewhere to go to, and nobody forbade it. */
+static bool evicts(const struct daemon_options *options)
+{
+    return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -107,6 +114,8 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .owner_uid = geteuid(),
         .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
+        .evicts = evicts(worker->setup->options),
+        .min_stay_ms = worker->setup->options->min_stay_ms,
     };
     struct fs_host host = worker_fs_host(worker);
 
@@ -206,6 +215,8 @@ static int open_memory(struct worker *worker)
 
     if (error)
         log_error("%s", *text ? text : strerror(-error));
+    else
+        swap_warn(&options->vmm);
     return error;
 }
 
@@ -234,8 +245,7 @@ static int open_service(struct worker *worker)
         .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
         .has_kv_cache = options->gms,
         .drops_copies = options->drops_copies,
-        .evicts =
-            !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0),
+        .evicts = evicts(options),
         .min_stay_ms = options->min_stay_ms,
         .admin_uid = geteuid(),
         .max_connections = worker->descriptors.connections,
