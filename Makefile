@@ -260,6 +260,8 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 COMMAND_OBJ := $(filter-out $(O)/obj/$(MAIN_SRC:.c=.o),$(OBJ))
 $(O)/bench/gpu_load: $(COMMAND_OBJ)
 $(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/choice: $(COMMAND_OBJ)
+$(O)/bench/choice: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/evict: $(O)/obj/src/core/evict.o
 $(O)/bench/evict: BENCH_OBJ = $(O)/obj/src/core/evict.o
 $(O)/bench/%: bench/%.c $(LIB_A)

@@ -105,6 +105,24 @@ use() { # STORE
     jq -e -s 'any(.event == "move_failed" and .store == "a")' <"$M/events"
 }
 
+@test "a pool's max is of the device alone: beside it there may be more" {
+    local store
+    mount_small
+    echo 'few max=8M' >"$M/pools"
+    for store in a b c; do
+        mkdir "$M/$store"
+        setfattr -n user.gmsfs.pool -v few "$M/$store"
+        committed "$store"
+        echo host >"$M/$store/residency"
+        wait_until 10 is_at host "$store"
+        grep -q '^few .* used=0 resident=0$' "$M/pools"
+    done
+    use a
+    use b # a leaves for it: the pool has room for one
+    assert_eq "$(place a) $(place b) $(place c)" 'host device host'
+    grep -q "^few .* stores=3 used=$((8 << 20)) resident=1\$" "$M/pools"
+}
+
 @test "who is pinned, held or more important stays" {
     mount_small
     fill_device
@@ -189,6 +207,49 @@ shows() { # STORE TEXT
     assert_eq "$(cat "$M/a/residency") $(cat "$M/b/residency")" 'device host device'
     assert_eq "$(sha256sum <"$M/c/allocations/a")" "$sum"
     jq -e -s 'any(.event == "copy_dropped" and .store == "b")' <"$M/events"
+}
+
+both_beside() { # STORE: it is on the host, and on the disk as well
+    committed "$1"
+    ctl open "$M/$1/residency" w write +disk
+    wait_until 10 shows "$1" 'device disk'
+    ctl open "$M/$1/residency" w write host
+    wait_until 10 shows "$1" 'host disk'
+}
+
+@test "when the host is short, stores there that are on the disk, too, go down to it, the longest unused first" {
+    mkdir "$T/spill"
+    start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M"
+    local store
+    for store in a b c; do
+        both_beside "$store"
+    done
+    setfattr -n user.gmsfs.pin -v 1 "$M/a"
+    committed d
+    ctl open "$M/d/residency" w write host
+    wait_until 10 shows d host
+    assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
+    assert_eq "$(cat "$M/b/residency") $(cat "$M/c/residency")" 'disk host disk'
+    jq -e -s 'any(.event == "demoted" and .store == "b" and .tier == "disk")' <"$M/events"
+    grep -qx 'gmsfs_moves_total{from="host",to="disk"} 1' "$M/metrics"
+    use b
+    assert_eq "$(head -c 1M "$M/b/allocations/a" | wc -c)" $((1 << 20))
+}
+
+@test "who is used on the host does not go down from it, and the next does" {
+    mkdir "$T/spill"
+    start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M,evict=none"
+    local store
+    for store in a b c; do
+        both_beside "$store"
+    done
+    hold open "$M/a/ctl" r acquire-any ro 0
+    committed d
+    ctl open "$M/d/residency" w write host
+    wait_until 10 shows d host
+    assert_eq "$(head -n 1 "$M/a/residency")" 'host disk'
+    assert_eq "$(cat "$M/b/residency")" disk
+    let_go "$SPAWNED"
 }
 
 @test "no spare goes where all of them would not do" {
@@ -289,6 +350,30 @@ big_and_small() {
     wait_exit "$big"
     wait_exit "$small"
     jq -e -s '[.[] | select(.event == "promoted") | .store] == ["big", "q"]' <"$M/events"
+}
+
+@test "who waits for all of the device holds others up for writer_patience, not as long as somebody uses it" {
+    mount_small writer_patience=4
+    committed p
+    committed q
+    ctl open "$M/q/residency" w write host
+    wait_until 10 is_at host q
+    mkdir "$M/all" "$M/new"
+    hold open "$M/p/lock" r
+    local holder=$SPAWNED
+    spawn "$GMSCTL" open "$M/all/ctl" rw acquire-reserve rw 60000 $((24 << 20)) say there
+    local all=$SPAWNED
+    wait_for_waiters "$M/all" 1
+    assert_eq "$(jq -r .behind "$M/q/info") $(jq -r .behind "$M/all/info")" 'all null'
+    reads q
+    local small=$SPAWNED
+    spawn timeout 20 "$GMSCTL" open "$M/new/ctl" rw acquire-reserve rw 15000 $((4 << 20)) say there
+    local loader=$SPAWNED
+    wait_exit "$small"
+    wait_exit "$loader"
+    wait_for_waiters "$M/all" 1
+    let_go "$holder"
+    wait_exit "$all"
 }
 
 @test "who reads a small store does not overtake an ALLOC that waits for much, and goes on behind it" {

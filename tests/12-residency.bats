@@ -6,19 +6,18 @@
 #
 # A step of a move waits as long as $GMSFS_MOVE_GATE exists.
 #
-# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2034,SC2154 # SUM is read by places.bash; output is set by bats' run
 # shellcheck disable=SC2016 # bodies of shells
 
 load helpers
 load gmsctl
+load places
 
 MIB=$((1 << 20))
 
 setup() {
     common_setup
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=64M,host_size=32M
-    W=$M/weights
+    start_tiers size=64M,host_size=32M
 }
 
 committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
@@ -29,35 +28,8 @@ committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
     SUM=$(sha256sum <"$T/bytes")
 }
 
-order() { # WORD [STORE]
-    ctl open "$M/${2-weights}/residency" w write "$1"
-}
-
 refused() { # ERRNO WORD [STORE]
     expect "$1" open "$M/${3-weights}/residency" w write "$2"
-}
-
-is_at() { # TIERS [STORE]
-    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
-}
-
-moved_to() { # TIERS [STORE]: and nothing is under way
-    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
-}
-
-move_to() { # WORD TIERS [STORE]
-    order "$1" "${3-weights}"
-    wait_until 10 moved_to "$2" "${3-weights}"
-}
-
-bytes_are_right() { # [STORE]
-    assert_eq "$(sha256sum <"$M/${1-weights}/allocations/a")" "$SUM"
-    assert_eq "$(sha256sum <"$M/${1-weights}/allocations/b")" "$SUM"
-}
-
-has_event() { # EVENT [TIER | ERROR]
-    jq -es --arg event "$1" --arg why "${2-}" \
-        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
 }
 
 layout_of() {
@@ -115,7 +87,7 @@ layout_of() {
     # the copy was kept, so this only drops
     touch "$T/gate"
     order host
-    moved_to host
+    at host
     wait_until 5 used_is 0
     rm "$T/gate"
 }
@@ -144,7 +116,7 @@ layout_of() {
     expect EAGAIN open "$W/ctl" rw acquire ro 0
     expect EAGAIN open "$W/ctl" rw acquire rw 0
     expect EAGAIN open "$W/allocations/a" rw
-    moved_to host
+    at host
     assert_eq "$(info_of weights .moves)" 1
 }
 
@@ -152,7 +124,7 @@ layout_of() {
     committed
     move_to host host
     ctl open "$W/lock" rw
-    moved_to 'device host'
+    at 'device host'
     bytes_are_right
 }
 
@@ -180,7 +152,7 @@ layout_of() {
     refused EBUSY host
     hold open "$W/lock" r
     rm "$T/gate"
-    wait_until 10 moved_to 'device host'
+    wait_until 10 at 'device host'
     let_go "$HOLDER"
     assert_eq "$(info_of weights .moves)" 0
     has_event copied host
@@ -191,16 +163,12 @@ layout_of() {
     touch "$T/gate"
     order host
     hold open "$W/lock" rw
-    moved_to device
+    at device
     let_go "$HOLDER"
     rm "$T/gate"
     wait_until 5 host_is_free
     bytes_are_right
     has_event move_failed ECANCELED
-}
-
-host_is_free() {
-    [[ $(device_get .host_used_bytes) -eq 0 ]]
 }
 
 @test "cancel ends a move, unless somebody waits for it" {
@@ -209,7 +177,7 @@ host_is_free() {
     touch "$T/gate"
     order host
     order cancel
-    moved_to device
+    at device
     rm "$T/gate"
     wait_until 5 host_is_free
     move_to host host
@@ -230,7 +198,7 @@ host_is_free() {
     kill -KILL "$WAITER"
     wait_until 5 waiters_are weights 0
     rm "$T/gate"
-    wait_until 10 moved_to 'device host'
+    wait_until 10 at 'device host'
     assert_state weights COMMITTED
 }
 
@@ -240,9 +208,9 @@ host_is_free() {
     move_to +host 'device host'
     bytes_are_right
     order +host # it is there
-    moved_to 'device host'
+    at 'device host'
     order -host
-    moved_to device
+    at device
     wait_until 5 host_is_free
     refused ENODATA -host
     has_event copy_dropped host
@@ -255,7 +223,7 @@ host_is_free() {
     committed
     move_to +host 'device host'
     ctl open "$W/lock" rw commit
-    moved_to device
+    at device
     wait_until 5 host_is_free
     assert_eq "$(info_of weights .generation)" 2
 }
@@ -264,7 +232,7 @@ host_is_free() {
     committed
     move_to +host 'device host'
     ctl open "$W/allocations/a" rw write spoilt
-    moved_to host
+    at host
     bytes_are_right
     assert_eq "$(info_of weights '"\(.state) \(.generation)"')" 'COMMITTED 1'
     has_event rolled_back
@@ -278,7 +246,7 @@ host_is_free() {
     local hash
     hash=$(cat "$W/layout_hash")
     order none
-    moved_to none
+    at none
     wait_until 5 used_is 0
     wait_until 5 host_is_free
     assert_eq "$(cat "$W/layout_hash")" "$hash"
@@ -291,9 +259,9 @@ host_is_free() {
     ctl open "$W/auto" rw read 2
     assert_match "$output" RW
     # an abort leaves it as it was
-    moved_to none
+    at none
     ctl open "$W/lock" rw clear alloc 100 1 anew '' commit
-    moved_to device
+    at device
     ctl open "$W/lock" r
 }
 
@@ -301,7 +269,7 @@ host_is_free() {
     mkdir "$M/big"
     committed big $((20 * MIB))
     refused ENOMEM host big
-    moved_to device big
+    at device big
     bytes_are_right big
 }
 
@@ -324,13 +292,13 @@ host_is_free() {
     done
     refused EINVAL "$(printf 'host%100s' '')x"
     order $' host\n'
-    wait_until 10 moved_to host
+    wait_until 10 at host
     chmod 777 "$W"
     run_logged ! as_user bash -c 'echo device >"$1"' _ "$W/residency"
     assert_match "$output" 'Operation not permitted'
     chown "$TEST_UID" "$W"
     as_user bash -c 'echo device >"$1"' _ "$W/residency"
-    wait_until 10 moved_to 'device host'
+    wait_until 10 at 'device host'
 }
 
 @test "a poll on residency tells that the place has changed" {
@@ -423,11 +391,11 @@ moves_are() { # COUNT
     move_to host host
     hold open "$W/ctl" rw acquire-any ro 0 export 0 0
     moves_are 1
-    moved_to host
+    at host
     refused EBUSY none
     # others wait for the device all the same; what the first one reads stays until it goes
     ctl open "$W/lock" r
-    moved_to 'device host'
+    at 'device host'
     refused EBUSY -host
     let_go "$HOLDER"
     order -host
@@ -437,7 +405,7 @@ moves_are() { # COUNT
     committed
     move_to host host
     hold open "$W/ctl" rw acquire-replace rw 0
-    moved_to host
+    at host
     let_go "$HOLDER"
     expect EAGAIN open "$W/ctl" rw acquire-replace rw 0 export 0 0
     expect EINVAL open "$W/ctl" rw acquire-replace rw 0 commit
@@ -445,7 +413,7 @@ moves_are() { # COUNT
     moves_are 1
     bytes_are_right
     ctl open "$W/ctl" rw acquire-replace rw 0 clear alloc 100 1 anew '' commit
-    moved_to device
+    at device
     wait_until 5 host_is_free
     moves_are 1
 }
@@ -468,10 +436,10 @@ moves_are() { # COUNT
     cli verify "$W" "$model"
     cli save "$W" "$T/saved.safetensors"
     cli image save "$W" "$T/image"
-    moved_to host
+    at host
     moves_are 1
     cli load "$W" "$model"
-    moved_to device
+    at device
     moves_are 1
     cli verify "$W" "$T/saved.safetensors"
 }
@@ -505,6 +473,30 @@ moves_are() { # COUNT
     run_logged ! setfattr -n user.gmsfs.pool -v small "$W"
     expect EDQUOT open "$M/other/ctl" rw acquire rw 0 alloc 16777216 1 a ''
     rm "$T/gate"
-    wait_until 10 moved_to 'device host'
+    wait_until 10 at 'device host'
     grep -q '^adapters .* used=12582912 resident=1$' "$M/pools"
+}
+
+# ---- swap ------------------------------------------------------------------------------------
+
+# swapping MOUNT OPTIONS LOG: a mount on a machine with 3 GiB of swap, which no cgroup forbids; it ends again.
+swapping() {
+    sed 's/^SwapTotal:.*/SwapTotal: 3145728 kB/' /proc/meminfo >"$T/meminfo"
+    mkdir "$1"
+    # shellcheck disable=SC2016 # the other shell expands it
+    spawn unshare --mount --propagation private bash -c 'mount --bind "$1" /proc/meminfo
+        [[ ! -d /sys/fs/cgroup ]] || mount -t tmpfs none /sys/fs/cgroup
+        shift; exec "$@"' _ "$T/meminfo" "$GMSFS" mount -f -o "backend=host,size=32M,$2" "$1"
+    wait_until 10 grep -q ' mounted ' "$T/spawn-$SPAWNED"
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED"
+    output_of "$SPAWNED" >"$3"
+}
+
+@test "a mount whose stores on the host may be swapped out warns of it, and says how to keep them" {
+    requires root
+    swapping "$T/one" host_size=32M "$T/warned"
+    assert_eq "$(grep -c 'host_size=: up to 3.0 GiB .*swapped out.*MemorySwapMax=0.*host_hugepages=2M' "$T/warned")" 1 warnings
+    swapping "$T/two" "spill=$T,spill_size=32M" "$T/quiet"
+    assert_eq "$(grep -c 'swapped out' "$T/quiet")" 0 'warnings without memory of the host'
 }

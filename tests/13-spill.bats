@@ -9,64 +9,24 @@
 
 load helpers
 load gmsctl
+load places
 
 MIB=$((1 << 20))
 
 setup() {
     common_setup
-    requires root
-    export GMSFS_MOVE_GATE=$T/gate
-    SPILL=$T/spill
-    mkdir "$SPILL"
-    mount -t tmpfs -o size=24M spill "$SPILL"
-    start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
-    W=$M/weights
+    export GMSFS_GATE=$T/transfers # they wait while it is there
+    mount_disk 24M
+    start_tiers "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
 }
 
 teardown() {
     common_teardown
-    umount -l "$SPILL" 2>/dev/null || : # if it is still there
-}
-
-committed() { # [STORE [BYTES]]: with random bytes; SUM is their checksum
-    local store=$M/${1-weights}
-    head -c "${2-5000000}" /dev/urandom >"$T/bytes"
-    bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; echo >"$1/commit"' _ "$store" "$T/bytes"
-    SUM=$(sha256sum <"$T/bytes")
-}
-
-order() { # WORD [STORE]
-    ctl open "$M/${2-weights}/residency" w write "$1"
-}
-
-at() { # TIERS [STORE]: and nothing is under way
-    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
-}
-
-move_to() { # WORD TIERS [STORE]
-    order "$1" "${3-weights}"
-    wait_until 10 at "$2" "${3-weights}"
-}
-
-bytes_are_right() {
-    assert_eq "$(sha256sum <"$W/allocations/a")" "$SUM"
+    umount_disk
 }
 
 spill_is() { # BYTES
     [[ $(device_get .spill_used_bytes) -eq $1 ]]
-}
-
-on_disk() { # bytes of blocks that the directory's file system has given away
-    df -B 1 --output=used "$SPILL" | tail -n 1
-}
-
-disk_is_empty() {
-    [[ $(on_disk) -eq 0 ]]
-}
-
-has_event() { # EVENT [TIER | ERROR]
-    jq -es --arg event "$1" --arg why "${2-}" \
-        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
 }
 
 @test "a store goes to the disk and comes back straight; the disk shows no file of it" {
@@ -168,6 +128,21 @@ spoil_disk() {
     for link in $(spilled); do
         truncate -s 1M "$link"
     done
+}
+
+@test "a spare on the disk that turns out to be unreadable is dropped, and it is told" {
+    committed
+    move_to disk disk
+    touch "$T/transfers"
+    spawn "$GMSCTL" open "$W/allocations/a" r pread $((2 * MIB)) 10
+    local reader=$SPAWNED
+    wait_until 5 grep -qx 'gmsfs_transfers_in_flight 1' "$M/metrics"
+    move_to device 'device disk'
+    spoil_disk
+    rm "$T/transfers"
+    wait_until 5 at device
+    wait_exit "$reader" 10 || :
+    jq -e -s 'any(.event == "copy_dropped" and .tier == "disk" and .error == "EIO")' <"$M/events"
 }
 
 @test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {

@@ -27,7 +27,7 @@ setup() {
         run_logged -3 "$GMSFS" wait --timeout 0 "$M/weights" "$state"
     done
     run_logged -2 "$GMSFS" wait "$M/weights" MELTED
-    assert_match "$output" "'MELTED' is no state: there are ${STATES[*]}"
+    assert_match "$output" "'MELTED' is no state: there are ${STATES[*]}; and, alone, resident"
     run_logged -0 "$GMSFS" wait --help
     assert_match "$output" "one of the states ${STATES[*]}\\."
 }

@@ -12,6 +12,7 @@
 
 load helpers
 load gmsctl
+load places
 
 BYTES=$((130 << 20))
 # What is done before it, the order (or `reader`, who waits for the device), and where it comes to.
@@ -19,21 +20,17 @@ WAYS=(': host' ': disk' 'host reader' 'disk reader')
 
 setup() {
     common_setup
-    requires root
-    export GMSFS_MOVE_GATE=$T/gate
-    SPILL=$T/spill
-    mkdir "$SPILL"
-    mount -t tmpfs -o size=256M spill "$SPILL"
+    export GMSFS_MOVE_GATE=$T/gate # of any mount
+    mount_disk 256M
 }
 
 teardown() {
     common_teardown
-    umount -l "$SPILL" 2>/dev/null || : # if it is still there
+    umount_disk
 }
 
-start_tiers() {
-    start_mount "size=256M,host_size=256M,spill=$SPILL,spill_size=256M,keep_copy=no" "$@"
-    W=$M/weights
+start_all() {
+    start_tiers "size=256M,host_size=256M,spill=$SPILL,spill_size=256M,keep_copy=no" "$@"
 }
 
 publish() {
@@ -44,14 +41,6 @@ publish() {
 bytes_are_right() {
     assert_eq "$(head -c 5 "$W/allocations/a")" first 'first bytes'
     assert_eq "$(tail -c 4 "$W/allocations/a")" last 'last bytes'
-}
-
-order() { # WORD [STORE]
-    ctl open "$M/${2-weights}/residency" w write "$1"
-}
-
-at() { # TIERS [STORE]: and nothing is under way
-    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
 }
 
 # hold_after STEPS: what begins from here on stands at the gate behind so many.
@@ -81,17 +70,8 @@ begin_way() {
     wait_until 10 is_held
 }
 
-has_event() { # EVENT [ERROR]
-    jq -es --arg event "$1" --arg error "${2-}" \
-        'any(.event == $event and ($error == "" or .error == $error))' <"$M/events"
-}
-
 tiers_are_free() { # beside the device
     [[ $(device_get '.host_used_bytes + .spill_used_bytes') -eq 0 ]]
-}
-
-disk_is_empty() {
-    [[ $(df -B 1 --output=used "$SPILL" | tail -n 1) -eq 0 ]]
 }
 
 copier_of() { # WORKER
@@ -107,7 +87,7 @@ nothing_is_left() { # KEEPER WORKER COPIER
     wait_until_any 10 disk_is_empty
     rm -f "$T/gate"
     ! is_mounted "$M" || umount "$M" # a dead keeper's
-    start_tiers "$M"
+    start_all "$M"
     assert_eq "$(device_get '.used_bytes + .host_used_bytes + .spill_used_bytes')" 0 'memory of the new mount'
     [[ $BACKEND == host ]] || wait_until 5 nobody_else_has_memory
     publish
@@ -125,7 +105,7 @@ daemons_die() {
     for way in "${WAYS[@]}"; do
         for steps in "${@:2}"; do
             echo "# $way, $steps steps"
-            start_tiers "$T/m"
+            start_all "$T/m"
             publish
             # shellcheck disable=SC2086 # two words
             begin_way "$steps" $way
@@ -157,7 +137,7 @@ daemons_die() {
 
 @test "a reader that is killed at any step of the promotion it waits for is forgotten, and the promotion ends" {
     local steps
-    start_tiers
+    start_all
     publish
     for steps in 0 1 2 3 4 5; do
         begin_way "$steps" host reader
@@ -173,7 +153,7 @@ daemons_die() {
 
 @test "a client that ordered a move is not needed at any step of it" {
     local steps
-    start_tiers
+    start_all
     publish
     for steps in 0 1 2 3 4 5; do
         hold_after "$steps"
@@ -191,7 +171,7 @@ daemons_die() {
 
 @test "a drainer that is killed at any step of its move lets in who waits, and the move ends as a spare" {
     local steps drainer
-    start_tiers
+    start_all
     publish
     for steps in 0 1 2 3 4 5; do
         hold_after "$steps"
@@ -213,7 +193,7 @@ daemons_die() {
 
 @test "a move that is cancelled at any step gives back what it has made, and the next one works" {
     local way steps before word
-    start_tiers
+    start_all
     publish
     for way in 'device host' 'device disk' 'host device' 'host disk'; do
         read -r before word <<<"$way"
@@ -295,7 +275,7 @@ group_gone() {
 # bats test_tags=host
 @test "memory that the daemon's group lacks fails the move, not the daemon, and the store stays where it is" {
     limit_memory $((240 << 20))
-    start_tiers
+    start_all
     publish
     run_logged -1 "$GMSFS" demote "$W"
     assert_match "$output" 'stays at device'
@@ -362,7 +342,7 @@ group_gone() {
     for store in d a b c; do
         assert_eq "$(head -c 1 "$M/$store/allocations/a")" "$store" bytes
     done
-    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" 'a b' 'who was chosen'
+    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" b 'who has left'
     assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'whose copy is a spare'
 }
 

@@ -259,16 +259,17 @@ PY
     assert_match "$output" 'does not fit'
 }
 
-@test "load says that others asked for memory before, not that a lock is taken which is free" {
+@test "load says who asked for memory before, not that a lock is taken which is free" {
     requires python3
     make_model $HALF
     ctl open "$V/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
     spawn "$GMSFS" load "$W" "$MODEL"
     local first=$SPAWNED
     wait_until 5 eval "output_of $first | grep -q 'waiting for memory'"
+    assert_eq "$(info_of other .behind) $(info_of weights .behind)" 'weights null'
     run_logged -3 "$GMSFS" load --timeout 0.3 "$V" "$MODEL"
-    assert_match "$output" 'waiting for memory for .*: others asked before'
-    assert_match "$output" 'others asked for memory of the device before, .*another store'
+    assert_match "$output" 'waiting for memory for .*: who waits for weights asked before'
+    assert_match "$output" 'weights asked for memory of the device before, .*another store'
     [[ $output != *sessions* ]] || fail 'a lock is blamed'
     ctl open "$V/lock" rw use 0 clear commit
     wait_exit "$first" 20

@@ -191,7 +191,20 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     run_logged -1 as_user "$GMSFS" drain "$W"
     assert_match "$output" 'only root'
     run_logged -1 as_user "$GMSFS" drain --undo "$W"
+    assert_match "$output" 'only root'
     drain -0 "$M/theirs"
+}
+
+@test "who may not even look into a store is told who may drain it, and how to become one" {
+    requires root
+    chmod 700 "$W"
+    for what in '' --undo; do
+        # shellcheck disable=SC2086 # none, or one
+        run_logged -1 as_user "$GMSFS" drain $what "$W"
+        assert_match "$output" "only root, .* owner, root \(uid 0\), can .*drain.*it; .*'chown'"
+    done
+    chown "$TEST_UID" "$W"
+    run_logged -0 as_user "$GMSFS" drain "$W"
 }
 
 @test "a mount's drain turns away who waits for a drained store" {
@@ -210,11 +223,16 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
 
 @test "drain says what is neither a mount nor a store, and what makes no sense" {
     drain -1 "$W/allocations"
-    assert_match "$output" 'no store'
+    assert_match "$output" "no store.*gmsfs status' lists those there are"
     drain -2 --undo --kill "$W"
     drain -2 --undo "$W" -- true
     drain -2 --kill "$M"
     drain -2 "$M" -- true
+    mkdir "$M/other"
+    drain -2 "$W" "$M/other"
+    assert_match "$output" "one MOUNT or STORE at a time; a COMMAND stands behind '--'"
+    drain -2 "$W" "$M/other" -- true
+    drain -0 -q -- "$W" true
 }
 
 @test "a daemon that dies under a drain is told to whoever drains the store" {

@@ -8,12 +8,11 @@
 
 load helpers
 load gmsctl
+load places
 
 setup() {
     common_setup
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=64M,host_size=32M
-    W=$M/weights
+    start_tiers size=64M,host_size=32M
     ctl open "$W/lock" rw alloc 5000000 1 a '' commit
 }
 
@@ -21,14 +20,6 @@ drain() { # -STATUS ARGUMENT...
     local want=$1
     shift
     run_logged "$want" timeout $((30 * SLOW)) "$GMSFS" drain "$@"
-}
-
-at() { # TIERS [STORE]
-    assert_eq "$(cat "$M/${2-weights}/residency")" "$1"
-}
-
-is_at() { # TIERS [STORE]
-    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
 }
 
 begin_drain() { # ARGUMENT...: DRAINER
@@ -146,7 +137,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     at device
     let_go "$holder"
     drain -1 --then demote --to disk "$W"
-    assert_match "$output" 'disk has no room for it, or the mount has no such place'
+    assert_match "$output" 'the mount has no disk beside the device; mount it with spill='
     at device
     ctl open "$W/lock" rn
     mkdir "$M/empty"

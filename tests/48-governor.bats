@@ -258,8 +258,12 @@ refute_log() {
     cp "$T/engine" "$ENGINES/engine"
     rm "$ENGINES/stop"
     govern
-    wait_until 20 is_held code
+    wait_until 20 is_awake code
     assert_match "$(cat "$M/batch/residency")" '^host'
+}
+
+is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may go on, too
+    (($(info_of "$1" .held) > 0))
 }
 
 @test "the cooldown holds over a restart" {
@@ -328,6 +332,7 @@ governs() { # PID: it has its lock
     wait_until 10 has_said 'was read anew'
     wait_until 20 is_held code
     kill -INT "$GOVERNOR" # ignored: a shell started it in the background
+    never_within 1 process_gone "$GOVERNOR"
     kill -TERM "$GOVERNOR"
     wait_exit "$GOVERNOR"
     assert_eq "$status" 0 'exit status'
@@ -357,7 +362,7 @@ governs() { # PID: it has its lock
     assert_match "$output" "$T/conf: line 1: .*clas"
     rm "$T/conf"
     once -1
-    assert_match "$output" "$T/conf: cannot be read: No such file"
+    assert_match "$output" "$T/conf: cannot be read: No such file.*gmsfs-governor\\(8\\) has an example.*-c names"
     mkdir "$T/conf"
     once -1
     assert_match "$output" "$T/conf: cannot be read: Is a directory"
@@ -366,7 +371,7 @@ governs() { # PID: it has its lock
     cli -1 governor --once -c "$T/conf" "$T"
     assert_match "$output" "$T: not a gmsfs mount"
     cli -1 governor --once -c "$T/conf" "$M/weights"
-    assert_match "$output" "$M/weights: not a gmsfs mount"
+    assert_match "$output" "$M/weights: not a gmsfs mount, but in the one at $M;"
     cli -2 governor --once
     cli -2 governor "$M" "$M"
     cli -2 governor --twice "$M"

@@ -9,24 +9,15 @@
 
 load helpers
 load gmsctl
+load places
 
 setup() {
     common_setup
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=64M,host_size=32M
-    W=$M/weights
+    start_tiers size=64M,host_size=32M
 }
 
 committed() { # [STORE]
     ctl open "$M/${1-weights}/lock" rw alloc 5000000 1 a '' commit
-}
-
-is_at() { # TIERS [STORE]
-    [[ $(head -n 1 "$M/${2-weights}/residency") == "$1" ]]
-}
-
-at() { # TIERS [STORE]
-    assert_eq "$(cat "$M/${2-weights}/residency")" "$1"
 }
 
 @test "demote gives a store's memory back, promote brings it again; each says so" {
@@ -67,7 +58,7 @@ at() { # TIERS [STORE]
     committed three
     hold open "$M/two/lock" r
     cli -1 demote "$W" "$M/two" "$M/three"
-    assert_match "$output" "two: somebody holds its lock"
+    assert_match "$output" "two: gmsctl \\(pid $HOLDER\\) has its lock"
     at host
     at device two
     at host three
@@ -120,12 +111,26 @@ at() { # TIERS [STORE]
     committed
     touch "$T/gate"
     cli -3 demote --timeout 0.2 "$W"
+    assert_match "$output" "$W: still at device; it goes on to host, unless somebody writes 'cancel'"
     cli -3 promote --timeout 0.2 "$W"
-    assert_match "$output" 'still moving to host'
+    assert_match "$output" "$W: still moving to host; .*--timeout"
     rm "$T/gate"
     wait_until 10 is_at host
     cli -3 wait --timeout 0 "$W" resident
     assert_match "$output" 'still at host'
+}
+
+@test "a signal ends the command, which says that the move goes on" {
+    committed
+    touch "$T/gate"
+    spawn env --default-signal=INT "$GMSFS" demote "$W"
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    kill -INT "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 130 status
+    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal; what had begun to move goes on'
+    rm "$T/gate"
+    wait_until 10 at host
 }
 
 @test "wait resident is over when a reader has brought the store" {
@@ -156,7 +161,7 @@ at() { # TIERS [STORE]
     assert_match "$output" 'nothing is committed'
     committed
     cli -1 demote --to disk "$W"
-    assert_match "$output" 'disk has no room for it, or the mount has no such place'
+    assert_match "$output" 'the mount has no disk beside the device; mount it with spill='
     chmod 777 "$W"
     run_logged -1 as_user "$GMSFS" demote "$W"
     assert_match "$output" "owner"

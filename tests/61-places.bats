@@ -9,52 +9,14 @@
 
 load helpers
 load gmsctl
+load places
 
 OUT_OF_MEMORY=2 # CUDA_ERROR_OUT_OF_MEMORY
 
 setup() {
     common_setup
     fake_gpus
-    export GMSFS_MOVE_GATE=$T/gate
-    start_mount size=64M,host_size=32M
-    W=$M/weights
-}
-
-committed() { # [STORE]: with random bytes; SUM is their checksum
-    local store=$M/${1-weights}
-    head -c 5000000 /dev/urandom >"$T/bytes"
-    bash -c 'exec 4<>"$1/lock"; cat "$2" >"$1/allocations/a"; echo >"$1/commit"' _ "$store" "$T/bytes"
-    SUM=$(sha256sum <"$T/bytes")
-}
-
-order() { # WORD [STORE]
-    ctl open "$M/${2-weights}/residency" w write "$1"
-}
-
-at() { # TIERS [STORE]: and nothing is under way
-    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
-}
-
-move_to() { # WORD TIERS [STORE]
-    order "$1" "${3-weights}"
-    wait_until 10 at "$2" "${3-weights}"
-}
-
-bytes_are_right() {
-    assert_eq "$(sha256sum <"$W/allocations/a")" "$SUM"
-}
-
-device_is() { # JQ VALUE
-    [[ $(device_get "$1") == "$2" ]]
-}
-
-has_event() { # EVENT [TIER | ERROR]
-    jq -es --arg event "$1" --arg why "${2-}" \
-        'any(.event == $event and ($why == "" or .tier == $why or .error == $why))' <"$M/events"
-}
-
-host_is_free() {
-    [[ $(device_get .host_used_bytes) -eq 0 ]]
+    start_tiers size=64M,host_size=32M
 }
 
 # ---- the GPU ---------------------------------------------------------------------------------

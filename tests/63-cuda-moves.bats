@@ -9,6 +9,7 @@
 
 load helpers
 load gmsctl
+load places
 
 BROKEN=999     # CUDA_ERROR_UNKNOWN: another context may do
 BYTES=20000003 # of an allocation: parts of 4 MiB, and a rest
@@ -18,7 +19,7 @@ setup() {
     fake_gpus
 }
 
-start_tiers() { # [OPTIONS]
+start_gpu() { # [OPTIONS]
     start_mount "size=128M,host_size=128M${1:+,$1}"
     W=$M/weights
 }
@@ -49,29 +50,12 @@ publish() { # STORE [BYTES]: random, in $T/STORE and committed
         cat "$2" 1<>"$1/allocations/a"; echo >"$1/commit"' _ "$M/$1" "$T/$1"
 }
 
-order() { # WORD [STORE]
-    ctl open "$M/${2-weights}/residency" w write "$1"
-}
-
-at() { # TIERS [STORE]: and nothing is under way
-    [[ $(cat "$M/${2-weights}/residency") == "$1" ]]
-}
-
 moves() {
     grep -q moving "$W/residency"
 }
 
-move_to() { # WORD TIERS [STORE]
-    order "$1" "${3-weights}"
-    wait_until 20 at "$2" "${3-weights}"
-}
-
 bytes_are_right() { # [STORE]
     cmp -n "$(stat -c %s "$T/${1-weights}")" "$M/${1-weights}/allocations/a" "$T/${1-weights}"
-}
-
-host_is_free() {
-    [[ $(device_get .host_used_bytes) -eq 0 ]]
 }
 
 # The copy on the device is given up, and made anew from the host's.
@@ -83,7 +67,7 @@ there_and_back() { # [STORE]
 }
 
 @test "bytes that a driver copies late are waited for, in parts and to the last one" {
-    start_tiers
+    start_gpu
     publish weights
     publish small 1
     publish even $((8 << 20))
@@ -95,7 +79,7 @@ there_and_back() { # [STORE]
 
 @test "with a host tier the copier is there before it is needed, and stays" {
     local pid
-    start_tiers copier_idle=0.05
+    start_gpu copier_idle=0.05
     wait_until 10 copier
     pid=$(copier)
     never_within 1 no_copier
@@ -111,7 +95,7 @@ there_and_back() { # [STORE]
 }
 
 @test "lanes give back all that they had of the GPU" {
-    start_tiers
+    start_gpu
     publish weights
     there_and_back
     stop_mount
@@ -120,7 +104,7 @@ there_and_back() { # [STORE]
 
 @test "a copier that is killed in the middle of a move, each way, is replaced and nobody notices" {
     local way pid
-    start_tiers
+    start_gpu
     publish weights
     for way in '+host DtoH' 'device HtoD'; do
         [[ $way != device* ]] || move_to host host
@@ -151,7 +135,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a copier that is killed again and again fails the move: the source is whole, and nothing else is left" {
-    start_tiers
+    start_gpu
     publish weights
     wait_until 10 copier
     fake_gpus 'slow cuMemcpyDtoHAsync_v2 300'
@@ -168,7 +152,7 @@ has_failed_with() { # ERRNO
 
 @test "a reader whose store cannot be copied back is told EIO, and the copy that it has stays whole" {
     local reader
-    start_tiers
+    start_gpu
     publish weights
     move_to host host
     fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
@@ -193,7 +177,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a copy that fails for good leaves the store where it is, tells why, and the next one works" {
-    start_tiers
+    start_gpu
     publish weights
     fake_gpus "fail cuMemcpyDtoHAsync_v2 $BROKEN"
     run_logged ! "$GMSFS" demote "$W"
@@ -215,7 +199,7 @@ has_failed_with() { # ERRNO
 
 @test "an error that a new context repairs fails no move" {
     local pid
-    start_tiers
+    start_gpu
     publish weights 1000
     publish other 1000
     wait_until 10 copier
@@ -232,7 +216,7 @@ has_failed_with() { # ERRNO
 
 @test "a driver that pins no memory moves bytes all the same" {
     fake_gpus 'fail cuMemHostRegister_v2 2'
-    start_tiers
+    start_gpu
     publish weights
     there_and_back
 }
@@ -240,7 +224,7 @@ has_failed_with() { # ERRNO
 @test "what is on the host stays mapped in the copier until that copy goes" {
     local with_copy
     requires root || return 0
-    start_tiers
+    start_gpu
     publish weights
     move_to +host 'device host'
     there_and_back # all lanes are there
@@ -253,7 +237,7 @@ has_failed_with() { # ERRNO
 
 @test "a copy on the host outlives its copier, and comes back through the next one" {
     local pid
-    start_tiers
+    start_gpu
     publish weights
     move_to host host
     pid=$(copier)
@@ -268,7 +252,7 @@ has_failed_with() { # ERRNO
 @test "a copier that does not let a copy go is killed for it, and the memory is free" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
-    start_tiers
+    start_gpu
     publish weights
     move_to +host 'device host'
     pid=$(copier)
@@ -282,7 +266,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a lane that cannot be had leaves its work to the others, and none at all is an error" {
-    start_tiers
+    start_gpu
     publish weights
     wait_until 10 copier
     fake_gpus "fail cuEventCreate $BROKEN 1 1"
@@ -299,7 +283,7 @@ has_failed_with() { # ERRNO
 
 @test "a cancelled move ends after its step, its memory is given back, and the copier stays" {
     local pid
-    start_tiers
+    start_gpu
     publish weights
     wait_until 10 copier
     pid=$(copier)
@@ -315,7 +299,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "a move one way does not wait for one the other way" {
-    start_tiers
+    start_gpu
     publish up 3000000
     publish weights 3000000
     move_to host host up
@@ -332,7 +316,7 @@ has_failed_with() { # ERRNO
 }
 
 @test "freeing a store in the middle of its move ends both, and all memory is free" {
-    start_tiers
+    start_gpu
     publish weights
     publish other
     fake_gpus 'slow cuMemcpyDtoHAsync_v2 100'

@@ -90,7 +90,7 @@ refused_by_fence() {
     cli -2 fence --abort "$token" --complete "$token" "$M"
     cli -2 fence --status --abort "$token" "$M"
     cli -1 fence "$W"
-    assert_match "$output" 'not a gmsfs mount'
+    assert_match "$output" "not a gmsfs mount, but in the one at $M;"
     cli -1 fence "$T"
     assert_match "$output" 'not a gmsfs mount'
     serves

@@ -31,9 +31,8 @@ static int clear_explain(const char *path, int error)
 {
     switch (error) {
     case -EPERM:
-        cli_error("%s: only root, the user that mounted it and the store's owner can clear it",
-                  path);
-        break;
+    case -EACCES: /* it may not even be looked at */
+        return daemon_explain_rights(path, "clear it");
     case -ENODEV:
         cli_error(
             "%s: its device is lost, and so is what it held; unmount it, and mount again when "

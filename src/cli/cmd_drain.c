@@ -241,6 +241,15 @@ static int drain_path(const struct drain *drain)
     return status;
 }
 
+/* So many words stand behind the "--" that ends the options. */
+static int drain_count_behind(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return argc - i - 1;
+    return 0;
+}
+
 /* What does not go together. */
 static int drain_check(const struct drain *drain)
 {
@@ -270,7 +279,7 @@ static int drain_run(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     struct drain drain = {.timeout_ms = CLI_FOREVER};
-    int option, status = CLI_OK;
+    int option, status = CLI_OK, behind = drain_count_behind(argc, argv);
 
     while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
         if (option == 'r')
@@ -294,6 +303,8 @@ static int drain_run(int argc, char **argv)
         return status;
     if (argc == optind)
         return cli_usage_error("one MOUNT or STORE is needed");
+    if (argc - optind - behind > 1)
+        return cli_usage_error("one MOUNT or STORE at a time; a COMMAND stands behind '--'");
     drain.path = argv[optind];
     drain.command = argc - optind > 1 ? argv + optind + 1 : NULL;
     status = drain_check(&drain);

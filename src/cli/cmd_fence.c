@@ -195,17 +195,12 @@ static int fence_path(struct fence *fence, char *path)
 {
     const struct mount *mount;
     struct mounts mounts;
-    int error = mounts_read_for(&path, 1, &mounts), status = CLI_FAILURE;
+    int status = mounts_open_at(path, &mounts, &mount);
 
-    if (error)
-        return mounts_explain(error);
-    mount = mounts_find(&mounts, path, false);
-    if (mount) {
-        fence->path = mount->path;
-        status = fence_mount(fence);
-    } else {
-        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", path);
-    }
+    if (status != CLI_OK)
+        return status;
+    fence->path = mount->path;
+    status = fence_mount(fence);
     mounts_free(&mounts);
     return status;
 }

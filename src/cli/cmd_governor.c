@@ -54,15 +54,18 @@ struct governor {
 
 static bool is_ending, is_reading_anew;
 
+/* SIGINT stays ignored where a shell said so: one that is blocked would come all the same. */
 static void governor_get_signals(sigset_t *set)
 {
+    struct sigaction before;
+
     sigemptyset(set);
     sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
+    if (sigaction(SIGINT, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+        sigaddset(set, SIGINT);
 }
 
-/* What is ignored would never be waited for; SIGINT stays so where a shell said so. */
 static void governor_block_signals(void)
 {
     sigset_t set;
@@ -110,7 +113,10 @@ static int governor_read(const char *file, struct governor_config *config, struc
         return failure_set(failure, error, "%s: it is longer than %u bytes, or memory lacks", file,
                            GOVERNOR_MAX_CONFIG);
     if (error)
-        return failure_set(failure, error, "%s: cannot be read: %s", file, strerror(-error));
+        return failure_set(failure, error, "%s: cannot be read: %s%s", file, strerror(-error),
+                           error == -ENOENT ? "; gmsfs-governor(8) has an example of one, and -c "
+                                              "names another place"
+                                            : "");
     error = governor_config_parse((const char *)bytes, size, config, &why);
     free(bytes);
     return error ? failure_set(failure, error, "%s: %.3800s", file, why.text) : 0;
@@ -223,19 +229,15 @@ static int governor_on(struct governor *governor, const struct mount *mount)
     return status;
 }
 
-static int governor_find_mount(struct governor *governor, char *path)
+static int governor_at(struct governor *governor, char *path)
 {
     const struct mount *mount;
     struct mounts mounts;
-    int error = mounts_read_for(&path, 1, &mounts), status = CLI_FAILURE;
+    int status = mounts_open_at(path, &mounts, &mount);
 
-    if (error)
-        return mounts_explain(error);
-    mount = mounts_find(&mounts, path, false);
-    if (mount)
-        status = governor_on(governor, mount);
-    else
-        cli_error("%s: not a gmsfs mount; 'gmsfs status' lists those there are", path);
+    if (status != CLI_OK)
+        return status;
+    status = governor_on(governor, mount);
     mounts_free(&mounts);
     return status;
 }
@@ -262,7 +264,7 @@ static int governor_run(int argc, char **argv)
     }
     if (argc - optind != 1)
         return cli_usage_error("a MOUNT is needed");
-    return governor_find_mount(&governor, argv[optind]);
+    return governor_at(&governor, argv[optind]);
 }
 
 const struct cli_command cmd_governor = {

@@ -2,6 +2,7 @@
 /* gmsfs promote, gmsfs demote - bytes of stores to the device, and away from it */
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 #include "cli/store_open.h"
 #include "cli/store_place.h"
 #include "cli/ui.h"
@@ -23,7 +24,7 @@ static const char promote_usage[] =
     "      --help        this text\n"
     "\n"
     "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
-    "could not be reported.\n";
+    "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
 
 static const char demote_usage[] =
     "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"
@@ -40,7 +41,9 @@ static const char demote_usage[] =
     "      --help        this text\n"
     "\n"
     "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
-    "could not be reported.\n";
+    "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
+
+#define STOPPED " stopped by a signal; what had begun to move goes on\n"
 
 struct promote {
     const char *place;
@@ -138,7 +141,8 @@ static int promote_parse(int argc, char **argv, const struct option *options,
     return status;
 }
 
-static int promote_go(int argc, char **argv, const struct option *options, const char *place)
+static int promote_go(int argc, char **argv, const struct option *options, const char *place,
+                      const char *stopped)
 {
     struct promote promote = {.place = place, .timeout_ms = CLI_FOREVER};
     int status = promote_parse(argc, argv, options, &promote);
@@ -147,6 +151,7 @@ static int promote_go(int argc, char **argv, const struct option *options, const
         return status;
     if (optind == argc)
         return cli_usage_error("a STORE is needed");
+    signals_install(stopped);
     status = promote_check_stores(argv + optind, (size_t)(argc - optind));
     return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
                             : status;
@@ -160,7 +165,7 @@ static int promote_run(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
 
-    return promote_go(argc, argv, options, "device");
+    return promote_go(argc, argv, options, "device", "gmsfs promote:" STOPPED);
 }
 
 static int demote_run(int argc, char **argv)
@@ -170,7 +175,7 @@ static int demote_run(int argc, char **argv)
         {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
 
-    return promote_go(argc, argv, options, "host");
+    return promote_go(argc, argv, options, "host", "gmsfs demote:" STOPPED);
 }
 
 const struct cli_command cmd_promote = {

@@ -286,12 +286,8 @@ static int umount_one(const struct mounts *mounts, const char *path, const struc
     const struct mount *mount = mounts_find(mounts, path, false);
     int error;
 
-    if (!mount) {
-        mount = mounts_find(mounts, path, true);
-        cli_error("%s: not a gmsfs mount%s%s; 'gmsfs status' lists those there are", path,
-                  mount ? ", but in the one at " : "", mount ? mount->path : "");
-        return CLI_FAILURE;
-    }
+    if (!mount)
+        return mounts_explain_no_mount(mounts, path);
     if (!umount->lazy)
         return umount_and_wait(mount, umount->timeout_ms);
     error = umount_lazily(mount);

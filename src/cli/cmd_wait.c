@@ -45,7 +45,8 @@ static unsigned wait_parse(const char *list)
     }
     while ((word = strsep(&rest, ","))) {
         if (store_state_parse(word, &state) != 0) {
-            cli_usage_error("'%s' is no state: there are" STORE_STATE_WORDS, word);
+            cli_usage_error(
+                "'%s' is no state: there are" STORE_STATE_WORDS "; and, alone, resident", word);
             states = 0;
             break;
         }

@@ -4,7 +4,12 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define OWNER_BYTES 128
 
 int daemon_explain(const char *path, int error)
 {
@@ -13,6 +18,11 @@ int daemon_explain(const char *path, int error)
     case -ECONNRESET:
         cli_error("%s: the daemon is gone: the mount was unmounted, or its daemon died; 'gmsfs "
                   "status' tells",
+                  path);
+        break;
+    case -ENOENT:
+        cli_error("%s: the mount's socket '.fds' is not there: only a part of a mount was bound "
+                  "there; name it where the whole mount is, which 'gmsfs status' lists",
                   path);
         break;
     case -ENAMETOOLONG:
@@ -25,5 +35,34 @@ int daemon_explain(const char *path, int error)
         cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,
                   strerror(-error));
     }
+    return CLI_FAILURE;
+}
+
+/* ", alice (uid 1000)"; "" where it cannot be told. */
+static const char *format_owner(const char *path, char text[OWNER_BYTES])
+{
+    struct stat store;
+    const struct passwd *user;
+
+    text[0] = '\0';
+    if (stat(path, &store) != 0)
+        return text;
+    user = getpwuid(store.st_uid);
+    if (user)
+        snprintf(text, OWNER_BYTES, ", %.64s (uid %lu),", user->pw_name,
+                 (unsigned long)store.st_uid);
+    else
+        snprintf(text, OWNER_BYTES, ", uid %lu,", (unsigned long)store.st_uid);
+    return text;
+}
+
+int daemon_explain_rights(const char *path, const char *doing)
+{
+    char owner[OWNER_BYTES];
+
+    cli_error("%s: permission denied: only root, the user that mounted it and the store's "
+              "owner%s can %s; run this as one of them, or let root make you its owner with "
+              "'chown'",
+              path, format_owner(path, owner), doing);
     return CLI_FAILURE;
 }

@@ -10,4 +10,8 @@
 /* Prints it for the mount, or the store, at `path`. CLI_FAILURE */
 int daemon_explain(const char *path, int error);
 
+/* Prints who alone may do that (as "drain it") to the store at `path`, and how one comes to.
+ * CLI_FAILURE */
+int daemon_explain_rights(const char *path, const char *doing);
+
 #endif

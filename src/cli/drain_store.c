@@ -49,9 +49,8 @@ static int explain(const struct drain_store *drain, int error)
 {
     switch (error) {
     case -EPERM:
-        cli_error("%s: only root, the user that mounted it and the store's owner can drain it",
-                  drain->path);
-        break;
+    case -EACCES: /* it may not even be looked at */
+        return daemon_explain_rights(drain->path, drain->undo ? "undo a drain of it" : "drain it");
     case -EBUSY:
         cli_error("%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
                   drain->path);
@@ -60,7 +59,10 @@ static int explain(const struct drain_store *drain, int error)
         cli_error("%s: somebody undid the drain; it lets in again", drain->path);
         break;
     case -ENOENT:
-        cli_error("%s: it is no store of a gmsfs mount any more, or never was", drain->path);
+        cli_error(
+            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists those "
+            "there are",
+            drain->path);
         break;
     case -EINTR:
         cli_error("stopped by a signal (%s); %s lets in again", strsignal(signals_get()),

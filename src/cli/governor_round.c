@@ -147,6 +147,20 @@ static int round_do_all(struct governor_round *round, size_t count)
 
 /* ---- a round -------------------------------------------------------------------------------- */
 
+/* False: what was mounted is not there any more. */
+static bool round_is_mounted(const struct governor_round *round)
+{
+    struct mounts mounts;
+    bool found = false;
+
+    if (round->mount->id == 0 || mounts_read(&mounts) != 0)
+        return true; /* who looks at it will see */
+    for (size_t i = 0; i < mounts.count; i++)
+        found |= mounts.list[i].id == round->mount->id;
+    mounts_free(&mounts);
+    return found;
+}
+
 static int round_look(struct governor_round *round, struct governor_seen *seen)
 {
     struct mounts one = {.list = (struct mount *)round->mount, .count = 1};
@@ -162,25 +176,11 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
         return error;
     }
     error = governor_see(&round->past, &round->config, looks[0], round_wall_ms(), seen, &failure);
-    if (error)
+    if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
     json_decref(looks[0]);
     free(looks);
     return error;
-}
-
-/* False: what was mounted is not there any more. */
-static bool round_is_mounted(const struct governor_round *round)
-{
-    struct mounts mounts;
-    bool found = false;
-
-    if (round->mount->id == 0 || mounts_read(&mounts) != 0)
-        return true; /* who looks at it will see */
-    for (size_t i = 0; i < mounts.count; i++)
-        found |= mounts.list[i].id == round->mount->id;
-    mounts_free(&mounts);
-    return found;
 }
 
 enum governor_round_end governor_round(struct governor_round *round)
@@ -189,11 +189,11 @@ enum governor_round_end governor_round(struct governor_round *round)
     size_t count;
     int error, status;
 
-    if (!round_is_mounted(round)) {
+    error = round_is_mounted(round) ? round_look(round, &seen) : -ENODEV;
+    if (error && !round_is_mounted(round)) {
         cli_error("%s: it was unmounted, so there is nothing more to govern", round->mount->path);
         return ROUND_GONE;
     }
-    error = round_look(round, &seen);
     if (error)
         return error == -ENOTCONN ? ROUND_DEAD : ROUND_FAILED;
     count = governor_decide(&seen.snapshot, &round->config, round->deeds);

@@ -348,3 +348,28 @@ int mounts_wait_gone(uint64_t id, uint64_t timeout_ms)
     close(change.fd);
     return error;
 }
+
+/* ---- for commands -------------------------------------------------------------------------- */
+
+int mounts_explain_no_mount(const struct mounts *mounts, const char *path)
+{
+    const struct mount *around = mounts_find(mounts, path, true);
+
+    cli_error("%s: not a gmsfs mount%s%s; 'gmsfs status' lists those there are", path,
+              around ? ", but in the one at " : "", around ? around->path : "");
+    return CLI_FAILURE;
+}
+
+int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount)
+{
+    int error = mounts_read_for(&path, 1, mounts), status;
+
+    if (error)
+        return mounts_explain(error);
+    *mount = mounts_find(mounts, path, false);
+    if (*mount)
+        return CLI_OK;
+    status = mounts_explain_no_mount(mounts, path);
+    mounts_free(mounts);
+    return status;
+}

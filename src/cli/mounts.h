@@ -40,6 +40,14 @@ int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts);
 /* Says that the table could not be read; CLI_FAILURE. */
 int mounts_explain(int error);
 
+/* A command that is about one mount: the mount at `path` is *mount, as long as *mounts is there,
+ * which mounts_free() ends. CLI_OK; or CLI_FAILURE, which is explained, and nothing is to be freed.
+ */
+int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount);
+
+/* Says that `path` is no mount; CLI_FAILURE. */
+int mounts_explain_no_mount(const struct mounts *mounts, const char *path);
+
 /* Whether a directory is the top of a gmsfs mount, by looking at it. */
 bool mounts_is_top(int dir_fd);
 

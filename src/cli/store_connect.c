@@ -43,6 +43,17 @@ static bool is_lock_free(gmsfs_t *handle)
            info.state != GMSFS_STATE_RW && info.state != GMSFS_STATE_RO;
 }
 
+static void store_say_behind(const char *path, const char *doing, uint64_t timeout_ms)
+{
+    char ahead[STORE_AHEAD_BYTES];
+
+    store_get_ahead(path, ahead);
+    cli_error("cannot %s: %s: %s asked for memory of the device before, and wait%s for it%s; "
+              "remove another store's layout, or mount with a larger size=",
+              doing, path, ahead[0] ? ahead : "others", ahead[0] ? "s" : "",
+              timeout_ms ? " all the time given" : "");
+}
+
 /* What the wait is for, as far as the store tells. */
 static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *handle)
 {
@@ -81,9 +92,7 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
         return CLI_FAILURE;
     }
     if (reserve_bytes && is_lock_free(handle))
-        cli_error("cannot %s: %s: others asked for memory of the device before, and wait for it%s; "
-                  "remove another store's layout, or mount with a larger size=",
-                  doing, path, timeout_ms ? " all the time given" : "");
+        store_say_behind(path, doing, timeout_ms);
     else
         cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
                   timeout_ms ? " in the time given" : "");

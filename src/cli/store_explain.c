@@ -58,6 +58,17 @@ int store_explain(const char *path, const char *doing, int error)
                       : " for the address of the mount's socket, and there is no /proc, by which "
                         "longer ones are reached; mount it, or use a shorter path");
         break;
+    case -EROFS:
+        cli_error("cannot %s: %s: it is mounted read-only here; name it where it is not, or have "
+                  "it remounted ('mount -o remount,bind,rw')",
+                  doing, path);
+        break;
+    case -ENFILE:
+        cli_error("cannot %s: %s: no more files can be open: of the daemon (LimitNOFILE= of its "
+                  "unit, or 'ulimit -Hn' before the mount, allows it more), of the mount ('events' "
+                  "in it names the bound) or of this machine",
+                  doing, path);
+        break;
     case -ECANCELED:
         cli_error("cannot %s: %s: the wait was ended by root or the store's owner", doing, path);
         break;

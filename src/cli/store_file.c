@@ -141,10 +141,12 @@ static int read_digit(char digit)
 
 int store_read_id(const char *path, uint8_t id[16])
 {
-    json_t *info = store_info_json(path);
+    json_t *info;
+    int error = store_read_json(path, "info", &info);
     const char *text = info ? store_json_text(info, "id") : "";
-    int error = strlen(text) == 32 ? 0 : -ENOENT;
 
+    if (error == -ENOTDIR || error == -EBADMSG || (!error && strlen(text) != 32))
+        error = -ENOENT;
     for (size_t i = 0; error == 0 && i < 16; i++) {
         int high = read_digit(text[2 * i]), low = read_digit(text[2 * i + 1]);
 

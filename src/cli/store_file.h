@@ -30,7 +30,8 @@ json_t *store_info_json(const char *path);
 /* last_error of the store's info into `text`; "" when there is none. */
 void store_last_error(const char *path, char *text, size_t room);
 
-/* The id of the store at `path`, as its `info` has it. -ENOENT: it is none */
+/* The id of the store at `path`, as its `info` has it. -ENOENT: it is none; -EACCES: it may be one,
+ * whose owner lets nobody look into it. */
 int store_read_id(const char *path, uint8_t id[16]);
 
 /* An unsigned number of a JSON object, 0 when it has none of that name. */

@@ -2,7 +2,7 @@
 #include "cli/store_place.h"
 
 #include "cli/cli.h"
-#include "cli/store_explain.h"
+#include "cli/place_explain.h"
 #include "cli/store_file.h"
 
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define TEXT_BYTES    128
-#define LOOK_EVERY_MS 10
 #define TURN_EVERY_MS 50
 
 /* What `residency` said. */
@@ -62,46 +61,6 @@ static int place_read(int fd, struct place *place)
     return 0;
 }
 
-static int place_explain(const char *path, const char *doing, int error)
-{
-    /* ESTALE comes as ENOENT where the kernel sends an open again. */
-    if (error == -ESTALE || error == -ENOENT)
-        cli_error("%s: there is no such store, or it was removed", path);
-    else
-        store_explain(path, doing, error);
-    return CLI_FAILURE;
-}
-
-static int place_explain_order(const char *path, const char *place, int error)
-{
-    switch (error) {
-    case -EBUSY:
-        cli_error("cannot move: %s: somebody holds its lock, whom its file 'sessions' shows; "
-                  "it can move when they have let it go",
-                  path);
-        break;
-    case -ENODATA:
-        cli_error("cannot move: %s: there are no bytes of it: nothing is committed, or they were "
-                  "given up; 'gmsfs load' brings them",
-                  path);
-        break;
-    case -ENOMEM:
-        cli_error("cannot move: %s: %s has no room for it, or the mount has no such place; "
-                  "'device' in the mount tells, and gmsfs-mount(8) how to give it more",
-                  path, place);
-        break;
-    case -EPERM:
-        cli_error("cannot move: %s: only root and the store's owner can", path);
-        break;
-    case -EAGAIN:
-        cli_error("cannot move: %s: others wait for memory of the device, and come first", path);
-        break;
-    default:
-        return place_explain(path, "move it", error);
-    }
-    return CLI_FAILURE;
-}
-
 /* CLI_OK when something has changed. */
 static int place_poll(const char *path, int fd, uint64_t left_ms)
 {
@@ -144,7 +103,9 @@ static int place_wait_rest(int dir, const char *path, const char *place, uint64_
             break;
         left_ms = cli_left_ms(start_ms, *timeout_ms);
         if (left_ms == 0) {
-            cli_error("%s: still moving to %s", path, now.to);
+            cli_error("%s: still moving to %s; order it again when that has ended, or give it more "
+                      "time (--timeout)",
+                      path, now.to);
             status = CLI_TIMEOUT;
         } else {
             status = place_poll(path, fd, left_ms);
@@ -171,32 +132,6 @@ static int place_write(int dir, const char *path, const char *place, struct plac
     return error;
 }
 
-/* Does the mount give memory back just now? */
-static bool place_is_freeing(const char *path)
-{
-    json_t *device = store_device_json(path);
-    bool is = store_json_number(device, "freeing_bytes") > 0;
-
-    json_decref(device);
-    return is;
-}
-
-/* What has just left the device is given back a moment later: true, try again, also when all of it
- * has been (is_last). */
-static bool place_wait_memory(const char *path, bool *is_last, uint64_t *timeout_ms)
-{
-    const struct timespec pause = {.tv_nsec = LOOK_EVERY_MS * 1000000L};
-    uint64_t start_ms = cli_now_ms();
-
-    if (*is_last || *timeout_ms == 0)
-        return false;
-    *is_last = !place_is_freeing(path);
-    if (!*is_last)
-        nanosleep(&pause, NULL);
-    *timeout_ms = cli_left_ms(start_ms, *timeout_ms);
-    return true;
-}
-
 /* Others come first, or room is being made. */
 static bool place_wait_turn(uint64_t *timeout_ms)
 {
@@ -212,7 +147,7 @@ static bool place_wait_turn(uint64_t *timeout_ms)
 
 int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
-    bool to_device = strcmp(place, "device") == 0, is_last = false;
+    unsigned moved = 0; /* so often what was in the way had ended by the time it was looked at */
     struct place now;
     int status, error;
 
@@ -224,17 +159,22 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
         /* Somebody else's order to the same place is as good. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;
-    } while ((error == -EBUSY && *now.to) || (error == -EAGAIN && place_wait_turn(timeout_ms)) ||
-             (error == -ENOMEM && to_device && place_wait_memory(path, &is_last, timeout_ms)));
-    return error ? place_explain_order(path, place, error) : CLI_OK;
+    } while ((error == -EBUSY && (*now.to || moved++ == 0)) ||
+             (error == -EAGAIN && place_wait_turn(timeout_ms)));
+    return error ? place_explain_order(dir, path, place, error) : CLI_OK;
 }
 
-static int place_end(const char *path, const struct place *now)
+static int place_late(const char *path, const struct place *now)
 {
-    cli_error("%s: it stays at %s: somebody took it meanwhile, or the move failed ('events' in the "
-              "mount says which)",
-              path, *now->at ? now->at : "its device");
-    return CLI_FAILURE;
+    if (*now->to)
+        cli_error("%s: still at %s; it goes on to %s, unless somebody writes 'cancel' to its file "
+                  "'residency'",
+                  path, now->at, now->to);
+    else if (*now->at)
+        cli_error("%s: still at %s", path, now->at);
+    else
+        cli_error("%s: still nothing is committed in it", path);
+    return CLI_TIMEOUT;
 }
 
 int store_place_wait(int dir, const char *path, const char *place, bool ordered,
@@ -254,10 +194,9 @@ int store_place_wait(int dir, const char *path, const char *place, bool ordered,
             break;
         left_ms = cli_left_ms(start_ms, timeout_ms);
         if (ordered && strcmp(now.to, place) != 0) {
-            status = place_end(path, &now);
+            status = place_explain_end(dir, path, place);
         } else if (left_ms == 0) {
-            cli_error("%s: still at %s", path, *now.at ? now.at : "nothing: it is not committed");
-            status = CLI_TIMEOUT;
+            status = place_late(path, &now);
         } else {
             status = place_poll(path, fd, left_ms);
         }

@@ -46,6 +46,26 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
     return CLI_FAILURE;
 }
 
+void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES])
+{
+    json_t *info = store_info_json(path);
+    const char *ahead = json_string_value(json_object_get(info, "behind"));
+
+    snprintf(name, STORE_AHEAD_BYTES, "%s", ahead ? ahead : "");
+    json_decref(info);
+}
+
+static void say_behind(const char *path)
+{
+    char ahead[STORE_AHEAD_BYTES];
+
+    store_get_ahead(path, ahead);
+    if (ahead[0])
+        ui_line(stderr, "waiting for memory for %s: who waits for %s asked before", path, ahead);
+    else
+        ui_line(stderr, "waiting for memory for %s", path);
+}
+
 void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
 {
     struct store_space space;
@@ -56,5 +76,5 @@ void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
         ui_line(stderr, "waiting for memory for %s: %s needed, %s free", path,
                 size_format(needed_bytes, needed), size_format(space.free_bytes, available));
     else
-        ui_line(stderr, "waiting for memory for %s: others asked before", path);
+        say_behind(path);
 }

@@ -24,6 +24,10 @@ void store_get_space(const char *path, gmsfs_t *handle, struct store_space *spac
 /* "does not fit", with the numbers and the way out; returns CLI_FAILURE. */
 int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes);
 
+#define STORE_AHEAD_BYTES 256u
+
+/* The store whose waiter comes first for the device's memory; "": none, or it cannot be seen. */
+void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES]);
 /* A line on stderr about what is waited for, if memory is lacking. */
 void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes);
 

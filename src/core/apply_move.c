@@ -167,12 +167,15 @@ static const struct core_store *find_evictor(const struct apply *apply,
     return evictor;
 }
 
-static void note_eviction(struct apply *apply, struct core_store *store, const char *evictor)
+/* It has left. For whom may be gone meanwhile, too. */
+static void note_eviction(struct apply *apply, struct core_store *store, enum core_place to,
+                          uint64_t evictor)
 {
-    struct core_event *event = core_add_move_event(apply, CORE_EVENT_EVICTED, store,
-                                                   (enum core_place)apply->record->kind, 0);
+    struct core_event *event = core_add_move_event(apply, CORE_EVENT_EVICTED, store, to, 0);
+    const struct core_store *wanted = core_store(apply->core, evictor);
 
-    memcpy(event->for_store, evictor, strlen(evictor));
+    if (wanted)
+        memcpy(event->for_store, wanted->name, sizeof event->for_store);
     core_pool(apply->core, store->use.pool)->evictions++;
 }
 
@@ -220,8 +223,10 @@ int apply_move_begin(struct apply *apply)
     if (error < 0)
         return error;
     error = begin_move(apply);
-    if (error == 0)
-        note_eviction(apply, store, evictor->name);
+    if (error == 0 && store->places.move.id != 0)
+        store->places.move.evictor = evictor->id;
+    else if (error == 0)
+        note_eviction(apply, store, (enum core_place)apply->record->kind, evictor->id);
     return error;
 }
 
@@ -276,6 +281,8 @@ static void place_copy(struct apply *apply, struct core_store *store)
     core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)),
                       apply->record->wall_ms);
     core_add_move_event(apply, slower ? CORE_EVENT_DEMOTED : CORE_EVENT_PROMOTED, store, to, 0);
+    if (store->places.move.evictor != 0)
+        note_eviction(apply, store, to, store->places.move.evictor);
 }
 
 int apply_move_end(struct apply *apply)
@@ -364,7 +371,7 @@ int apply_copy_drop(struct apply *apply)
     enum core_place tier = (enum core_place)record->kind;
     int error = check_rest(apply->core, store);
 
-    if (record->kind >= CORE_TIER_COUNT)
+    if (record->kind >= CORE_TIER_COUNT || record->offset > 4095)
         return -EINVAL;
     if (error < 0)
         return error;
@@ -373,6 +380,6 @@ int apply_copy_drop(struct apply *apply)
     if (!store->places.spares[tier])
         return -ENODATA;
     core_drop_spare(apply->core, store, tier);
-    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, 0);
+    core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->offset);
     return 0;
 }

@@ -77,13 +77,16 @@ static void forget_claims(struct apply *apply)
         ((struct core_pool *)pools->items[i])->spoken_for = false;
 }
 
-/* By who waits and lacks it. */
-static void claim(struct apply *apply, const struct core_store *store, uint64_t bytes)
+/* By who waits and lacks it, as long as that one is patient. */
+static void claim(struct apply *apply, const struct core_store *store,
+                  const struct core_waiter *waiter, uint64_t bytes)
 {
     struct core_pool *pool = core_pool(apply->core, store->use.pool);
     uint64_t replaced_bytes = count_replaced(store);
     uint64_t room_bytes = core_get_pool_room(pool, store);
 
+    if (!core_is_patient(apply->core, waiter, apply->record->now_ms))
+        return;
     if (bytes > room_bytes && bytes - room_bytes > replaced_bytes)
         pool->spoken_for = true;
     else
@@ -107,12 +110,13 @@ static bool wants_place(const struct core *core, const struct core_store *store,
 }
 
 /* What can never be is for nobody to wait behind. */
-static void claim_place(struct apply *apply, const struct core_store *store)
+static void claim_place(struct apply *apply, const struct core_store *store,
+                        const struct core_waiter *waiter)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
 
     if (bytes <= core_find_pool(apply->core, store)->max_bytes)
-        claim(apply, store, bytes);
+        claim(apply, store, waiter, bytes);
 }
 
 /* Does it lack what it is to reserve? If that is all that it lacks, nobody goes before it. */
@@ -125,7 +129,7 @@ static bool look_at(struct apply *apply, const struct core_store *store,
 
     /* Memory alone would not help who waits for the store's place besides. */
     if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
-        claim(apply, store, bytes);
+        claim(apply, store, waiter, bytes);
     return lacks;
 }
 
@@ -143,7 +147,7 @@ void apply_look_along(struct apply *apply, const struct core_store *until)
         if (wants_place(core, store, waiter)) {
             if (store == until)
                 return;
-            claim_place(apply, store);
+            claim_place(apply, store, waiter);
         }
         if (waiter->reserve_bytes > 0)
             look_at(apply, store, waiter);
@@ -167,7 +171,7 @@ void apply_rouse(struct apply *apply)
         if (!core_waiter_counts(waiter))
             continue;
         if (wants_place(core, store, waiter))
-            claim_place(apply, store);
+            claim_place(apply, store, waiter);
         if (waiter->reserve_bytes > 0)
             lock_set_sleep(&store->lock, waiter->id,
                            look_at(apply, store, waiter) ? LOCK_ASLEEP

@@ -218,8 +218,9 @@ struct core_ticket {
  * RESERVATIONS. A waiter that wants bytes set aside gets lock and bytes together or neither: it
  * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
  * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
- * is free goes before all that came later, so that small ones do not starve it; requests that
- * reserve nothing pass it. Who waits for its store to come to the device stands in the same line,
+ * is free goes before all that came later, so that small ones do not starve it; for as long as it
+ * is patient (core_is_patient), so that it does not hold them up for ever. Requests that reserve
+ * nothing pass it. Who waits for its store to come to the device stands in the same line,
  * for as much as that has; a move to the device that nobody waits for is behind all of them. At the
  * grant as much as possible is set aside of what is free, and the rest is due: it comes from what
  * the writer frees. The sum over the sessions is reserved_bytes: the service keeps that much of the
@@ -389,7 +390,8 @@ enum record_type {
                           committed, or no copy is left. -EIO: it would be copied from suspect
                           memory. -ENODEV: of or to a device that is lost. -EAGAIN: to the device,
                           and somebody's turn for its memory comes first. -ENOENT.
-                          CORE_MOVE_EVICT: it leaves the device for the store `count`; -EBUSY: it is
+                          CORE_MOVE_EVICT: it leaves the device for the store `count`, which is told
+                          when it has left; -EBUSY: it is
                           pinned, or of a more important class than that */
     RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
                           the place becomes a spare. -ESTALE: it is over already; -EINVAL */
@@ -397,7 +399,8 @@ enum record_type {
                          flags CORE_MOVE_REFUSE: who waits for it is refused with that;
                          CORE_MOVE_QUIET: no event tells it again. -ESTALE */
     RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
-    RECORD_COPY_DROP,   /* store, kind: the spare in that tier. -ENODATA: there is none; -EBUSY: a
+    RECORD_COPY_DROP,   /* store, kind: the spare in that tier; offset = errno of who could not read
+                           it, or 0. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
     RECORD_RESUME,      /* a new worker goes on with this state: see RESUMING. flags
                            CORE_RESUME_END: all who could come back have; grants as TIME */
@@ -724,6 +727,8 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
+/* Does this waiter, if it lacks memory, still hold off who came later? */
+bool core_is_patient(const struct core *core, const struct core_waiter *waiter, uint64_t now_ms);
 /* Somebody waits until it is on the device. */
 bool core_is_awaited(const struct core *core, const struct core_store *store);
 /* Somebody has its lock, or was handed descriptors: it is not demoted. */
@@ -736,6 +741,8 @@ struct core_memory_view {
 };
 size_t core_count_memories(const struct core *core);
 struct core_memory_view core_get_memory(const struct core *core, size_t index);
+/* The fastest of its spares that is slower than `tier`; NONE: there is none. */
+enum core_place core_get_spare_below(const struct core_store *store, enum core_place tier);
 /* Where this memory is. */
 enum core_place core_get_tier(const struct core *core, uint64_t memory);
 const char *core_place_name(enum core_place place);

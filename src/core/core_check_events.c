@@ -52,15 +52,16 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
                                               : event->pool[0] != '\0'))
         return WRONG("event %" PRIu64 ": it has a pool that is not its own", seq);
     if (!core_is_text(event->for_store, sizeof event->for_store) ||
-        (event->type == CORE_EVENT_EVICTED ? core_check_store_name(event->for_store) < 0
-                                           : event->for_store[0] != '\0'))
+        (event->for_store[0] != '\0' &&
+         (event->type != CORE_EVENT_EVICTED || core_check_store_name(event->for_store) < 0)))
         return WRONG("event %" PRIu64 ": it was evicted for nobody", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
     if (event->tier >= CORE_PLACE_COUNT ||
         (!is_of_copies(event->type) && (event->tier != 0 || event->took_ms != 0)) ||
-        (event->type != CORE_EVENT_MOVE_FAILED && event->error != 0))
+        (event->type != CORE_EVENT_MOVE_FAILED && event->type != CORE_EVENT_COPY_DROPPED &&
+         event->error != 0))
         return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)

@@ -58,13 +58,16 @@ static int check_move(const struct core *core, const struct core_store *store,
     if (places->moves == 0 && places->moved_ms != 0)
         return WRONG("store %" PRIu64 ": it has never moved, and yet did at some time", store->id);
     if (move->id == 0)
-        return move->to == 0 && !move->spare && move->since_ms == 0
+        return move->to == 0 && !move->spare && move->since_ms == 0 && move->evictor == 0
                    ? 0
                    : WRONG("store %" PRIu64 ": nothing moves, and yet something does", store->id);
     if (move->id >= core->next_id || !store->lock.committed || move->to == places->place ||
         places->spares[move->to] || places->place == CORE_PLACE_NONE ||
         (move->spare && move->to < places->place))
         return WRONG("store %" PRIu64 ": it cannot move like that", store->id);
+    if (move->evictor != 0 && (move->evictor >= core->next_id || move->evictor == store->id ||
+                               places->place != CORE_PLACE_DEVICE || move->spare))
+        return WRONG("store %" PRIu64 ": it cannot leave for that one", store->id);
     if (core_get_writer(core, store->id))
         return WRONG("store %" PRIu64 ": it moves, and has a writer", store->id);
     if (core->lost && (places->place == CORE_PLACE_DEVICE || move->to == CORE_PLACE_DEVICE))

@@ -211,6 +211,7 @@ static void read_places(struct input *input, struct core_store *store)
     places->move.to = (enum core_place)input_choice(input, CORE_PLACE_DEVICE, CORE_PLACE_DISK);
     places->move.spare = input_bool(input);
     places->move.since_ms = input_u64(input);
+    places->move.evictor = input_u64(input);
     places->moves = input_u64(input);
     places->moved_ms = input_u64(input);
     if (places->moves == 0 && places->moved_ms != 0)

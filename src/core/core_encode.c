@@ -171,6 +171,7 @@ static void put_places(struct output *output, const struct core_places *places)
     put_u8(output, (uint8_t)places->move.to);
     put_u8(output, places->move.spare);
     put_u64(output, places->move.since_ms);
+    put_u64(output, places->move.evictor);
     put_u64(output, places->moves);
     put_u64(output, places->moved_ms);
     put_u64(output, places->promote_ms);

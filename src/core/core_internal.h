@@ -138,6 +138,10 @@ void core_let_go(struct core *core, struct core_session *session, uint64_t wall_
 /* As core_check */
 int core_check_pools(const struct core *core, struct failure *failure);
 
+/* core_line.c */
+/* When time alone next changes whom somebody who may lack memory holds off; UINT64_MAX: never. */
+uint64_t core_line_moment(const struct core *core, uint64_t now_ms);
+
 /* core_effects.c */
 /* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
  * that adds one object of each kind and this many memories. */

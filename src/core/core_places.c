@@ -71,13 +71,17 @@ bool core_wants_promotion(const struct core *core, const struct core_store *stor
            !core_get_writer(core, store->id) && core_is_awaited(core, store);
 }
 
+enum core_place core_get_spare_below(const struct core_store *store, enum core_place tier)
+{
+    do
+        tier++;
+    while (tier < CORE_PLACE_NONE && !store->places.spares[tier]);
+    return tier;
+}
+
 enum core_place core_get_fallback(const struct core_store *store)
 {
-    enum core_place tier = CORE_PLACE_HOST;
-
-    while (tier < CORE_PLACE_NONE && !store->places.spares[tier])
-        tier++;
-    return tier;
+    return core_get_spare_below(store, CORE_PLACE_DEVICE);
 }
 
 void core_set_place(struct core *core, struct core_store *store, enum core_place place)

@@ -259,7 +259,10 @@ uint64_t core_next_moment(struct core *core, uint64_t now_ms)
         if (at_ms < moment_ms)
             moment_ms = at_ms;
     }
-    return core_ticket_moment(core) < moment_ms ? core_ticket_moment(core) : moment_ms;
+    uint64_t line_ms = core_line_moment(core, now_ms), ticket_ms = core_ticket_moment(core);
+
+    moment_ms = line_ms < moment_ms ? line_ms : moment_ms;
+    return ticket_ms < moment_ms ? ticket_ms : moment_ms;
 }
 
 bool core_is_left_to(const struct core_store *store, struct core_process process)

@@ -58,7 +58,7 @@ enum core_event_type {
     CORE_EVENT_COPY_DROPPED, /* a spare was given up */
     CORE_EVENT_MOVE_FAILED,  /* and why: the source is as it was */
     CORE_EVENT_HEALED,       /* suspect memory was dropped, for another copy is sound */
-    CORE_EVENT_EVICTED,      /* it leaves the device for another store */
+    CORE_EVENT_EVICTED,      /* it has left the device for another store */
     CORE_EVENT_RESUMED,      /* of the mount: another worker goes on where one died */
     CORE_EVENT_TYPE_COUNT,
 };
@@ -85,12 +85,12 @@ struct core_event {
     char pool[CORE_BUDGET_BYTES]; /* OVER_QUOTA: whose budget; else "" */
     uint32_t resolved_by;         /* UNFENCED: CORE_FENCE_ABORT or _COMPLETE */
     uint64_t deadline_ms;         /* STORE_DRAINING: by the wall clock; 0: none was said */
-    char for_store[256];          /* EVICTED: who wanted its room; else "" */
+    char for_store[256];          /* EVICTED: who wanted its room; "": it is gone */
     uint32_t tier;                /* of a move or a copy: where to (enum core_place); else 0 */
-    uint32_t error;               /* MOVE_FAILED: errno */
-    uint64_t took_ms;             /* of a move that copied */
-    char region[256];             /* its name, for its owner (uid) and root; "": of none */
-    uint64_t resumes;             /* RESUMED: how often that was by now */
+    uint32_t error;   /* MOVE_FAILED: errno; COPY_DROPPED: why it could not be read, or 0 */
+    uint64_t took_ms; /* of a move that copied */
+    char region[256]; /* its name, for its owner (uid) and root; "": of none */
+    uint64_t resumes; /* RESUMED: how often that was by now */
 };
 
 struct core_past {

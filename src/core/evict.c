@@ -82,8 +82,9 @@ static bool may_go(const struct choice *choice, const struct evict_row *row)
 {
     const struct evict_wish *wish = choice->wish;
 
-    return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->held &&
-           !row->waited_for && !row->moving && row->class <= choice->pools[wish->pool].class &&
+    return row->bytes > 0 && row->store != wish->store && !row->pinned && !row->stuck &&
+           !row->held && !row->waited_for && !row->moving &&
+           row->class <= choice->pools[wish->pool].class &&
            (row->promoted_ms == 0 || add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
 }
 
@@ -218,15 +219,22 @@ long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_p
 
 /* ---- spares --------------------------------------------------------------------------------- */
 
+static bool spare_goes_before(const struct evict_spare *a, const struct evict_spare *b)
+{
+    if (a->is_place != b->is_place)
+        return b->is_place;
+    if (a->pinned != b->pinned)
+        return a->pinned;
+    if (a->doubled != b->doubled)
+        return a->doubled;
+    if (a->last_used_ms != b->last_used_ms)
+        return (a->last_used_ms > b->last_used_ms) != a->is_place;
+    return (a->store > b->store) != a->is_place;
+}
+
 static int compare_spares(const void *one, const void *other)
 {
-    const struct evict_spare *a = one, *b = other;
-
-    if (a->pinned != b->pinned)
-        return a->pinned ? -1 : 1;
-    if (a->last_used_ms != b->last_used_ms)
-        return a->last_used_ms > b->last_used_ms ? -1 : 1;
-    return a->store > b->store ? -1 : 1;
+    return spare_goes_before(one, other) ? -1 : 1;
 }
 
 size_t evict_choose_spares(struct evict_spare *rows, size_t count, uint64_t bytes)

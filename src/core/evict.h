@@ -39,6 +39,7 @@ struct evict_row {
     enum pool_class class; /* its pool's */
     uint64_t bytes;        /* that its leaving gives back */
     bool pinned;
+    bool stuck;      /* it cannot leave: there is no place for it, or it could not just now */
     bool held;       /* somebody has its lock */
     bool waited_for; /* somebody waits for its lock */
     bool moving;
@@ -68,29 +69,33 @@ uint64_t evict_get_available(const struct evict_pool *pools, size_t pool_count, 
  * as it is. -EDQUOT: what the pools may have leaves no room, whoever goes; -ENOMEM: nor does the
  * device.
  *
- * Nobody goes who is pinned, held, waited for, moving, or came less than min_stay_ms ago. If the
- * pool has no room or no slot, its own stores go. Then, for the device's sake: the least important
- * class first, none that is more important than the wish's pool, and of other pools nothing that
- * their min_bytes protect. Of one class those with a spare go first, then who was used longest ago,
- * then the lowest id. The outcome does not depend on the order of the rows.
+ * Nobody goes who is pinned, stuck, held, waited for, moving, or came less than min_stay_ms ago. If
+ * the pool has no room or no slot, its own stores go. Then, for the device's sake: the least
+ * important class first, none that is more important than the wish's pool, and of other pools
+ * nothing that their min_bytes protect. Of one class those with a spare go first, then who was used
+ * longest ago, then the lowest id. The outcome does not depend on the order of the rows.
  */
 long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_pool *pools,
                   size_t pool_count, const struct evict_wish *wish);
 
-/* A spare of a store that is on the device. */
+/* A copy that its tier can do without: a spare of a store that is on the device, or where a store
+ * is that has a spare below. */
 struct evict_spare {
     uint64_t store;
     uint64_t bytes; /* that its tier gets back */
+    bool is_place;  /* the store is there, and will be where its spare is */
     bool pinned;
+    bool doubled;          /* one more is below */
     uint64_t last_used_ms; /* UINT64_MAX: somebody holds it */
     bool goes;
 };
 
 /*
  * Which spares have to be dropped so that their tier has so much more: so many rows, which are put
- * at the beginning; 0: all of them are not enough. First those of stores that never have to leave
- * the device, then of who was used last, for a spare serves who leaves; then the highest id. None
- * of them could stay. The outcome does not depend on the order of the rows.
+ * at the beginning; 0: all of them are not enough. First spares: those of stores that never have to
+ * leave the device, then those that are doubled, then of who was used last, for a spare serves who
+ * leaves; then the highest id. Then places, of who was used longest ago. None of them could stay.
+ * The outcome does not depend on the order of the rows.
  */
 size_t evict_choose_spares(struct evict_spare *rows, size_t count, uint64_t bytes);
 

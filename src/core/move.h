@@ -36,6 +36,7 @@ struct core_move { /* one that is under way */
     enum core_place to;
     bool spare; /* makes a spare in a slower tier, and the place stays */
     uint64_t since_ms;
+    uint64_t evictor; /* the store that it leaves the device for; 0: for none */
 };
 
 struct core_places {

@@ -6,7 +6,9 @@
  * there and is every new store's. What a store uses is its memory on the device, what is set aside
  * for its writer, and what is being made for it; a pool's use is the sum. max bounds it, and what a
  * pool has not used of its min is no other pool's: EDQUOT. What is on its way to the device counts
- * in both as if it were there. Lowering either takes nothing away.
+ * in both as if it were there. Copies beside the device count in neither: their tiers have bounds
+ * of their own, and stores without room on the device are what those tiers are for. Lowering either
+ * takes nothing away.
  *
  * Whoever has the lock by `lock`, `auto`, `data` or ACQUIRE, or was handed descriptors, holds the
  * store. So the end of the last hold is when it was last used: exactly, for nothing is sampled.

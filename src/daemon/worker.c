@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "daemon/replay.h"
 #include "daemon/signals.h"
+#include "daemon/swap.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
 #include "daemon/worker_internal.h"
@@ -139,6 +140,12 @@ static int resume_fuse(struct worker *worker)
     return 0;
 }
 
+/* There is somewhere to go to, and nobody forbade it. */
+static bool evicts(const struct daemon_options *options)
+{
+    return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
+}
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -151,6 +158,8 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
         .resumes = worker->resumes,
+        .evicts = evicts(worker->setup->options),
+        .min_stay_ms = worker->setup->options->min_stay_ms,
     };
     struct fs_host host = worker_fs_host(worker);
     int error = fs_new(worker->service, &options, &host, &worker->fs);
@@ -251,6 +260,8 @@ static int open_memory(struct worker *worker)
 
     if (error)
         log_error("%s", *text ? text : strerror(-error));
+    else
+        swap_warn(&options->vmm);
     return error;
 }
 
@@ -271,22 +282,20 @@ static struct service_options get_service_options(const struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
 
-    return (struct service_options){
-        .patience_ms = options->patience_ms,
-        .alloc_timeout_ms = options->alloc_timeout_ms,
-        .spool_max_bytes = options->spool_max_bytes,
-        .alloc_threads = choose_alloc_threads(worker->vmm),
-        .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
-        .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
-        .has_kv_cache = options->gms,
-        .drops_copies = options->drops_copies,
-        .evicts =
-            !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0),
-        .min_stay_ms = options->min_stay_ms,
-        .admin_uid = geteuid(),
-        .max_connections = worker->descriptors.connections,
-        .max_watches = worker->descriptors.watches,
-        .max_regions = worker->descriptors.regions};
+    return (struct service_options){.patience_ms = options->patience_ms,
+                                    .alloc_timeout_ms = options->alloc_timeout_ms,
+                                    .spool_max_bytes = options->spool_max_bytes,
+                                    .alloc_threads = choose_alloc_threads(worker->vmm),
+                                    .uid = options->uid == OPTIONS_NO_ID ? geteuid() : options->uid,
+                                    .gid = options->gid == OPTIONS_NO_ID ? getegid() : options->gid,
+                                    .has_kv_cache = options->gms,
+                                    .drops_copies = options->drops_copies,
+                                    .evicts = evicts(options),
+                                    .min_stay_ms = options->min_stay_ms,
+                                    .admin_uid = geteuid(),
+                                    .max_connections = worker->descriptors.connections,
+                                    .max_watches = worker->descriptors.watches,
+                                    .max_regions = worker->descriptors.regions};
 }
 
 static int restore_service(struct worker *worker, const struct service_options *options,

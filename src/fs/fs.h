@@ -85,6 +85,8 @@ struct fs_options {
     uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
     const char *version;  /* of gmsfs, for `device` */
     bool resumes;         /* another process served before: fs_resume follows */
+    bool evicts;          /* for `device`, as the next: does the service evict stores? */
+    uint64_t min_stay_ms; /* not before they were there so long */
 };
 
 struct fs;

@@ -100,6 +100,15 @@ static bool add_regions(json_t *object, const struct core *core)
     return failed;
 }
 
+/* When a store leaves for another one. */
+static bool add_eviction(json_t *object, const struct fs_options *options)
+{
+    const char *word = options->evicts ? "lru" : "none";
+    bool failed = json_object_set_new(object, "evict", json_string(word)) != 0;
+    failed |= json_object_set_new(object, "min_stay_ms", make_number(options->min_stay_ms)) != 0;
+    return failed;
+}
+
 int fs_text_device(const struct fs *fs, struct fs_text *text)
 {
     struct vmm_info info;
@@ -130,6 +139,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
         failed |= json_object_set_new(object, "spill_used_bytes",
                                       make_number(info.spill_used_bytes)) != 0;
     }
+    failed |= add_eviction(object, &fs->options);
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
@@ -236,6 +246,12 @@ static json_t *make_moving(const struct fs *fs, const struct core_store *store)
                      make_number(moving.all_bytes));
 }
 
+static json_t *make_ahead(const struct fs *fs, const struct core_store *store)
+{
+    const struct core_store *ahead = service_get_ahead(fs->service, store);
+    return ahead ? json_string(ahead->name) : json_null();
+}
+
 static bool add_places(json_t *object, const struct fs *fs, const struct core_store *store)
 {
     bool failed = json_object_set_new(object, "residency", make_residency(store)) != 0;
@@ -287,6 +303,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
         json_object_set_new(object, "group", has_group ? make_hex(store->group) : json_null()) != 0;
     failed |= json_object_set_new(object, "reserved_bytes",
                                   make_number(count_reserved(fs->core, store))) != 0;
+    failed |= json_object_set_new(object, "behind", make_ahead(fs, store)) != 0;
     failed |= add_use(object, fs->core, store);
     failed |= add_places(object, fs, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;

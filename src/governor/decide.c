@@ -36,12 +36,23 @@ static bool has_requests(const struct decide_round *round, size_t model)
     return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
 }
 
+/* It was woken for what waits, and takes its time, or hangs: to wake it again would not help. */
+static bool is_waking(const struct decide_round *round, size_t model)
+{
+    uint64_t woken_ms = round->now->demand[model].woken_ms, now_ms = round->now->now_ms;
+
+    return woken_ms != 0 && decide_is_on_device(round, round->store_of[model]) &&
+           (round->now->stores[round->store_of[model]].held > 0 || woken_ms > now_ms ||
+            now_ms - woken_ms < GOVERNOR_WAKING_MS);
+}
+
 /* Nobody holds its store; or somebody does, and of those who wait nobody is served. */
 static bool needs_wake(const struct decide_round *round, size_t model)
 {
     const struct governor_demand *demand = &round->now->demand[model];
 
     return round->config->models[model].wake && has_requests(round, model) &&
+           !is_waking(round, model) &&
            (round->now->stores[round->store_of[model]].held == 0 ||
             (demand->waiting > 0 && demand->running == 0));
 }

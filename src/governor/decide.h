@@ -14,6 +14,7 @@
  *    does not fit, less important ones go, as few as make room; of the same class only who is idle.
  *    Of those in use one goes a round. Never one that is pinned, suspect, moving or draining, nor
  *    one that somebody holds who is no model.
+ *  - An engine is woken once. Only where nobody holds its store long after that, it is woken again.
  *  - What cannot fit is reported, and nothing is done for it.
  *  - A model that had no demand for its idle= is put to sleep. It stays on the device until anybody
  *    wants its room, however important it is.
@@ -33,6 +34,9 @@
 
 #define GOVERNOR_MAX_STORES 4096u /* a mount has no more */
 #define GOVERNOR_MAX_DEEDS  512u
+
+/* So long after its wake nobody holds its store: the wake was lost. */
+#define GOVERNOR_WAKING_MS 60000u
 
 /* A store, as its files tell. */
 struct governor_store {
@@ -54,9 +58,11 @@ struct governor_demand {
     bool is_known; /* false: its metrics could not be had, or are stale. Without metrics=: true */
     uint64_t waiting; /* requests in its queue */
     uint64_t running;
-    uint64_t ttft_ms;       /* of late; 0: none came */
-    uint64_t failed_ms;     /* when the last deed for it, or with its store, failed; 0: none did */
-    uint64_t done_ms;       /* when its sleep or wake was last run with success; 0: never */
+    uint64_t ttft_ms;   /* of late; 0: none came */
+    uint64_t failed_ms; /* when the last deed for it, or with its store, failed; 0: none did */
+    uint64_t done_ms;   /* when its sleep or wake was last run with success; 0: never */
+    uint64_t woken_ms;  /* when its wake was last run with success; 0: it was seen to serve, to have
+                           nothing to serve, or off the device since, or put to sleep */
     uint64_t idle_since_ms; /* since when there was no demand; 0: there is */
 };
 

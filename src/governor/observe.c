@@ -201,6 +201,17 @@ static void see_idleness(struct governor_past_model *past, const struct governor
     seen->idle_since_ms = past->idle_since_ms;
 }
 
+/* Whether what it was woken for has been served, or it may sleep again. */
+static void see_waking(struct governor_past_model *past, const struct governor_store *store,
+                       struct governor_demand *seen)
+{
+    bool has_left = store && !(store->places & GOVERNOR_DEVICE);
+
+    if (has_left || (seen->is_known && (seen->running > 0 || seen->waiting == 0)))
+        past->woken_ms = 0;
+    seen->woken_ms = past->woken_ms;
+}
+
 static int see_demand(struct governor_past *past, const struct governor_config *config,
                       uint64_t now_ms, struct governor_seen *seen)
 {
@@ -224,6 +235,7 @@ static int see_demand(struct governor_past *past, const struct governor_config *
             demand->ttft_ms = known->ttft_ms;
         }
         see_idleness(known, model, store, now_ms, demand);
+        see_waking(known, store, demand);
     }
     seen->snapshot.demand = seen->demand;
     return 0;

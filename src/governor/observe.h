@@ -21,10 +21,11 @@ struct failure;
 
 struct governor_past_model {
     char *name;
-    struct governor_metrics metrics;                     /* when they were last had */
-    bool is_known;                                       /* they were, this round */
-    bool is_told;                                        /* that they could not be */
-    uint64_t ttft_ms, idle_since_ms, failed_ms, done_ms; /* as struct governor_demand has them */
+    struct governor_metrics metrics; /* when they were last had */
+    bool is_known;                   /* they were, this round */
+    bool is_told;                    /* that they could not be */
+    /* As struct governor_demand has them. */
+    uint64_t ttft_ms, idle_since_ms, failed_ms, done_ms, woken_ms;
 };
 
 /* Of what has a name. Where there is no room for more, the oldest is forgotten. */

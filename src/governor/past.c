@@ -117,4 +117,8 @@ void governor_note(struct governor_past *past, const struct governor_deed *deed,
         model->failed_ms = now_ms;
     else if (deed->kind == GOVERNOR_SLEEP || deed->kind == GOVERNOR_WAKE)
         model->done_ms = now_ms;
+    if (!error && deed->kind == GOVERNOR_WAKE)
+        model->woken_ms = now_ms;
+    else if (deed->kind == GOVERNOR_SLEEP)
+        model->woken_ms = 0;
 }

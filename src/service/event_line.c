@@ -108,7 +108,7 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
         failed |= json_object_set_new(object, "tier", json_string(tier));
         failed |= set_number(object, "ms", event->took_ms);
     }
-    if (event->type == CORE_EVENT_MOVE_FAILED)
+    if (event->type == CORE_EVENT_MOVE_FAILED || event->error != 0)
         failed |=
             json_object_set_new(object, "error", json_string(strerrorname_np((int)event->error)));
     if (event->type == CORE_EVENT_RESUMED)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* line - who waits for memory in ALLOC or RESERVE, as those see it who wait for it elsewhere */
 #include "service/alloc_op.h"
+#include "service/views.h"
+
+#include <errno.h>
 
 uint64_t service_alloc_turn(const struct service *s)
 {
@@ -20,4 +23,53 @@ bool service_is_guaranteed(const struct service *s, const struct core_store *sto
 bool service_may_promote(const struct service *s, const struct core_store *store)
 {
     return service_alloc_turn(s) == UINT64_MAX || service_is_guaranteed(s, store);
+}
+
+/* ---- who stands before ----------------------------------------------------------------------- */
+
+/* It waits for nothing but memory: had it that, it would have been granted, or be on its way. */
+static bool lacks_memory(const struct service *s, const struct core_store *store,
+                         const struct core_waiter *waiter)
+{
+    if (!core_waiter_counts(waiter))
+        return false;
+    if (core_get_place_turn(s->core, store) == waiter->id)
+        return core_wants_promotion(s->core, store) && !core_is_fenced(s->core, store->name);
+    return waiter->reserve_bytes > 0 && lock_is_free_for(&store->lock, waiter->id);
+}
+
+/* What lacks its pool's room keeps that from its pool alone. */
+static bool holds_off(const struct service *s, const struct core_store *before,
+                      const struct core_waiter *waiter, const struct core_store *store)
+{
+    uint64_t bytes =
+        waiter->reserve_bytes > 0 ? waiter->reserve_bytes : layout_total_bytes(before->fixed);
+    bool of_pool = core_check_room(s->core, before, bytes, UINT64_MAX) == -EDQUOT;
+    return service_holds_off(s, waiter->id) && (!of_pool || before->use.pool == store->use.pool);
+}
+
+static const struct core_store *find_alloc(const struct service *s, uint64_t turn)
+{
+    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next) {
+        const struct core_session *session = core_find_session(s->core, op->session);
+        if (session && op->turn == turn && op->turn_until_ms > service_now(s))
+            return core_find_store(s->core, session->store);
+    }
+    return NULL;
+}
+
+const struct core_store *service_get_ahead(const struct service *s, const struct core_store *store)
+{
+    uint64_t alloc_turn = service_alloc_turn(s);
+    for (size_t i = 0; i < s->core->waiters.count; i++) {
+        const struct core_waiter *waiter = s->core->waiters.items[i];
+        const struct core_store *before = core_find_store(s->core, waiter->store);
+        if (before == store || waiter->id > alloc_turn)
+            break;
+        if (lacks_memory(s, before, waiter) && holds_off(s, before, waiter, store))
+            return before;
+    }
+    const struct core_store *making =
+        alloc_turn == UINT64_MAX ? NULL : find_alloc(s, alloc_turn + 1);
+    return making == store ? NULL : making;
 }

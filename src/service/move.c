@@ -183,7 +183,7 @@ static void done_rest(struct job *job)
 /* It may as well not be done. */
 static void rest(struct service *s)
 {
-    struct rest_job *made = malloc(sizeof *made);
+    struct rest_job *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
     if (!made)
         return;
     *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};
@@ -207,6 +207,7 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     free_op(s, op);
+    service_forget_vain(s); /* its tier has more room, or a store is somewhere else */
     if (!s->moves)
         rest(s);
     if (!error && !cancelled) {

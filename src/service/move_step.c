@@ -7,17 +7,20 @@
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* As alloc_make.c */
+/* It is the daemon that may not open more files: no client's limit, and no bound of its own. */
+static int explain_descriptors(int error)
+{
+    return error == -EMFILE ? -ENFILE : error;
+}
+
 static int make_memory(struct move_part *part, struct piece *piece)
 {
     struct service *s = part->op->service;
     int error = vmm_create_in(s->vmm, piece->tier, piece->moving_bytes, &piece->memory);
-    if (error == -EMFILE || error == -ENFILE)
-        return -ENOSPC;
-    if (!error)
-        error = s->host.admit_descriptor(s->host.context, piece->memory.fd);
+    if (!error && s->host.admit_descriptor(s->host.context, piece->memory.fd) != 0)
+        error = -ENFILE;
     if (error)
-        return error;
+        return explain_descriptors(error);
     part->batch[part->made++] = (struct service_memory){
         .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
     return 0;
@@ -41,7 +44,7 @@ static void run_make(struct job *job)
     if (part->made > 0) {
         int error = host->keep(host->context, part->batch, part->made);
         if (!part->error)
-            part->error = error;
+            part->error = explain_descriptors(error);
     }
 }
 

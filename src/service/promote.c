@@ -27,13 +27,14 @@ static bool lacks_room(const struct service *s, const struct core_store *store)
                                   core_check_promotion(s->core, store, free_bytes - bytes) < 0);
 }
 
-/* One at a time: for who comes later no room is made before. */
+/* One at a time, while room comes for it or it is patient: for who comes later none is made before.
+ */
 static void make_room(struct service *s, const struct core_store *store, uint64_t turn)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
     bool lacks_device = core_check_room(s->core, store, bytes, UINT64_MAX) == 0;
-    service_evict_for(s, store, bytes);
-    if (lacks_device && turn < s->short_turn)
+    bool comes = service_evict_for(s, store, bytes);
+    if (lacks_device && turn < s->short_turn && (comes || service_holds_off(s, turn)))
         s->short_turn = turn;
 }
 

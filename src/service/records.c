@@ -100,9 +100,12 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     int error = note_record(s, record, &mark);
     if (error)
         return error;
+    size_t waiters_before = s->core->waiters.count;
     error = core_apply(s->core, record, outcome);
     if (error && !outcome->noted)
         s->host.unrecord(s->host.context, mark);
+    if (!error)
+        service_look_for_changes(s, record, waiters_before);
     return error;
 }
 

@@ -106,6 +106,14 @@ struct passed_over {
 
 #define SERVICE_PASSED_OVER 32u
 
+/* So many bytes for this store were not to be had, whoever might leave. */
+struct vain_choice {
+    uint64_t store; /* 0: none */
+    uint64_t bytes, free_bytes, until_ms;
+};
+
+#define SERVICE_VAIN 16u
+
 struct service {
     struct core *core;
     struct vmm *vmm;
@@ -143,6 +151,8 @@ struct service {
     uint64_t evict_after_ms; /* nobody is evicted before this */
     struct passed_over passed_over[SERVICE_PASSED_OVER];
     unsigned next_passed_over;
+    struct vain_choice vain[SERVICE_VAIN];
+    unsigned next_vain;
     uint64_t evict_tries_ms; /* since when the tries are counted */
     unsigned evict_tries;
     struct service_numbers numbers;
@@ -442,6 +452,15 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
 /* So much may go to this tier: what is free, and what spares would give back that are not needed.
  */
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier);
+/* What of this tier nobody has been promised yet; negative: more than there is. */
+int64_t service_get_free_beside(const struct service *s, enum core_place tier);
+/* What a copy of the store takes of this tier, and what its spare there would give back. */
+uint64_t service_count_cost(const struct service *s, const struct core_store *store,
+                            enum core_place tier);
+uint64_t service_count_spare(const struct service *s, const struct core_store *store,
+                             enum core_place tier);
+/* Bytes of this piece of the store could not be read. A spare that has it is of no use. */
+void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error);
 /* As many spares as those that wait for this tier lack; none if that does not do. */
 void service_drop_spares(struct service *s, enum core_place tier);
 
@@ -452,16 +471,26 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
-/* Its waiter; UINT64_MAX: nobody */
+/* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
 uint64_t service_writer_turn(const struct service *s);
+/* Does this waiter keep those who came later from the device's memory, if it lacks some? */
+bool service_holds_off(const struct service *s, uint64_t waiter);
 uint64_t service_evict_moment(const struct service *s);
 
 /* passed_over.c */
 /* It could not leave: for a while others are chosen. */
 void service_pass_over(struct service *s, uint64_t store);
-bool service_is_passed_over(const struct service *s, uint64_t store);
 /* When the first may be chosen again; UINT64_MAX: there is none. */
 uint64_t service_passed_over_moment(const struct service *s);
+
+/* vain.c */
+/* A choice for this store that found nobody; has it been noted, with nothing changed since? */
+void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
+bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
+void service_forget_vain(struct service *s);
+/* After a record, with how many waited before it. */
+void service_look_for_changes(struct service *s, const struct record *record,
+                              size_t waiters_before);
 
 /* measure.c */
 void service_expire_measuring(struct service *s, uint64_t now_ms);

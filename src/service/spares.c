@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spares - copies of stores that are on the device anyway give way when their tier is short
+ * spares - copies that are not needed give way when their tier is short: of stores that are on the
+ * device anyway, and then of those that are on the disk besides
  *
  * Which do is core/evict.h's choice. They are dropped by records, and their memory is free when the
  * jobs are through that give it back: until then who gets it waits (move.c).
@@ -23,13 +24,28 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
     return bytes;
 }
 
-/* As apply_copy_drop allows it. */
+/* It is there, has a spare below, and nobody would miss it: it goes down by a record alone. */
+static bool may_go_down(const struct service *s, const struct core_store *store,
+                        enum core_place tier)
+{
+    return core_get_spare_below(store, tier) != CORE_PLACE_NONE && !store->use.pinned &&
+           !core_is_held(store) && !core_is_awaited(s->core, store);
+}
+
+static bool can_do_without(const struct service *s, const struct core_store *store,
+                           enum core_place tier)
+{
+    return store->places.place == CORE_PLACE_DEVICE ? store->places.spares[tier] != NULL
+           : store->places.place == tier            ? may_go_down(s, store, tier)
+                                                    : false;
+}
+
+/* As apply_copy_drop and apply_move_begin allow it. */
 static bool may_give_way(const struct service *s, const struct core_store *store,
                          enum core_place tier)
 {
-    const struct core_places *places = &store->places;
-    if (places->place != CORE_PLACE_DEVICE || !places->spares[tier] || places->move.id != 0 ||
-        store->suspect > 0 || core_get_writer(s->core, store->id) ||
+    if (!can_do_without(s, store, tier) || store->places.move.id != 0 || store->suspect > 0 ||
+        (store->lock.session_count > 0 && core_get_writer(s->core, store->id)) ||
         core_is_fenced(s->core, store->name))
         return false;
     for (size_t i = 0; i < store->lock.session_count; i++) {
@@ -39,8 +55,15 @@ static bool may_give_way(const struct service *s, const struct core_store *store
     return true;
 }
 
-static uint64_t count_cost(const struct service *s, const struct core_store *store,
-                           enum core_place tier)
+int64_t service_get_free_beside(const struct service *s, enum core_place tier)
+{
+    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
+    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
+           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
+}
+
+uint64_t service_count_cost(const struct service *s, const struct core_store *store,
+                            enum core_place tier)
 {
     size_t count = layout_count_allocations(store->fixed);
     uint64_t bytes = 0;
@@ -50,22 +73,19 @@ static uint64_t count_cost(const struct service *s, const struct core_store *sto
     return bytes;
 }
 
-/* What nobody has been promised yet; negative: more than there is. */
-static int64_t get_free(const struct service *s, enum core_place tier)
+uint64_t service_count_spare(const struct service *s, const struct core_store *store,
+                             enum core_place tier)
 {
-    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
-    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
-           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
+    return may_give_way(s, store, tier) ? service_count_cost(s, store, tier) : 0;
 }
 
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
 {
-    int64_t bytes = get_free(s, tier);
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (may_give_way(s, store, tier))
-            bytes += (int64_t)count_cost(s, store, tier);
-    }
+    int64_t bytes = service_get_free_beside(s, tier);
+    if (!vmm_has_tier(s->vmm, service_tiers[tier]))
+        return 0;
+    for (size_t i = 0; i < s->core->stores.count; i++)
+        bytes += (int64_t)service_count_spare(s, s->core->stores.items[i], tier);
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
@@ -77,24 +97,66 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
         if (may_give_way(s, store, tier))
             rows[count++] = (struct evict_spare){
                 .store = store->id,
-                .bytes = count_cost(s, store, tier),
+                .bytes = service_count_cost(s, store, tier),
+                .is_place = store->places.place == tier,
                 .pinned = store->use.pinned,
+                .doubled = core_get_spare_below(store, tier) != CORE_PLACE_NONE,
                 .last_used_ms = core_is_held(store) ? UINT64_MAX : store->use.last_used_ms};
     }
     return count;
 }
 
+/* Perhaps no more: then who waits for it goes on waiting, or is refused. */
+static void give_way(struct service *s, uint64_t id, enum core_place tier)
+{
+    const struct core_store *store = core_find_store(s->core, id);
+    struct record drop = {.type = RECORD_COPY_DROP, .store = id, .kind = tier};
+    struct record down = {.type = RECORD_MOVE_BEGIN, .store = id};
+    if (!store || !may_give_way(s, store, tier))
+        return;
+    if (store->places.place == CORE_PLACE_DEVICE) {
+        service_apply_record(s, &drop, NULL);
+        return;
+    }
+    enum core_place to = core_get_spare_below(store, tier);
+    down.kind = to;
+    if (service_apply_record(s, &down, NULL) == 0)
+        s->numbers.moves[tier][to]++;
+}
+
 void service_drop_spares(struct service *s, enum core_place tier)
 {
-    int64_t free_bytes = get_free(s, tier);
+    int64_t free_bytes = service_get_free_beside(s, tier);
     if (free_bytes >= 0)
         return;
     struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
     size_t count = rows ? gather(s, tier, rows) : 0;
     size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
-    for (size_t i = 0; i < chosen; i++) {
-        struct record record = {.type = RECORD_COPY_DROP, .store = rows[i].store, .kind = tier};
-        service_apply_record(s, &record, NULL);
-    }
+    for (size_t i = 0; i < chosen; i++)
+        give_way(s, rows[i].store, tier);
     free(rows);
+}
+
+static bool has_memory(const struct layout *layout, uint64_t memory)
+{
+    size_t count = layout ? layout_count_allocations(layout) : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (layout_at_rank(layout, i)->memory == memory)
+            return true;
+    }
+    return false;
+}
+
+/* It was the place when the reading began: nobody reads a spare. */
+void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error)
+{
+    const struct core_store *found = core_find_store(s->core, store);
+    for (unsigned tier = 0; found && tier < CORE_TIER_COUNT; tier++) {
+        struct record record = {
+            .type = RECORD_COPY_DROP, .store = store, .kind = tier, .offset = (uint64_t)-error};
+        if (has_memory(found->places.spares[tier], piece->id)) {
+            service_apply_record(s, &record, NULL);
+            return;
+        }
+    }
 }

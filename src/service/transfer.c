@@ -60,6 +60,8 @@ static void done_transfer(struct job *job)
         s->numbers.transfers_total++;
         if (!error)
             s->numbers.written_bytes += t->what.span.bytes;
+        if (error == -EIO && !t->what.from)
+            service_spare_failed(s, t->what.store, t->what.piece, error);
         service_answer(t->request, error, &written);
     }
     piece_end(s, t->what.piece);

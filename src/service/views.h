@@ -45,6 +45,10 @@ int service_view_acquired(const struct service *s, uint64_t file,
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store);
 uint64_t service_count_readers(const struct core_store *store);
 
+/* Whose waiter holds off who asks for memory of the device for this store, or waits for it already;
+ * NULL: nobody's. */
+const struct core_store *service_get_ahead(const struct service *s, const struct core_store *store);
+
 /* Has the device asked what others hold of it, where that can be asked, and answers when it is
  * known, or after a moment all the same. -ENOMEM */
 int service_measure(struct service *s, struct service_request *request);

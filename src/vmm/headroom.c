@@ -29,6 +29,7 @@ struct hierarchy {
     const char *fstype;
     const char *controller; /* the super option and the field of /proc/self/cgroup that name it */
     struct gauge gauges[2];
+    const char *swap;          /* what may be swapped out; NULL: the second limit less the first */
     const char *cache_keys[2]; /* of memory.stat, the whole subtree's: pages the kernel can drop */
 };
 
@@ -39,10 +40,12 @@ static const struct hierarchy hierarchies[] = {
      "memory",
      {{"memory.limit_in_bytes", "memory.usage_in_bytes"},
       {"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"}},
+     NULL,
      {"total_active_file", "total_inactive_file"}},
     {"cgroup2",
      "",
      {{"memory.max", "memory.current"}, {"memory.high", "memory.current"}},
+     "memory.swap.max",
      {"active_file", "inactive_file"}},
 };
 
@@ -317,10 +320,14 @@ static void lower(uint64_t *value, uint64_t bound)
         *value = bound;
 }
 
-/* One cgroup directory's limits. */
+/* Takes what one cgroup directory says into account. */
+typedef int apply_fn(const struct headroom *headroom, const struct hierarchy *hierarchy,
+                     const char *directory, void *to);
+
 static int apply_group(const struct headroom *headroom, const struct hierarchy *hierarchy,
-                       const char *directory, struct headroom_info *info)
+                       const char *directory, void *to)
 {
+    struct headroom_info *info = to;
     uint64_t cache[2] = {0, 0};
     bool cache_known = false;
     int error = 0;
@@ -352,9 +359,28 @@ static int apply_group(const struct headroom *headroom, const struct hierarchy *
     return 0;
 }
 
+static int apply_swap(const struct headroom *headroom, const struct hierarchy *hierarchy,
+                      const char *directory, void *to)
+{
+    uint64_t *bytes = to, limit, both;
+    int error;
+
+    if (hierarchy->swap) {
+        error = read_number(headroom->root, directory, hierarchy->swap, &limit);
+        if (error > 0)
+            lower(bytes, limit);
+        return error;
+    }
+    error = read_number(headroom->root, directory, hierarchy->gauges[0].limit, &limit);
+    if (error > 0)
+        error = read_number(headroom->root, directory, hierarchy->gauges[1].limit, &both);
+    if (error > 0 && both < NO_LIMIT_BYTES)
+        lower(bytes, subtract(both, limit));
+    return error;
+}
+
 /* From our group up to the top of the mount. Levels that are not seen here set no limit. */
-static int apply_hierarchy(const struct headroom *headroom, size_t index,
-                           struct headroom_info *info)
+static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_fn *apply, void *to)
 {
     const struct mount *mount = &headroom->mounts[index];
     char path[PATH_MAX], directory[PATH_MAX];
@@ -379,7 +405,7 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index,
     if (length < 0 || (size_t)length >= sizeof(directory))
         directory[point_length] = '\0';
     for (;;) {
-        error = apply_group(headroom, &hierarchies[index], directory, info);
+        error = apply(headroom, &hierarchies[index], directory, to);
         if (error < 0 || strlen(directory) <= point_length)
             return error;
         *strrchr(directory, '/') = '\0';
@@ -402,7 +428,22 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info)
     info->available_bytes = subtract(kibibytes[1] << 10, headroom_reserve(info->machine_bytes));
     error = 0;
     for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
-        error = apply_hierarchy(headroom, i, info);
+        error = apply_hierarchy(headroom, i, apply_group, info);
+    return error < 0 ? error : 0;
+}
+
+int headroom_read_swap(const struct headroom *headroom, uint64_t *bytes)
+{
+    static const char *const keys[2] = {"SwapTotal", "SwapFree"};
+    uint64_t kibibytes[2] = {0, 0};
+    int error = read_keys(headroom->root, "/proc", "meminfo", keys, kibibytes);
+
+    if (error < 0)
+        return error;
+    lower(&kibibytes[0], UINT64_MAX >> 10);
+    *bytes = kibibytes[0] << 10;
+    for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
+        error = apply_hierarchy(headroom, i, apply_swap, bytes);
     return error < 0 ? error : 0;
 }
 

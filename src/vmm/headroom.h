@@ -5,11 +5,11 @@
  * Memory that is charged beyond a cgroup's limit, or beyond what the machine has, is answered by
  * the OOM killer and not by an errno. Whoever commits memory asks here first. It reads /proc and
  * the cgroup trees (v1 and v2, from the process's own group up to the root) and counts file cache
- * as free, for the kernel drops that by itself. For src/vmm, and for the commands, which ask what
- * the page cache can hold.
+ * as free, for the kernel drops that by itself. For src/vmm, for the daemon, which warns of swap,
+ * and for the commands, which ask what the page cache can hold.
  *
- * It never writes anything, never allocates what it measures, and never counts swap: a device's
- * memory is meant to be resident.
+ * It never writes anything, never allocates what it measures, and never counts swap as memory: a
+ * device's is meant to be resident. How much of it may be swapped out all the same is told apart.
  */
 #ifndef GMSFS_VMM_HEADROOM_H
 #define GMSFS_VMM_HEADROOM_H
@@ -36,6 +36,10 @@ void headroom_close(struct headroom *headroom);
 /* Any thread. A cgroup file that is absent or malformed sets no limit; a /proc/meminfo without
  * its numbers is -EIO; lack of descriptors or memory is told as such, never as "no limit". */
 int headroom_read(const struct headroom *headroom, struct headroom_info *info);
+
+/* How much of this process's memory may be swapped out at most: what the machine has of swap, and
+ * the cgroups allow; 0: none of it. Errors as of headroom_read. */
+int headroom_read_swap(const struct headroom *headroom, uint64_t *bytes);
 
 /* The pool of huge pages of that size; -EOPNOTSUPP if the machine has no such pages. */
 int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,

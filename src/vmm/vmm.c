@@ -398,6 +398,11 @@ void vmm_rest(struct vmm *vmm)
         vmm->backend->rest(&vmm->device);
 }
 
+bool vmm_can_rest(const struct vmm *vmm)
+{
+    return vmm->backend->rest != NULL;
+}
+
 void vmm_drop_former(struct vmm_piece *piece)
 {
     while (piece->former_count > 0)

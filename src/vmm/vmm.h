@@ -236,8 +236,10 @@ void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan);
 /* This reader is gone. Any thread; short. */
 void vmm_end_reader(struct vmm *vmm, uint64_t reader);
 /* Nothing moves for now: what the device's memory was mapped for is over, and is unmapped, so that
- * giving it back later takes no more than that. Any thread; may be slow. */
+ * giving it back later takes no more than that. Any thread; may be slow. False of vmm_can_rest:
+ * there is nothing to do. */
 void vmm_rest(struct vmm *vmm);
+bool vmm_can_rest(const struct vmm *vmm);
 void vmm_destroy(struct vmm *vmm,
                  struct vmm_piece *piece); /* closes; may take long for large memory */
 

@@ -376,7 +376,7 @@ static bool may_say(const struct deed *deed, int injected, int error)
 {
     if (error == injected || error == ENOMEM)
         return true;
-    if (error == ENOSPC && (injected == EMFILE || injected == ENFILE))
+    if ((error == ENOSPC || error == ENFILE) && (injected == EMFILE || injected == ENFILE))
         return true; /* the daemon's descriptors are a bound like others, and not the client's */
     if (error == ESTALE && strstr(deed->words, "acquire-export"))
         return true; /* granted, without a ticket: EXPORT gives one */

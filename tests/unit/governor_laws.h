@@ -342,6 +342,10 @@ static const char *law_of_coming(const struct course *course, const struct gover
         return "who comes or wakes has demand";
     if (deed->kind == GOVERNOR_WAKE && !(store->places & GOVERNOR_DEVICE) && !deed->follows)
         return "who wakes has come before";
+    if (deed->kind == GOVERNOR_WAKE && store->places & GOVERNOR_DEVICE &&
+        seen->demand[model].woken_ms > 0 &&
+        (store->held > 0 || seen->demand[model].woken_ms + GOVERNOR_WAKING_MS > seen->now.now_ms))
+        return "nobody is woken twice";
     return NULL;
 }
 

@@ -30,7 +30,8 @@ static unsigned fixture_watches;
 static bool defers;
 static struct job *deferred[64];
 static size_t deferred_count;
-static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
+static unsigned submitted[SERVICE_POOL_COUNT]; /* jobs, since service_start */
+static int (*fixture_on_admit)(void);          /* NULL: any descriptor is admitted */
 static uint64_t
     fixture_host_bytes; /* of a host tier, and stores leave the device for it; 0: none */
 
@@ -89,7 +90,7 @@ static void host_store(void *context)
 static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     (void)context;
-    (void)pool;
+    submitted[pool]++;
     if (!defers)
         do_job(job);
     else if (deferred_count == sizeof deferred / sizeof deferred[0])
@@ -205,6 +206,7 @@ static void service_start(void)
     fixture_timer_ms = UINT64_MAX;
     fixture_idle = defers = false;
     fixture_watches = 0;
+    memset(submitted, 0, sizeof submitted);
     require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
     require(service_new(vmm, &options, &host, &service) == 0);
 }

@@ -122,6 +122,88 @@ static void join_pool(uint64_t store, const char *name)
     require(apply(named((struct record){.type = RECORD_STORE_POOL, .store = store}, name)) == 0);
 }
 
+/* ---- patience -------------------------------------------------------------------------------- */
+
+/* In none of the times in which all hold those behind them off again. */
+static void start_between(void)
+{
+    core_start();
+    now = 5 * PATIENCE_MS;
+}
+
+TAP_TEST(who_waits_for_more_than_comes_holds_others_off_for_as_long_as_it_is_patient)
+{
+    start_between();
+    uint64_t store = make_displaced("small"), other = make_displaced("other");
+
+    device_free = 3 * GRAIN;
+    uint64_t large = must_queue(make_store("large"), 4, P1),
+             small = must_queue(make_store("s"), 1, P2);
+    must_wait(store, LOCK_WISH_RO, P3);
+    check_int(pass(PATIENCE_MS - 1), 0);
+    check(!granted(small));
+    check_int(begin_move(other, CORE_PLACE_DEVICE), -EAGAIN);
+    check_int(core_next_moment(core, now), now + 1);
+    check_int(pass(1), 0);
+    check(granted(small) && !granted(large));
+    check_int(begin_move(store, CORE_PLACE_DEVICE), 0);
+    check_int(begin_move(other, CORE_PLACE_DEVICE), 0);
+}
+
+TAP_TEST(who_waits_for_a_store_that_does_not_fit_holds_others_off_no_longer)
+{
+    start_between();
+    uint64_t large = make_displaced("large"), small = make_displaced("small");
+
+    must_wait(large, LOCK_WISH_RO, P1);
+    check_int(begin_move(small, CORE_PLACE_DEVICE), -EAGAIN);
+    check_int(acquire_reserving(open_ctl(make_store("s"), P2), GRAIN, P2, 0), -EAGAIN);
+    check_int(pass(PATIENCE_MS), 0);
+    check_int(acquire_reserving(open_ctl(make_store("t"), P2), GRAIN, P2, 0), 0);
+    check_int(begin_move(small, CORE_PLACE_DEVICE), 0);
+}
+
+/* Small ones come all the time, and none stays for as long as a writer is patient. */
+TAP_TEST(who_waits_for_much_is_not_kept_out_by_small_ones_that_come_and_go)
+{
+    start_between();
+    device_free = 3 * GRAIN;
+    uint64_t large = must_queue(make_store("large"), 4, P1);
+
+    check_int(pass(PATIENCE_MS), 0);
+    check_int(acquire_reserving(open_ctl(make_store("a"), P2), GRAIN, P2, 0), 0);
+    check_int(pass(10 * PATIENCE_MS - now % (10 * PATIENCE_MS) - 1), 0);
+    check_int(acquire_reserving(open_ctl(make_store("b"), P2), GRAIN, P2, 0), 0);
+    check_int(core_next_moment(core, now), now + 1);
+    check_int(pass(1), 0);
+    check_int(acquire_reserving(open_ctl(make_store("c"), P2), GRAIN, P2, 0), -EAGAIN);
+    check_int(pass(PATIENCE_MS - 1), 0);
+    uint64_t small = must_queue(make_store("d"), 1, P3);
+    device_free = 4 * GRAIN; /* they have gone */
+    check_int(pass(0), 0);
+    check(granted(large) && !granted(small));
+}
+
+TAP_TEST(many_who_wait_in_vain_hold_others_off_at_the_same_times)
+{
+    start_between();
+    device_free = 3 * GRAIN;
+    must_queue(make_store("one"), 4, P1);
+    check_int(pass(PATIENCE_MS), 0);
+    must_queue(make_store("two"), 4, P2);
+    check_int(pass(PATIENCE_MS), 0);
+    for (unsigned times = 7; times < 10; times++) {
+        char name[] = {'s', (char)('0' + times), 0};
+
+        check_int(now / PATIENCE_MS, times);
+        check_int(acquire_reserving(open_ctl(make_store(name), P3), GRAIN, P3, 0), 0);
+        check_int(pass(PATIENCE_MS), 0);
+    }
+    check_int(acquire_reserving(open_ctl(make_store("last"), P3), GRAIN, P3, 0), -EAGAIN);
+    check_int(pass(PATIENCE_MS), 0);
+    check_int(acquire_reserving(open_ctl(make_store("over"), P3), GRAIN, P3, 0), 0);
+}
+
 TAP_TEST(what_is_guaranteed_to_a_pool_comes_before_all)
 {
     core_start();

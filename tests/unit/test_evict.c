@@ -59,6 +59,7 @@ static void make_table(struct table *table, size_t most_rows, bool with_min)
                                   .class = table->pools[pool].class,
                                   .bytes = one_in(20) ? 0 : 1 + below(20),
                                   .pinned = one_in(12),
+                                  .stuck = one_in(12),
                                   .held = one_in(6),
                                   .waited_for = one_in(12),
                                   .moving = one_in(12),
@@ -130,7 +131,7 @@ static const struct evict_row *find_row(const struct table *table, uint64_t stor
 
 static bool may_go(const struct table *table, const struct evict_row *row)
 {
-    if (row->pinned || row->held || row->waited_for || row->moving || row->bytes == 0)
+    if (row->pinned || row->stuck || row->held || row->waited_for || row->moving || row->bytes == 0)
         return false;
     if (row->store == table->wish.store)
         return false;
@@ -200,7 +201,7 @@ TAP_TEST(whoever_goes_makes_room_and_none_of_them_could_stay)
     check(chosen > 1000);
 }
 
-TAP_TEST(nobody_goes_who_is_held_pinned_waited_for_moving_new_or_more_important)
+TAP_TEST(nobody_goes_who_is_held_pinned_stuck_waited_for_moving_new_or_more_important)
 {
     uint64_t gone[MOST_ROWS];
     unsigned chosen = 0;
@@ -238,6 +239,44 @@ TAP_TEST(the_choice_does_not_depend_on_the_order_of_the_rows)
             check(count <= 0 || memcmp(gone, again, (size_t)count * sizeof *gone) == 0);
         }
     }
+}
+
+/* It is on its way, and its room is as good as free. */
+static void let_go(struct table *table, uint64_t store)
+{
+    for (size_t i = 0; i < table->row_count; i++) {
+        struct evict_row *row = &table->rows[i];
+
+        if (row->store != store)
+            continue;
+        row->moving = true;
+        table->wish.free_bytes += row->bytes;
+        table->pools[row->pool].used_bytes -= row->bytes;
+        table->pools[row->pool].resident--;
+    }
+}
+
+/* So whoever lets them go one after the other need not choose again in between. */
+TAP_TEST(when_the_first_has_gone_the_others_are_chosen_still)
+{
+    uint64_t gone[MOST_ROWS], again[MOST_ROWS];
+    unsigned chosen = 0;
+
+    random_state = 6;
+    for (int round = 0; round < 20000; round++) {
+        struct table table;
+        long count;
+
+        make_table(&table, MOST_ROWS, true);
+        count = choose(&table, gone);
+        if (count <= 0)
+            continue;
+        let_go(&table, gone[0]);
+        check_int(choose(&table, again), count - 1);
+        check(memcmp(gone + 1, again, (size_t)(count - 1) * sizeof *gone) == 0);
+        chosen += count > 1;
+    }
+    check(chosen > 1000);
 }
 
 /* Without minimums of others, everybody who may go goes before nobody is found. */
@@ -472,7 +511,9 @@ static size_t make_spares(struct evict_spare *rows)
     for (size_t i = 0; i < count; i++)
         rows[i] = (struct evict_spare){.store = i + 1,
                                        .bytes = 1 + below(20),
+                                       .is_place = one_in(4),
                                        .pinned = one_in(4),
+                                       .doubled = one_in(4),
                                        .last_used_ms = one_in(5) ? UINT64_MAX : below(4),
                                        .goes = one_in(2)};
     return count;
@@ -498,6 +539,23 @@ TAP_TEST(spares_go_that_are_enough_and_none_of_them_could_stay_or_none_at_all)
             require(check(sum_spares(rows, chosen) - rows[i].bytes < bytes));
         require(check(chosen == 0 || sum_spares(rows, chosen) >= bytes));
     }
+}
+
+TAP_TEST(places_go_after_spares_and_who_was_used_longest_ago_first_of_them)
+{
+    struct evict_spare rows[] = {
+        {.store = 1, .bytes = 1, .last_used_ms = 5, .is_place = true, .doubled = true},
+        {.store = 2, .bytes = 1, .last_used_ms = 3, .is_place = true, .doubled = true},
+        {.store = 3, .bytes = 1, .last_used_ms = 3, .is_place = true, .doubled = true},
+        {.store = 4, .bytes = 1, .last_used_ms = 1},
+        {.store = 5, .bytes = 1, .last_used_ms = 0, .doubled = true},
+        {.store = 6, .bytes = 1, .last_used_ms = 9},
+    };
+    static const uint64_t order[] = {5, 6, 4, 2, 3, 1};
+
+    check_int(evict_choose_spares(rows, 6, 6), 6);
+    for (size_t i = 0; i < 6; i++)
+        check_int(rows[i].store, order[i]);
 }
 
 TAP_TEST(spares_of_pinned_stores_go_first_then_of_held_ones_then_of_the_last_used)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor would do: one situation, and the deeds that it leads to. */
+/* What the governor would do: one situation, and the deeds that it leads to. Who comes, and who
+ * goes for whom; what becomes of who is idle, and of pools, are test_governor_idle and _budgets. */
 #include "governor_fixture.h"
 
 /* A device that batch and other, which both serve, nearly fill; code is on the host. */
@@ -13,7 +14,8 @@ static void make_full(void)
     serves("other");
 }
 
-/* ---- (1) who is left alone ------------------------------------------------------------------ */
+/* ---- who is left alone
+ * ---------------------------------------------------------------------------- */
 
 TAP_TEST(without_demand_nothing_is_done)
 {
@@ -76,7 +78,8 @@ TAP_TEST(a_failure_is_not_repeated_for_a_cooldown)
     check_str(decide(), "");
 }
 
-/* ---- (2) who has demand --------------------------------------------------------------------- */
+/* ---- who has demand
+ * ------------------------------------------------------------------------------- */
 
 TAP_TEST(who_waits_and_fits_comes_and_is_woken)
 {
@@ -125,6 +128,28 @@ TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
     check_str(decide(), "wake other");
     demand_of("other")->done_ms = MOMENT_AGO;
     check_str(decide(), "");
+}
+
+TAP_TEST(who_was_woken_is_not_woken_again_while_it_takes_its_time)
+{
+    make_full();
+    wants("other", 1);
+    demand_of("other")->running = 0;
+    demand_of("other")->woken_ms = NOW - 10 * GOVERNOR_WAKING_MS;
+    check_str(decide(), ""); /* somebody holds its store */
+    store_named("other")->held = 0;
+    check_str(decide(), "wake other");
+    demand_of("other")->woken_ms = NOW - GOVERNOR_WAKING_MS + 1;
+    check_str(decide(), "");
+}
+
+TAP_TEST(who_was_woken_and_has_left_the_device_is_woken_when_it_is_back)
+{
+    world_begin(80);
+    world_add_model("code", POOL_CLASS_HIGH, 40, GOVERNOR_HOST);
+    wants("code", 1);
+    demand_of("code")->woken_ms = NOW - 1;
+    check_str(decide(), "promote code, +wake code");
 }
 
 TAP_TEST(who_is_on_the_device_and_awake_gets_nothing)
@@ -421,369 +446,8 @@ TAP_TEST(reasons_hold_nothing_that_a_terminal_obeys)
     check(strstr(deeds[0].reason, "store ?[2Jx (standard, idle) goes for it") != NULL);
 }
 
-/* ---- pools' limits -------------------------------------------------------------------------- */
-
-TAP_TEST(what_lacks_room_in_its_pool_gets_it_from_its_pool)
-{
-    world_begin(200);
-    world_add_pool("small", 0, 50);
-    world_add_pool("default", 0, 0);
-    world_add_model("a", POOL_CLASS_HIGH, 40, GOVERNOR_HOST);
-    world_add_model("b", POOL_CLASS_BATCH, 30, ALL_BUT_DISK);
-    store_named("a")->pool = "small";
-    world_add_store("c", "small", 20, ALL_BUT_DISK);
-    wants("a", 1);
-    check_str(decide(), "demote c>host, +promote a, +wake a");
-    store_named("c")->pinned = true;
-    check_str(decide(), "");
-    check(strstr(deeds[0].reason, "its pool small has no room for") != NULL);
-}
-
-TAP_TEST(slots_of_a_pool_count)
-{
-    world_begin(200);
-    world_add_pool("few", 0, 0);
-    world.pools[0].slots = 1;
-    world_add_model("a", POOL_CLASS_HIGH, 10, GOVERNOR_HOST);
-    store_named("a")->pool = "few";
-    world_add_store("c", "few", 10, ALL_BUT_DISK);
-    wants("a", 1);
-    check_str(decide(), "demote c>host, +promote a, +wake a");
-}
-
-TAP_TEST(what_other_pools_are_guaranteed_is_not_taken)
-{
-    world_begin(100);
-    world_add_pool("mine", 0, 0);
-    world_add_pool("theirs", 40, 0);
-    world_add_model("a", POOL_CLASS_CRITICAL, 61, GOVERNOR_HOST);
-    store_named("a")->pool = "mine";
-    world_add_store("t", "theirs", 30, ALL_BUT_DISK);
-    wants("a", 1);
-    check_str(decide(), "");
-    store_named("a")->bytes = 60 * GIB;
-    check_str(decide(), "promote a, +wake a");
-}
-
-TAP_TEST(nobody_goes_of_whom_his_pool_is_guaranteed_a_part)
-{
-    world_begin(100);
-    world_add_pool("mine", 0, 0);
-    world_add_pool("theirs", 20, 0);
-    world_add_model("a", POOL_CLASS_CRITICAL, 80, GOVERNOR_HOST);
-    store_named("a")->pool = "mine";
-    world_add_store("t", "theirs", 15, ALL_BUT_DISK);
-    world_add_store("u", "theirs", 15, ALL_BUT_DISK);
-    wants("a", 1);
-    check_str(decide(), "");
-    world.config.high = 100;
-    world.pools[1].min_bytes = 15 * GIB;
-    store_named("a")->bytes = 85 * GIB;
-    check_str(decide(), "demote t>host, +promote a, +wake a");
-}
-
-TAP_TEST(what_a_pool_is_guaranteed_shrinks_by_what_comes)
-{
-    world_begin(100);
-    world_add_pool("p", 40, 0);
-    world_add_pool("q", 0, 0);
-    world_add_model("a", POOL_CLASS_CRITICAL, 30, GOVERNOR_HOST);
-    world_add_model("b", POOL_CLASS_HIGH, 61, GOVERNOR_HOST);
-    store_named("a")->pool = "p";
-    store_named("b")->pool = "q";
-    wants("a", 1);
-    wants("b", 1);
-    check_str(decide(), "promote a, +wake a");
-    store_named("b")->bytes = 60 * GIB;
-    check_str(decide(), "promote a, +wake a, promote b, +wake b");
-}
-
-/* ---- (3) the watermarks --------------------------------------------------------------------- */
-
-static void make_idle(unsigned count)
-{
-    static const char *const names[] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9"};
-
-    world_begin(100);
-    for (unsigned i = 0; i < count; i++) {
-        world_add_model(names[i], POOL_CLASS_HIGH, 10, ALL_BUT_DISK);
-        demand_of(names[i])->idle_since_ms = LONG_AGO + i;
-        store_named(names[i])->last_used_ms = NOW;
-    }
-}
-
-TAP_TEST(below_high_nothing_leaves)
-{
-    make_idle(9);
-    check_str(decide(), "");
-}
-
-TAP_TEST(above_high_the_idle_leave_by_last_use_down_to_low)
-{
-    make_idle(10);
-    check_str(decide(), "sleep i0, +drain i0>host, sleep i1, +drain i1>host");
-    world.config.low = 90;
-    check_str(decide(), "sleep i0, +drain i0>host");
-    check_str(deeds[0].reason,
-              "more than 95% of the device is in use; i0 (high) is idle and unused for longest");
-}
-
-TAP_TEST(above_high_nobody_goes_who_could_stay)
-{
-    world_begin(100);
-    world_add_store("old", "default", 5, ALL_BUT_DISK)->last_used_ms = LONG_AGO - 1;
-    world_add_store("large", "default", 20, ALL_BUT_DISK);
-    world_add_store("held", "default", 72, ALL_BUT_DISK)->held = 1;
-    check_str(decide(), "demote large>host");
-}
-
-TAP_TEST(a_moment_without_requests_is_not_idle)
-{
-    make_idle(10);
-    for (size_t i = 0; i < world.config.model_count; i++)
-        world.demand[i].idle_since_ms = NOW - 29999;
-    check_str(decide(), "");
-    world.demand[3].idle_since_ms = NOW - 30000;
-    check_str(decide(), "sleep i3, +drain i3>host");
-}
-
-TAP_TEST(above_high_only_who_is_idle_for_a_cooldown_and_may_go_does)
-{
-    make_idle(10);
-    serves("i0");
-    demand_of("i1")->idle_since_ms = NOW - 29999;
-    model_named("i2")->min_one = true;
-    store_named("i3")->pinned = true;
-    demand_of("i4")->is_known = false;
-    store_named("i5")->moved_ms = MOMENT_AGO;
-    model_named("i6")->sleep = NULL; /* and holds its store */
-    store_named("i7")->held = 0;
-    check_str(decide(), "demote i7>host, sleep i8, +drain i8>host");
-}
-
-TAP_TEST(an_idle_model_whose_time_is_over_sleeps_and_its_store_stays)
-{
-    make_idle(3);
-    model_named("i1")->idle_ms = 600000;
-    model_named("i2")->idle_ms = 300000;
-    check_str(decide(), "sleep i2");
-    check_str(deeds[0].reason, "i2 had no demand for 599 s");
-    store_named("i2")->held = 0; /* sleeps already */
-    check_str(decide(), "");
-}
-
-TAP_TEST(whose_idle_time_is_over_goes_for_anybody)
-{
-    world_begin(80);
-    world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
-    world_add_model("code", POOL_CLASS_CRITICAL, 60, ALL_BUT_DISK);
-    wants("batch", 1);
-    model_named("code")->idle_ms = 600001;
-    check_str(decide(), "");
-    model_named("code")->idle_ms = 600000;
-    check_str(decide(), "sleep code, +drain code>host, +promote batch, +wake batch");
-    serves("code");
-    check_str(decide(), "");
-}
-
-/* ---- (4) ahead ------------------------------------------------------------------------------ */
-
-TAP_TEST(spares_are_made_of_what_is_not_critical_while_the_host_has_room)
-{
-    world_begin(100);
-    world_add_model("code", POOL_CLASS_CRITICAL, 20, GOVERNOR_DEVICE);
-    world_add_model("chat", POOL_CLASS_HIGH, 20, GOVERNOR_DEVICE);
-    world_add_model("batch", POOL_CLASS_BATCH, 20, GOVERNOR_DEVICE);
-    world_add_store("there", "default", 20, ALL_BUT_DISK);
-    check_str(decide(), "spare batch>host, spare chat>host");
-    world.now.host_free = 39 * GIB;
-    check_str(decide(), "spare batch>host");
-    world.now.host_bytes = world.now.host_free = 0;
-    check_str(decide(), "");
-}
-
-TAP_TEST(four_spares_are_made_a_round)
-{
-    static const char *const names[] = {"s1", "s2", "s3", "s4", "s5"};
-
-    world_begin(100);
-    for (size_t i = 0; i < 5; i++)
-        world_add_store(names[i], "default", 1, GOVERNOR_DEVICE);
-    check_str(decide(), "spare s1>host, spare s2>host, spare s3>host, spare s4>host");
-}
-
-TAP_TEST(spares_wait_while_somebody_moves)
-{
-    make_full();
-    model_named("other")->class = POOL_CLASS_HIGH;
-    store_named("other")->places = GOVERNOR_DEVICE;
-    check_str(decide(), "spare other>host");
-    wants("code", 1);
-    check(strstr(decide(), "spare") == NULL);
-    store_named("batch")->moved_ms = MOMENT_AGO; /* code waits for it */
-    check(strstr(decide(), "spare") == NULL);
-}
-
-TAP_TEST(a_spare_that_failed_is_not_tried_for_a_cooldown)
-{
-    make_full();
-    model_named("other")->class = POOL_CLASS_HIGH;
-    store_named("other")->places = GOVERNOR_DEVICE;
-    store_named("other")->failed_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
-
-static void make_adapters(void)
-{
-    world_begin(100);
-    world_add_pool("lora", 0, 0);
-    world_add_model("base", POOL_CLASS_HIGH, 40, ALL_BUT_DISK);
-    world_add_store("l1", "lora", 5, GOVERNOR_HOST)->grants = 1;
-    world_add_store("l2", "lora", 5, GOVERNOR_HOST)->grants = 7;
-    world_add_store("l3", "lora", 5, ALL_BUT_DISK)->grants = 9;
-    world_add_store("l4", "lora", 5, GOVERNOR_HOST)->grants = 3;
-    world_add_store("l5", "lora", 5, GOVERNOR_HOST)->grants = 0;
-    world_add_store("elsewhere", "default", 5, GOVERNOR_HOST)->grants = 100;
-    static char pool[] = "lora";
-    world.adapters[0] =
-        (struct governor_adapters){.pool = pool, .base = model_named("base")->name, .prefetch = 3};
-    world.config.adapters_count = 1;
-}
-
-TAP_TEST(the_adapters_with_most_grants_are_brought)
-{
-    make_adapters();
-    check_str(decide(), "promote l2, promote l4");
-    check_str(deeds[0].reason, "store l2 was granted 7 times of late, number 2 of its pool; its "
-                               "base is on the device");
-}
-
-TAP_TEST(adapters_come_only_with_their_base)
-{
-    make_adapters();
-    store_named("base")->places = GOVERNOR_HOST;
-    store_named("base")->held = 0;
-    check_str(decide(), "");
-    world.adapters[0].base = NULL;
-    check_str(decide(), "promote l2, promote l4");
-}
-
-TAP_TEST(adapters_come_up_to_low_and_to_what_their_pool_may_have)
-{
-    make_adapters();
-    world.config.low = 54;
-    check_str(decide(), "promote l2");
-    world.config.low = 85;
-    world.pools[0].max_bytes = 14 * GIB;
-    check_str(decide(), "promote l2");
-    world.pools[0].max_bytes = UINT64_MAX;
-    world.pools[0].slots = 2;
-    check_str(decide(), "promote l2");
-}
-
-/* ---- (5) pools' max ------------------------------------------------------------------------- */
-
-/* Two pools that share 100 GiB: code's, nearly full, and batch's. */
-static void make_pools(void)
-{
-    static char code[] = "code", batch[] = "batch";
-
-    world_begin(100);
-    world_add_pool("code", 0, 40);
-    world_add_pool("batch", 10, 60);
-    world_add_pool("default", 0, 0);
-    world_add_model("m.code", POOL_CLASS_CRITICAL, 30, GOVERNOR_HOST);
-    world_add_model("m.batch", POOL_CLASS_BATCH, 20, GOVERNOR_HOST);
-    model_named("m.code")->pool = code;
-    model_named("m.batch")->pool = batch;
-    for (size_t i = 0; i < 2; i++) {
-        world.stores[i].pool = world.pools[i].name;
-        world.stores[i].places = ALL_BUT_DISK;
-        world.stores[i].held = 1;
-    }
-    world.pools[0].used_bytes = 39 * GIB;
-    world.pools[1].used_bytes = 55 * GIB;
-    world.now.device_free = 6 * GIB;
-    serves("m.code");
-    serves("m.batch");
-    wants("m.code", 3);
-}
-
-TAP_TEST(a_max_is_lowered_before_another_is_raised)
-{
-    make_pools();
-    check_str(decide(), "max batch=55");
-    check_str(deeds[0].reason, "m.code lacks room in pool code: first the max of batch comes down "
-                               "from 60.0 GiB to 55.0 GiB");
-    /* The next round: it has come down, and its 55 GiB are all that it uses. */
-    world.pools[1].max_bytes = 55 * GIB;
-    world.pools[1].changed_ms = MOMENT_AGO;
-    check_str(decide(), "max code=45");
-}
-
-TAP_TEST(a_max_is_not_raised_before_the_use_has_come_down)
-{
-    make_pools();
-    world.pools[1].max_bytes = 50 * GIB;
-    world.pools[1].changed_ms = MOMENT_AGO;
-    world.config.high = 100;
-    check_str(decide(), "max code=45");
-    world.pools[1].used_bytes = 58 * GIB;
-    check_str(decide(), "");
-    world.pools[1].changed_ms = 0; /* nor is it lowered further: 8 GiB are on their way */
-    check_str(decide(), "");
-    world.pools[1].used_bytes = 55 * GIB;
-    check_str(decide(), "max code=45");
-}
-
-TAP_TEST(a_max_is_never_lowered_below_min_or_what_its_models_need)
-{
-    make_pools();
-    world.pools[1].min_bytes = 58 * GIB;
-    check_str(decide(), "");
-    world.pools[1].min_bytes = 55 * GIB;
-    check_str(decide(), "max batch=55");
-    world.pools[1].min_bytes = 0;
-    store_named("m.batch")->bytes = 56 * GIB;
-    check_str(decide(), "");
-}
-
-TAP_TEST(the_more_important_gives_only_what_it_does_not_use)
-{
-    make_pools();
-    wants("m.code", 0);
-    demand_of("m.code")->running = 1;
-    wants("m.batch", 100);
-    world.pools[1].used_bytes = 59 * GIB;
-    check_str(decide(), "");
-    demand_of("m.code")->running = 0;
-    demand_of("m.code")->idle_since_ms = LONG_AGO;
-    store_named("m.code")->last_used_ms = LONG_AGO;
-    check_str(decide(), "max code=32");
-}
-
-TAP_TEST(pools_of_frozen_models_and_pools_just_changed_stay)
-{
-    make_pools();
-    demand_of("m.batch")->is_known = false;
-    check_str(decide(), "");
-    demand_of("m.batch")->is_known = true;
-    world.pools[1].changed_ms = MOMENT_AGO;
-    check_str(decide(), "");
-    world.pools[1].changed_ms = 0;
-    world.pools[0].changed_ms = MOMENT_AGO;
-    check_str(decide(), "");
-}
-
-TAP_TEST(pools_that_no_model_names_stay)
-{
-    make_pools();
-    model_named("m.batch")->pool = NULL;
-    world.pools[1].used_bytes = 56 * GIB;
-    check_str(decide(), "");
-    world.pools[1].used_bytes = 55 * GIB; /* its use counts all the same */
-    check_str(decide(), "max code=45");
-}
+/* ---- what a round holds
+ * --------------------------------------------------------------------------- */
 
 /* As many stores as a mount has, of 1 GiB each; the first is a model's, and needs half of all. */
 static void make_many(void)

@@ -67,6 +67,8 @@ static void make_random_model(size_t index)
                                                   .pool = one_in(3) ? model_pools[below(2)] : NULL};
     *demand = (struct governor_demand){
         .is_known = !one_in(10), .failed_ms = some_moment(), .done_ms = some_moment()};
+    if (one_in(3))
+        demand->woken_ms = NOW - below(2 * GOVERNOR_WAKING_MS);
     if (!(store_named(store_names[index])->places & GOVERNOR_DEVICE) && !one_in(3))
         demand->waiting = 1 + below(20);
     else if (one_in(2))
@@ -283,6 +285,12 @@ static void forget_use_of_pools(struct world *w)
         w->pools[i].used_bytes = w->pools[i].max_bytes < 50 * GIB ? w->pools[i].max_bytes : 0;
 }
 
+static void forget_wakes(struct world *w)
+{
+    for (size_t i = 0; i < w->config.model_count; i++)
+        w->demand[i].woken_ms = 0;
+}
+
 static const struct {
     const char *name;
     void (*forget)(struct world *w);
@@ -305,7 +313,8 @@ static const struct {
              {"pools' slots", forget_slots},
              {"what pools use", forget_use_of_pools},
              {"room of the tiers", forget_tiers},
-             {"high", forget_high}};
+             {"high", forget_high},
+             {"who was woken", forget_wakes}};
 
 TAP_TEST(whoever_does_not_see_one_thing_breaks_a_law)
 {

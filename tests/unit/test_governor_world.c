@@ -162,6 +162,45 @@ TAP_TEST(without_metrics_demand_is_who_waits_and_an_engine_that_holds_is_no_idle
     end();
 }
 
+TAP_TEST(an_engine_is_waking_until_it_serves_or_has_nothing_to_serve_or_sleeps_or_leaves)
+{
+    char there[] = LOOK("", A_STORE("a", ",\"residency\":[\"device\"]"), "");
+    char away[] = LOOK("", A_STORE("a", ",\"residency\":[\"host\"]"), "");
+    struct governor_deed wake = {.kind = GOVERNOR_WAKE, .model = 0, .store = "a"};
+    struct governor_deed sleep = {.kind = GOVERNOR_SLEEP, .model = 0, .store = "a"};
+    const char *const ends[] = {
+        "echo vllm:num_requests_waiting 3; echo vllm:num_requests_running 1",
+        "echo vllm:num_requests_waiting 0; echo vllm:num_requests_running 0"};
+    char conf[256];
+
+    for (size_t i = 0; i < 2; i++) {
+        configure("model a store=a metrics='echo vllm:num_requests_waiting 3; echo "
+                  "vllm:num_requests_running 0'");
+        ask(50);
+        governor_note(&past, &wake, -EIO, 60);
+        require(see(there, 65) == 0);
+        check_int(seen.demand[0].woken_ms, 0);
+        governor_note(&past, &wake, 0, 70);
+        require(see(there, 75) == 0);
+        check_int(seen.demand[0].woken_ms, 70);
+        snprintf(conf, sizeof conf, "model a store=a metrics='%s'", ends[i]);
+        configure(conf);
+        ask(80);
+        require(see(there, 85) == 0);
+        check_int(seen.demand[0].woken_ms, 0);
+    }
+    configure("model a store=a metrics='echo vllm:num_requests_waiting 3'");
+    ask(90);
+    governor_note(&past, &wake, 0, 95);
+    require(see(away, 96) == 0);
+    check_int(seen.demand[0].woken_ms, 0);
+    governor_note(&past, &wake, 0, 97);
+    governor_note(&past, &sleep, 0, 98);
+    require(see(there, 99) == 0);
+    check_int(seen.demand[0].woken_ms, 0);
+    end();
+}
+
 TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
 {
     char held[] = LOOK("", A_STORE("a", ",\"held\":1,\"last_used_ms\":40"), "");

@@ -6,6 +6,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #define GIB FAKE_GIB
@@ -450,6 +451,74 @@ TAP_TEST(group_path_as_long_as_can_be_asks_the_top)
     put_number("/sys/fs/cgroup/memory.max", 8 * GIB);
     put_number("/sys/fs/cgroup/memory.current", 1 * GIB);
     expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
+}
+
+/* ---- swap ------------------------------------------------------------------------------------ */
+
+/* A machine with this much swap. */
+static void swapping_machine(const char *mountinfo, const char *cgroup, uint64_t swap_bytes)
+{
+    char text[256];
+
+    machine(mountinfo, cgroup);
+    snprintf(text, sizeof(text),
+             "MemTotal: 1000 kB\nMemAvailable: 1 kB\nSwapCached: 7 kB\nSwapTotal: %llu kB\n"
+             "SwapFree: 5 kB\n",
+             (unsigned long long)(swap_bytes >> 10));
+    put("/proc/meminfo", text);
+}
+
+static void expect_swap(uint64_t bytes)
+{
+    struct headroom *headroom = NULL;
+    uint64_t found_bytes = 1;
+
+    require(headroom_open(root, &headroom) == 0);
+    check_int(headroom_read_swap(headroom, &found_bytes), 0);
+    check_int(found_bytes, bytes);
+    headroom_close(headroom);
+    fake_root_remove(root);
+}
+
+TAP_TEST(swap_is_what_the_machine_has_where_no_cgroup_says_less)
+{
+    swapping_machine(V2_MOUNT, "0::/job\n", 8 * GIB);
+    put("/sys/fs/cgroup/job/memory.swap.max", "max\n");
+    expect_swap(8 * GIB);
+}
+
+TAP_TEST(a_machine_without_swap_has_none_whatever_cgroups_allow)
+{
+    machine(V2_MOUNT, "0::/job\n");
+    put_number("/sys/fs/cgroup/job/memory.swap.max", GIB);
+    expect_swap(0);
+}
+
+TAP_TEST(swap_is_bounded_by_the_tightest_group_above_us)
+{
+    swapping_machine(V2_MOUNT, "0::/slice/job\n", 8 * GIB);
+    put_number("/sys/fs/cgroup/slice/job/memory.swap.max", 4 * GIB);
+    put_number("/sys/fs/cgroup/slice/memory.swap.max", 2 * GIB);
+    expect_swap(2 * GIB);
+}
+
+TAP_TEST(a_unit_that_forbids_swap_has_none)
+{
+    swapping_machine(V2_MOUNT, "0::/job\n", 8 * GIB);
+    put_number("/sys/fs/cgroup/job/memory.swap.max", 0);
+    expect_swap(0);
+}
+
+TAP_TEST(swap_of_a_v1_group_is_what_its_second_limit_has_beyond_the_first)
+{
+    swapping_machine(V1_MOUNT, "4:memory:/job\n", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 4 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.memsw.limit_in_bytes", 5 * GIB);
+    expect_swap(GIB);
+    swapping_machine(V1_MOUNT, "4:memory:/job\n", 8 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 4 * GIB);
+    put_number("/sys/fs/cgroup/memory/job/memory.memsw.limit_in_bytes", 9223372036854771712ull);
+    expect_swap(8 * GIB);
 }
 
 /* ---- huge pages ------------------------------------------------------------------------------ */

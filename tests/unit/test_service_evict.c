@@ -251,3 +251,217 @@ TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
     check_int(place_of("c"), CORE_PLACE_HOST);
     end();
 }
+
+static void hold_all(struct client holders[STORES])
+{
+    for (size_t i = 0; i < STORES; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+        require(holders[i].answers == 1);
+    }
+}
+
+/* How many choices were made for so much. */
+static unsigned choices(bool comes)
+{
+    unsigned before = service->evict_tries;
+
+    check(service_evict_for(service, store_of("weights"), STORE_BYTES) == comes);
+    return service->evict_tries - before;
+}
+
+TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_changed)
+{
+    struct client holders[STORES];
+    struct record time = {.type = RECORD_TIME};
+
+    start();
+    hold_all(holders);
+    check_int(choices(false), 1);
+    check_int(choices(false), 0);
+    require(service_apply_record(service, &time, NULL) == 0);
+    check_int(choices(false), 0);
+    service_close(service, holders[1].ctl);
+    check_int(choices(true), 1);
+    settle();
+    check_int(place_of("b"), CORE_PLACE_HOST);
+    end();
+}
+
+TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
+{
+    struct client holders[STORES];
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record back = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_DEVICE};
+
+    start();
+    service->options.min_stay_ms = 50;
+    hold_all(holders);
+    service_close(service, holders[3].ctl);
+    to_host.store = back.store = store_of("d")->id;
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    require(service_move_store(service, &back) == 0);
+    settle();
+    require(place_of("d") == CORE_PLACE_DEVICE);
+    check_int(choices(false), 1);
+    fixture_now_ms += 49;
+    check_int(choices(false), 0);
+    fixture_now_ms += 1;
+    check_int(choices(true), 1);
+    settle();
+    check_int(place_of("d"), CORE_PLACE_HOST);
+    end();
+}
+
+/* ---- what is told --------------------------------------------------------------------------- */
+
+static uint64_t evictions(void)
+{
+    const struct core *core = service_get_core(service);
+
+    return core_find_pool(core, store_of("a"))->evictions;
+}
+
+static bool is_told(const char *victim, const char *evictor)
+{
+    const struct core *core = service_get_core(service);
+
+    for (uint64_t seq = 1; seq < core->next_event; seq++) {
+        const struct core_event *event = core_find_event(core, seq);
+
+        if (event && event->type == CORE_EVENT_EVICTED && strcmp(event->store, victim) == 0)
+            return strcmp(event->for_store, evictor) == 0;
+    }
+    return false;
+}
+
+TAP_TEST(an_eviction_is_told_and_counted_when_the_store_has_left)
+{
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    check(store_of("a")->places.move.id != 0);
+    check(!is_told("a", "weights"));
+    check_int(evictions(), 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check(is_told("a", "weights"));
+    check_int(evictions(), 1);
+    end();
+}
+
+TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
+{
+    struct record cancel = {.type = RECORD_MOVE_CANCEL};
+    struct client holder;
+
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    cancel.store = store_of("a")->id;
+    require(service_apply_record(service, &cancel, NULL) == 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    open_ctl_of(&holder, "a", 1);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    settle();
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    check(!is_told("a", "weights"));
+    check_int(evictions(), 0);
+    end();
+}
+
+TAP_TEST(an_eviction_for_a_store_that_is_gone_meanwhile_is_told_for_nobody)
+{
+    struct record gone = {.type = RECORD_STORE_REMOVE};
+
+    start();
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    gone.store = store_of("weights")->id;
+    require(service_apply_record(service, &gone, NULL) == 0);
+    settle();
+    check(is_told("a", ""));
+    check_int(evictions(), 1);
+    end();
+}
+
+TAP_TEST(after_a_move_nothing_is_left_to_do_where_memory_is_not_mapped_for_it)
+{
+    struct record spare = {
+        .type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST, .flags = CORE_MOVE_SPARE};
+
+    start();
+    memset(submitted, 0, sizeof submitted);
+    spare.store = store_of("a")->id;
+    require(service_move_store(service, &spare) == 0);
+    settle();
+    check(store_of("a")->places.spares[CORE_PLACE_HOST] != NULL);
+    check(submitted[SERVICE_POOL_MOVE] > 0);
+    check_int(submitted[SERVICE_POOL_FREE], 0);
+    end();
+}
+
+/* ---- patience ------------------------------------------------------------------------------- */
+
+/* The service's timer has run out. */
+static void pass(uint64_t ms)
+{
+    fixture_now_ms += ms;
+    check(fixture_timer_ms <= fixture_now_ms);
+    service_on_timer(service);
+    settle();
+}
+
+TAP_TEST(room_is_made_for_the_second_writer_when_the_first_waits_in_vain_and_is_patient_no_more)
+{
+    struct client holder, first, second;
+
+    start();
+    open_ctl_of(&holder, "d", 20);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    require(holder.answers == 1);
+    open_ctl_of(&first, "weights", 1);
+    acquire(&first, LOCK_WISH_RW, FIXTURE_BYTES);
+    settle();
+    make_store("other");
+    open_ctl_of(&second, "other", 2);
+    acquire(&second, LOCK_WISH_RW, STORE_BYTES);
+    settle();
+    check_int(first.answers + second.answers, 0);
+    check_int(place_of("a"), CORE_PLACE_DEVICE);
+    pass(1000);
+    check_int(first.answers, 0);
+    check_int(second.answers, 1);
+    check_int(place_of("a"), CORE_PLACE_HOST);
+    check_int(place_of("b"), CORE_PLACE_DEVICE);
+    service_close(service, holder.ctl);
+    service_close(service, second.ctl);
+    settle();
+    check_int(first.answers, 1);
+    end();
+}
+
+TAP_TEST(a_store_comes_for_its_reader_when_who_waits_for_the_device_is_patient_no_more)
+{
+    struct client holder, writer, reader;
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+
+    start();
+    to_host.store = store_of("c")->id;
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    open_ctl_of(&holder, "d", 20);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, FIXTURE_BYTES);
+    settle();
+    open_ctl_of(&reader, "c", 2);
+    acquire(&reader, LOCK_WISH_RO, 0);
+    settle();
+    check_int(reader.answers + writer.answers, 0);
+    pass(1000);
+    check_int(reader.answers, 1);
+    check_int(writer.answers, 0);
+    check_int(place_of("c"), CORE_PLACE_DEVICE);
+    end();
+}

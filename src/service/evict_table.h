@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * evict_table - all that a choice of who leaves the device is made from
+ *
+ * For evict.c. Filled in one pass over the stores, for there may be thousands, and each choice
+ * waits for it; what goes is then counted, and nothing is looked at again. Holds for as long as
+ * nothing is applied but that.
+ */
+#ifndef GMSFS_SERVICE_EVICT_TABLE_H
+#define GMSFS_SERVICE_EVICT_TABLE_H
+
+#include "service/service_internal.h"
+
+struct evict_table {
+    struct evict_pool pools[EVICT_MAX_POOLS];
+    struct evict_row *rows; /* in the order of their ids, until they are chosen from */
+    size_t count;
+    uint64_t leaving_bytes;
+    uint64_t room_bytes[CORE_TIER_COUNT]; /* beside the device */
+};
+
+bool evict_table_fill(struct service *s, struct evict_table *table); /* false: no memory */
+void evict_table_free(struct evict_table *table);
+/* Of a pool that there is. */
+size_t evict_table_find_pool(const struct service *s, uint64_t pool);
+/* Where it can go to: the best place below that has room; scratch is given up. False: nowhere. */
+bool evict_table_find_place(const struct evict_table *table, const struct core_store *store,
+                            enum core_place *place);
+/* Before it goes: it takes room there, and gives none by spares any more. */
+void evict_table_count_room(const struct service *s, struct evict_table *table,
+                            const struct core_store *store, enum core_place to);
+/* It goes: what its pool has of the device. */
+void evict_table_count_gone(struct evict_table *table, const struct evict_row *row);
+
+#endif

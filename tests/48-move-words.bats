@@ -1,0 +1,220 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What gmsfs promote and demote say where a store does not move: which one, who or what is in the
+# way, and the way out.
+#
+# shellcheck disable=SC2034,SC2153,SC2154 # MOUNT_VIA, HOLDER are of helpers.bash; output is set by bats' run
+
+load helpers
+load gmsctl
+load places
+
+MIB=$((1 << 20))
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+    umount_disk
+}
+
+# refused STATUS PATTERN COMMAND...
+refused() {
+    local want=$1 pattern=$2
+    shift 2
+    cli "-$want" "$@"
+    assert_match "$output" "$pattern"
+    assert_eq "${#lines[@]}" 1 lines
+}
+
+# at_host STORE MIB...: stores on the host alone
+at_host() {
+    while (($# > 0)); do
+        committed "$1" $(($2 * MIB))
+        move_to host host "$1"
+        shift 2
+    done
+}
+
+# ---- away from the device ---------------------------------------------------------------------
+
+@test "a place that the mount has not is named, with the options that make it" {
+    start_tiers size=32M,host_size=16M
+    committed
+    refused 1 "cannot move: $W: the mount has no disk beside the device; mount it with spill=DIRECTORY,spill_size=SIZE" \
+        demote --to disk "$W"
+    committed big $((20 * MIB))
+    refused 1 "big: it never fits: it has 20.0 MiB, and the host memory beside the device 16.0 MiB in all; .*host_size=SIZE.*--to disk" \
+        demote "$M/big"
+}
+
+@test "a place that is full says how much lacks, and how to make room" {
+    start_tiers size=32M,host_size=16M
+    at_host one 12
+    committed weights $((8 * MIB))
+    refused 1 "$W: the host memory beside the device has no room for it: it needs 8.0 MiB, and 4.0 MiB of 16.0 MiB are free; .*demote --to disk.*host_size=SIZE" \
+        demote "$W"
+}
+
+@test "who has the lock is named" {
+    start_tiers size=32M,host_size=16M
+    committed
+    hold open "$W/lock" r
+    refused 1 "$W: gmsctl \\(pid $HOLDER\\) has its lock; .*gmsfs drain --then demote" demote "$W"
+    local first=$HOLDER
+    hold open "$W/lock" r
+    refused 1 "$W: gmsctl \\(pid $first\\) and 1 more have its lock; " demote "$W"
+    let_go "$first" "$HOLDER"
+    hold open "$W/lock" w
+    refused 1 "$W: its writer, gmsctl \\(pid $HOLDER\\), has its lock; .*committed" demote "$W"
+}
+
+@test "a store without bytes says whether it never had any" {
+    start_tiers size=32M,host_size=16M
+    refused 1 "$W: nothing is committed in it; 'gmsfs load' fills it" demote "$W"
+    committed
+    cli demote -q --to none "$W"
+    refused 1 "$W: there are no bytes of it: they were given up; 'gmsfs load'" promote "$W"
+}
+
+@test "who may not move a store is told who may" {
+    requires root
+    start_tiers size=32M,host_size=16M
+    committed
+    run_logged -1 as_user "$GMSFS" demote "$W"
+    assert_match "$output" "$W: permission denied: only root, .* root \\(uid 0\\), can move it; "
+}
+
+@test "a part of a mount, or a mount that may not be written to, is told as that" {
+    requires root
+    start_tiers size=32M,host_size=16M
+    committed
+    mkdir "$T/part" "$T/whole"
+    mount --bind "$W" "$T/part"
+    mount --bind "$M" "$T/whole"
+    mount -o remount,ro,bind "$T/whole"
+    refused 1 "$T/part: .*only a part of a mount was bound there; .*gmsfs status" drain "$T/part"
+    refused 1 "$T/whole/weights: it is mounted read-only here; " promote "$T/whole/weights"
+    umount "$T/part" "$T/whole"
+}
+
+# ---- to the device ----------------------------------------------------------------------------
+
+@test "a store that came a moment ago stays, and the one that lacks its room is told so" {
+    start_tiers size=32M,host_size=64M,min_stay=60
+    at_host one 20 two 20
+    move_to device 'device host' one
+    refused 1 "two: the device has no room for it: it needs 20.0 MiB, and 12.0 MiB of 32.0 MiB are free; $M/one \\(20.0 MiB\\) came a moment ago and stays for min_stay=60 s, [0-9]+\\.[0-9] s more; .*min_stay=" \
+        promote "$M/two"
+}
+
+@test "stores that are held, pinned or more important are named with that" {
+    start_tiers size=32M,host_size=64M,min_stay=0
+    at_host wanted 30
+    echo 'chat class=critical' >"$M/pools"
+    committed held $((8 * MIB))
+    committed pinned $((6 * MIB))
+    committed chat $((4 * MIB))
+    committed small $((2 * MIB))
+    setfattr -n user.gmsfs.pin -v 1 "$M/pinned"
+    setfattr -n user.gmsfs.pin -v 1 "$M/small"
+    setfattr -n user.gmsfs.pool -v chat "$M/chat"
+    hold open "$M/held/lock" r
+    refused 1 "wanted: .*; $M/held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\); $M/pinned \\(6.0 MiB\\) is pinned; $M/chat \\(4.0 MiB\\) is more important \\(class=critical\\); and 1 smaller one stays; .*gmsfs drain.*user.gmsfs.pin.*gmsfs demote" \
+        promote "$M/wanted"
+}
+
+@test "a mount on which nothing leaves by itself says so, and a store that never fits, too" {
+    start_tiers size=32M,host_size=64M,evict=none
+    at_host one 20 two 20
+    cli promote -q "$M/one"
+    refused 1 "two: the device has no room for it: .*12.0 MiB of 32.0 MiB are free; nothing leaves by itself here \\(evict=none\\): 'gmsfs demote'" \
+        promote "$M/two"
+    assert_eq "$(device_get '"\(.evict) \(.min_stay_ms)"')" 'none 10000'
+}
+
+@test "a pool that has no room is named, with the budget that is at its end" {
+    start_tiers size=32M,host_size=64M,min_stay=60
+    at_host one 8 two 8
+    echo 'chat max=12M' >"$M/pools"
+    setfattr -n user.gmsfs.pool -v chat "$M/one"
+    setfattr -n user.gmsfs.pool -v chat "$M/two"
+    move_to device 'device host' one
+    refused 1 "two: its pool chat has no room for it: it needs 8.0 MiB, and 8.0 MiB of the pool's 12.0 MiB are used \\(max=\\); $M/one .*min_stay=60.*echo \"chat max=SIZE\" >$M/pools" \
+        promote "$M/two"
+    echo 'chat max=4M' >"$M/pools"
+    refused 1 "two: it never fits: it has 8.0 MiB, and its pool chat may have 4.0 MiB of the device" promote "$M/two"
+    echo 'chat max=max slots=1' >"$M/pools"
+    refused 1 "two: its pool chat has room for 1 store on the device \\(slots=\\), and all is taken; $M/one .*slots=N" \
+        promote "$M/two"
+    echo 'chat slots=max' >"$M/pools"
+    echo 'kept min=20M' >"$M/pools"
+    refused 1 "two: it needs 8.0 MiB, and what is free is kept for other pools, .*min= in $M/pools" promote "$M/two"
+}
+
+@test "who comes first is named, and that it was not waited for any longer is status 3" {
+    start_tiers size=32M,host_size=64M,min_stay=0
+    at_host late 4 first 20
+    committed big $((24 * MIB))
+    hold open "$M/big/lock" r
+    local holder=$HOLDER
+    spawn "$GMSCTL" open "$M/first/lock" r say granted pause
+    local waiter=$SPAWNED
+    wait_for_waiters first 1
+    refused 3 "late: gmsctl \\(pid $waiter\\) asked before, and waits for memory of the device for $M/first; " \
+        promote --timeout 0.2 "$M/late"
+    let_go "$holder"
+    wait_until 10 granted "$waiter"
+    cli promote -q "$M/late"
+}
+
+# ---- on the way -------------------------------------------------------------------------------
+
+@test "a disk that is full before spill_size= is, is told as that" {
+    mount_disk 4M
+    start_tiers "size=32M,spill=$SPILL,spill_size=48M"
+    committed
+    refused 1 "$W: it stays at device: the move failed \\(ENOSPC\\): the disk of spill= is full" demote --to disk "$W"
+    bytes_are_right
+}
+
+@test "a daemon that may open no more files says that it is the daemon, and how to raise its limit" {
+    MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
+    start_tiers size=64M,host_size=64M,granularity=64K
+    ctl open "$W/lock" rw alloc 65536 70 a0 '' commit
+    refused 1 "$W: it stays at device: the move failed \\(ENFILE\\): the daemon may open no more files, .*LimitNOFILE=.*ulimit -Hn" \
+        demote "$W"
+    has_event move_failed ENFILE
+    at device
+}
+
+@test "whoever took a store in the middle of its move is named, and what was copied is told" {
+    start_tiers size=32M,host_size=16M
+    committed
+    touch "$T/gate"
+    spawn "$GMSFS" demote "$W"
+    local demote=$SPAWNED
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    hold open "$W/lock" r
+    rm "$T/gate"
+    wait_exit "$demote"
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$demote")" "$W: it stays at device: gmsctl \\(pid $HOLDER\\) took it meanwhile; what was copied stays as a spare"
+}
+
+@test "a move that somebody cancelled says so" {
+    start_tiers size=32M,host_size=16M
+    committed
+    touch "$T/gate"
+    spawn "$GMSFS" demote "$W"
+    local demote=$SPAWNED
+    wait_until 5 grep -q '^moving host' "$W/residency"
+    order cancel
+    rm "$T/gate"
+    wait_exit "$demote"
+    assert_eq "$status" 1 status
+    assert_match "$(output_of "$demote")" "$W: it stays at device: the move failed \\(ECANCELED\\): it was cancelled"
+}
