@@ -198,6 +198,7 @@ TAP_TEST(two_stores_of_a_full_device_are_replaced_when_one_has_lost_its_own)
         check_int(gmsfs_allocate_handle(loader.handles[0], 32 * MIB, "t", NULL, &slot), 0);
         check_int(gmsfs_commit_group(loader.handles, 1, 0, NULL), 0);
         loader_close(&loader);
+        check(comes_free(both[0], total_bytes(both[0]) - 32 * MIB));
         loader_open(&loader, both, 2, 32 * MIB);
         check_int(loader_connect(&loader, 0), 0);
         for (size_t k = 0; k < 2; k++) {
