@@ -640,6 +640,10 @@ int core_check(const struct core *core, struct failure *failure);
  * by record_decode_free). -EINVAL; -EPROTONOSUPPORT: a version or a type that is not known; -ENOMEM
  */
 int record_encode(const struct record *record, uint8_t **bytes, size_t *size);
+/* The same where it is a small one, which takes no memory. -EFBIG: it is not */
+#define RECORD_SMALL_BYTES 2048u
+int record_encode_small(const struct record *record, uint8_t bytes[RECORD_SMALL_BYTES],
+                        size_t *size);
 struct record_arena;
 int record_decode(const void *bytes, size_t size, struct record *record,
                   struct record_arena **arena);

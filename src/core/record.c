@@ -114,6 +114,35 @@ static int encode_flat(const struct record *record, uint8_t **bytes, size_t *siz
     return 0;
 }
 
+struct fixed {
+    uint8_t *to;
+    size_t room, used;
+};
+
+static int write_fixed(void *context, const char *bytes, size_t size)
+{
+    struct fixed *fixed = context;
+
+    if (size > fixed->room - fixed->used)
+        return -1;
+    memcpy(fixed->to + fixed->used, bytes, size);
+    fixed->used += size;
+    return 0;
+}
+
+int record_encode_small(const struct record *record, uint8_t bytes[RECORD_SMALL_BYTES],
+                        size_t *size)
+{
+    struct fixed fixed = {.to = bytes, .room = RECORD_SMALL_BYTES};
+    msgpack_packer packer;
+
+    msgpack_packer_init(&packer, &fixed, write_fixed);
+    if (record->puts || pack_record(&packer, record) != 0)
+        return -EFBIG;
+    *size = fixed.used;
+    return 0;
+}
+
 int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
 {
     struct record flat = *record;

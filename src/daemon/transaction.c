@@ -8,9 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Left over with each record, for its answers: they can hardly fail for want of room then. */
-#define ANSWERS_ROOM_BYTES (64u << 10)
-
 struct transaction_answer {
     int fd;
     const void *bytes; /* in the journal */
@@ -35,8 +32,7 @@ void transaction_free(struct transaction *transaction)
 int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
                        size_t *mark)
 {
-    int error =
-        journal_reserve(transaction->journal, journal_entry_room(size) + ANSWERS_ROOM_BYTES);
+    int error = journal_reserve(transaction->journal, journal_entry_room(size));
 
     if (error)
         return error;

@@ -124,8 +124,6 @@ void fs_handles_free(struct fs *fs);
 /* Its place in what outlives the worker; NULL: there is none left. */
 struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle);
 void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle);
-/* Makes the handles that the last worker had, as far as their files are open still. */
-void fs_restore_handles(struct fs *fs);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 
@@ -178,11 +176,10 @@ void fs_request_submitted(struct fs_request *request, int error);
 void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer);
 void fs_requests_abandon(struct fs *fs);
 /* resume.c */
-void fs_notify_poll(struct fs *fs, uint64_t poll); /* by the kernel's number of it */
 void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
 int fs_repeat_init(struct fs *fs);
-/* session.c: requests that are there */
-void fs_serve(struct fs *fs);
+/* The kernel sends again what was not answered, and handles are what they were. As fs_resume */
+int fs_ask_again(struct fs *fs);
 
 /* error: 0 or negative */
 void fs_reply_error(fuse_req_t req, int error);
@@ -283,7 +280,7 @@ int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 
-/* gather.c: what the file's client has written to it for later was lost with a worker. */
+/* lost.c: what the file's client has written to it for later was lost with a worker. */
 bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
 /* -EIO if so, which is told once. */
 int fs_take_loss(struct fs *fs, uint64_t fh);

@@ -175,21 +175,6 @@ struct fs_gathered fs_gather_take(struct fs_handle *handle)
     return gathered;
 }
 
-bool fs_has_lost_bytes(struct fs *fs, uint64_t fh)
-{
-    const struct core_file *file = core_find_file(fs->core, fh);
-    const struct fs_handle *handle = fs_handle_find(fs, fh);
-    return file && file->gathered_bytes > 0 && (!handle || handle->counted_bytes == 0);
-}
-
-int fs_take_loss(struct fs *fs, uint64_t fh)
-{
-    if (!fs_has_lost_bytes(fs, fh))
-        return 0;
-    service_gather(fs->service, fh, 0);
-    return -EIO;
-}
-
 void fs_gather_free(struct fs *fs, struct fs_handle *handle, struct fs_gathered *gathered)
 {
     if (!gathered->room)

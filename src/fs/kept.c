@@ -43,33 +43,3 @@ void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle)
         handle->kept->file = 0;
     handle->kept = NULL;
 }
-
-/* A poll that the last worker was to wake: whoever sleeps in it looks again, and asks anew. */
-static void wake_poll(struct fs *fs, uint64_t poll)
-{
-    if (poll)
-        fs_notify_poll(fs, poll);
-}
-
-void fs_restore_handles(struct fs *fs)
-{
-    struct fs_ledger *ledger = fs->options.ledger;
-
-    for (uint32_t i = 0; i < ledger->handles_end; i++) {
-        struct fs_kept_handle *kept = &ledger->handles[i];
-        uint64_t poll = kept->poll;
-        struct fs_handle *handle;
-        if (!kept->file)
-            continue;
-        kept->poll = 0;
-        handle =
-            core_find_file(fs->core, kept->file) ? fs_handle_get(fs, kept->file, kept->node) : NULL;
-        if (handle) {
-            handle->kept = kept;
-            fs_events_restore(fs, handle, kept->position, kept->at);
-        } else {
-            kept->file = 0;
-        }
-        wake_poll(fs, poll);
-    }
-}

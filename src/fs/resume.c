@@ -53,7 +53,7 @@ int fs_repeat_init(struct fs *fs)
     return fs->initialized ? 0 : -EPROTO;
 }
 
-void fs_notify_poll(struct fs *fs, uint64_t poll)
+static void notify_poll(struct fs *fs, uint64_t poll)
 {
     struct {
         struct fuse_out_header head;
@@ -94,7 +94,38 @@ static void forget_requests(struct fs *fs)
         ledger->unique[i] = 0;
 }
 
-int fs_resume(struct fs *fs)
+/* A poll that the last worker was to wake: whoever sleeps in it looks again, and asks anew. */
+static void wake_poll(struct fs *fs, uint64_t poll)
+{
+    if (poll)
+        notify_poll(fs, poll);
+}
+
+/* Those that the last worker had, as far as their files are open still. */
+static void restore_handles(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+
+    for (uint32_t i = 0; i < ledger->handles_end; i++) {
+        struct fs_kept_handle *kept = &ledger->handles[i];
+        uint64_t poll = kept->poll;
+        struct fs_handle *handle;
+        if (!kept->file)
+            continue;
+        kept->poll = 0;
+        handle =
+            core_find_file(fs->core, kept->file) ? fs_handle_get(fs, kept->file, kept->node) : NULL;
+        if (handle) {
+            handle->kept = kept;
+            fs_events_restore(fs, handle, kept->position, kept->at);
+        } else {
+            kept->file = 0;
+        }
+        wake_poll(fs, poll);
+    }
+}
+
+int fs_ask_again(struct fs *fs)
 {
     const struct fuse_out_header resend = {.len = sizeof resend, .error = NOTIFY_RESEND};
     int error = write_kernel(fs, &resend, sizeof resend);
@@ -102,8 +133,6 @@ int fs_resume(struct fs *fs)
     if (error)
         refuse_requests(fs);
     forget_requests(fs);
-    fs_restore_handles(fs);
-    fs->resuming = true;
-    fs_serve(fs);
+    restore_handles(fs);
     return error ? -EOPNOTSUPP : 0;
 }

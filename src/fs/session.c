@@ -118,7 +118,7 @@ static void end_resuming(struct fs *fs)
     fs->host.session_resumed(fs->host.context);
 }
 
-void fs_serve(struct fs *fs)
+static void serve(struct fs *fs)
 {
     /* One client asks, is answered, and asks again: looking for its next request before it can have
      * sent one is in vain. Where the last look found one, others ask at the same time. */
@@ -146,7 +146,7 @@ void fs_serve(struct fs *fs)
 static void on_readable(struct event_watch *watch, uint32_t events)
 {
     (void)events;
-    fs_serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
+    serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
 }
 
 /* As writev(2); the answer may be held until what it tells of is recorded. */
@@ -262,6 +262,14 @@ void fs_free(struct fs *fs)
     for (size_t i = 0; i < fs->spare_count; i++)
         free(fs->spare_buffers[i]);
     free(fs);
+}
+
+int fs_resume(struct fs *fs)
+{
+    int error = fs_ask_again(fs);
+    fs->resuming = true;
+    serve(fs);
+    return error;
 }
 
 bool fs_on_tick(struct fs *fs, uint64_t now_ms)

@@ -15,6 +15,8 @@
 #define HEAD_BYTES 4096u
 /* Made at a time, so that no write into the mapping lacks a page. */
 #define ROOM_STEP_BYTES (UINT64_C(256) << 10)
+/* In hand for small entries. */
+#define AHEAD_BYTES (UINT64_C(256) << 10)
 /* What a file of transactions keeps of its memory for the next time. */
 #define KEPT_BYTES (UINT64_C(64) << 20)
 
@@ -339,10 +341,13 @@ int journal_reserve(struct journal *journal, size_t bytes)
 {
     unsigned file = writing_file(journal);
 
-    if (bytes > JOURNAL_MAX_BYTES - journal->at)
+    if (bytes > JOURNAL_MAX_BYTES - AHEAD_BYTES - ROOM_STEP_BYTES - journal->at)
         return -ENOMEM;
     uint64_t until = journal->at + bytes;
-    return until <= journal->room[file] ? 0 : make_room(journal, file, until);
+    if (until + AHEAD_BYTES <= journal->room[file] ||
+        make_room(journal, file, until + AHEAD_BYTES) == 0)
+        return 0;
+    return bytes <= JOURNAL_SMALL_BYTES && until <= journal->room[file] ? 0 : -ENOMEM;
 }
 
 const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,

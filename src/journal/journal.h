@@ -70,7 +70,9 @@ int journal_read(const struct journal *journal,
 /* ---- writing ----------------------------------------------------------------------------- */
 
 /* So many bytes of entries can be added without failing. -ENOMEM: the machine, or the file, has no
- * room: do not do what could not be recorded. */
+ * room: do not do what could not be recorded. Some is kept in hand for those that are small
+ * (JOURNAL_SMALL_BYTES), which so fail last: ends of sessions must not. */
+#define JOURNAL_SMALL_BYTES 8192u
 int journal_reserve(struct journal *journal, size_t bytes);
 /* What an entry of so many bytes takes of that. */
 size_t journal_entry_room(size_t size);

@@ -80,9 +80,12 @@ static bool settle_account(struct service *s)
 
 static int note_record(struct service *s, const struct record *record, size_t *mark)
 {
-    uint8_t *bytes = NULL;
+    uint8_t small[RECORD_SMALL_BYTES], *bytes = NULL;
     size_t size = 0;
-    int error = record_encode(record, &bytes, &size);
+    int error = record_encode_small(record, small, &size);
+    if (!error)
+        return s->host.record(s->host.context, small, size, mark);
+    error = record_encode(record, &bytes, &size);
     if (!error)
         error = s->host.record(s->host.context, bytes, size, mark);
     free(bytes);

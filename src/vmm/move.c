@@ -106,6 +106,29 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
     return 0;
 }
 
+int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
+              uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece)
+{
+    int error = 0;
+
+    *piece = vmm_no_piece;
+    if (!vmm_has_tier(vmm, tier))
+        return -EOPNOTSUPP;
+    *piece = (struct vmm_piece){.fd = fd,
+                                .fd_readonly = fd,
+                                .size_bytes = size_bytes,
+                                .aligned_bytes = aligned_bytes,
+                                .tier = tier,
+                                .sealed = sealed};
+    if (tier == VMM_TIER_HOST)
+        piece->serial = atomic_fetch_add(&vmm->next_serial, 1) + 1;
+    if (tier == VMM_TIER_DEVICE && vmm->backend->adopt)
+        error = vmm->backend->adopt(&vmm->device, piece);
+    if (error)
+        *piece = vmm_no_piece;
+    return error;
+}
+
 int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes)
 {
     const struct vmm_backend *backend = vmm_backend_of(vmm, piece);

@@ -224,29 +224,6 @@ int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece
     return 0;
 }
 
-int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
-              uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece)
-{
-    int error = 0;
-
-    *piece = vmm_no_piece;
-    if (!vmm_has_tier(vmm, tier))
-        return -EOPNOTSUPP;
-    *piece = (struct vmm_piece){.fd = fd,
-                                .fd_readonly = fd,
-                                .size_bytes = size_bytes,
-                                .aligned_bytes = aligned_bytes,
-                                .tier = tier,
-                                .sealed = sealed};
-    if (tier == VMM_TIER_HOST)
-        piece->serial = atomic_fetch_add(&vmm->next_serial, 1) + 1;
-    if (tier == VMM_TIER_DEVICE && vmm->backend->adopt)
-        error = vmm->backend->adopt(&vmm->device, piece);
-    if (error)
-        *piece = vmm_no_piece;
-    return error;
-}
-
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes)
 {
     int error;
