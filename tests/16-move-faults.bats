@@ -116,7 +116,7 @@ daemons_die() {
             if [[ $1 == keeper ]]; then
                 kill -KILL "$KEEPER"
             else
-                kill -KILL "$worker"
+                kill_last_worker
             fi
             [[ -z $READER ]] || {
                 wait_exit "$READER"

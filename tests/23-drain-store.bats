@@ -239,7 +239,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     hold open "$W/lock" w
     begin_drain "$W"
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_exit "$DRAINER"
     assert_eq "$status" 1 'exit status'
 }

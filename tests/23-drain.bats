@@ -175,7 +175,7 @@ uses_nothing() {
     local drainer=$SPAWNED
     wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_exit "$drainer"
     assert_eq "$status" 1 'exit status'
     assert_match "$(output_of "$drainer")" 'the mount was unmounted, or its daemon died'

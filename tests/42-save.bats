@@ -482,9 +482,8 @@ has_watcher() { # PID
     wait_until 5 watched $'\e\\[H.* RW '
     exec 5>&-
     kill -STOP "$KEEPER" # or it would take the mount away
-    worker=$(worker_of "$KEEPER")
     expect_death
-    kill -KILL "$worker"
+    kill_last_worker
     wait_until 8 watched 'DEAD|SILENT'
     kill -CONT "$KEEPER"
     wait_until 10 watched 'not in a gmsfs mount'

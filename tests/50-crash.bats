@@ -66,7 +66,7 @@ answers_enotconn() { # FILE
     said=$(LC_ALL=C cat "$1" 2>&1) || [[ $said == *"$DEAD"* ]]
 }
 
-@test "kill -9 of the worker: clients get ENOTCONN, the mount goes, the keeper says why" {
+@test "no worker can be started any more: clients get ENOTCONN, the mount goes, the keeper says why" {
     start_mount
     commit_store
     hold open "$M/weights/lock" rw
@@ -75,9 +75,8 @@ answers_enotconn() { # FILE
     spawn timeout 20 "$SHARER" attach "$M/weights"
     library=$SPAWNED
     wait_for_waiters weights 11
-    worker=$(worker_of "$KEEPER")
     expect_death
-    kill -KILL "$worker"
+    kill_last_worker
     parked_ended
     wait_exit "$library" 1
     assert_match "$(output_of "$library")" "$DEAD"
@@ -108,9 +107,8 @@ has_said() { # BYTES
     pool=$SPAWNED
     for deaths in 1 2; do # asleep, and awake
         wait_until 10 has_said "$deaths"
-        worker=$(worker_of "$KEEPER")
         expect_death
-        kill -KILL "$worker"
+        kill_last_worker
         keeper_ends '!'
         not_mounted "$M"
         start_mount '' "$M"
@@ -121,7 +119,7 @@ has_said() { # BYTES
 }
 
 # bats test_tags=host
-@test "kill -9 of the worker in the middle of a transfer" {
+@test "the last worker ends in the middle of a transfer" {
     export GMSFS_GATE=$T/gate
     start_mount
     commit_store
@@ -129,9 +127,8 @@ has_said() { # BYTES
     spawn env LC_ALL=C dd "if=$M/weights/allocations/a" of=/dev/null bs=64k count=1 status=none
     reader=$SPAWNED
     wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
-    worker=$(worker_of "$KEEPER")
     expect_death
-    kill -KILL "$worker"
+    kill_last_worker
     wait_exit "$reader" 1
     assert_match "$(output_of "$reader")" "$DEAD"
     keeper_ends '!'
@@ -410,9 +407,8 @@ user_mount() {
     run_logged '!' as_user "$GMSFS" umount "$M"
     is_mounted "$M"
     let_go "$holder"
-    worker=$(worker_of "$KEEPER")
     expect_death
-    kill -KILL "$worker"
+    kill_last_worker
     keeper_ends '!'
     not_mounted "$M"
     start_mount 'size=64M' "$M"

@@ -354,7 +354,7 @@ holds_some() { # KEEPER FDS: more than these
     spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 450 '' '' pause
     wait_until 20 holds_some "$KEEPER" "$keeper_fds"
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_until_any 10 process_gone "$KEEPER"
     kill -KILL "$SPAWNED" || true
     wait_until 5 process_gone "$SPAWNED"
@@ -379,7 +379,7 @@ accounts_agree() {
     wait_until 5 device_is .free_bytes $((256 * MIB))
     sharer load "$M/weights" 10 8
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_until_any 10 process_gone "$KEEPER"
     grep -q '10 allocations (80.0 MiB) are lost' "$LOG"
     start_mount

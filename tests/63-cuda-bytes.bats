@@ -233,7 +233,7 @@ publish() {
     publish a 1000
     pid=$(copier)
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_until_any 10 process_gone "$pid"
     wait_until_any 10 process_gone "$KEEPER"
 }

@@ -275,7 +275,7 @@ holds_sockets() { # PID COUNT
 
     start_gms
     expect_death
-    kill -KILL "$(worker_of "$KEEPER")"
+    kill_last_worker
     wait_exit "$KEEPER"
     assert_eq "$status" 1 'exit status'
     assert_files ''

@@ -329,6 +329,8 @@ start_mount() {
     case ,$opts, in *,size=*) ;; *) opts=$opts,size=256M ;; esac
     M=${2:-$T/m${#KEEPER_OF[@]}}
     LOG=$T/log${#KEEPER_OF[@]}
+    export GMSFS_LAST_WORKER=$T/last-worker
+    rm -f "$GMSFS_LAST_WORKER"
     mkdir -p "$M"
     [[ ${#MOUNT_VIA[@]} -eq 0 ]] || chmod 777 "$M"
     printf '$ gmsfs mount -f -o %s %s\n' "$opts" "$M"
@@ -415,6 +417,12 @@ stop_mount() {
     wait "$keeper" || code=$?
     [[ $code -eq 0 ]] || fail "the keeper of $at ended with exit status $code" || return 1
     scan_log "$log"
+}
+
+# The worker, and whoever would take its place: the keeper gives up.
+kill_last_worker() {
+    touch "$GMSFS_LAST_WORKER"
+    kill -KILL "$(worker_of "$KEEPER")"
 }
 
 # expect_death [MOUNTPOINT]: from here on the daemon may die; teardown only cleans up, and

@@ -190,7 +190,7 @@ static bool restart_worker(struct keeper *keeper)
     if (!may_restart(keeper))
         return false;
     describe_end(keeper->worker_status, how, sizeof how);
-    log_warning("%s: the worker %s; another one goes on", keeper_path(keeper), how);
+    log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
     keeper->restarts_in_vain++;
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);

@@ -57,7 +57,8 @@ static int on_entry(void *context, const struct journal_entry *entry)
     case TRANSACTION_RECORD:
         return apply_record(replaying, entry);
     case TRANSACTION_ANSWER:
-        return 0; /* of the state already */
+    case TRANSACTION_NOTE:
+        return 0; /* not of the state */
     default:
         return failure_set(replaying->failure, -EPROTONOSUPPORT,
                            "the journal has an entry of type %" PRIu32

@@ -47,6 +47,18 @@ void transaction_unrecord(struct transaction *transaction, size_t mark)
     journal_rewind(transaction->journal, mark);
 }
 
+int transaction_note(struct transaction *transaction, const struct iovec *parts, int count)
+{
+    size_t size = 0;
+
+    for (int i = 0; i < count; i++)
+        size += parts[i].iov_len;
+    int error = journal_reserve(transaction->journal, journal_entry_room(size));
+    if (!error)
+        journal_add(transaction->journal, TRANSACTION_NOTE, parts, count);
+    return error;
+}
+
 /* ---- what leaves ------------------------------------------------------------------------- */
 
 static void hold_job(struct transaction *transaction, enum service_pool pool, struct job *job)

@@ -115,13 +115,15 @@ static void on_exit_of(void *context, struct core_process process)
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
 
-/* What the last worker may not have got through to the kernel. */
+/* What the last worker may not have got through to the kernel, and what it noted for us. */
 static int answer_again(void *context, const struct journal_entry *entry)
 {
     struct worker *worker = context;
 
     if (entry->type == TRANSACTION_ANSWER && !entry->is_delivered)
         fs_answer_again(worker->fs, entry->bytes, entry->size);
+    if (entry->type == TRANSACTION_NOTE)
+        fs_restore_note(worker->fs, entry->bytes, entry->size);
     return 0;
 }
 
@@ -232,8 +234,24 @@ static void on_control(struct event_watch *watch, uint32_t events)
 
 /* ---- beginning and end ------------------------------------------------------------------- */
 
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that a worker is the last one. */
+static void die_if_told(void)
+{
+    const char *path = getenv("GMSFS_LAST_WORKER");
+
+    if (path && access(path, F_OK) == 0)
+        _exit(1);
+}
+#else
+static void die_if_told(void)
+{
+}
+#endif
+
 static void begin_process(const struct worker_setup *setup)
 {
+    die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
     if (getppid() != setup->keeper)

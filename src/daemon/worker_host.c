@@ -206,6 +206,13 @@ static ssize_t host_answer(void *context, int fd, const struct iovec *parts, int
     return transaction_answer(&worker->transaction, fd, parts, count, file);
 }
 
+static int host_note(void *context, const struct iovec *parts, int count)
+{
+    struct worker *worker = context;
+
+    return transaction_note(&worker->transaction, parts, count);
+}
+
 static void host_session_over(void *context, int error)
 {
     struct worker *worker = context;
@@ -243,6 +250,7 @@ struct fs_host worker_fs_host(struct worker *worker)
         .request_unmount = host_request_unmount,
         .get_audit = host_get_audit,
         .answer = host_answer,
+        .note = host_note,
         .end_step = host_store,
         .session_over = host_session_over,
         .session_ready = host_session_ready,

@@ -118,6 +118,8 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     }
     if (!error)
         error = fs_gather(fs, handle, handle->gathered.used + size, SERVICE_MAX_BULK_BYTES);
+    if (!error)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_WRITE, handle->gathered.used, from, size);
     if (error) {
         fs_reply_error(req, error);
         return;

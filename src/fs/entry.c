@@ -107,6 +107,8 @@ void fs_entry_write(fuse_req_t req, uint64_t id, const char *from, size_t size, 
         error = -EFBIG;
     if (!error && offset + size > handle->gathered.used)
         error = resize_gathered(fs, handle, (size_t)offset + size);
+    if (!error)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_WRITE, offset, from, size);
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -133,6 +135,8 @@ int fs_entry_put(struct fs *fs, uint64_t fh)
                           handle->gathered.used);
     if (!error)
         handle->dirty = false;
+    if (!error)
+        fs_note_gathered(fs, handle, FS_GATHERED_PUT, 0, NULL, 0); /* else it is put once more */
     return error;
 }
 
@@ -147,6 +151,8 @@ int fs_entry_resize(struct fs *fs, uint64_t id, const struct service_actor *by, 
         error = find_for_writing(fs, id, by->file, &node, &handle);
         if (!error)
             error = resize_gathered(fs, handle, (size_t)size);
+        if (!error)
+            error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, size, NULL, 0);
         if (error)
             return error;
         handle->dirty = true;
@@ -172,6 +178,8 @@ int fs_entry_truncate_opened(struct fs *fs, uint64_t id, uint64_t fh)
         return -ENOMEM;
     int error =
         fs_gather(fs, handle, 1, LAYOUT_MAX_VALUE_BYTES); /* counted: it is not lost unseen */
+    if (!error)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, 0, NULL, 0);
     if (error)
         return error;
     handle->has_gathered = true;

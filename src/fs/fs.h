@@ -33,6 +33,9 @@ struct fs_host {
      * later, when what it tells of is recorded; where the kernel does not want it then, and `file`
      * is not 0, fs_on_unwanted(file) follows. */
     ssize_t (*answer)(void *context, int fd, const struct iovec *parts, int count, uint64_t file);
+    /* Something that a next worker is to be told (fs_restore_note), with this step's records.
+     * -ENOMEM */
+    int (*note)(void *context, const struct iovec *parts, int count);
     /* A request has been served. */
     void (*end_step)(void *context);
     /* The FUSE session is over: the mount is gone (or was aborted). */
@@ -97,6 +100,8 @@ void fs_free(struct fs *fs);
 
 /* Writes an answer that the last worker may not have got through. Before fs_resume. */
 void fs_answer_again(struct fs *fs, const void *answer, size_t bytes);
+/* What the last worker noted, in order. Before fs_resume. */
+void fs_restore_note(struct fs *fs, const void *note, size_t bytes);
 /* Has the kernel send again what was not answered, and serves it. 0; -EOPNOTSUPP: this kernel does
  * not (before Linux 6.9), and all of it was answered EIO. */
 int fs_resume(struct fs *fs);

@@ -52,6 +52,7 @@ struct fs_handle {
     bool has_version;
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
     uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
+    bool notes_nothing;          /* too much was gathered: it would be lost with the worker */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fs_kept_handle *kept; /* NULL: nothing of it outlives the worker */
     struct fuse_pollhandle *poll;
@@ -280,7 +281,17 @@ int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 
-/* lost.c: what the file's client has written to it for later was lost with a worker. */
+/* lost.c: what is gathered for a file, for a next worker. */
+enum fs_gathered_change {
+    FS_GATHERED_WRITE = 1, /* these bytes at this offset */
+    FS_GATHERED_RESIZE,    /* an entry's value: it has `offset` bytes */
+    FS_GATHERED_PUT,       /* the value is the entry's */
+    FS_GATHERED_DROP,      /* there is nothing gathered */
+};
+/* -ENOMEM: it must not be done. */
+int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_change change,
+                     uint64_t offset, const void *bytes, size_t size);
+/* What the file's client has written to it for later was lost with a worker. */
 bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
 /* -EIO if so, which is told once. */
 int fs_take_loss(struct fs *fs, uint64_t fh);

@@ -338,8 +338,10 @@ void ioctl_abort(struct fs_request *request, const struct core_file *file)
 static void drop_document(struct fs *fs, uint64_t file, struct fs_gathered *document)
 {
     struct fs_handle *handle = fs_handle_find(fs, file);
-    if (handle)
+    if (handle) {
         fs_gather_free(fs, handle, document);
+        fs_note_gathered(fs, handle, FS_GATHERED_DROP, 0, NULL, 0);
+    }
 }
 
 /* The document's fault is in the answer; the ioctl itself then succeeds. */
@@ -358,8 +360,10 @@ static void on_applied(struct fs_request *request, int error, const struct servi
 void ioctl_drop_gathered(struct fs *fs, uint64_t file)
 {
     struct fs_handle *handle = fs_handle_find(fs, file);
-    if (handle)
+    if (handle) {
         fs_gather_free(fs, handle, &handle->gathered);
+        fs_note_gathered(fs, handle, FS_GATHERED_DROP, 0, NULL, 0);
+    }
 }
 
 void ioctl_apply(struct fs_request *request, const struct core_file *file)
