@@ -39,8 +39,7 @@ static const char *const ways_out[STAY_COUNT] = {
     [STAY_CLASS] = "'gmsfs demote' moves it by order",
     [STAY_MIN] = "'gmsfs demote' moves it by order",
     [STAY_NOWHERE] =
-        "'gmsfs demote --to none' gives one's bytes up; more host_size= or spill_size= "
-        "at mount is room for it",
+        "'gmsfs demote --to none' gives its bytes up; a larger host_size= or spill_size= is room",
     [STAY_UNKNOWN] = "'gmsfs demote' moves it by order, or says why not",
 };
 
