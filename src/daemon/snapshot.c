@@ -93,23 +93,24 @@ void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal 
     *snapshot = (struct snapshot){.loop = loop, .journal = journal};
 }
 
-void snapshot_step(struct snapshot *snapshot, const struct core *core)
+bool snapshot_step(struct snapshot *snapshot, const struct core *core)
 {
     pid_t parent = getpid();
 
     if (journal_has_transaction(snapshot->journal) ||
         !journal_wants_snapshot(snapshot->journal, threshold_bytes()))
-        return;
+        return false;
     journal_begin_snapshot(snapshot->journal);
     snapshot->child = fork();
     if (snapshot->child == 0)
         write_snapshot(snapshot, core, parent);
     int error = snapshot->child < 0 ? -errno : watch_child(snapshot);
     if (!error)
-        return;
+        return true;
     log_warning("a snapshot of the state cannot be written now: %s", strerror(-error));
     snapshot_stop(snapshot);
     journal_abandon_snapshot(snapshot->journal);
+    return false;
 }
 
 void snapshot_stop(struct snapshot *snapshot)

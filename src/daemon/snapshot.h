@@ -13,6 +13,7 @@
 #include "daemon/loop.h"
 #include "journal/journal.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct snapshot {
@@ -23,8 +24,9 @@ struct snapshot {
 };
 
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal);
-/* After a step, its transaction published: begins one if it is time. */
-void snapshot_step(struct snapshot *snapshot, const struct core *core);
+/* After a step, its transaction published: begins one if it is time. True: it did, and what is not
+ * of the state has to be noted anew. */
+bool snapshot_step(struct snapshot *snapshot, const struct core *core);
 /* None is under way when it returns. */
 void snapshot_stop(struct snapshot *snapshot);
 

@@ -55,8 +55,8 @@ static void on_step(void *context)
     struct worker *worker = context;
 
     transaction_end(&worker->transaction);
-    if (worker->service)
-        snapshot_step(&worker->snapshot, service_get_core(worker->service));
+    if (worker->fs && snapshot_step(&worker->snapshot, service_get_core(worker->service)))
+        fs_note_all(worker->fs);
 }
 
 static void on_unwanted(void *context, uint64_t file)

@@ -102,6 +102,8 @@ void fs_free(struct fs *fs);
 void fs_answer_again(struct fs *fs, const void *answer, size_t bytes);
 /* What the last worker noted, in order. Before fs_resume. */
 void fs_restore_note(struct fs *fs, const void *note, size_t bytes);
+/* Notes all of it once more: what was noted before is not kept. */
+void fs_note_all(struct fs *fs);
 /* Has the kernel send again what was not answered, and serves it. 0; -EOPNOTSUPP: this kernel does
  * not (before Linux 6.9), and all of it was answered EIO. */
 int fs_resume(struct fs *fs);

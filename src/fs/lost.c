@@ -115,6 +115,30 @@ void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
     handle->has_gathered = handle->dirty = false;
 }
 
+static int note_handle(struct fs *fs, struct fs_handle *handle)
+{
+    const struct fs_gathered *gathered = &handle->gathered;
+    int error = 0;
+
+    if (handle->has_gathered)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, 0, NULL, 0);
+    if (!error && gathered->used > 0)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_WRITE, 0, gathered->bytes, gathered->used);
+    if (!error && handle->has_gathered && !handle->dirty)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_PUT, 0, NULL, 0);
+    return error;
+}
+
+void fs_note_all(struct fs *fs)
+{
+    for (size_t i = 0; i < fs->files.count; i++) {
+        struct fs_handle *handle = fs->files.items[i];
+        if ((handle->has_gathered || handle->gathered.used > 0) && !handle->notes_nothing &&
+            note_handle(fs, handle))
+            handle->notes_nothing = true;
+    }
+}
+
 bool fs_has_lost_bytes(struct fs *fs, uint64_t fh)
 {
     const struct core_file *file = core_find_file(fs->core, fh);

@@ -139,8 +139,11 @@ static int ask_daemon(int fd, enum gmsfs_fds_op op)
     struct gmsfs_fds_header header;
 
     if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0 ||
-        recv(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+        recv(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
+        if (errno == ECONNRESET || errno == EPIPE)
+            return -ECONNRESET; /* the worker that had the connection was killed */
         tool_die("%s/.fds: %s", mount_dir, strerror(errno));
+    }
     return header.error;
 }
 
@@ -169,13 +172,26 @@ static void note_all_of_mount(char what)
     }
 }
 
-/* Gives up soon, where a session lasts. */
+static void serve(const char *mount)
+{
+    int result;
+
+    do { /* until a worker lives long enough to answer */
+        int fd = connect_daemon(mount);
+        result = ask_daemon(fd, GMSFS_FDS_SERVE);
+        close(fd);
+    } while (result == -ECONNRESET);
+    check(result, "serve");
+}
+
+/* Gives up soon, where a session lasts. Who loses the connection to a worker that dies drains no
+ * more, as if killed. */
 static void drain_mount(void)
 {
     int fd = connect_daemon(mount_dir), result = ask_daemon(fd, GMSFS_FDS_DRAIN);
     uint64_t end_ms = tool_now_ms() + below(50);
 
-    if (result == -EBUSY) {
+    if (result == -EBUSY || result == -ECONNRESET) {
         close(fd);
         return;
     }
@@ -183,22 +199,21 @@ static void drain_mount(void)
     note_all_of_mount('D');
     while ((result = ask_daemon(fd, GMSFS_FDS_DRAIN_END)) == -EBUSY && tool_now_ms() < end_ms)
         tool_pause_us(200);
+    close(fd);
+    if (result == -ECONNRESET)
+        return;
     if (result && result != -EAGAIN && result != -EBUSY && result != -ECANCELED)
         tool_die("the end of a drain: %s", strerror(-result));
     /* EAGAIN: dropped, and the memory comes back. */
     note_all_of_mount(!result || result == -EAGAIN ? 'd' : 'x');
     if (!result)
-        check(ask_daemon(fd, GMSFS_FDS_SERVE), "serve");
-    close(fd);
+        serve(mount_dir);
 }
 
 /* A drain that has come to its end outlives who drained. */
 static void serve_mount(int target)
 {
-    int fd = connect_daemon(targets[target].mount.text);
-
-    check(ask_daemon(fd, GMSFS_FDS_SERVE), "serve");
-    close(fd);
+    serve(targets[target].mount.text);
 }
 
 static void use_group_or_drain(void)
