@@ -378,7 +378,8 @@ static void write_device(FILE *out, const struct fs *fs)
            numbers.tickets_redeemed);
     write_moves(out, &info, &numbers);
     write_audit(out, fs);
-    single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.", 0);
+    single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
+           fs->core->resumes);
 }
 
 int fs_text_metrics(const struct fs *fs, struct fs_text *text)

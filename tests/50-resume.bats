@@ -1,0 +1,265 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# A worker that dies is replaced: what clients have, wait for and were answered is as it was.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+load places
+
+SHARER=$BUILD/tests/tools/sharer
+RANDOM_OPS=$BUILD/tests/tools/random_ops
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+# Kills the worker, and waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
+start() { # [OPTIONS]
+    start_mount "$@"
+    W=$M/weights
+}
+
+# Two allocations and an entry.
+publish() {
+    head -c 3000000 /dev/urandom >"$T/a"
+    head -c 70000 /dev/urandom >"$T/b"
+    exec 5<>"$W/lock"
+    cp "$T/a" "$W/allocations/a"
+    cp "$T/b" "$W/allocations/b"
+    echo value >"$W/metadata/key"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    assert_state weights COMMITTED
+}
+
+is_whole() {
+    cmp "$T/a" "$W/allocations/a"
+    cmp "$T/b" "$W/allocations/b"
+    assert_eq "$(<"$W/metadata/key")" value 'the entry'
+}
+
+@test "what is committed is as it was: bytes, entries, hash, generation, account" {
+    local before
+    start
+    publish
+    before=$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")
+    used=$(device_get .used_bytes)
+    kill_worker
+    assert_eq "$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")" "$before" info
+    assert_eq "$(device_get .used_bytes)" "$used" used_bytes
+    is_whole
+    kill_worker
+    is_whole
+}
+
+@test "a lock that is held stays held, and the open file goes on" {
+    start
+    publish
+    exec 6<"$W/lock" 7<"$W/allocations/a"
+    head -c 1000 <&7 >"$T/part"
+    kill_worker
+    assert_state weights RO
+    head -c 3000000 <&7 >>"$T/part"
+    cmp "$T/a" "$T/part"
+    exec 7<&-
+    assert_match "$(cat <&6)" '^RO [0-9]+$'
+    exec 6<&-
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "a writer goes on: what it wrote, adds and commits afterwards is one layout" {
+    start
+    exec 5<>"$W/lock"
+    head -c 100000 /dev/urandom >"$T/b"
+    cp "$T/b" "$W/allocations/first"
+    kill_worker
+    assert_state weights RW
+    cp "$T/b" "$W/allocations/second"
+    kill_worker
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$T/b" "$W/allocations/first"
+    cmp "$T/b" "$W/allocations/second"
+}
+
+@test "a spool that is being written to goes on where it was" {
+    start
+    head -c 5000000 /dev/urandom >"$T/b"
+    exec 5<>"$W/lock" 6>"$W/allocations/b"
+    head -c 2000000 "$T/b" >&6
+    kill_worker
+    tail -c 3000000 "$T/b" | head -c 2000000 >&6
+    kill_worker
+    tail -c 1000000 "$T/b" >&6
+    exec 6>&-
+    echo 1 >"$W/commit"
+    exec 5>&-
+    cmp "$T/b" "$W/allocations/b"
+}
+
+@test "the value of an entry that is written to and not closed yet is not lost" {
+    start
+    exec 5<>"$W/lock" 6>"$W/metadata/key"
+    echo -n 'first ' >&6
+    kill_worker
+    echo -n 'second' >&6
+    exec 6>&-
+    assert_eq "$(<"$W/metadata/key")" 'first second' value
+    exec 5>&-
+}
+
+queue_is() { # PID...: those in the lock's queue, in order
+    [[ $(awk '$3 == "waiting" { printf "%s ", $4 }' "$W/sessions") == "$* " ]]
+}
+
+@test "who waits for a lock waits on, in the order in which they came" {
+    local pids=() i
+    start
+    hold open "$W/lock" rw
+    for i in 1 2 3 4; do
+        spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go$i"
+        pids+=("$SPAWNED")
+        wait_for_waiters weights "$i"
+    done
+    kill_worker
+    queue_is "${pids[@]}"
+    kill_worker
+    let_go "$HOLDER"
+    for i in 1 2 3 4; do
+        wait_until 5 said "${pids[i - 1]}" held
+        touch "$T/go$i"
+        wait_exit "${pids[i - 1]}"
+        assert_eq "$status" 0 "exit status of waiter $i"
+    done
+}
+
+@test "a transfer that was under way is answered by the next worker" {
+    export GMSFS_GATE=$T/gate
+    start
+    publish
+    touch "$GMSFS_GATE"
+    spawn dd "if=$W/allocations/b" "of=$T/read" bs=70000 count=1 status=none
+    wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
+    kill_worker
+    rm "$GMSFS_GATE"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 'exit status'
+    cmp "$T/b" "$T/read"
+}
+
+@test "a session of the library goes on, and descriptors are handed out again" {
+    start
+    spawn "$GMSCTL" open "$W/ctl" rw acquire rw 0 say held until "$T/go" \
+        alloc 65536 3 '' '' commit say done
+    wait_until 5 said "$SPAWNED" held
+    kill_worker
+    assert_state weights RW
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 'exit status'
+    kill_worker
+    run_logged -0 timeout 20 "$GMSCTL" open "$W/lock" r export 0 0 connect "$M" redeem last 16
+}
+
+@test "who polls state is woken, and the stream of events goes on without a gap" {
+    start
+    exec 6<"$M/events"
+    cat <&6 >"$T/events"
+    spawn "$GMSFS" wait --timeout 20 "$W" COMMITTED
+    publish
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    cat <&6 >>"$T/events"
+    mkdir "$M/other"
+    spawn "$GMSFS" wait --timeout 20 "$M/other" COMMITTED
+    kill_worker
+    exec 5<>"$M/other/lock"
+    echo 1 >"$M/other/commit"
+    exec 5>&-
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    cat <&6 >>"$T/events"
+    exec 6<&-
+    jq -s 'map(.seq) | . == [range(.[0]; .[0] + length)]' "$T/events" | grep -qx true
+    grep -q '"worker_resumed"' "$T/events"
+}
+
+@test "a directory that is being read is read to its end" {
+    local count
+    start granularity=64K
+    hold open "$W/lock" rw alloc 65536 3000 '' ''
+    spawn bash -c 'exec 3< <(ls -U "$1"); read -r first <&3; touch "$2"; until [[ -e $3 ]]; do
+        sleep 0.05; done; echo "$first" >"$4"; cat <&3 >>"$4"' _ "$W/allocations" "$T/begun" "$T/go" "$T/list"
+    wait_until 5 test -e "$T/begun"
+    kill_worker
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    count=$(sort -u "$T/list" | wc -l)
+    assert_eq "$count" 3000 'names'
+    let_go "$HOLDER"
+}
+
+# bats test_tags=host
+@test "copies in other places outlive the worker" {
+    start size=64M,host_size=64M
+    publish
+    cli demote "$W"
+    kill_worker
+    at host
+    cli promote "$W"
+    is_whole
+}
+
+@test "each time is an event and counted" {
+    start
+    kill_worker
+    kill_worker
+    grep -q '"event":"worker_resumed".*"resumes":2' "$M/events"
+    grep -qx 'gmsfs_recoveries_total 2' "$M/metrics"
+}
+
+@test "with a snapshot after every few records nothing is lost either" {
+    export GMSFS_SNAPSHOT_BYTES=20000
+    local i
+    start
+    publish
+    for i in {1..40}; do
+        setfattr -n user.gmsfs.pin -v 1 "$W" 2>/dev/null || true
+        exec 5<"$W/lock"
+        [[ $((i % 8)) -ne 0 ]] || kill_worker
+        exec 5<&-
+    done
+    is_whole
+}
+
+# The model of random_ops checks every byte, and every operation has to succeed.
+@test "random clients notice nothing of a worker that dies again and again" {
+    start_mount granularity=64K,writer_patience=0.05
+    mkdir "$M/other"
+    spawn "$RANDOM_OPS" -s 1 -c 3 -r 3 -m 1000 "$M/weights" "$M/other"
+    local i
+    for i in {1..8}; do
+        process_gone "$SPAWNED" || kill_worker
+    done
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+}
