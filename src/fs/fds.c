@@ -107,7 +107,8 @@ _Static_assert(sizeof(struct message) == sizeof(struct gmsfs_fds_header) +
                                              GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
                "a message has no padding");
 
-static int send_message(int fd, struct message *message, const int *descriptors)
+static int send_message(struct connection *connection, struct message *message,
+                        const int *descriptors)
 {
     union {
         struct cmsghdr align;
@@ -127,7 +128,8 @@ static int send_message(int fd, struct message *message, const int *descriptors)
         rights->cmsg_len = CMSG_LEN(count * sizeof(int));
         memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
     }
-    return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    service_store(connection->fs->service);
+    return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 static int send_answer(struct connection *connection, int error, uint64_t remaining)
@@ -135,7 +137,7 @@ static int send_answer(struct connection *connection, int error, uint64_t remain
     struct message message = {
         .header = {.version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining}};
     connection->sending = false;
-    return send_message(connection->watch.fd, &message, NULL);
+    return send_message(connection, &message, NULL);
 }
 
 static int send_error(struct connection *connection, int error)
@@ -194,7 +196,7 @@ static int send_batch(struct connection *connection)
             .aligned_bytes = descriptor.aligned_bytes,
         };
     }
-    error = send_message(connection->watch.fd, &message, batch.descriptors);
+    error = send_message(connection, &message, batch.descriptors);
     close_own(&batch);
     if (error)
         return error;
@@ -326,6 +328,7 @@ static void fence(struct connection *connection, const struct gmsfs_fds_request 
 {
     struct fs_fence_answer answer;
     fs_fds_fence(connection->fs, connection->watch.fd, request, &answer);
+    service_store(connection->fs->service);
     if (send(connection->watch.fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         drop(connection);
 }

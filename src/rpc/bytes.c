@@ -31,6 +31,7 @@ static ssize_t send_some(struct rpc_connection *connection)
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &connection->passed_fd, sizeof(int));
     }
+    service_store(connection->rpc->service);
     return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
