@@ -474,7 +474,6 @@ has_watcher() { # PID
 @test "status --watch paints a terminal anew, outlives a daemon, and ends with its mount" {
     requires script
     start_mount
-    local worker
     spawn script -qefc "stty cols 100; exec '$GMSFS' status --watch=0.3 '$M'" /dev/null
     WATCH=$SPAWNED
     wait_until 5 watched $'\e\\[H.* EMPTY '

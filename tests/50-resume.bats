@@ -168,7 +168,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 @test "a session of the library goes on, and descriptors are handed out again" {
     start
     spawn "$GMSCTL" open "$W/ctl" rw acquire rw 0 say held until "$T/go" \
-        alloc 65536 3 '' '' commit say done
+        alloc 65536 3 '' '' commit say "done"
     wait_until 5 said "$SPAWNED" held
     kill_worker
     assert_state weights RW
@@ -206,6 +206,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     local count
     start granularity=64K
     hold open "$W/lock" rw alloc 65536 3000 '' ''
+    # shellcheck disable=SC2016 # another shell expands them
     spawn bash -c 'exec 3< <(ls -U "$1"); read -r first <&3; touch "$2"; until [[ -e $3 ]]; do
         sleep 0.05; done; echo "$first" >"$4"; cat <&3 >>"$4"' _ "$W/allocations" "$T/begun" "$T/go" "$T/list"
     wait_until 5 test -e "$T/begun"

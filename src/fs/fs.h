@@ -101,7 +101,7 @@ void fs_free(struct fs *fs);
 /* Writes an answer that the last worker may not have got through. Before fs_resume. */
 void fs_answer_again(struct fs *fs, const void *answer, size_t bytes);
 /* What the last worker noted, in order. Before fs_resume. */
-void fs_restore_note(struct fs *fs, const void *note, size_t bytes);
+void fs_restore_note(struct fs *fs, const void *bytes, size_t size);
 /* Notes all of it once more: what was noted before is not kept. */
 void fs_note_all(struct fs *fs);
 /* Has the kernel send again what was not answered, and serves it. 0; -EOPNOTSUPP: this kernel does
