@@ -229,6 +229,13 @@ static int start_thread(struct pool *pool)
     return error;
 }
 
+void helpers_bound(struct helpers *helpers, enum service_pool which, unsigned max_threads)
+{
+    pthread_mutex_lock(&helpers->mutex);
+    helpers->pools[which].max_threads = max_threads;
+    pthread_mutex_unlock(&helpers->mutex);
+}
+
 int helpers_promise(struct helpers *helpers, enum service_pool which)
 {
     struct pool *pool = &helpers->pools[which];

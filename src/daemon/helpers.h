@@ -24,6 +24,8 @@
 struct helpers;
 
 int helpers_new(struct loop *loop, struct helpers **helpers);
+/* From now on so many threads at most. */
+void helpers_bound(struct helpers *helpers, enum service_pool pool, unsigned max_threads);
 /* -ENOMEM: there is no thread and none can be had */
 int helpers_submit(struct helpers *helpers, enum service_pool pool, struct job *job);
 /* The same in two steps: after the first the second cannot fail, and has to follow. */

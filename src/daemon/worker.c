@@ -275,12 +275,17 @@ static int open_memory(struct worker *worker)
     const struct daemon_options *options = worker->setup->options;
     char text[512] = "";
     int error = vmm_open(&options->vmm, &worker->vmm, text, sizeof text);
+    struct vmm_info info;
 
-    if (error)
+    if (error) {
         log_error("%s", *text ? text : strerror(-error));
-    else
-        swap_warn(&options->vmm);
-    return error;
+        return error;
+    }
+    swap_warn(&options->vmm);
+    vmm_get_info(worker->vmm, &info);
+    if (info.free_threads)
+        helpers_bound(worker->helpers, SERVICE_POOL_FREE, info.free_threads);
+    return 0;
 }
 
 /* As many as the memory wants; else one for each processor that we may use, and on a small machine

@@ -121,6 +121,7 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     memcpy(info->version_name, vmm->device.version_name, sizeof(info->version_name));
     memcpy(info->version, vmm->device.version, sizeof(info->version));
     info->create_threads = vmm->device.create_threads;
+    info->free_threads = vmm->device.free_threads;
     get_others(vmm, info);
 }
 

@@ -72,6 +72,7 @@ struct vmm_info {
     uint64_t spill_total_bytes; /* the same of the disk tier */
     uint64_t spill_used_bytes;
     unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
+    unsigned free_threads;   /* likewise of giving them back; 0: some */
     /* GPUs only */
     char pci_id[16];
     char version_name[16]; /* of the driver's version: "cuda_version" */

@@ -28,7 +28,7 @@ struct vmm_device {
     uint64_t physical_bytes; /* all that the device has, whatever part of it is ours to use */
     char pci_id[16];
     char version_name[16], version[16]; /* as in struct vmm_info, like the next */
-    unsigned create_threads;
+    unsigned create_threads, free_threads;
 };
 
 struct vmm_backend {
