@@ -230,6 +230,31 @@ queue_is() { # PID...: those in the lock's queue, in order
     is_whole
 }
 
+@test "a store that is drained lets in again, for its drainer's connection has ended" {
+    start
+    publish
+    # shellcheck disable=SC2016 # another shell expands it
+    run cli drain "$W" -- bash -c 'kill -KILL "$1"; sleep 0.3' _ "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than 0
+    run_logged -0 timeout 5 cat "$W/lock"
+    assert_eq "$(jq .draining "$W/info")" false draining
+}
+
+@test "a file of a mount that was taken out of the tree is read to its end" {
+    start
+    publish
+    exec 6<"$W/allocations/a"
+    head -c 1000 <&6 >"$T/part"
+    forget_mount "$M"
+    run_logged -0 umount -l "$M"
+    wait_until 5 grep -q ': unmounted' "$LOG"
+    kill_worker
+    head -c 3000000 <&6 >>"$T/part"
+    cmp "$T/a" "$T/part"
+    exec 6<&-
+    wait_until_any 5 process_gone "$KEEPER"
+}
+
 @test "each time is an event and counted" {
     start
     kill_worker

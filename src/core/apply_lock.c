@@ -275,6 +275,21 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     return 0;
 }
 
+/* Who asks again because a worker has died goes on until when it would have. */
+static uint64_t get_deadline(const struct apply *apply, const struct core_store *store,
+                             uint64_t waiter)
+{
+    uint64_t deadline_ms = apply->record->deadline_ms;
+
+    for (size_t i = 0; apply->core->is_resuming && i < store->lock.waiter_count; i++) {
+        const struct lock_waiter *before = &store->lock.waiters[i];
+
+        if (before->id == waiter && before->deadline_ms < deadline_ms)
+            deadline_ms = before->deadline_ms;
+    }
+    return deadline_ms;
+}
+
 /* Goes on where it was: with a new deadline, and what the session is to be given. */
 static int resume_waiter(struct apply *apply, const struct asking *asking,
                          struct core_waiter *waiter)
@@ -290,7 +305,7 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     waiter->owner = asking->owner;
     set_comm(waiter, asking->comm);
     memcpy(waiter->token, asking->token, sizeof waiter->token);
-    lock_resume_place(&store->lock, id, apply->record->deadline_ms);
+    lock_resume_place(&store->lock, id, get_deadline(apply, store, id));
     apply->own_waiter = id;
     apply->out->waiter = id;
     apply_grant_waiters(apply, store);

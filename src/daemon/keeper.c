@@ -174,11 +174,28 @@ static void reap_orphans(struct keeper *keeper)
     }
 }
 
+/* The request that the dead worker was at. One that several in a row died of is answered, or the
+ * kernel would send it to the next one, too. */
+static void refuse_poison(struct keeper *keeper)
+{
+    uint64_t served = keeper->ledger->unique[0], number = served & ~(UINT64_C(1) << 63);
+
+    keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
+    keeper->poison = number;
+    if (keeper->poisoned + 1 < KEEPER_POISONED)
+        return;
+    log_error("%s: %u workers in a row ended while they served one request; it is answered with an "
+              "input/output error",
+              keeper_path(keeper), KEEPER_POISONED);
+    refuse_one(keeper->fuse_fd, served, -EIO);
+    keeper->ledger->unique[0] = 0;
+}
+
 static bool may_restart(const struct keeper *keeper)
 {
     bool ended_itself = WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0;
 
-    return keeper->is_serving && !keeper->end_ms && !keeper->is_detached && !ended_itself &&
+    return keeper->is_serving && !keeper->end_ms && !ended_itself &&
            keeper->restarts_in_vain < KEEPER_MAX_RESTARTS;
 }
 
@@ -195,6 +212,7 @@ static bool restart_worker(struct keeper *keeper)
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);
     reap_orphans(keeper);
+    refuse_poison(keeper);
     int error = start_worker(keeper);
     if (error)
         log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));

@@ -219,15 +219,15 @@ static void pass_all(struct keeper *keeper)
         pass_gms_socket(keeper, &keeper->gms.items[i]);
     if (keeper->listen_fd >= 0)
         tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+    if (keeper->is_detached)
+        tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
 {
     keeper->restarts_in_vain = 0;
-    keeper->restarts++;
-    log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started; nothing is lost",
-             keeper_path(keeper), (int)keeper->worker, resumed->value / 1000,
-             (unsigned)(resumed->value % 1000));
+    log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
+             (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
 }
 
 static void on_prepared(struct keeper *keeper, const struct wire_message *prepared)

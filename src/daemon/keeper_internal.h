@@ -20,6 +20,8 @@
 #define KEEPER_ENDING_MS 10000u /* for the worker, then SIGKILL */
 /* Workers in a row that end before they serve. */
 #define KEEPER_MAX_RESTARTS 5u
+/* So many that end at one request. */
+#define KEEPER_POISONED 3u
 
 struct keeper {
     const struct keeper_setup *setup;
@@ -39,8 +41,9 @@ struct keeper {
     uint64_t files_lost;
     int worker_status;
     unsigned restarts_in_vain; /* since a worker served */
-    uint64_t restarts;
-    int status; /* the exit status */
+    uint64_t poison;           /* the request that the last one was at, by its number; 0: none */
+    unsigned poisoned;         /* how many before it were at that as well */
+    int status;                /* the exit status */
 };
 
 void keeper_on_signal(struct keeper *keeper);

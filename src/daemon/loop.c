@@ -272,6 +272,7 @@ static void note_events(struct loop *loop)
         uint64_t now_ms = loop_now_ms();
         loop->tick_ms = now_ms + LOOP_TICK_MS;
         loop->calls.on_tick(loop->calls.context, now_ms);
+        end_step(loop);
     }
 }
 
@@ -305,6 +306,7 @@ static void serve_times(struct loop *loop)
         loop->tick_ms = UINT64_MAX; /* at rest nothing wakes us up: the next event sets it again */
         if (loop->calls.on_tick(loop->calls.context, now_ms))
             loop->tick_ms = now_ms + LOOP_TICK_MS;
+        end_step(loop);
     }
 }
 

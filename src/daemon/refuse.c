@@ -12,9 +12,9 @@
 #define MOST_REQUESTS 65536u /* a flood must not keep the keeper from aborting */
 
 /* One that was answered or given up meanwhile is ENOENT to the kernel: nothing to do about it. */
-static void refuse(int fuse_fd, uint64_t unique)
+void refuse_one(int fuse_fd, uint64_t unique, int error)
 {
-    struct fuse_out_header answer = {.len = sizeof answer, .error = -ENOTCONN, .unique = unique};
+    struct fuse_out_header answer = {.len = sizeof answer, .error = error, .unique = unique};
 
     while (write(fuse_fd, &answer, sizeof answer) < 0 && errno == EINTR)
         continue;
@@ -39,7 +39,7 @@ static void refuse_unread(int fuse_fd)
         if (bytes < (ssize_t)sizeof *request)
             break;
         if (expects_answer(request))
-            refuse(fuse_fd, request->unique);
+            refuse_one(fuse_fd, request->unique, -ENOTCONN);
     }
     free(buffer);
 }
@@ -49,7 +49,7 @@ void refuse_all(int fuse_fd, const struct fs_ledger *ledger)
     for (unsigned i = 0; ledger && i < FS_LEDGER_SLOTS; i++) {
         uint64_t unique = ledger->unique[i];
         if (unique)
-            refuse(fuse_fd, unique);
+            refuse_one(fuse_fd, unique, -ENOTCONN);
     }
     refuse_unread(fuse_fd);
 }

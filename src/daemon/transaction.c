@@ -66,7 +66,6 @@ static void hold_job(struct transaction *transaction, enum service_pool pool, st
     job->next = NULL;
     *transaction->last_job[pool] = job;
     transaction->last_job[pool] = &job->next;
-    transaction->has_jobs = true;
 }
 
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job)
@@ -82,16 +81,20 @@ int transaction_submit(struct transaction *transaction, enum service_pool pool, 
     return 0;
 }
 
-static void release_jobs(struct transaction *transaction)
+/* Those that were held so far: what is held from now on is of the next transaction. */
+static void take_jobs(struct transaction *transaction, struct job *jobs[SERVICE_POOL_COUNT])
 {
-    if (!transaction->has_jobs)
-        return;
-    transaction->has_jobs = false;
     for (unsigned pool = 0; pool < SERVICE_POOL_COUNT; pool++) {
-        struct job *next, *job = transaction->jobs[pool];
+        jobs[pool] = transaction->jobs[pool];
         transaction->jobs[pool] = NULL;
         transaction->last_job[pool] = &transaction->jobs[pool];
-        for (; job; job = next) {
+    }
+}
+
+static void release_jobs(struct transaction *transaction, struct job *jobs[SERVICE_POOL_COUNT])
+{
+    for (unsigned pool = 0; pool < SERVICE_POOL_COUNT; pool++) {
+        for (struct job *next, *job = jobs[pool]; job; job = next) {
             next = job->next;
             helpers_submit_promised(transaction->helpers, pool, job);
         }
@@ -176,9 +179,12 @@ static void send_answers(struct transaction *transaction)
 
 void transaction_end(struct transaction *transaction)
 {
-    if (!journal_has_transaction(transaction->journal))
-        return;
-    journal_publish(transaction->journal);
-    send_answers(transaction);
-    release_jobs(transaction);
+    struct job *jobs[SERVICE_POOL_COUNT];
+
+    while (transaction->journal && journal_has_transaction(transaction->journal)) {
+        journal_publish(transaction->journal);
+        take_jobs(transaction, jobs);
+        send_answers(transaction);
+        release_jobs(transaction, jobs);
+    }
 }

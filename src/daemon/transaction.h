@@ -35,7 +35,6 @@ struct transaction {
     struct transaction_answer *answers; /* held */
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
-    bool has_jobs;
     /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;

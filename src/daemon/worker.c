@@ -55,8 +55,11 @@ static void on_step(void *context)
     struct worker *worker = context;
 
     transaction_end(&worker->transaction);
-    if (worker->fs && snapshot_step(&worker->snapshot, service_get_core(worker->service)))
-        fs_note_all(worker->fs);
+    if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
+        return;
+    fs_note_all(worker->fs);
+    transaction_end(&worker->transaction);
+    journal_count_from_here(worker->journal);
 }
 
 static void on_unwanted(void *context, uint64_t file)
@@ -505,7 +508,7 @@ static void end(struct worker *worker)
 {
     transaction_end(&worker->transaction);
     snapshot_stop(&worker->snapshot);
-    if (worker->service)
+    if (worker->service && worker->status == 0)
         check_journal(worker);
     gms_close_listeners(worker->gms); /* who comes now would only make work */
     if (worker->service)
@@ -564,6 +567,8 @@ int worker_main(const struct worker_setup *setup)
         log_debug("the worker ends: %s", strerror(-error));
         worker.status = 1;
     }
+    if (error && worker.journal) /* the next one is to find what we found */
+        journal_rewind(worker.journal, 0);
     if (worker.loop)
         end(&worker);
     keep_close(&worker.keep);

@@ -53,6 +53,7 @@ struct fs_handle {
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
     uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
     bool notes_nothing;          /* too much was gathered: it would be lost with the worker */
+    bool is_lost;                /* and was lost with the last one, which nobody was told yet */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
     struct fs_kept_handle *kept; /* NULL: nothing of it outlives the worker */
     struct fuse_pollhandle *poll;
@@ -82,8 +83,9 @@ struct fs {
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
-    bool resuming;      /* what the kernel sends again is being read */
-    bool mutes_answers; /* the kernel has had them */
+    bool resuming;           /* what the kernel sends again is being read */
+    unsigned plain_requests; /* of others, since the last of these */
+    bool mutes_answers;      /* the kernel has had them */
     struct node_top top;
     struct idvec files, dirs; /* struct fs_handle */
     uint64_t next_dir;
@@ -287,6 +289,7 @@ enum fs_gathered_change {
     FS_GATHERED_RESIZE,    /* an entry's value: it has `offset` bytes */
     FS_GATHERED_PUT,       /* the value is the entry's */
     FS_GATHERED_DROP,      /* there is nothing gathered */
+    FS_GATHERED_LOST,      /* what is gathered would be lost with this worker */
 };
 /* -ENOMEM: it must not be done. */
 int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_change change,

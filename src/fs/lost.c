@@ -30,7 +30,7 @@ int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_c
         return 0;
     if (change == FS_GATHERED_WRITE && offset + size > NOTED_BYTES) {
         handle->notes_nothing = true;
-        note.change = FS_GATHERED_DROP;
+        note.change = FS_GATHERED_LOST;
         parts[1].iov_len = 0;
     }
     return fs->host.note(fs->host.context, parts, 2);
@@ -85,6 +85,13 @@ static int restore_bytes(struct fs *fs, struct fs_handle *handle, const struct n
     return 0;
 }
 
+static void drop_gathered(struct fs *fs, struct fs_handle *handle, bool is_lost)
+{
+    fs_gather_free(fs, handle, &handle->gathered);
+    handle->has_gathered = handle->dirty = false;
+    handle->is_lost = is_lost;
+}
+
 void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
 {
     struct note note;
@@ -95,7 +102,7 @@ void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
         return;
     memcpy(&note, bytes, sizeof note);
     handle = core_find_file(fs->core, note.file) ? fs_handle_get(fs, note.file, note.node) : NULL;
-    if (!handle)
+    if (!handle || (handle->is_lost && note.change != FS_GATHERED_DROP))
         return;
     switch (note.change) {
     case FS_GATHERED_WRITE:
@@ -106,13 +113,14 @@ void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
     case FS_GATHERED_PUT:
         handle->dirty = false;
         break;
+    case FS_GATHERED_DROP:
+        drop_gathered(fs, handle, false);
+        break;
     default:
         error = -ENODATA;
     }
-    if (!error)
-        return;
-    fs_gather_free(fs, handle, &handle->gathered);
-    handle->has_gathered = handle->dirty = false;
+    if (error)
+        drop_gathered(fs, handle, true);
 }
 
 static int note_handle(struct fs *fs, struct fs_handle *handle)
@@ -134,8 +142,10 @@ void fs_note_all(struct fs *fs)
     for (size_t i = 0; i < fs->files.count; i++) {
         struct fs_handle *handle = fs->files.items[i];
         if ((handle->has_gathered || handle->gathered.used > 0) && !handle->notes_nothing &&
-            note_handle(fs, handle))
+            note_handle(fs, handle)) {
+            fs_note_gathered(fs, handle, FS_GATHERED_LOST, 0, NULL, 0);
             handle->notes_nothing = true;
+        }
     }
 }
 
@@ -143,13 +153,19 @@ bool fs_has_lost_bytes(struct fs *fs, uint64_t fh)
 {
     const struct core_file *file = core_find_file(fs->core, fh);
     const struct fs_handle *handle = fs_handle_find(fs, fh);
-    return file && file->gathered_bytes > 0 && (!handle || handle->counted_bytes == 0);
+    return file && ((handle && handle->is_lost) ||
+                    (file->gathered_bytes > 0 && (!handle || handle->counted_bytes == 0)));
 }
 
 int fs_take_loss(struct fs *fs, uint64_t fh)
 {
     if (!fs_has_lost_bytes(fs, fh))
         return 0;
+    struct fs_handle *handle = fs_handle_find(fs, fh);
     service_gather(fs->service, fh, 0);
+    if (handle) {
+        handle->is_lost = false;
+        fs_note_gathered(fs, handle, FS_GATHERED_DROP, 0, NULL, 0);
+    }
     return -EIO;
 }

@@ -112,7 +112,6 @@ static void restore_handles(struct fs *fs)
         struct fs_handle *handle;
         if (!kept->file)
             continue;
-        kept->poll = 0;
         handle =
             core_find_file(fs->core, kept->file) ? fs_handle_get(fs, kept->file, kept->node) : NULL;
         if (handle) {
@@ -122,6 +121,7 @@ static void restore_handles(struct fs *fs)
             kept->file = 0;
         }
         wake_poll(fs, poll);
+        kept->poll = 0;
     }
 }
 

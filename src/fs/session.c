@@ -12,8 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+/* In the number of a request that the kernel sent again; and how many others may come in between.
+ */
+#define RESENT_BIT (UINT64_C(1) << 63)
+#define RESENT_LAG 256u
+
+/* As many as libfuse reads at once, and more than the headers before them. */
+#define FS_MAX_PAGES      256u
+#define BUFFER_HEAD_BYTES (64u << 10)
 
 /* As large as libfuse can say. With the default of 12, slow transfers hold back RELEASEs. */
 #define MAX_BACKGROUND 65535u
@@ -91,11 +101,21 @@ static void end_session(struct fs *fs, int error)
     fs->host.session_over(fs->host.context, error);
 }
 
+/* None is left of those that the kernel sent again. */
+static void end_resuming(struct fs *fs)
+{
+    if (!fs->resuming)
+        return;
+    fs->resuming = false;
+    fs->plain_requests = 0;
+    fs->host.session_resumed(fs->host.context);
+}
+
 static void serve_request(struct fs *fs, size_t size)
 {
     const struct fuse_in_header *head = fs->buffer.mem;
-    if (size >= sizeof *head)
-        fs_ledger_serve(fs, head->unique);
+    uint64_t unique = size >= sizeof *head ? head->unique : 0;
+    fs_ledger_serve(fs, unique);
     if (size >= sizeof *head && !fs->initialized)
         fs_keep_init(fs, fs->buffer.mem, size);
     fuse_session_process_buf(fs->session, &fs->buffer);
@@ -107,15 +127,27 @@ static void serve_request(struct fs *fs, size_t size)
     }
     if (fuse_session_exited(fs->session))
         end_session(fs, 0);
+    /* Others ask meanwhile; it is over when no more come that were sent again. */
+    if (fs->resuming)
+        fs->plain_requests = unique & RESENT_BIT ? 0 : fs->plain_requests + 1;
+    if (fs->plain_requests >= RESENT_LAG)
+        end_resuming(fs);
 }
 
-/* None is left of those that the kernel sent again. */
-static void end_resuming(struct fs *fs)
+/* Where a buffer lacks pages, the kernel's copy into it can be cut short by SIGKILL, and the client
+ * gets EIO. So it has them from the start, and no fork takes them away. NULL: libfuse makes one. */
+static void *new_buffer(void)
 {
-    if (!fs->resuming)
-        return;
-    fs->resuming = false;
-    fs->host.session_resumed(fs->host.context);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = FS_MAX_PAGES * page + BUFFER_HEAD_BYTES;
+    void *buffer = NULL;
+    if (posix_memalign(&buffer, page, bytes))
+        return NULL;
+#ifdef MADV_POPULATE_WRITE
+    madvise(buffer, bytes, MADV_POPULATE_WRITE);
+#endif
+    madvise(buffer, bytes, MADV_DONTFORK);
+    return buffer;
 }
 
 static void serve(struct fs *fs)
@@ -126,6 +158,8 @@ static void serve(struct fs *fs)
     if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS == 0)
         turns = 2;
     for (unsigned i = 0; (i < turns || fs->resuming) && !fs->over; i++) {
+        if (!fs->buffer.mem)
+            fs->buffer.mem = new_buffer();
         int size = fuse_session_receive_buf(fs->session, &fs->buffer);
         if (i > 0)
             fs->is_crowded = size > 0;

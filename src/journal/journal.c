@@ -51,8 +51,9 @@ struct journal {
     uint8_t *transactions[2];
     const uint8_t *snapshot; /* that was there; NULL: none */
     size_t snapshot_size;
-    uint64_t room[2]; /* of each file there is memory up to here */
-    uint64_t at;      /* where the transaction's next entry goes */
+    uint64_t room[2];      /* of each file there is memory up to here */
+    uint64_t at;           /* where the transaction's next entry goes */
+    uint64_t counted_from; /* what was written before is not a reason for a snapshot */
     bool is_snapshotting;
     uint64_t snapshots;
 };
@@ -411,7 +412,8 @@ void journal_set_delivered(struct journal *journal)
 
 bool journal_wants_snapshot(const struct journal *journal, uint64_t bytes)
 {
-    return !journal->is_snapshotting && begin_of_transaction(journal) >= bytes;
+    return !journal->is_snapshotting &&
+           begin_of_transaction(journal) - journal->counted_from >= bytes;
 }
 
 void journal_begin_snapshot(struct journal *journal)
@@ -428,6 +430,12 @@ void journal_begin_snapshot(struct journal *journal)
     head->from[file] = head->tails[file];
     journal->is_snapshotting = true;
     journal_rewind(journal, 0);
+    journal_count_from_here(journal);
+}
+
+void journal_count_from_here(struct journal *journal)
+{
+    journal->counted_from = begin_of_transaction(journal);
 }
 
 static int write_all(int fd, const uint8_t *bytes, size_t size)

@@ -96,6 +96,8 @@ void journal_set_delivered(struct journal *journal);
 bool journal_wants_snapshot(const struct journal *journal, uint64_t bytes);
 /* The snapshot will stand for all that was published so far; the transaction has no entries. */
 void journal_begin_snapshot(struct journal *journal);
+/* What was published since the beginning of the snapshot is no reason for the next one. */
+void journal_count_from_here(struct journal *journal);
 /* The descriptor that journal_write_snapshot needs, of all. */
 int journal_get_snapshot_file(const struct journal *journal);
 /* In any process that inherited the journal, while others go on publishing. -ENOMEM */

@@ -118,8 +118,22 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
         free(piece);
         return error;
     }
-    error = vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
-    return !error && spool && piece->memory.sealed ? finish_seal(s, piece, spool) : error;
+    return vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
+}
+
+/* Those that were sealed in the last moment: recorded when all else is as it was. */
+static int finish_seals(struct service *s)
+{
+    int error = 0;
+    for (size_t i = 0; i < s->pieces.count && !error; i++) {
+        struct piece *piece = s->pieces.items[i];
+        const struct core_memory_view memory = {.id = piece->id, .store = piece->store};
+        const struct layout_allocation *spool =
+            piece->memory.sealed ? find_spool(s->core, &memory) : NULL;
+        if (spool)
+            error = finish_seal(s, piece, spool);
+    }
+    return error;
 }
 
 static int restore_pieces(struct restoring *r)
@@ -172,8 +186,8 @@ static void close_connections(struct service *s)
     }
 }
 
-/* A drain that waits for sessions ends with the connection that asked for it; what is drained stays
- * so. */
+/* A store's drain ends with the connection that asked for it, and so does the mount's while it
+ * waits for sessions; a mount that is drained stays so. */
 static void end_drains(struct service *s)
 {
     struct core *core = s->core;
@@ -182,7 +196,7 @@ static void end_drains(struct service *s)
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
         struct record record = {.type = RECORD_STORE_SERVE, .store = store->id};
-        if (store->drain.is_on && store->lock.session_count > 0)
+        if (store->drain.is_on)
             service_apply_record(s, &record, NULL);
     }
 }
@@ -210,6 +224,8 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     }
     struct record record = {.type = RECORD_RESUME};
     error = service_apply_record(s, &record, NULL);
+    if (!error)
+        error = finish_seals(s);
     if (error) {
         service_free(s);
         return error;

@@ -217,6 +217,23 @@ TAP_TEST(nobody_is_granted_a_lock_before_all_who_waited_for_it_could_come_back)
     check(out.session != 0 && !core_find_waiter(core, first) && !granted(second));
 }
 
+TAP_TEST(who_comes_back_waits_until_when_it_would_have)
+{
+    core_start();
+    uint64_t store = make_store("weights"), ctl = open_ctl(store, P2), waiter;
+
+    must_open(store, LOCK_WISH_RW, P1);
+    check_int(acquire_reserving(ctl, 0, P2, 100), 0);
+    waiter = out.waiter;
+    now += 60;
+    check_int(resume(), 0);
+    check_int(acquire_reserving(ctl, 0, P2, 100), 0);
+    check_int(out.waiter, waiter);
+    check_int(end_resuming(), 0);
+    check_int(pass(50), 0);
+    check(refused(waiter));
+}
+
 TAP_TEST(who_does_not_come_back_is_passed_over_at_the_end)
 {
     core_start();
