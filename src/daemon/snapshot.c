@@ -5,6 +5,7 @@
 #include "daemon/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stddef.h>
@@ -37,6 +38,17 @@ static void close_all_but(int kept)
     syscall(SYS_close_range, (unsigned)kept + 1, UINT_MAX, 0u);
 }
 
+/* It can be had again: where memory runs out it goes before the worker and its clients. */
+static void be_expendable(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    ssize_t put = fd < 0 ? -1 : write(fd, "1000", 4);
+
+    (void)put;
+    if (fd >= 0)
+        close(fd);
+}
+
 static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct core *core,
                                      pid_t parent)
 {
@@ -47,6 +59,7 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
     if (getppid() != parent)
         _exit(1);
     close_all_but(journal_get_snapshot_file(snapshot->journal));
+    be_expendable();
     setpriority(PRIO_PROCESS, 0, SNAPSHOT_NICE);
     if (core_encode(core, &bytes, &size) || journal_write_snapshot(snapshot->journal, bytes, size))
         _exit(1);
