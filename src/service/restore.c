@@ -21,6 +21,8 @@ struct restoring {
     struct service *service;
     struct service_kept *kept; /* by their numbers */
     size_t count, next;
+    uint64_t *spools; /* numbers of memory that is still written to, without a size */
+    size_t spool_count, next_spool;
     uint64_t drops[DROPS_AT_ONCE];
     size_t drop_count;
 };
@@ -53,18 +55,50 @@ static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
     return NULL;
 }
 
-/* Is what it belongs to still written to, without a size? */
-static const struct layout_allocation *find_spool(const struct core *core,
-                                                  const struct core_memory_view *memory)
+/* NULL: it is none, or has nothing yet. */
+static const struct layout_allocation *get_spool(const struct core_store *store, size_t rank)
 {
-    const struct core_store *store = core_find_store(core, memory->store);
-    const struct layout *layout = store ? store->working : NULL;
-    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
-        const struct layout_allocation *allocation = layout_at_rank(layout, i);
-        if (allocation->memory == memory->id)
-            return allocation->spool ? allocation : NULL;
+    const struct layout_allocation *allocation = layout_at_rank(store->working, rank);
+    return allocation->spool && allocation->memory != LAYOUT_NO_MEMORY ? allocation : NULL;
+}
+
+static size_t count_working(const struct core_store *store)
+{
+    return store->working ? layout_count_allocations(store->working) : 0;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint64_t *left = a, *right = b;
+    return *left < *right ? -1 : *left > *right;
+}
+
+/* In the order in which memory is gone through. */
+static int find_spools(struct restoring *r)
+{
+    const struct idvec *stores = &r->service->core->stores;
+    size_t room = 0;
+    for (size_t i = 0; i < stores->count; i++)
+        room += count_working(stores->items[i]);
+    r->spools = calloc(room ? room : 1, sizeof *r->spools);
+    if (!r->spools)
+        return -ENOMEM;
+    for (size_t i = 0; i < stores->count; i++) {
+        for (size_t rank = 0; rank < count_working(stores->items[i]); rank++) {
+            const struct layout_allocation *spool = get_spool(stores->items[i], rank);
+            if (spool)
+                r->spools[r->spool_count++] = spool->memory;
+        }
     }
-    return NULL;
+    qsort(r->spools, r->spool_count, sizeof *r->spools, compare_numbers);
+    return 0;
+}
+
+static bool is_spool(struct restoring *r, uint64_t memory)
+{
+    while (r->next_spool < r->spool_count && r->spools[r->next_spool] < memory)
+        r->next_spool++;
+    return r->next_spool < r->spool_count && r->spools[r->next_spool] == memory;
 }
 
 /* It was sealed in the last moment: that is recorded now. */
@@ -100,7 +134,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     struct piece *piece = calloc(1, sizeof *piece);
     if (!piece)
         return -ENOMEM;
-    const struct layout_allocation *spool = find_spool(s->core, memory);
+    bool spool = is_spool(r, memory->id);
     piece->id = memory->id;
     piece->store = memory->store;
     piece->tier = tier;
@@ -122,15 +156,14 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
 }
 
 /* Those that were sealed in the last moment: recorded when all else is as it was. */
-static int finish_seals(struct service *s)
+static int finish_seals(struct service *s, const struct core_store *store)
 {
     int error = 0;
-    for (size_t i = 0; i < s->pieces.count && !error; i++) {
-        struct piece *piece = s->pieces.items[i];
-        const struct core_memory_view memory = {.id = piece->id, .store = piece->store};
-        const struct layout_allocation *spool =
-            piece->memory.sealed ? find_spool(s->core, &memory) : NULL;
-        if (spool)
+    /* Each record makes the layout's objects anew, and leaves their number. */
+    for (size_t rank = 0; rank < count_working(store) && !error; rank++) {
+        const struct layout_allocation *spool = get_spool(store, rank);
+        struct piece *piece = spool ? idvec_find(&s->pieces, spool->memory) : NULL;
+        if (piece && piece->memory.sealed)
             error = finish_seal(s, piece, spool);
     }
     return error;
@@ -150,7 +183,12 @@ static int restore_pieces(struct restoring *r)
 static int restore_memory(struct restoring *r)
 {
     struct service *s = r->service;
-    int error = restore_pieces(r);
+    int error = find_spools(r);
+    if (!error)
+        error = restore_pieces(r);
+    free(r->spools);
+    if (error) /* what was not come to is the next worker's */
+        return error;
     find_kept(r, SERVICE_REGION_MEMORY); /* what is left of memory goes */
     for (; r->next < r->count && !error; r->next++) {
         struct service_kept *object = &r->kept[r->next];
@@ -218,14 +256,10 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         error = vmm_set_aside(vmm, core->reserved_bytes);
     if (!error)
         error = service_restore_watches(s);
-    if (error) {
-        service_free(s);
-        return error;
-    }
-    struct record record = {.type = RECORD_RESUME};
-    error = service_apply_record(s, &record, NULL);
     if (!error)
-        error = finish_seals(s);
+        error = service_apply_record(s, &(struct record){.type = RECORD_RESUME}, NULL);
+    for (size_t i = 0; i < core->stores.count && !error; i++)
+        error = finish_seals(s, core->stores.items[i]);
     if (error) {
         service_free(s);
         return error;
