@@ -178,7 +178,7 @@ static void reap_orphans(struct keeper *keeper)
  * kernel would send it to the next one, too. */
 static void refuse_poison(struct keeper *keeper)
 {
-    uint64_t served = keeper->ledger->unique[0], number = served & ~(UINT64_C(1) << 63);
+    uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
 
     keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
     keeper->poison = number;

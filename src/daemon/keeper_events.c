@@ -201,16 +201,13 @@ static void pass_gms_socket(struct keeper *keeper, const struct gms_socket *sock
     send_to_worker(keeper, &message, socket->fd);
 }
 
-static void pass_gms_sockets(struct keeper *keeper)
+static void tell_gms_sockets(const struct keeper *keeper)
 {
-    for (size_t i = 0; i < keeper->gms.count; i++) {
-        const struct gms_socket *socket = &keeper->gms.items[i];
-        pass_gms_socket(keeper, socket);
-        log_info("%s: serves GMS clients at %s", keeper_path(keeper), socket->path);
-    }
+    for (size_t i = 0; i < keeper->gms.count; i++)
+        log_info("%s: serves GMS clients at %s", keeper_path(keeper), keeper->gms.items[i].path);
 }
 
-/* The next worker gets what the last one had. */
+/* A next worker gets what the last one had. */
 static void pass_all(struct keeper *keeper)
 {
     pass_audit(keeper);
@@ -248,9 +245,8 @@ static void on_prepared(struct keeper *keeper, const struct wire_message *prepar
         return;
     }
     keeper->is_mounted = true;
-    pass_audit(keeper);
-    tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
-    pass_gms_sockets(keeper);
+    pass_all(keeper);
+    tell_gms_sockets(keeper);
 }
 
 static void on_unmount_asked(struct keeper *keeper)
@@ -381,6 +377,11 @@ void keeper_on_mounts(struct keeper *keeper)
     tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
+static bool is_our_own(const struct keeper *keeper, pid_t child)
+{
+    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
+}
+
 pid_t keeper_find_orphan(const struct keeper *keeper)
 {
     char path[64];
@@ -389,10 +390,10 @@ pid_t keeper_find_orphan(const struct keeper *keeper)
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     FILE *children = fopen(path, "re");
     while (children && fscanf(children, "%d", &pid) == 1)
-        if (pid != keeper->worker && pid != keeper->binder && pid != keeper->unmounter)
-            break;
-        else
+        if (is_our_own(keeper, pid))
             pid = 0;
+        else
+            break;
     if (children)
         fclose(children);
     return pid;
@@ -404,8 +405,7 @@ static void reap_strangers(struct keeper *keeper)
 
     /* Orphans that a worker has left while it lives: whoever exits. */
     while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
-           child.si_pid != keeper->worker && child.si_pid != keeper->binder &&
-           child.si_pid != keeper->unmounter)
+           !is_our_own(keeper, child.si_pid))
         waitid(P_PID, (id_t)child.si_pid, &child, WEXITED);
 }
 

@@ -67,7 +67,9 @@ struct fs_kept_handle {
  * is the request being served. One that finds no slot is only less well answered. 0: free.
  */
 #define FS_LEDGER_SLOTS 16384u
-#define FS_INIT_BYTES   512u
+/* In such a number: the kernel has sent the request again. */
+#define FS_RESENT_BIT (UINT64_C(1) << 63)
+#define FS_INIT_BYTES 512u
 
 struct fs_ledger {
     _Atomic uint64_t unique[FS_LEDGER_SLOTS];

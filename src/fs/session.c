@@ -18,7 +18,6 @@
 
 /* In the number of a request that the kernel sent again; and how many others may come in between.
  */
-#define RESENT_BIT (UINT64_C(1) << 63)
 #define RESENT_LAG 256u
 
 /* As many as libfuse reads at once, and more than the headers before them. */
@@ -129,7 +128,7 @@ static void serve_request(struct fs *fs, size_t size)
         end_session(fs, 0);
     /* Others ask meanwhile; it is over when no more come that were sent again. */
     if (fs->resuming)
-        fs->plain_requests = unique & RESENT_BIT ? 0 : fs->plain_requests + 1;
+        fs->plain_requests = unique & FS_RESENT_BIT ? 0 : fs->plain_requests + 1;
     if (fs->plain_requests >= RESENT_LAG)
         end_resuming(fs);
 }
