@@ -257,7 +257,6 @@ static int sleep_all(struct gmsfs_graph_pool *pool, unsigned flags)
     error = sleep_release(pool, flags);
     if (pool->handle->mode == GMSFS_MODE_NONE)
         sleep_set_phase(pool, GFS_GRAPH_ASLEEP);
-    gfs_fds_close(pool->handle);
     return error;
 }
 

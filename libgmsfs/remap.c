@@ -244,8 +244,6 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
         gfs_state_unlock(handle);
         if (!(flags & GMSFS_UNMAP_KEEP_LOCK))
             released = gfs_session_release(handle);
-        gfs_fds_close(handle);
-        /* behind the lock, which others wait for */
     }
     return error ? error : released;
 }

@@ -127,17 +127,15 @@ static int ticket_wait(int fd, short events)
 
 /* ---- how many at a time ------------------------------------------------------------------- */
 
-/* Descriptors this process may still open; when that cannot be told, a cautious guess. */
-static uint64_t ticket_free_fds(void)
+/* 0: it cannot be told. Since Linux 6.2 the directory's size is their number. */
+static uint64_t ticket_used_fds(void)
 {
-    struct rlimit limit;
     uint64_t used = 0;
+    struct stat st;
     DIR *directory;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return TICKET_SPARE_FDS;
-    if (limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+        return (uint64_t)st.st_size;
     gfs_gate_enter();
     directory = opendir("/proc/self/fd");
     while (directory && readdir(directory))
@@ -145,9 +143,22 @@ static uint64_t ticket_free_fds(void)
     if (directory)
         closedir(directory);
     gfs_gate_leave();
-    if (!directory)
+    return used > 3 ? used - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+/* Descriptors this process may still open; when that cannot be told, a cautious guess. */
+static uint64_t ticket_free_fds(void)
+{
+    struct rlimit limit;
+    uint64_t used;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return TICKET_SPARE_FDS;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    used = ticket_used_fds();
+    if (used == 0)
         return limit.rlim_cur / 4;
-    used -= used < 3 ? used : 3; /* ".", ".." and the directory itself */
     return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 

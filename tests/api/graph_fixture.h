@@ -155,6 +155,7 @@ __attribute__((unused)) static pid_t start_self(const char *deed, int *answers)
     pid = fork();
     if (pid == 0) {
         dup2(ends[1], ANSWER_FD);
+        fcntl(ANSWER_FD, F_SETFD, 0); /* it was that one already, perhaps */
         dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
         setenv("GMSFS_GRAPH_DEED", deed, 1);
         execl("/proc/self/exe", "graph", "deed_of_another_process", (char *)NULL);

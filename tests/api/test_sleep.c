@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping and waking: unmap_all, remap_all, reallocate_all, and what makes them refuse. */
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "api.h"
@@ -328,5 +330,33 @@ TAP_TEST(reopen_needs_an_idle_handle)
     check_int(gmsfs_reopen(reader), 0);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
     check_int(first[0], 1);
+    gmsfs_close(reader);
+}
+
+/* Whether it was one: all connections of this process are to `.fds`. */
+static int shut_down(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && shutdown(fd, SHUT_RDWR) == 0;
+}
+
+TAP_TEST(sleeper_keeps_its_connection_and_makes_another_when_it_was_dropped)
+{
+    unsigned char *first, *second;
+    int awake, dropped = 0;
+    gmsfs_t *reader;
+
+    publish_two(200, 1);
+    reader = open_attached(&first, &second);
+    awake = count_fds();
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(count_fds(), awake);
+    for (int fd = 3; fd < 64; fd++)
+        dropped += shut_down(fd);
+    check_int(dropped, 1);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
+    check_int(second[199], 2);
+    check_int(count_fds(), awake);
     gmsfs_close(reader);
 }
