@@ -4,7 +4,8 @@
  *
  * The state is what the records tell. What stood beside it is made anew: pieces of the descriptors
  * that the keeper holds, watches of processes. Requests that waited come again from the kernel, and
- * find the places of their waiters kept; what else was under way is begun anew by whoever wants it.
+ * find the places of their waiters kept. Moves between tiers begin anew; what else was under way is
+ * begun anew by whoever wants it.
  */
 #include "base/log.h"
 #include "service/service_internal.h"
@@ -256,8 +257,10 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         error = vmm_set_aside(vmm, core->reserved_bytes);
     if (!error)
         error = service_restore_watches(s);
-    if (!error)
+    if (!error) {
+        service_restore_moves(s);
         error = service_apply_record(s, &(struct record){.type = RECORD_RESUME}, NULL);
+    }
     for (size_t i = 0; i < core->stores.count && !error; i++)
         error = finish_seals(s, core->stores.items[i]);
     if (error) {
@@ -267,6 +270,7 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     close_connections(s);
     end_drains(s);
     service_settle_watches(s);
+    service_begin_moves_anew(s);
     *service = s;
     return 0;
 }

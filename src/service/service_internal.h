@@ -434,6 +434,10 @@ int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
 void service_forget_short(struct service *s); /* who was short of memory */
+/* Those that the state tells of are there, and wait: before any record. */
+void service_restore_moves(struct service *s);
+/* They begin, or fail. */
+void service_begin_moves_anew(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 
