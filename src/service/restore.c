@@ -181,6 +181,14 @@ static int restore_pieces(struct restoring *r)
     return error;
 }
 
+/* This number was given away, even if what had it is lost. */
+static void pass_over(struct service *s, uint64_t memory)
+{
+    uint64_t number = memory & ~SERVICE_REGION_MEMORY;
+    if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
+        s->next_memory = number + 1;
+}
+
 static int restore_memory(struct restoring *r)
 {
     struct service *s = r->service;
@@ -202,11 +210,12 @@ static int restore_memory(struct restoring *r)
         error = 0;
     }
     drop_gathered(r);
-    for (size_t i = 0; i < r->count; i++) {
-        uint64_t number = r->kept[i].id & ~SERVICE_REGION_MEMORY;
-        if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
-            s->next_memory = number + 1;
-    }
+    for (size_t i = 0; i < r->count; i++)
+        pass_over(s, r->kept[i].id);
+    for (size_t i = 0; i < core_count_memories(s->core); i++)
+        pass_over(s, core_get_memory(s->core, i).id);
+    for (size_t i = 0; i < s->core->regions.items.count; i++)
+        pass_over(s, ((const struct region *)s->core->regions.items.items[i])->memory);
     return error;
 }
 
@@ -255,9 +264,8 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     int error = restore_memory(&r);
     if (!error)
         error = vmm_set_aside(vmm, core->reserved_bytes);
-    if (!error)
-        error = service_restore_watches(s);
     if (!error) {
+        service_restore_watches(s);
         service_restore_moves(s);
         error = service_apply_record(s, &(struct record){.type = RECORD_RESUME}, NULL);
     }
