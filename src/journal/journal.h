@@ -28,7 +28,7 @@
 #define JOURNAL_VERSION 1u
 /* Of a file of transactions, which may have less: bytes of address space, not of memory. */
 #define JOURNAL_MAX_BYTES (UINT64_C(8) << 30)
-/* Beyond so many bytes of transactions it is time for a snapshot. */
+/* Beyond so many bytes of transactions it is time for the first snapshot. */
 #define JOURNAL_SNAPSHOT_BYTES (UINT64_C(16) << 20)
 
 /* Descriptors; -1: none. */
