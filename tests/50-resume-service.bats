@@ -176,3 +176,26 @@ audit_has_all() {
     audit_is_whole
     assert_eq "$(grep -c worker_resumed "$T/audit")" 10 'deaths'
 }
+
+# ---- snapshots -------------------------------------------------------------------------------
+
+# Another one is begun with the end of each: nearly always one is being written.
+@test "a worker may die while its child writes a snapshot" {
+    export GMSFS_SNAPSHOT_BYTES=1
+    local i
+    start_mount size=64M
+    W=$M/weights
+    committed
+    spawn bash -c 'i=0; until [[ -e $2 ]]; do mkdir "$1/s$((++i))" && : <"$1/weights/lock" || exit 1; done; echo $i' \
+        _ "$M" "$T/go"
+    local user=$SPAWNED
+    for i in {1..8}; do
+        wait_until 5 test -d "$M/s$((i * 4))"
+        kill_worker
+    done
+    touch "$T/go"
+    wait_exit "$user"
+    assert_eq "$status" 0 "exit status: $(output_of "$user")"
+    assert_eq "$(find "$M" -mindepth 1 -maxdepth 1 -name 's*' -type d | wc -l)" "$(tail -n 1 "$T/spawn-$user")" stores
+    bytes_are_right
+}

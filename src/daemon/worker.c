@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -260,6 +261,7 @@ static void begin_process(const struct worker_setup *setup)
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
+    madvise(setup->ledger, sizeof *setup->ledger, MADV_DONTFORK);
     if (getppid() != setup->keeper)
         _exit(1);
     /* A service manager or a terminal signals both processes: the keeper decides. */

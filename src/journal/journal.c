@@ -201,7 +201,7 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
     if (head->base == 0)
         return 0;
     off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
-    if (end < 0 || (uint64_t)end < head->snapshot_bytes[file])
+    if (end <= 0 || head->snapshot_bytes[file] == 0 || (uint64_t)end < head->snapshot_bytes[file])
         return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot is cut off");
     journal->snapshot_size = head->snapshot_bytes[file];
     int error = map_file(journal->files.snapshots[file], journal->snapshot_size, PROT_READ, &at);
