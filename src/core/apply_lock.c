@@ -569,8 +569,10 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
 
     if (!waiter->away)
         refuse(apply, waiter, grace ? -EAGAIN : -ETIMEDOUT);
+    else
+        keep = apply->core->is_resuming; /* it has not been read yet whether he asks again */
     /* Its place kept until the end of time would never be over. */
-    if (waiter->away || !keep || apply->record->now_ms == UINT64_MAX)
+    if (!keep || apply->record->now_ms == UINT64_MAX)
         apply_forget_waiter(apply, waiter);
     else
         apply_keep_place(apply, waiter);

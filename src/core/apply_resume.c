@@ -24,22 +24,15 @@ static void undo_making(struct apply *apply)
         apply_undo_making(apply, apply->core->sessions.items[i]);
 }
 
-static void abandon_moves(struct apply *apply)
-{
-    for (size_t i = 0; i < apply->core->stores.count; i++)
-        apply_abandon_move(apply, apply->core->stores.items[i], ECANCELED);
-}
-
-/* Who waited for a RELEASE begins anew. */
+/* Who waited for a RELEASE begins anew. Who was to come back to the last worker has as long for
+ * this one. */
 static void keep_places(struct apply *apply)
 {
     struct core_waiter *waiter;
 
     for (uint64_t id = 0; (waiter = idvec_find_after(&apply->core->waiters, id));) {
         id = waiter->id;
-        if (waiter->away)
-            continue;
-        if (waiter->flags & CORE_OPEN_GRACE)
+        if (waiter->flags & CORE_OPEN_GRACE && !waiter->away)
             apply_forget_waiter(apply, waiter);
         else
             apply_keep_place(apply, waiter);
@@ -57,10 +50,9 @@ int apply_resume(struct apply *apply)
         core->is_resuming = false;
         return apply_time(apply);
     }
-    core->is_resuming = true;
     keep_places(apply);
+    core->is_resuming = true;
     end_sessions(apply);
-    abandon_moves(apply);
     undo_making(apply);
     core->resumes++;
     seq = core->next_event;

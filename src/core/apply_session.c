@@ -186,19 +186,32 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
     return kept;
 }
 
+/* It goes on only until its transfers have ended. */
+static int linger(struct apply *apply, struct core_session *session, bool revoked)
+{
+    if (revoked && !session->ending)
+        core_add_event(apply, CORE_EVENT_REVOKED, core_store(apply->core, session->store), session);
+    session->ending = true;
+    return 0;
+}
+
 int apply_session_end(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_session *session = core_session(apply->core, record->session);
+    bool revoked = (record->flags & CORE_END_REVOKED) != 0;
     struct core_store *store;
 
+    if (record->flags & ~(uint32_t)(CORE_END_REVOKED | CORE_END_LINGER))
+        return -EINVAL;
     if (!session)
         return -ESTALE;
     store = core_store(apply->core, session->store);
     apply->out->session = session->id;
     apply->out->mode = session->mode;
-    apply->out->rolled_back =
-        apply_end_session(apply, session, (record->flags & CORE_END_REVOKED) != 0);
+    if (record->flags & CORE_END_LINGER)
+        return linger(apply, session, revoked);
+    apply->out->rolled_back = apply_end_session(apply, session, revoked);
     apply_grant_waiters(apply, store);
     return 0;
 }

@@ -143,7 +143,7 @@ struct core_session {
     bool implicit;   /* taken by opening an allocation */
     bool touched;    /* committed bytes may have changed: no rollback */
     bool owned;      /* ends with its owner's process, whoever has its files open */
-    bool ending;     /* closed; SESSION_END follows, and until then nothing of it begins */
+    bool ending;     /* closed, or revoked; SESSION_END follows, until then nothing of it begins */
     bool holds;      /* the store is in use while it lives (pool.h): its place gets no slower */
     bool any;        /* it was let in wherever the store is */
     uint64_t opener; /* implicit, exclusive: the file that took it */
@@ -233,11 +233,11 @@ struct core_ticket {
  * came later waits behind it, as long as it is patient. A grant of RW drops what is sealed.
  *
  * RESUMING. What a worker had under way dies with it, and the memory that it made for that goes:
- * the one that replaces it applies RECORD_RESUME to the state that it found, and nothing is under
- * way any more. What was being made for a session is not, and what was drawn for it is set aside
- * again, as far as free_bytes go, and else due. Moves have failed, and who waits for them goes on
- * waiting. Sessions that were only `ending` are over. Who waits is away, and his place is kept, for
- * he asks again: until CORE_RESUME_END nobody is granted a lock for which one has not come back
+ * the one that replaces it applies RECORD_RESUME to the state that it found, and nothing but moves
+ * is under way any more, whose bytes are copied anew. What was being made for a session is not, and
+ * what was drawn for it is set aside again, as far as free_bytes go, and else due. Sessions that
+ * were only `ending` are over. Who waits is away, and his place is kept, for he asks again: until
+ * CORE_RESUME_END it does not expire, and nobody is granted a lock for which one has not come back
  * yet, for that one may be next.
  */
 
@@ -285,7 +285,8 @@ enum record_type {
                            place has nobody to answer: without KEEP it is forgotten. -ENOENT. flags
                            CORE_WAIT_REVOKED: an event; process and uid are who asked for it */
     RECORD_SESSION_END, /* session, flags CORE_END_REVOKED (process and uid are who asked for it); a
-                           writer aborts. out.rolled_back */
+                           writer aborts. out.rolled_back. CORE_END_LINGER: it is only `ending`,
+                           for its transfers run still; that it is revoked is told now, once */
     RECORD_TIME,        /* expires deadlines (effects REFUSED), kept places, tickets; grants what
                            patience held back */
     RECORD_COMMIT,      /* session, flags CORE_COMMIT_STAY|GROUP, bytes16 = group →
@@ -420,6 +421,7 @@ enum record_type {
 #define CORE_WAIT_REVOKED       (1u << 1)
 #define CORE_CLOSE_LINGER       (1u << 0)
 #define CORE_END_REVOKED        (1u << 0)
+#define CORE_END_LINGER         (1u << 1)
 #define CORE_COMMIT_STAY        (1u << 0) /* values equal GMSFS_COMMIT_* */
 #define CORE_COMMIT_GROUP       (1u << 1)
 #define CORE_COMMIT_CHECK       (1u << 2)

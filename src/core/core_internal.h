@@ -432,6 +432,8 @@ void apply_drop_region_tickets(struct core *core, uint64_t region);
 void apply_expire_tickets(struct core *core, uint64_t now_ms);
 
 /* record_rows.c: the rows of RECORD_ENTRY_PUT_MANY; puts borrow from `bytes`. The caller frees. */
+size_t record_rows_most_bytes(const struct layout_put *puts, size_t count);
+uint8_t *record_rows_pack(uint8_t *at, const struct layout_put *puts, size_t count); /* → its end */
 int record_rows_decode(const uint8_t *bytes, size_t size, struct layout_put **puts, size_t *count);
 
 #endif

@@ -5,10 +5,10 @@
  */
 #include "core/core_internal.h"
 
+#include "meta/pack.h"
 #include "meta/unpack.h"
 
 #include <errno.h>
-#include <msgpack.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,100 +63,72 @@ static void set_numbers_32(struct record *record, const uint32_t numbers[NUMBERS
         *fields[i] = numbers[i];
 }
 
-static int pack_bin(msgpack_packer *packer, const void *bytes, size_t size)
+/* No record takes more. */
+static size_t most_bytes(const struct record *record)
 {
-    int failed = msgpack_pack_bin(packer, size);
+    size_t bytes = PACK_MAX_BYTES * (1 + FIELD_COUNT + record->memory_count) +
+                   sizeof record->bytes16 + sizeof record->comm + record->name_bytes +
+                   record->tag_bytes;
 
-    return size > 0 && !failed ? msgpack_pack_bin_body(packer, bytes, size) : failed;
+    return bytes + (record->puts ? record_rows_most_bytes(record->puts, record->put_count)
+                                 : record->value_bytes);
 }
 
-static int pack_record(msgpack_packer *packer, const struct record *record)
+/* As a binary, before which its length has to be known. */
+static uint8_t *pack_rows(uint8_t *at, const struct layout_put *puts, size_t count)
+{
+    uint8_t *rows = at + PACK_MAX_BYTES;
+    size_t size = (size_t)(record_rows_pack(rows, puts, count) - rows);
+
+    at = pack_bin_head(at, size);
+    memmove(at, rows, size);
+    return at + size;
+}
+
+static uint8_t *pack_record(uint8_t *at, const struct record *record)
 {
     uint64_t wide[NUMBERS_64];
     uint32_t narrow[NUMBERS_32];
-    int failed = msgpack_pack_array(packer, FIELD_COUNT);
 
     list_numbers_64(record, wide);
     list_numbers_32(record, narrow);
-    failed |= msgpack_pack_uint64(packer, CORE_RECORD_VERSION);
-    failed |= msgpack_pack_uint64(packer, (uint64_t)record->type);
+    at = pack_array(at, FIELD_COUNT);
+    at = pack_uint(at, CORE_RECORD_VERSION);
+    at = pack_uint(at, (uint64_t)record->type);
     for (size_t i = 0; i < NUMBERS_64; i++)
-        failed |= msgpack_pack_uint64(packer, wide[i]);
+        at = pack_uint(at, wide[i]);
     for (size_t i = 0; i < NUMBERS_32; i++)
-        failed |= msgpack_pack_uint32(packer, narrow[i]);
-    failed |= msgpack_pack_uint64(packer, record->process.pid);
-    failed |= msgpack_pack_uint64(packer, record->process.start);
-    failed |= pack_bin(packer, record->bytes16, sizeof record->bytes16);
-    failed |= pack_bin(packer, record->comm, sizeof record->comm);
-    failed |= pack_bin(packer, record->name, record->name_bytes);
-    failed |= pack_bin(packer, record->tag, record->tag_bytes);
-    failed |= pack_bin(packer, record->value, record->value_bytes);
-    failed |= msgpack_pack_array(packer, record->memory_count);
+        at = pack_uint(at, narrow[i]);
+    at = pack_uint(at, record->process.pid);
+    at = pack_uint(at, record->process.start);
+    at = pack_bin(at, record->bytes16, sizeof record->bytes16);
+    at = pack_bin(at, record->comm, sizeof record->comm);
+    at = pack_bin(at, record->name, record->name_bytes);
+    at = pack_bin(at, record->tag, record->tag_bytes);
+    at = record->puts ? pack_rows(at, record->puts, record->put_count)
+                      : pack_bin(at, record->value, record->value_bytes);
+    at = pack_array(at, record->memory_count);
     for (size_t i = 0; i < record->memory_count; i++)
-        failed |= msgpack_pack_uint64(packer, record->memories[i]);
-    return failed;
-}
-
-/* One whose rows, if any, are in `value`. */
-static int encode_flat(const struct record *record, uint8_t **bytes, size_t *size)
-{
-    msgpack_sbuffer buffer;
-    msgpack_packer packer;
-
-    msgpack_sbuffer_init(&buffer);
-    msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
-    if (pack_record(&packer, record) != 0) {
-        msgpack_sbuffer_destroy(&buffer);
-        return -ENOMEM;
-    }
-    *size = buffer.size;
-    *bytes = (uint8_t *)msgpack_sbuffer_release(&buffer);
-    return 0;
-}
-
-struct fixed {
-    uint8_t *to;
-    size_t room, used;
-};
-
-static int write_fixed(void *context, const char *bytes, size_t size)
-{
-    struct fixed *fixed = context;
-
-    if (size > fixed->room - fixed->used)
-        return -1;
-    memcpy(fixed->to + fixed->used, bytes, size);
-    fixed->used += size;
-    return 0;
+        at = pack_uint(at, record->memories[i]);
+    return at;
 }
 
 int record_encode_small(const struct record *record, uint8_t bytes[RECORD_SMALL_BYTES],
                         size_t *size)
 {
-    struct fixed fixed = {.to = bytes, .room = RECORD_SMALL_BYTES};
-    msgpack_packer packer;
-
-    msgpack_packer_init(&packer, &fixed, write_fixed);
-    if (record->puts || pack_record(&packer, record) != 0)
+    if (record->puts || most_bytes(record) > RECORD_SMALL_BYTES)
         return -EFBIG;
-    *size = fixed.used;
+    *size = (size_t)(pack_record(bytes, record) - bytes);
     return 0;
 }
 
 int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
 {
-    struct record flat = *record;
-    uint8_t *rows = NULL;
-    int error = 0;
-
-    if (record->puts) {
-        error = record_rows_encode(record->puts, record->put_count, &rows, &flat.value_bytes);
-        flat.value = rows;
-    }
-    if (error == 0)
-        error = encode_flat(&flat, bytes, size);
-    free(rows);
-    return error;
+    *bytes = malloc(most_bytes(record));
+    if (!*bytes)
+        return -ENOMEM;
+    *size = (size_t)(pack_record(*bytes, record) - *bytes);
+    return 0;
 }
 
 static int read_numbers(struct unpack *unpack, struct record *record)

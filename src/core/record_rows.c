@@ -2,51 +2,44 @@
 /* Many entries in one record: a msgpack array of [key, slot|nil, offset, value]. */
 #include "core/core_internal.h"
 
+#include "meta/pack.h"
 #include "meta/unpack.h"
 
 #include <errno.h>
-#include <msgpack.h>
 #include <stdlib.h>
 
 #define ROW_FIELDS    4u
 #define ROW_MIN_BYTES 7u /* an array, two numbers, two bins without bytes */
 
-static int pack_bin(msgpack_packer *packer, const void *bytes, size_t size)
+size_t record_rows_most_bytes(const struct layout_put *puts, size_t count)
 {
-    int failed = msgpack_pack_bin(packer, size);
+    size_t bytes = 2 * PACK_MAX_BYTES; /* of the rows as one binary, and how many there are */
 
-    return size > 0 && !failed ? msgpack_pack_bin_body(packer, bytes, size) : failed;
+    for (size_t i = 0; i < count; i++)
+        bytes += (ROW_FIELDS + 1) * PACK_MAX_BYTES + puts[i].key_bytes + puts[i].value_bytes;
+    return bytes;
 }
 
-static int pack_row(msgpack_packer *packer, const struct layout_put *put)
+uint8_t *record_rows_pack(uint8_t *at, const struct layout_put *puts, size_t count)
 {
-    int failed = msgpack_pack_array(packer, ROW_FIELDS);
-
-    failed |= pack_bin(packer, put->key, put->key_bytes);
-    failed |= put->slot == LAYOUT_UNBOUND ? msgpack_pack_nil(packer)
-                                          : msgpack_pack_uint64(packer, put->slot);
-    failed |= msgpack_pack_uint64(packer, put->offset);
-    failed |= pack_bin(packer, put->value, put->value_bytes);
-    return failed;
+    at = pack_array(at, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct layout_put *put = &puts[i];
+        at = pack_array(at, ROW_FIELDS);
+        at = pack_bin(at, put->key, put->key_bytes);
+        at = put->slot == LAYOUT_UNBOUND ? pack_nil(at) : pack_uint(at, put->slot);
+        at = pack_uint(at, put->offset);
+        at = pack_bin(at, put->value, put->value_bytes);
+    }
+    return at;
 }
 
 int record_rows_encode(const struct layout_put *puts, size_t count, uint8_t **bytes, size_t *size)
 {
-    msgpack_sbuffer buffer;
-    msgpack_packer packer;
-    int failed;
-
-    msgpack_sbuffer_init(&buffer);
-    msgpack_packer_init(&packer, &buffer, msgpack_sbuffer_write);
-    failed = msgpack_pack_array(&packer, count);
-    for (size_t i = 0; i < count && !failed; i++)
-        failed = pack_row(&packer, &puts[i]);
-    if (failed) {
-        msgpack_sbuffer_destroy(&buffer);
+    *bytes = malloc(record_rows_most_bytes(puts, count));
+    if (!*bytes)
         return -ENOMEM;
-    }
-    *size = buffer.size;
-    *bytes = (uint8_t *)msgpack_sbuffer_release(&buffer);
+    *size = (size_t)(record_rows_pack(*bytes, puts, count) - *bytes);
     return 0;
 }
 

@@ -22,6 +22,7 @@
 
 struct line {
     struct line *next;
+    uint64_t seq; /* of the event */
     size_t size;
     char *text;
 };
@@ -29,16 +30,17 @@ struct line {
 struct audit {
     struct service *service;
     struct service_observer observer;
-    uint64_t seq;          /* of the next event */
-    pthread_mutex_t mutex; /* of what follows */
+    uint64_t seq;                   /* of the next event */
+    struct line *held, **last_held; /* of events that are not published yet */
+    pthread_mutex_t mutex;          /* of what follows */
     pthread_cond_t work, idle;
     struct line *first, **last;
     size_t queued_bytes;
     int next_fd; /* to be taken over; -1: none */
     bool ending, ended;
     struct audit_numbers numbers;
-    uint64_t untold; /* dropped since the last line */
     /* the thread's */
+    struct audit_position *position;
     int fd;
     bool is_torn, complained;
 };
@@ -53,7 +55,6 @@ static void drop(struct audit *audit)
 {
     pthread_mutex_lock(&audit->mutex);
     audit->numbers.dropped++;
-    audit->untold++;
     pthread_mutex_unlock(&audit->mutex);
 }
 
@@ -65,18 +66,10 @@ static void mend(struct audit *audit, const struct stat *before)
     audit->is_torn = !S_ISREG(before->st_mode) || ftruncate(audit->fd, before->st_size) != 0;
 }
 
-/* Whole, or -errno. */
-static int write_text(struct audit *audit, const char *text, size_t size)
+static int write_all(struct audit *audit, const char *text, size_t size, const struct stat *before)
 {
-    struct stat before = {0};
     size_t whole = size;
 
-    if (audit->is_torn && write(audit->fd, "\n", 1) == 1)
-        audit->is_torn = false;
-    if (audit->is_torn)
-        return -errno;
-    if (fstat(audit->fd, &before) != 0)
-        return -errno;
     while (size > 0) {
         ssize_t put = write(audit->fd, text, size);
         int error = put < 0 ? -errno : -EIO;
@@ -84,7 +77,7 @@ static int write_text(struct audit *audit, const char *text, size_t size)
             continue;
         if (put <= 0) {
             if (size < whole)
-                mend(audit, &before);
+                mend(audit, before);
             return error;
         }
         text += put;
@@ -93,29 +86,60 @@ static int write_text(struct audit *audit, const char *text, size_t size)
     return 0;
 }
 
-static int tell_dropped(struct audit *audit)
+/* Whole, or -errno. When it is there, all before the event `after` is. */
+static int write_text(struct audit *audit, const char *text, size_t size, uint64_t after)
 {
+    struct audit_position *position = audit->position;
+    struct stat before = {0};
+
+    if (audit->is_torn && write(audit->fd, "\n", 1) == 1)
+        audit->is_torn = false;
+    if (audit->is_torn)
+        return -errno;
+    if (fstat(audit->fd, &before) != 0)
+        return -errno;
+    atomic_store(&position->after, after);
+    atomic_store(&position->offset, (uint64_t)before.st_size);
+    atomic_store(&position->size, size);
+    int error = write_all(audit, text, size, &before);
+    if (!error)
+        atomic_store(&position->next, after);
+    atomic_store(&position->size, 0);
+    return error;
+}
+
+/* What the last worker was writing when it died is there, or not at all. */
+static void settle_position(struct audit_position *position, int fd)
+{
+    uint64_t offset = position->offset, size = position->size;
+    struct stat now;
+
+    atomic_store(&position->size, 0);
+    if (size == 0 || fstat(fd, &now) != 0 || !S_ISREG(now.st_mode))
+        return;
+    if ((uint64_t)now.st_size >= offset + size)
+        atomic_store(&position->next, position->after);
+    else if ((uint64_t)now.st_size > offset && ftruncate(fd, (off_t)offset) != 0)
+        log_warning("the audit has a part of a line: %s", strerror(errno));
+}
+
+/* Of the events before this one that have no line. */
+static int tell_dropped(struct audit *audit, uint64_t seq)
+{
+    uint64_t next = audit->position->next;
     char text[64];
-    pthread_mutex_lock(&audit->mutex);
-    uint64_t untold = audit->untold;
-    pthread_mutex_unlock(&audit->mutex);
-    if (untold == 0)
+
+    if (seq <= next)
         return 0;
-    int size = snprintf(text, sizeof text, "{\"lost\":%llu}\n", (unsigned long long)untold);
-    int error = write_text(audit, text, (size_t)size);
-    if (error)
-        return error;
-    pthread_mutex_lock(&audit->mutex);
-    audit->untold -= untold;
-    pthread_mutex_unlock(&audit->mutex);
-    return 0;
+    int size = snprintf(text, sizeof text, "{\"lost\":%llu}\n", (unsigned long long)(seq - next));
+    return write_text(audit, text, (size_t)size, seq);
 }
 
 static void write_line(struct audit *audit, const struct line *line)
 {
-    int error = tell_dropped(audit);
+    int error = tell_dropped(audit, line->seq);
     if (!error)
-        error = write_text(audit, line->text, line->size);
+        error = write_text(audit, line->text, line->size, line->seq + 1);
     if (error) {
         drop(audit);
         if (!audit->complained)
@@ -187,18 +211,31 @@ static bool queue_line(struct audit *audit, struct line *line)
 
     pthread_mutex_lock(&audit->mutex);
     fits = line->size <= QUEUE_BYTES - audit->queued_bytes;
-    if (fits) {
-        *audit->last = line;
-        audit->last = &line->next;
+    if (fits)
         audit->queued_bytes += line->size;
-        pthread_cond_signal(&audit->work);
-    }
     pthread_mutex_unlock(&audit->mutex);
-    return fits;
+    if (!fits)
+        return false;
+    *audit->last_held = line;
+    audit->last_held = &line->next;
+    return true;
+}
+
+void audit_release(struct audit *audit)
+{
+    if (!audit || !audit->held)
+        return;
+    pthread_mutex_lock(&audit->mutex);
+    *audit->last = audit->held;
+    audit->last = audit->last_held;
+    pthread_cond_signal(&audit->work);
+    pthread_mutex_unlock(&audit->mutex);
+    audit->held = NULL;
+    audit->last_held = &audit->held;
 }
 
 /* Takes the text. */
-static void enqueue(struct audit *audit, char *text, size_t size)
+static void enqueue(struct audit *audit, uint64_t seq, char *text, size_t size)
 {
     struct line *line = malloc(sizeof *line);
 
@@ -207,7 +244,7 @@ static void enqueue(struct audit *audit, char *text, size_t size)
         drop(audit);
         return;
     }
-    *line = (struct line){.size = size, .text = text};
+    *line = (struct line){.seq = seq, .size = size, .text = text};
     if (queue_line(audit, line))
         return;
     free_line(line);
@@ -224,13 +261,25 @@ static void on_event(void *context)
         char *text;
         size_t size;
         if (event && event_line_render(event, 0, &text, &size) == 0)
-            enqueue(audit, text, size);
+            enqueue(audit, audit->seq, text, size);
         else
             drop(audit);
     }
 }
 
-int audit_new(struct service *service, int fd, struct audit **audit)
+/* Where the last worker came to, or now. */
+static uint64_t choose_seq(const struct service *service, struct audit_position *position, int fd)
+{
+    uint64_t next_event = service_get_core(service)->next_event;
+
+    settle_position(position, fd);
+    if (position->next == 0 || position->next > next_event)
+        atomic_store(&position->next, next_event);
+    return position->next;
+}
+
+int audit_new(struct service *service, int fd, struct audit_position *position,
+              struct audit **audit)
 {
     struct audit *made = calloc(1, sizeof *made);
     pthread_condattr_t clock;
@@ -241,10 +290,12 @@ int audit_new(struct service *service, int fd, struct audit **audit)
         return -ENOMEM;
     }
     made->service = service;
-    made->seq = service_get_core(service)->next_event;
+    made->position = position;
+    made->seq = choose_seq(service, position, fd);
     made->fd = fd;
     made->next_fd = -1;
     made->last = &made->first;
+    made->last_held = &made->held;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work, NULL);
     pthread_condattr_init(&clock);
@@ -259,6 +310,7 @@ int audit_new(struct service *service, int fd, struct audit **audit)
     }
     made->observer = (struct service_observer){.context = made, .on_event = on_event};
     service_observe(service, &made->observer);
+    on_event(made);
     *audit = made;
     return 0;
 }
@@ -290,6 +342,7 @@ void audit_free(struct audit *audit)
     if (!audit)
         return;
     service_unobserve(audit->service, &audit->observer);
+    audit_release(audit);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ENDING_S;
     pthread_mutex_lock(&audit->mutex);

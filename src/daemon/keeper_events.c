@@ -169,11 +169,14 @@ static void reopen_audit(struct keeper *keeper)
 
     if (!*path || keeper->end_ms)
         return;
-    keeper_close(&keeper->audit_fd);
-    keeper->audit_fd = keeper_open_audit(path);
-    if (keeper->audit_fd < 0)
+    int fd = keeper_open_audit(path);
+    if (fd < 0) { /* also a next worker's */
         log_error("%s: the audit %s cannot be opened again: %s; it goes on where it was",
-                  keeper_path(keeper), path, strerror(-keeper->audit_fd));
+                  keeper_path(keeper), path, strerror(-fd));
+        return;
+    }
+    keeper_close(&keeper->audit_fd);
+    keeper->audit_fd = fd;
     pass_audit(keeper);
 }
 

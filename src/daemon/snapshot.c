@@ -17,17 +17,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SNAPSHOT_NICE 10
+#define SNAPSHOT_NICE    10
+#define MOST_ADDED_BYTES (UINT64_C(256) << 20)
 
-static uint64_t threshold_bytes(void)
+/* In proportion to what a snapshot costs: large states are not written again and again for the sake
+ * of a few records, and reading these takes about as long as reading the snapshot. */
+static uint64_t threshold_bytes(const struct journal *journal)
 {
+    uint64_t last_bytes = journal_get_numbers(journal).snapshot_bytes;
+
 #ifdef GMSFS_TEST_HOOKS
     const char *text = getenv("GMSFS_SNAPSHOT_BYTES");
 
     if (text)
         return strtoull(text, NULL, 10);
 #endif
-    return JOURNAL_SNAPSHOT_BYTES;
+    return JOURNAL_SNAPSHOT_BYTES +
+           (last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES);
 }
 
 /* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
@@ -111,7 +117,7 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     pid_t parent = getpid();
 
     if (journal_has_transaction(snapshot->journal) ||
-        !journal_wants_snapshot(snapshot->journal, threshold_bytes()))
+        !journal_wants_snapshot(snapshot->journal, threshold_bytes(snapshot->journal)))
         return false;
     journal_begin_snapshot(snapshot->journal);
     snapshot->child = fork();

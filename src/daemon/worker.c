@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ static void on_step(void *context)
     struct worker *worker = context;
 
     transaction_end(&worker->transaction);
+    audit_release(worker->audit);
     if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
         return;
     fs_note_all(worker->fs);
@@ -151,6 +153,8 @@ static bool evicts(const struct daemon_options *options)
     return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
 }
 
+_Static_assert(sizeof(struct audit_position) <= JOURNAL_OWN_BYTES, "the journal keeps it");
+
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
     struct fs_options options = {
@@ -200,7 +204,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
         error = serve_fuse(worker, fd);
     } else if (message->type == WIRE_AUDIT && fd >= 0 && !worker->audit) {
-        error = audit_new(worker->service, fd, &worker->audit);
+        error = audit_new(worker->service, fd, journal_get_own(worker->journal), &worker->audit);
     } else if (message->type == WIRE_AUDIT && fd >= 0) {
         audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
@@ -257,6 +261,7 @@ static void begin_process(const struct worker_setup *setup)
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
+    madvise(setup->ledger, sizeof *setup->ledger, MADV_DONTFORK);
     if (getppid() != setup->keeper)
         _exit(1);
     /* A service manager or a terminal signals both processes: the keeper decides. */

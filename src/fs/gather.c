@@ -64,8 +64,10 @@ static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
         void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         *map_bytes = size;
-        if (at != MAP_FAILED)
+        if (at != MAP_FAILED) {
+            madvise(at, size, MADV_DONTFORK);
             return at;
+        }
         if (size / 2 < bytes || size <= MAPPED_GRAIN)
             return NULL;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -19,6 +20,8 @@
 #define AHEAD_BYTES (UINT64_C(256) << 10)
 /* What a file of transactions keeps of its memory for the next time. */
 #define KEPT_BYTES (UINT64_C(64) << 20)
+/* More snapshots than anybody will make. */
+#define GENERATION_MAX (UINT64_C(1) << 40)
 
 /*
  * The generation of a file of transactions is counted from 0; it is in file generation % 2.
@@ -33,7 +36,7 @@ struct head {
     _Atomic uint64_t tails[2], delivered[2];
     uint64_t from[2], snapshot_bytes[2], snapshot_hash[2];
 };
-_Static_assert(sizeof(struct head) <= HEAD_BYTES, "the head's file is one page");
+_Static_assert(sizeof(struct head) + JOURNAL_OWN_BYTES <= HEAD_BYTES, "its file is one page");
 
 struct transaction {
     uint64_t bytes; /* of its entries */
@@ -51,7 +54,8 @@ struct journal {
     uint8_t *transactions[2];
     const uint8_t *snapshot; /* that was there; NULL: none */
     size_t snapshot_size;
-    uint64_t room[2];      /* of each file there is memory up to here */
+    uint64_t max_bytes;    /* of a file of transactions */
+    uint64_t room[2];      /* of each there is memory up to here */
     uint64_t at;           /* where the transaction's next entry goes */
     uint64_t counted_from; /* what was written before is not a reason for a snapshot */
     bool is_snapshotting;
@@ -125,6 +129,11 @@ static int map_file(int fd, size_t bytes, int protection, void **at)
     return -errno;
 }
 
+static bool is_in_use(const struct head *head, unsigned file)
+{
+    return file == file_of(head->base) || file == file_of(head->writing);
+}
+
 static int check_head(const struct head *head, struct failure *failure)
 {
     if (head->magic != HEAD_MAGIC)
@@ -134,15 +143,53 @@ static int check_head(const struct head *head, struct failure *failure)
                            "the journal has version %" PRIu32 ", this gmsfs writes %u",
                            head->version, JOURNAL_VERSION);
     uint64_t base = head->base, writing = head->writing;
-    if (writing != base && writing != base + 1)
+    if (base >= GENERATION_MAX || (writing != base && writing != base + 1))
         return failure_set(failure, -EPROTO,
                            "the journal is damaged: generations %" PRIu64 " and %" PRIu64, base,
                            writing);
-    for (unsigned i = 0; i < 2; i++)
-        if (head->tails[i] > JOURNAL_MAX_BYTES || head->tails[i] % 8 != 0)
-            return failure_set(failure, -EPROTO, "the journal is damaged: it ends at %" PRIu64,
-                               (uint64_t)head->tails[i]);
     return 0;
+}
+
+/* A file has memory from its beginning on, without gaps: what was made for transactions, and not
+ * given back. What is in use has to lie in it. */
+static int check_file(struct journal *journal, unsigned file, struct failure *failure)
+{
+    const struct head *head = journal->head;
+    uint64_t from = file == file_of(head->base) ? head->from[file] : 0, tail = head->tails[file];
+    struct stat stat;
+
+    if (fstat(journal->files.transactions[file], &stat) != 0)
+        return failure_set(failure, -errno, "cannot look at the journal: %s", strerror(errno));
+    uint64_t size = (uint64_t)stat.st_size, memory = (uint64_t)stat.st_blocks * 512;
+    if (size == 0 || size % ROOM_STEP_BYTES != 0 || size > JOURNAL_MAX_BYTES ||
+        (file > 0 && size != journal->max_bytes))
+        return failure_set(failure, -EPROTO, "the journal is damaged: it has room for %" PRIu64,
+                           size);
+    journal->max_bytes = size;
+    journal->room[file] = memory < size ? memory / HEAD_BYTES * HEAD_BYTES : size;
+    if (is_in_use(head, file) &&
+        (tail > journal->room[file] || tail % 8 != 0 || from > tail || from % 8 != 0))
+        return failure_set(failure, -EPROTO,
+                           "the journal is damaged: it reaches from %" PRIu64 " to %" PRIu64, from,
+                           tail);
+    return 0;
+}
+
+static void forget_snapshot(struct journal *journal, uint64_t generation)
+{
+    int fd = journal->files.snapshots[file_of(generation)];
+    int done = ftruncate(fd, 0);
+
+    (void)done; /* making it smaller takes nothing */
+}
+
+/* To what it keeps, of a file that is not in use. */
+static void shrink(struct journal *journal, unsigned file)
+{
+    if (journal->room[file] > KEPT_BYTES &&
+        fallocate(journal->files.transactions[file], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)KEPT_BYTES, (off_t)(journal->max_bytes - KEPT_BYTES)) == 0)
+        journal->room[file] = KEPT_BYTES;
 }
 
 static int map_snapshot(struct journal *journal, struct failure *failure)
@@ -154,7 +201,7 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
     if (head->base == 0)
         return 0;
     off_t end = lseek(journal->files.snapshots[file], 0, SEEK_END);
-    if (end < 0 || (uint64_t)end < head->snapshot_bytes[file])
+    if (end <= 0 || head->snapshot_bytes[file] == 0 || (uint64_t)end < head->snapshot_bytes[file])
         return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot is cut off");
     journal->snapshot_size = head->snapshot_bytes[file];
     int error = map_file(journal->files.snapshots[file], journal->snapshot_size, PROT_READ, &at);
@@ -164,6 +211,30 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
     if (XXH3_64bits_withSeed(at, journal->snapshot_size, head->base) == head->snapshot_hash[file])
         return 0;
     return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot has another sum");
+}
+
+/* What the last worker had made, and nobody needs now. */
+static void give_back(struct journal *journal)
+{
+    forget_snapshot(journal, journal->head->base + 1);
+    for (unsigned i = 0; i < 2; i++)
+        if (!is_in_use(journal->head, i))
+            shrink(journal, i);
+}
+
+/* A child that writes a snapshot has nothing to do with it. */
+static int map_transactions(struct journal *journal, unsigned file, struct failure *failure)
+{
+    void *at = NULL;
+    int error = map_file(journal->files.transactions[file], journal->max_bytes,
+                         PROT_READ | PROT_WRITE, &at);
+
+    if (!error && madvise(at, journal->max_bytes, MADV_DONTFORK) != 0)
+        error = -errno;
+    journal->transactions[file] = at;
+    if (error)
+        failure_set(failure, error, "cannot map the journal: %s", strerror(-error));
+    return error;
 }
 
 int journal_open(const struct journal_files *files, struct journal **out, struct failure *failure)
@@ -176,20 +247,21 @@ int journal_open(const struct journal_files *files, struct journal **out, struct
     journal->files = *files;
     int error = map_file(files->head, HEAD_BYTES, PROT_READ | PROT_WRITE, &at);
     journal->head = at;
-    for (unsigned i = 0; i < 2 && !error; i++) {
-        error = map_file(files->transactions[i], JOURNAL_MAX_BYTES, PROT_READ | PROT_WRITE, &at);
-        journal->transactions[i] = at;
-    }
     if (error)
         failure_set(failure, error, "cannot map the journal: %s", strerror(-error));
-    if (!error)
+    else
         error = check_head(journal->head, failure);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = check_file(journal, i, failure);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = map_transactions(journal, i, failure);
     if (!error)
         error = map_snapshot(journal, failure);
     if (error) {
         journal_close(journal);
         return error;
     }
+    give_back(journal);
     journal_rewind(journal, 0);
     *out = journal;
     return 0;
@@ -203,7 +275,7 @@ void journal_close(struct journal *journal)
         munmap(journal->head, HEAD_BYTES);
     for (unsigned i = 0; i < 2; i++)
         if (journal->transactions[i])
-            munmap(journal->transactions[i], JOURNAL_MAX_BYTES);
+            munmap(journal->transactions[i], journal->max_bytes);
     if (journal->snapshot)
         munmap((void *)(uintptr_t)journal->snapshot, journal->snapshot_size);
     free(journal);
@@ -342,11 +414,11 @@ int journal_reserve(struct journal *journal, size_t bytes)
 {
     unsigned file = writing_file(journal);
 
-    if (bytes > JOURNAL_MAX_BYTES - AHEAD_BYTES - ROOM_STEP_BYTES - journal->at)
+    if (bytes > journal->max_bytes)
         return -ENOMEM;
-    uint64_t until = journal->at + bytes;
-    if (until + AHEAD_BYTES <= journal->room[file] ||
-        make_room(journal, file, until + AHEAD_BYTES) == 0)
+    uint64_t until = journal->at + bytes, ahead = until + AHEAD_BYTES;
+    if (ahead <= journal->room[file] ||
+        (ahead <= journal->max_bytes && make_room(journal, file, ahead) == 0))
         return 0;
     return bytes <= JOURNAL_SMALL_BYTES && until <= journal->room[file] ? 0 : -ENOMEM;
 }
@@ -470,14 +542,6 @@ int journal_write_snapshot(struct journal *journal, const void *bytes, size_t si
     return 0;
 }
 
-static void forget_snapshot(struct journal *journal, uint64_t generation)
-{
-    int fd = journal->files.snapshots[file_of(generation)];
-    int done = ftruncate(fd, 0);
-
-    (void)done; /* making it smaller takes nothing */
-}
-
 int journal_end_snapshot(struct journal *journal)
 {
     struct head *head = journal->head;
@@ -495,17 +559,18 @@ int journal_end_snapshot(struct journal *journal)
     journal->snapshot_size = 0;
     journal->snapshots++;
     forget_snapshot(journal, old);
-    if (journal->room[file_of(old)] > KEPT_BYTES &&
-        fallocate(journal->files.transactions[file_of(old)],
-                  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)KEPT_BYTES,
-                  (off_t)(JOURNAL_MAX_BYTES - KEPT_BYTES)) == 0)
-        journal->room[file_of(old)] = KEPT_BYTES;
+    shrink(journal, file_of(old));
     return 0;
 }
 
 void journal_abandon_snapshot(struct journal *journal)
 {
     journal->is_snapshotting = false;
+}
+
+void *journal_get_own(const struct journal *journal)
+{
+    return (uint8_t *)journal->head + HEAD_BYTES - JOURNAL_OWN_BYTES;
 }
 
 struct journal_numbers journal_get_numbers(const struct journal *journal)

@@ -26,9 +26,9 @@
 #include <sys/uio.h>
 
 #define JOURNAL_VERSION 1u
-/* Of a file of transactions: bytes of address space, not of memory. */
+/* Of a file of transactions, which may have less: bytes of address space, not of memory. */
 #define JOURNAL_MAX_BYTES (UINT64_C(8) << 30)
-/* Beyond so many bytes of transactions it is time for a snapshot. */
+/* Beyond so many bytes of transactions it is time for the first snapshot. */
 #define JOURNAL_SNAPSHOT_BYTES (UINT64_C(16) << 20)
 
 /* Descriptors; -1: none. */
@@ -42,7 +42,8 @@ void journal_close_files(struct journal_files *files);
 
 struct journal; /* opaque */
 
-/* Maps the files, which stay the caller's and have to stay open. -EPROTO, -EPROTONOSUPPORT: they
+/* Maps the files, which stay the caller's and have to stay open, and gives back memory of theirs
+ * that nobody needs: no other process has them open. -EPROTO, -EPROTONOSUPPORT: they
  * are damaged, or of another version, as `failure` says; -ENOMEM. */
 int journal_open(const struct journal_files *files, struct journal **journal,
                  struct failure *failure);
@@ -105,6 +106,12 @@ int journal_write_snapshot(struct journal *journal, const void *bytes, size_t si
 /* In the worker: it was written whole, or not. 0; -EPROTO: it is not whole, and forgotten. */
 int journal_end_snapshot(struct journal *journal);
 void journal_abandon_snapshot(struct journal *journal);
+
+/* ---- beside transactions ----------------------------------------------------------------- */
+
+/* Of the caller, who changes them as he likes: they outlive him, and are zero at first. */
+#define JOURNAL_OWN_BYTES 1024u
+void *journal_get_own(const struct journal *journal);
 
 struct journal_numbers {
     uint64_t bytes; /* of transactions since the snapshot */

@@ -41,7 +41,8 @@ static int apply_commit(struct service *s, const struct ending *ending,
 
 static int apply_end(struct service *s, const struct ending *ending, struct service_answer *answer)
 {
-    bool revoked = ending->type == ENDING_REVOKE;
+    const struct core_session *session = core_find_session(s->core, ending->session);
+    bool revoked = ending->type == ENDING_REVOKE && session && !session->ending;
     struct record record = {.type = RECORD_SESSION_END,
                             .session = ending->session,
                             .flags = revoked ? CORE_END_REVOKED : 0,
@@ -119,6 +120,19 @@ void service_run_endings(struct service *s, struct in_flight *in_flight)
         free(idvec_remove(&s->in_flights, session));
 }
 
+/* Whoever waits for an ending asks the next worker again. A revocation that nobody waits for is the
+ * state's, or it would be forgotten with this one. */
+static void note_revocation(struct service *s, const struct ending *ending)
+{
+    struct record record = {.type = RECORD_SESSION_END,
+                            .session = ending->session,
+                            .flags = CORE_END_REVOKED | CORE_END_LINGER,
+                            .process = ending->by,
+                            .uid = ending->by_uid};
+    if (ending->type == ENDING_REVOKE && !ending->request)
+        service_apply_record(s, &record, NULL); /* it goes on here even if it cannot be recorded */
+}
+
 int service_end_session(struct service *s, const struct ending *ending)
 {
     struct in_flight *in_flight = service_get_in_flight(s, ending->session);
@@ -136,6 +150,8 @@ int service_end_session(struct service *s, const struct ending *ending)
     in_flight->closing = true;
     if (in_flight->running == 0 && in_flight->endings == queued)
         service_run_endings(s, in_flight);
+    else
+        note_revocation(s, ending);
     return 0;
 }
 

@@ -227,12 +227,30 @@ static void finish(struct move_op *op)
     service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
 }
 
-static struct move_op *new_op(struct service *s, const struct core_store *store, enum core_place to)
+/* Each allocation's memory is there, or (after the end of a worker) -EIO. */
+static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
-    struct move_op *op = calloc(1, sizeof *op);
+    for (uint32_t i = 0; i < op->count; i++) {
+        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
+        op->sources[i] = idvec_find(&s->pieces, allocation->memory);
+        if (!op->sources[i])
+            return -EIO;
+        op->all_bytes += allocation->aligned_bytes;
+        op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
+    }
+    return 0;
+}
+
+/* -ENOMEM, also where there is no such tier; -EIO */
+static int new_op(struct service *s, const struct core_store *store, enum core_place to,
+                  struct move_op **made)
+{
+    struct move_op *op = NULL;
     size_t count = layout_count_allocations(store->fixed);
+    if ((unsigned)to < CORE_TIER_COUNT && vmm_has_tier(s->vmm, service_tiers[to]))
+        op = calloc(1, sizeof *op);
     if (!op)
-        return NULL;
+        return -ENOMEM;
     pthread_mutex_init(&op->mutex, NULL);
     op->service = s;
     op->finish = finish;
@@ -245,16 +263,12 @@ static struct move_op *new_op(struct service *s, const struct core_store *store,
     op->sources = calloc(count, sizeof(struct piece *));
     op->pieces = calloc(count, sizeof(struct piece *));
     op->count = op->sources && op->pieces ? (uint32_t)count : 0;
-    for (uint32_t i = 0; i < op->count; i++) {
-        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
-        op->sources[i] = idvec_find(&s->pieces, allocation->memory);
-        op->all_bytes += allocation->aligned_bytes;
-        op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
-    }
-    if (op->count > 0)
-        return op;
-    free_op(s, op);
-    return NULL;
+    int error = op->count > 0 ? find_sources(s, store, op) : -ENOMEM;
+    if (error)
+        free_op(s, op);
+    else
+        *made = op;
+    return error;
 }
 
 /* With what was charged for them. */
@@ -326,17 +340,22 @@ static int take_memory(struct service *s, struct move_op *op, bool in_turn)
 static void link_op(struct service *s, struct move_op *op)
 {
     struct move_op **link = &s->moves;
-    while (*link)
+    while (*link && (*link)->id < op->id)
         link = &(*link)->next;
-    op->next = NULL;
+    op->next = *link;
     *link = op;
 }
 
-static int start_op(struct service *s, struct move_op *op)
+static void enter_op(struct service *s, struct move_op *op)
 {
     link_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
+}
+
+static int start_op(struct service *s, struct move_op *op)
+{
+    enter_op(s, op);
     int error = op->waits ? 0 : move_op_start(op);
     if (!error)
         return 0;
@@ -397,14 +416,13 @@ static int begin(struct service *s, const struct core_store *store, struct recor
 {
     uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
+    struct move_op *op;
     if (s->moves_end)
         return -EAGAIN;
-    if ((unsigned)to >= CORE_TIER_COUNT || !vmm_has_tier(s->vmm, service_tiers[to]))
-        return -ENOMEM;
-    struct move_op *op = new_op(s, store, to);
-    if (!op)
-        return -ENOMEM;
-    int error = take_memory(s, op, service_count_waiting_moves(s, op->tier) == 0);
+    int error = new_op(s, store, to, &op);
+    if (error)
+        return error;
+    error = take_memory(s, op, service_count_waiting_moves(s, op->tier) == 0);
     if (error) {
         free_op(s, op);
         return error;
@@ -464,6 +482,44 @@ int service_promote(struct service *s, const struct core_store *store)
     return begin(s, store, &record);
 }
 
+/* ---- that the last worker began ------------------------------------------------------------ */
+
+static struct move_op *find_op(const struct service *s, const struct core_store *store)
+{
+    struct move_op *op = s->moves;
+    while (op && (op->store != store->id || op->id != store->places.move.id))
+        op = op->next;
+    return op;
+}
+
+void service_restore_moves(struct service *s)
+{
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        struct move_op *op;
+        if (store->places.move.id == 0 || new_op(s, store, store->places.move.to, &op))
+            continue;
+        op->id = store->places.move.id;
+        op->waits = true;
+        enter_op(s, op);
+    }
+}
+
+void service_begin_moves_anew(struct service *s)
+{
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        struct move_op *op = NULL;
+        if (store->places.move.id == 0 || find_op(s, store))
+            continue;
+        int error = new_op(s, store, store->places.move.to, &op); /* why it could not be made */
+        if (!error)
+            free_op(s, op);
+        service_move_failed(s, store->id, store->places.move.id, error ? error : -ENOMEM);
+    }
+    service_resume_moves(s);
+}
+
 /* ---- over -------------------------------------------------------------------------------- */
 
 void service_on_move_over(struct service *s, const struct effect *effect)
@@ -489,9 +545,7 @@ bool service_get_moving(const struct service *s, const struct core_store *store,
                         struct service_moving *moving)
 {
     const struct core_move *move = &store->places.move;
-    const struct move_op *op = s->moves;
-    while (op && (op->store != store->id || op->id != move->id))
-        op = op->next;
+    const struct move_op *op = find_op(s, store);
     if (move->id == 0)
         return false;
     *moving = (struct service_moving){.to = move->to, .spare = move->spare};

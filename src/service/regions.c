@@ -86,21 +86,24 @@ static void done_drop(struct job *job)
     finish_drop(work->service, work);
 }
 
-/* The keeper lets go of it first. Where there is no thread for that, later is too late: the keeper
- * is asked from here. */
+/* The keeper lets go of it first, and only when a next worker would not look for it any more. Where
+ * there is no thread for that, later is too late: the keeper is asked from here. */
 static void drop_object(struct service *s, struct object *object)
 {
     struct object_job *work = s->ending ? NULL : calloc(1, sizeof *work);
     struct object_job alone = {.service = s, .object = object, .drops = true};
     if (!work) {
-        if (!s->ending)
+        if (!s->ending) {
+            service_store(s);
             run_object_job(&alone.job);
+        }
         free_object(object);
         return;
     }
     *work = alone;
     work->job = (struct job){.run = run_object_job, .done = done_drop};
     if (service_submit(s, SERVICE_POOL_FREE, &work->job)) {
+        service_store(s);
         run_object_job(&work->job);
         finish_drop(s, work);
     }

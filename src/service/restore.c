@@ -4,7 +4,8 @@
  *
  * The state is what the records tell. What stood beside it is made anew: pieces of the descriptors
  * that the keeper holds, watches of processes. Requests that waited come again from the kernel, and
- * find the places of their waiters kept; what else was under way is begun anew by whoever wants it.
+ * find the places of their waiters kept. Moves between tiers begin anew; what else was under way is
+ * begun anew by whoever wants it.
  */
 #include "base/log.h"
 #include "service/service_internal.h"
@@ -180,6 +181,14 @@ static int restore_pieces(struct restoring *r)
     return error;
 }
 
+/* This number was given away, even if what had it is lost. */
+static void pass_over(struct service *s, uint64_t memory)
+{
+    uint64_t number = memory & ~SERVICE_REGION_MEMORY;
+    if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
+        s->next_memory = number + 1;
+}
+
 static int restore_memory(struct restoring *r)
 {
     struct service *s = r->service;
@@ -201,11 +210,12 @@ static int restore_memory(struct restoring *r)
         error = 0;
     }
     drop_gathered(r);
-    for (size_t i = 0; i < r->count; i++) {
-        uint64_t number = r->kept[i].id & ~SERVICE_REGION_MEMORY;
-        if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
-            s->next_memory = number + 1;
-    }
+    for (size_t i = 0; i < r->count; i++)
+        pass_over(s, r->kept[i].id);
+    for (size_t i = 0; i < core_count_memories(s->core); i++)
+        pass_over(s, core_get_memory(s->core, i).id);
+    for (size_t i = 0; i < s->core->regions.items.count; i++)
+        pass_over(s, ((const struct region *)s->core->regions.items.items[i])->memory);
     return error;
 }
 
@@ -254,10 +264,11 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     int error = restore_memory(&r);
     if (!error)
         error = vmm_set_aside(vmm, core->reserved_bytes);
-    if (!error)
-        error = service_restore_watches(s);
-    if (!error)
+    if (!error) {
+        service_restore_watches(s);
+        service_restore_moves(s);
         error = service_apply_record(s, &(struct record){.type = RECORD_RESUME}, NULL);
+    }
     for (size_t i = 0; i < core->stores.count && !error; i++)
         error = finish_seals(s, core->stores.items[i]);
     if (error) {
@@ -267,6 +278,7 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     close_connections(s);
     end_drains(s);
     service_settle_watches(s);
+    service_begin_moves_anew(s);
     *service = s;
     return 0;
 }

@@ -125,6 +125,7 @@ struct service {
     struct idvec region_objects; /* descriptors of regions, by their number of memory */
     uint64_t parked_until_ms;    /* no parked request has to be answered sooner */
     struct idvec watches;        /* processes whose sessions end with them, by pid */
+    uint64_t watch_after_ms;     /* some could not be watched: tried again then; 0: none */
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots; /* of transfers that run */
     struct idvec turns; /* users whose transfers wait for a slot */
@@ -167,9 +168,12 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
 /* service_restore: */
 /* The descriptor of what a region is on, which becomes the service's. -ENOENT: no region has it */
 int service_restore_region(struct service *s, uint64_t memory, int fd);
-int service_restore_watches(struct service *s);
-/* What those had that have exited meanwhile ends. */
+void service_restore_watches(struct service *s);
+/* What those had ends that have exited meanwhile, or cannot be watched. */
 void service_settle_watches(struct service *s);
+/* Of writers that could not be watched. */
+void service_retry_watches(struct service *s, uint64_t now_ms);
+uint64_t service_watch_moment(const struct service *s);
 
 /* service_free: whoever still waits is answered -ENOTCONN. */
 void service_drop_parked(struct service *s);
@@ -434,6 +438,10 @@ int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
 void service_forget_short(struct service *s); /* who was short of memory */
+/* Those that the state tells of are there, and wait: before any record. */
+void service_restore_moves(struct service *s);
+/* They begin, or fail. */
+void service_begin_moves_anew(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 

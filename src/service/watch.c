@@ -6,10 +6,15 @@
  * memory it can write; each costs a descriptor, so they are a bound that users share. Whoever
  * cannot be watched is told when it asks, not when it is granted.
  */
+#include "base/log.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define RETRY_MS 1000u
 
 struct watch {
     uint64_t id; /* pid; first for idvec */
@@ -186,26 +191,48 @@ static int restore_writers(struct service *s, const struct core_store *store)
     return error;
 }
 
-/* Those that have gone meanwhile are told of by service_settle_watches. */
-int service_restore_watches(struct service *s)
+/* Whoever cannot be watched now may still be writing: until he can be, nobody succeeds him. */
+static void restore_all_writers(struct service *s)
 {
-    int error = 0;
-    for (size_t i = 0; i < s->core->sessions.count && !error; i++) {
+    s->watch_after_ms = 0;
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        if (restore_writers(s, s->core->stores.items[i]))
+            s->watch_after_ms = service_now(s) + RETRY_MS;
+    }
+}
+
+/* Those that have gone meanwhile, or cannot be watched, are told of by service_settle_watches. */
+void service_restore_watches(struct service *s)
+{
+    for (size_t i = 0; i < s->core->sessions.count; i++) {
         const struct core_session *session = s->core->sessions.items[i];
         struct watch *watch;
         if (!session->owned || session->owner.pid == 0)
             continue;
-        error = restore_watch(s, core_find_store(s->core, session->store), session->uid,
-                              session->owner, &watch);
+        int error = restore_watch(s, core_find_store(s->core, session->store), session->uid,
+                                  session->owner, &watch);
         if (!error)
             watch->uses++;
+        else
+            log_warning("process %" PRIu64 " cannot be watched: %s; its session %" PRIu64 " ends",
+                        session->owner.pid, strerror(-error), session->id);
     }
-    for (size_t i = 0; i < s->core->stores.count && !error; i++)
-        error = restore_writers(s, s->core->stores.items[i]);
-    return error;
+    restore_all_writers(s);
 }
 
-void service_settle_watches(struct service *s)
+/* Nobody would tell of their end: it is as if they had gone. */
+static void end_unwatched(struct service *s)
+{
+    const struct core_session *session;
+    for (uint64_t id = 0; (session = idvec_find_after(&s->core->sessions, id));) {
+        id = session->id;
+        if (session->owned && session->owner.pid != 0 && !find_watch(s, session->owner) &&
+            !service_is_leaving(s, id))
+            service_end_owned(s, id);
+    }
+}
+
+static void settle_gone(struct service *s)
 {
     for (size_t i = 0; i < s->watches.count;) {
         const struct watch *watch = s->watches.items[i];
@@ -215,6 +242,25 @@ void service_settle_watches(struct service *s)
         if (i < s->watches.count && ((struct watch *)s->watches.items[i])->id == process.pid)
             i++;
     }
+}
+
+void service_settle_watches(struct service *s)
+{
+    end_unwatched(s);
+    settle_gone(s);
+}
+
+uint64_t service_watch_moment(const struct service *s)
+{
+    return s->watch_after_ms ? s->watch_after_ms : UINT64_MAX;
+}
+
+void service_retry_watches(struct service *s, uint64_t now_ms)
+{
+    if (now_ms < service_watch_moment(s))
+        return;
+    restore_all_writers(s);
+    settle_gone(s);
 }
 
 void service_check_owner(struct service *s, uint64_t session)

@@ -307,6 +307,7 @@ static int make_ring(struct copier_client *client)
     at = mmap(NULL, COPIER_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         return -errno;
+    madvise(at, COPIER_SHARED_BYTES, MADV_DONTFORK);
     client->shared = at;
     client->shared->magic = COPIER_MAGIC;
     memcpy(client->shared->uuid, client->options.uuid, sizeof(client->shared->uuid));

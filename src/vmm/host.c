@@ -330,6 +330,7 @@ static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8
 
         if (map == MAP_FAILED)
             return -errno;
+        madvise(map, length, MADV_DONTFORK); /* in another process it would outlive the piece */
         if (from) {
             memcpy(map + within, from, part);
             from += part;

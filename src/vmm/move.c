@@ -167,6 +167,7 @@ static int move_mapped(struct vmm *vmm, const struct vmm_piece *from, struct vmm
 
     if (map == MAP_FAILED)
         return -errno;
+    madvise(map, window.length, MADV_DONTFORK); /* in another process it would outlive the piece */
     if (to_host)
         error = vmm_read(vmm, from, map + (offset - window.start), bytes, offset);
     else

@@ -24,6 +24,7 @@ int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t
 
         if (map == MAP_FAILED)
             return -errno;
+        madvise(map, end - start, MADV_DONTFORK); /* elsewhere it would outlive the piece */
         error = copier_client_write(copier, &to, map + (at - start), end - at, at);
         munmap(map, end - start);
         if (error == 0)

@@ -209,7 +209,7 @@ static int step_leave(void)
     case 4:
         return apply((struct record){.type = RECORD_SESSION_END,
                                      .session = random_id(&core->sessions),
-                                     .flags = (uint32_t)below(2)});
+                                     .flags = (uint32_t)below(4)});
     default:
         return wait_end(random_id(&core->waiters), (int)below(150), (uint32_t)below(4));
     }
@@ -706,8 +706,17 @@ static void check_nothing_is_under_way(void)
         const struct core_session *session = core->sessions.items[i];
         require(!session->ending && session->making_bytes == 0 && session->drawn_bytes == 0);
     }
-    for (size_t i = 0; i < core->stores.count; i++)
-        require(((const struct core_store *)core->stores.items[i])->places.move.id == 0);
+}
+
+static uint64_t sum_moves(void)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        sum += store->places.move.id * (i + 1);
+    }
+    return sum;
 }
 
 /* Once more, on another core: but for the counter and what is told of it, it is the same. */
@@ -738,13 +747,14 @@ static void check_resumed_once(uint64_t free_bytes)
 static int step_resume(void)
 {
     uint64_t aside_bytes = count_aside(), reserved_bytes = core->reserved_bytes;
+    uint64_t moves = sum_moves();
     uint32_t flags = one_in(3);
     int error = apply((struct record){.type = RECORD_RESUME, .flags = flags | 2 * one_in(20)});
 
     if (error < 0 || flags)
         return error;
     model_note_away();
-    require(count_aside() == aside_bytes);
+    require(count_aside() == aside_bytes && sum_moves() == moves);
     check_nothing_is_under_way();
     check_resumed_once(device_free - (core->reserved_bytes > reserved_bytes
                                           ? core->reserved_bytes - reserved_bytes

@@ -16,7 +16,10 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FIXTURE_GRAIN 65536u
 #define FIXTURE_BYTES (1u << 20)
@@ -31,7 +34,10 @@ static bool defers;
 static struct job *deferred[64];
 static size_t deferred_count;
 static unsigned submitted[SERVICE_POOL_COUNT]; /* jobs, since service_start */
-static int (*fixture_on_admit)(void);          /* NULL: any descriptor is admitted */
+static struct service_kept kept[64];           /* what the keeper has, by number */
+static size_t kept_count;
+static uint64_t unwatchable;          /* a pid for which there is no descriptor; 0: none */
+static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
 static uint64_t
     fixture_host_bytes; /* of a host tier, and stores leave the device for it; 0: none */
 
@@ -124,6 +130,8 @@ static int host_watch(void *context, struct core_process process)
     (void)context;
     if (process.pid == FIXTURE_GONE)
         return -ESRCH;
+    if (process.pid == unwatchable)
+        return -ENFILE;
     fixture_watches++;
     return 0;
 }
@@ -145,16 +153,33 @@ static int host_admit(void *context, int fd)
 static int host_keep(void *context, const struct service_memory *memories, size_t count)
 {
     (void)context;
-    (void)memories;
-    (void)count;
+    for (size_t i = 0; i < count; i++) {
+        int fd = fcntl(memories[i].fd, F_DUPFD_CLOEXEC, 0);
+        size_t at = kept_count++;
+        require(fd >= 0 && kept_count <= sizeof kept / sizeof kept[0]);
+        for (; at > 0 && kept[at - 1].id > memories[i].id; at--)
+            kept[at] = kept[at - 1];
+        kept[at] = (struct service_kept){.id = memories[i].id, .fd = fd};
+    }
     return 0;
+}
+
+static void forget_kept(size_t at)
+{
+    close(kept[at].fd);
+    memmove(&kept[at], &kept[at + 1], (--kept_count - at) * sizeof kept[0]);
 }
 
 static void host_drop(void *context, const uint64_t *memories, size_t count)
 {
     (void)context;
-    (void)memories;
-    (void)count;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = 0;
+        while (at < kept_count && kept[at].id != memories[i])
+            at++;
+        if (at < kept_count)
+            forget_kept(at);
+    }
 }
 
 static void on_answer(struct service_request *request, int error,
@@ -171,51 +196,102 @@ static void on_answer(struct service_request *request, int error,
 
 #define FIXTURE_ADMIN 500u
 
-static void service_start(void)
+static const struct service_host fixture_host = {
+    .now_ms = host_now,
+    .wall_ms = host_now,
+    .get_random = host_random,
+    .record = host_record,
+    .unrecord = host_unrecord,
+    .store = host_store,
+    .submit = host_submit,
+    .set_timer = host_set_timer,
+    .set_idle = host_set_idle,
+    .watch_process = host_watch,
+    .unwatch_process = host_unwatch,
+    .admit_descriptor = host_admit,
+    .keep = host_keep,
+    .drop = host_drop,
+};
+
+static struct service_options fixture_options(void)
 {
-    static const struct service_host host = {
-        .now_ms = host_now,
-        .wall_ms = host_now,
-        .get_random = host_random,
-        .record = host_record,
-        .unrecord = host_unrecord,
-        .store = host_store,
-        .submit = host_submit,
-        .set_timer = host_set_timer,
-        .set_idle = host_set_idle,
-        .watch_process = host_watch,
-        .unwatch_process = host_unwatch,
-        .admit_descriptor = host_admit,
-        .keep = host_keep,
-        .drop = host_drop,
-    };
+    return (struct service_options){.patience_ms = 1000,
+                                    .spool_max_bytes = FIXTURE_BYTES,
+                                    .admin_uid = FIXTURE_ADMIN,
+                                    .max_connections = 64,
+                                    .max_watches = 64,
+                                    .evicts = fixture_host_bytes > 0,
+                                    .alloc_timeout_ms = fixture_host_bytes > 0 ? 1000 : 0};
+}
+
+static void open_memory(void)
+{
     struct vmm_options memory = {.backend = "host",
                                  .size_bytes = FIXTURE_BYTES,
                                  .granularity_bytes = FIXTURE_GRAIN,
                                  .host_bytes = fixture_host_bytes};
-    struct service_options options = {.patience_ms = 1000,
-                                      .spool_max_bytes = FIXTURE_BYTES,
-                                      .admin_uid = FIXTURE_ADMIN,
-                                      .max_connections = 64,
-                                      .max_watches = 64,
-                                      .evicts = fixture_host_bytes > 0,
-                                      .alloc_timeout_ms = fixture_host_bytes > 0 ? 1000 : 0};
     char error[256];
+
+    require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
+}
+
+static void service_start(void)
+{
+    struct service_options options = fixture_options();
 
     fixture_now_ms = 1000;
     fixture_timer_ms = UINT64_MAX;
     fixture_idle = defers = false;
     fixture_watches = 0;
     memset(submitted, 0, sizeof submitted);
-    require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
-    require(service_new(vmm, &options, &host, &service) == 0);
+    unwatchable = 0;
+    open_memory();
+    require(service_new(vmm, &options, &fixture_host, &service) == 0);
 }
 
 static void service_end(void)
 {
     service_free(service);
     vmm_close(vmm);
+    while (kept_count > 0)
+        forget_kept(kept_count - 1);
     check_int(fixture_watches, 0);
+}
+
+static struct core *copy_core(void)
+{
+    struct failure failure;
+    struct core *copy = NULL;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+
+    require(core_encode(service_get_core(service), &bytes, &size) == 0);
+    require(core_decode(bytes, size, &copy, &failure) == 0);
+    free(bytes);
+    return copy;
+}
+
+/* Another one goes on with the state, and what the keeper has. Jobs that were deferred are lost. */
+__attribute__((unused)) static void service_restart(void)
+{
+    struct service_options options = fixture_options();
+    struct service_kept taken[sizeof kept / sizeof kept[0]];
+    struct core *core = copy_core();
+    size_t count = kept_count;
+
+    for (size_t i = 0; i < count; i++)
+        taken[i] =
+            (struct service_kept){.id = kept[i].id, .fd = fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0)};
+    service_free(service);
+    vmm_close(vmm);
+    deferred_count = 0;
+    fixture_watches = 0;
+    open_memory();
+    require(service_restore(vmm, &options, &fixture_host, core, taken, count, &service) == 0);
+    for (size_t i = 0; i < count; i++) {
+        if (taken[i].fd >= 0)
+            close(taken[i].fd);
+    }
 }
 
 __attribute__((unused)) static uint64_t store_id(void)

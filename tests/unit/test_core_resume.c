@@ -132,10 +132,11 @@ static int end_resuming(void)
     return apply((struct record){.type = RECORD_RESUME, .flags = CORE_RESUME_END});
 }
 
-TAP_TEST(a_move_has_failed_and_who_waits_for_it_goes_on_waiting)
+TAP_TEST(a_move_goes_on_and_who_waits_for_it_too)
 {
     core_start();
-    uint64_t store = make_demoted("weights"), waiter = must_wait(store, LOCK_WISH_RO, P1), move;
+    uint64_t store = make_demoted("weights"), waiter = must_wait(store, LOCK_WISH_RO, P1), move,
+             memory = next_memory++;
 
     require(apply((struct record){
                 .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DEVICE}) == 0);
@@ -145,15 +146,19 @@ TAP_TEST(a_move_has_failed_and_who_waits_for_it_goes_on_waiting)
     check_int(resume(), 0);
     const struct core_store *found = core_find_store(core, store);
     check_int(found->places.place, CORE_PLACE_HOST);
-    check_int(found->places.move.id, 0);
+    check_int(found->places.move.id, move);
     check(is_kept(waiter));
     check_int(must_wait(store, LOCK_WISH_RO, P1), waiter);
-    check(core_wants_promotion(core, found));
-    check_int(count_effects(EFFECT_MOVE_OVER), 1);
-    check_int(count_effects(EFFECT_PLACE), 1);
-    check_int(core_find_event(core, core->next_event - 2)->type, CORE_EVENT_MOVE_FAILED);
-    check_int(apply((struct record){.type = RECORD_MOVE_END, .store = store, .count = move}),
-              -ESTALE);
+    check(!core_wants_promotion(core, found));
+    check_int(count_effects(EFFECT_MOVE_OVER), 0);
+    check_int(end_resuming(), 0);
+    check_int(apply((struct record){.type = RECORD_MOVE_END,
+                                    .store = store,
+                                    .count = move,
+                                    .memories = &memory,
+                                    .memory_count = 1}),
+              0);
+    check(granted(waiter));
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -180,6 +185,49 @@ TAP_TEST(sessions_that_waited_for_transfers_are_over_and_the_others_go_on)
     check(core_find_session(core, reader) != NULL);
     check_int(count_effects(EFFECT_SESSION_OVER), 1);
     check_int(state(store), LOCK_STATE_RO);
+}
+
+static int revoke(uint64_t session, uint32_t flags)
+{
+    return apply((struct record){.type = RECORD_SESSION_END,
+                                 .session = session,
+                                 .flags = CORE_END_REVOKED | flags,
+                                 .uid = 7});
+}
+
+TAP_TEST(a_session_that_was_revoked_and_waited_for_transfers_is_over)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file, events;
+
+    check_int(revoke(session, CORE_END_LINGER), 0);
+    check_int(last_event(), CORE_EVENT_REVOKED);
+    check_int(core_find_event(core, core->next_event - 1)->by_uid, 7);
+    check(core_find_session(core, session)->ending);
+    check_int(state(store), LOCK_STATE_RO);
+    events = core->next_event;
+    check_int(revoke(session, CORE_END_LINGER), 0); /* once is enough */
+    check_int(core->next_event, events);
+    check_int(resume(), 0);
+    check(core_find_session(core, session) == NULL);
+    check_int(state(store), LOCK_STATE_COMMITTED);
+    check(core_find_file(core, file) != NULL);
+    check_int(revoke(session, CORE_END_LINGER), -ESTALE);
+    check_int(revoke(session, 4), -EINVAL);
+}
+
+TAP_TEST(a_session_that_was_revoked_outlives_its_files_until_its_transfers_have_ended)
+{
+    core_start();
+    uint64_t store = make_committed("weights", NULL);
+    uint64_t session = must_open(store, LOCK_WISH_RO, P1), file = out.file;
+
+    require(revoke(session, CORE_END_LINGER) == 0);
+    check_int(apply((struct record){.type = RECORD_FILE_CLOSE, .file = file}), 0);
+    check(core_find_session(core, session) != NULL);
+    check_int(apply((struct record){.type = RECORD_SESSION_END, .session = session}), 0);
+    check_int(state(store), LOCK_STATE_COMMITTED);
 }
 
 TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_comes_back_is_granted)
@@ -232,6 +280,25 @@ TAP_TEST(who_comes_back_waits_until_when_it_would_have)
     check_int(end_resuming(), 0);
     check_int(pass(50), 0);
     check(refused(waiter));
+}
+
+/* Its time begins anew with each worker, and none passes before all could have come. */
+TAP_TEST(a_second_death_before_all_have_come_back_takes_nobody_his_place)
+{
+    core_start();
+    uint64_t store = make_store("weights"), waiter;
+
+    must_open(store, LOCK_WISH_RW, P1);
+    waiter = must_wait(store, LOCK_WISH_RW, P2);
+    check_int(resume(), 0);
+    check_int(pass(CORE_KEPT_PLACE_MS + 1), 0);
+    check(is_kept(waiter));
+    check_int(resume(), 0);
+    check_int(pass(CORE_KEPT_PLACE_MS - 1), 0);
+    check_int(resume(), 0);
+    check_int(end_resuming(), 0);
+    check_int(pass(CORE_KEPT_PLACE_MS - 1), 0);
+    check_int(must_wait(store, LOCK_WISH_RW, P2), waiter);
 }
 
 TAP_TEST(who_does_not_come_back_is_passed_over_at_the_end)

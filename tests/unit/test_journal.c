@@ -265,6 +265,137 @@ TAP_TEST(more_than_a_file_holds_is_refused_and_harms_nothing)
     check_found("a");
 }
 
+/* With files of this size. */
+static void begin_small(off_t bytes)
+{
+    begin();
+    for (unsigned i = 0; i < 2; i++)
+        require(ftruncate(files.transactions[i], bytes) == 0);
+    reopen();
+}
+
+static bool fits(size_t size)
+{
+    return journal_reserve(journal, journal_entry_room(size)) == 0;
+}
+
+/* Large ones fail where small ones still have what was kept in hand; these to the last byte. */
+TAP_TEST(a_file_is_filled_to_its_end_and_never_beyond)
+{
+    enum {
+        BYTES = 1 << 20
+    };
+    static char large[JOURNAL_SMALL_BYTES * 2];
+    uint64_t count = 0, bytes;
+    struct stat before, after;
+
+    begin_small(BYTES);
+    require(fstat(files.transactions[0], &before) == 0);
+    memset(large, 'x', sizeof large - 1);
+    while (fits(sizeof large - 1)) {
+        publish(large);
+        count++;
+    }
+    check(count > 40);
+    bytes = journal_get_numbers(journal).bytes;
+    check(bytes > BYTES / 2 && bytes < BYTES);
+    while (fits(1)) {
+        publish("y");
+        count++;
+    }
+    bytes = journal_get_numbers(journal).bytes;
+    check(bytes <= BYTES && BYTES - bytes < 16 + journal_entry_room(1));
+    check(!fits(0) || BYTES - bytes >= 16 + journal_entry_room(0));
+    journal_rewind(journal, 0);
+    check(!fits(1) && !fits(SIZE_MAX / 2));
+    require(fstat(files.transactions[0], &after) == 0);
+    check_int(after.st_size, before.st_size);
+    reopen();
+    check(!fits(1));
+    check_int(journal_get_numbers(journal).bytes, bytes);
+    check_int(read_all(), 0);
+}
+
+static uint64_t memory_of(int fd)
+{
+    struct stat stat;
+
+    require(fstat(fd, &stat) == 0);
+    return (uint64_t)stat.st_blocks * 512;
+}
+
+/* More than is kept for the next time. */
+static void publish_much(void)
+{
+    static char text[1u << 20];
+
+    memset(text, 'x', sizeof text - 1);
+    for (int i = 0; i < 80; i++)
+        publish(text);
+}
+
+TAP_TEST(memory_that_a_dead_worker_has_made_is_given_back)
+{
+    begin();
+    publish_much();
+    journal_begin_snapshot(journal);
+    publish("a");
+    require(journal_write_snapshot(journal, "half", 4) == 0);
+    reopen();
+    check_int(memory_of(files.snapshots[1]), 0);
+    check(memory_of(files.transactions[0]) > 80u << 20); /* it is all that there is */
+    journal_begin_snapshot(journal);
+    require(journal_write_snapshot(journal, "S", 1) == 0);
+    require(journal_end_snapshot(journal) == 0);
+    check_int(memory_of(files.transactions[0]), 64u << 20);
+    check_found("");
+    publish("b");
+    reopen();
+    check_found("b");
+}
+
+TAP_TEST(memory_of_a_file_that_is_not_in_use_is_given_back)
+{
+    begin();
+    publish_much();
+    publish("a");
+    journal_begin_snapshot(journal);
+    require(journal_write_snapshot(journal, "S", 1) == 0);
+    require(journal_end_snapshot(journal) == 0);
+    require(fallocate(files.transactions[0], 0, 0, 100 << 20) == 0);
+    reopen();
+    check_int(memory_of(files.transactions[0]), 64u << 20);
+    check_found("");
+}
+
+TAP_TEST(what_is_the_callers_own_outlives_it)
+{
+    unsigned char zeros[JOURNAL_OWN_BYTES] = {0};
+
+    begin();
+    check(memcmp(journal_get_own(journal), zeros, sizeof zeros) == 0);
+    memset(journal_get_own(journal), 0xff, JOURNAL_OWN_BYTES);
+    publish("a");
+    reopen();
+    memset(zeros, 0xff, sizeof zeros);
+    check(memcmp(journal_get_own(journal), zeros, sizeof zeros) == 0);
+    check_found("a");
+}
+
+/* Where there is no memory nothing was published, whatever the head says. */
+TAP_TEST(an_end_where_there_is_no_memory_is_refused)
+{
+    struct journal *other = NULL;
+    struct failure failure = {.text = ""};
+    uint64_t tail = JOURNAL_MAX_BYTES / 2;
+
+    begin();
+    publish("a");
+    require(pwrite(files.head, &tail, sizeof tail, 32) == sizeof tail);
+    check_int(journal_open(&files, &other, &failure), -EPROTO);
+    check(strstr(failure.text, "damaged") != NULL);
+}
+
 /* Every byte that was published, one at a time. */
 TAP_TEST(damage_is_refused_and_told)
 {

@@ -176,7 +176,7 @@ TAP_TEST(a_file_without_a_session_acts_for_the_processes_of_who_uses_it)
     service_end();
 }
 
-static int revoke(struct client *by, uint64_t file, uint64_t number)
+static int revoke_by(struct client *by, uint64_t file, uint64_t number)
 {
     by->answers = 0;
     check_int(service_revoke(service, file, number, false, &by->request), 0);
@@ -197,14 +197,14 @@ TAP_TEST(sessions_are_revoked_by_root_the_owner_and_who_mounted)
         require(open_as(&victim, CORE_KIND_LOCK, true, true) == 0);
         require(open_as(&by, CORE_KIND_ABORT, false, true) == 0);
         uint64_t number = core_get_writer(service_get_core(service), store_id())->id;
-        check_int(revoke(&by, by.ctl, number), tries[i].error);
-        check_int(revoke(&by, by.ctl, 4711), tries[i].error ? tries[i].error : -ENOENT);
-        check_int(revoke(&victim, victim.ctl, number), -EPERM);
+        check_int(revoke_by(&by, by.ctl, number), tries[i].error);
+        check_int(revoke_by(&by, by.ctl, 4711), tries[i].error ? tries[i].error : -ENOENT);
+        check_int(revoke_by(&victim, victim.ctl, number), -EPERM);
         service_close(service, by.ctl);
         service_close(service, victim.ctl);
     }
     struct client nobody = client_of(0);
-    check_int(revoke(&nobody, 4711, 1), -EBADF);
+    check_int(revoke_by(&nobody, 4711, 1), -EBADF);
     service_end();
 }
 

@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the service had under way when a worker died: endings, moves, and what is told of them.
+#
+# shellcheck disable=SC2034,SC2153,SC2154,SC2016 # variables that the helpers read and set; inner shells
+
+load helpers
+load gmsctl
+load places
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+# Kills the worker, and waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
+moves() { # is something under way?
+    grep -q '^moving' "$W/residency"
+}
+
+count_events() { # NAME
+    jq -s "[.[] | select(.event == \"$1\")] | length" <"$M/events"
+}
+
+transfers() { # COUNT
+    grep -qx "gmsfs_transfers_in_flight $1" "$M/metrics"
+}
+
+# ---- endings ---------------------------------------------------------------------------------
+
+@test "a revocation that waited for a transfer is done by the next worker" {
+    export GMSFS_GATE=$T/gate
+    start_mount
+    W=$M/weights
+    committed
+    touch "$GMSFS_GATE"
+    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
+    local reader=$SPAWNED
+    wait_until 5 transfers 1
+    spawn "$GMSFS" drain --revoke --timeout 0 "$W"
+    wait_until 5 grep -q '"revoked"' "$M/events"
+    assert_state weights RO
+    kill_worker
+    wait_until 5 state_is weights COMMITTED
+    rm "$GMSFS_GATE"
+    wait_exit "$reader"
+    [[ $status -ne 0 ]]
+    assert_eq "$(count_events revoked)" 1 'told once'
+}
+
+@test "an abort that waited for a transfer is done by the next worker, and answered" {
+    export GMSFS_GATE=$T/gate
+    start_mount
+    W=$M/weights
+    committed
+    exec 5<>"$W/lock"
+    touch "$GMSFS_GATE"
+    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
+    wait_until 5 transfers 1
+    spawn bash -c 'echo 1 >"$1/abort"' _ "$W"
+    local aborter=$SPAWNED
+    kill_worker
+    rm "$GMSFS_GATE"
+    wait_exit "$aborter"
+    assert_eq "$status" 0 "exit status: $(output_of "$aborter")"
+    assert_state weights COMMITTED
+    exec 5>&-
+}
+
+# ---- moves -----------------------------------------------------------------------------------
+
+# bats test_tags=host
+@test "a move that was ordered is begun anew, again and again, and ends where it was to" {
+    start_tiers size=64M,host_size=64M
+    committed
+    touch "$T/gate"
+    order host
+    wait_until 5 moves
+    kill_worker
+    moves
+    kill_worker
+    moves
+    rm "$T/gate"
+    wait_until 10 at host
+    bytes_are_right
+    touch "$T/gate"
+    order device
+    wait_until 5 moves
+    kill_worker
+    rm "$T/gate"
+    wait_until 10 at 'device host'
+    bytes_are_right
+    assert_eq "$(count_events move_failed)" 0 'moves that failed'
+    assert_eq "$(device_get .used_bytes)" "$(store_bytes)" 'used_bytes'
+}
+
+store_bytes() {
+    jq .bytes "$W/info"
+}
+
+# bats test_tags=host
+@test "who waits in promote hears of the end and of nothing else" {
+    start_tiers size=64M,host_size=64M
+    committed
+    move_to host host
+    touch "$T/gate"
+    spawn "$GMSFS" promote "$W"
+    local promoter=$SPAWNED
+    wait_until 5 moves
+    kill_worker
+    rm "$T/gate"
+    wait_exit "$promoter"
+    assert_eq "$status" 0 "exit status: $(output_of "$promoter")"
+    at 'device host'
+    bytes_are_right
+}
+
+# bats test_tags=host
+@test "a store that comes back for who waits in its lock is granted to him" {
+    start_tiers size=64M,host_size=64M
+    committed
+    move_to host host
+    touch "$T/gate"
+    spawn "$GMSCTL" open "$W/lock" r say held until "$T/go"
+    local reader=$SPAWNED
+    wait_until 5 moves
+    kill_worker
+    rm "$T/gate"
+    wait_until 10 said "$reader" held
+    bytes_are_right
+    touch "$T/go"
+    wait_exit "$reader"
+    assert_eq "$status" 0 'exit status'
+}
+
+# ---- the audit -------------------------------------------------------------------------------
+
+audit_is_whole() { # each event of the mount's life once, in order
+    jq -s 'map(.seq) | . == [range(.[0]; .[0] + length)]' "$T/audit" | grep -qx true
+}
+
+audit_has_all() {
+    [[ $(tail -n 1 "$T/audit" | jq .seq) -eq $(tail -n 1 "$M/events" | jq .seq) ]]
+}
+
+@test "each event has one line in the audit, whenever the worker dies" {
+    local i
+    start_mount "size=64M,audit=$T/audit"
+    W=$M/weights
+    committed
+    for i in {1..5}; do
+        spawn bash -c 'for i in {1..200}; do : <"$1/lock"; done' _ "$W"
+        local reader=$SPAWNED
+        wait_until 5 grep -q ro_disconnected "$T/audit"
+        kill_worker
+        kill_worker
+        wait_exit "$reader"
+        assert_eq "$status" 0 "exit status: $(output_of "$reader")"
+    done
+    wait_until 5 audit_has_all
+    audit_is_whole
+    assert_eq "$(grep -c worker_resumed "$T/audit")" 10 'deaths'
+}
+
+# ---- snapshots -------------------------------------------------------------------------------
+
+# Another one is begun with the end of each: nearly always one is being written.
+@test "a worker may die while its child writes a snapshot" {
+    export GMSFS_SNAPSHOT_BYTES=1
+    local i
+    start_mount size=64M
+    W=$M/weights
+    committed
+    spawn bash -c 'i=0; until [[ -e $2 ]]; do mkdir "$1/s$((++i))" && : <"$1/weights/lock" || exit 1; done; echo $i' \
+        _ "$M" "$T/go"
+    local user=$SPAWNED
+    for i in {1..8}; do
+        wait_until 5 test -d "$M/s$((i * 4))"
+        kill_worker
+    done
+    touch "$T/go"
+    wait_exit "$user"
+    assert_eq "$status" 0 "exit status: $(output_of "$user")"
+    assert_eq "$(find "$M" -mindepth 1 -maxdepth 1 -name 's*' -type d | wc -l)" "$(tail -n 1 "$T/spawn-$user")" stores
+    bytes_are_right
+}

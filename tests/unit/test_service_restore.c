@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A service goes on where another one has ended: what cannot be had again harms nobody else. */
+#include "service/move.h"
+#include "service/service_internal.h"
+
+#include "service_fixture.h"
+
+static const struct core *core_now(void)
+{
+    return service_get_core(service);
+}
+
+static const struct core_store *store_now(void)
+{
+    return core_find_store_name(core_now(), "weights");
+}
+
+static bool lives(const struct client *client)
+{
+    return core_find_session(core_now(), client->session) != NULL;
+}
+
+static void allocate(struct client *writer, const char *name)
+{
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+    struct service_alloc wanted = {.count = 1, .size_bytes = 10, .name = name, .tag = ""};
+    uint64_t session = writer->session;
+
+    writer->answers = 0;
+    defers = true;
+    require(service_alloc(service, &by, &wanted, &writer->request) == 0);
+    run_deferred();
+    require(writer->answers == 1 && writer->error == 0);
+    writer->session = session;
+}
+
+static void commit(struct client *writer)
+{
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+
+    writer->answers = 0;
+    require(service_commit(service, &by, 0, NULL, &writer->request) == 0);
+    require(writer->answers == 1 && writer->error == 0);
+    service_close(service, writer->ctl);
+}
+
+static void commit_two(void)
+{
+    struct client writer;
+
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    allocate(&writer, "a");
+    allocate(&writer, "b");
+    commit(&writer);
+}
+
+static void read_by(struct client *client, uint64_t pid)
+{
+    open_ctl(client, pid);
+    acquire(client, LOCK_WISH_RO, 0);
+    require(client->answers == 1 && client->error == 0);
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+TAP_TEST(a_session_whose_process_cannot_be_watched_ends_and_the_others_go_on)
+{
+    struct client one, two, three;
+
+    service_start();
+    commit_two();
+    read_by(&one, 1);
+    read_by(&two, 2);
+    read_by(&three, 3);
+    unwatchable = 2;
+    service_restart();
+    check(lives(&one));
+    check(!lives(&two));
+    check(lives(&three));
+    check_int(fixture_watches, 2);
+    service_end();
+}
+
+/* Its end would let in who is to be alone with the bytes. */
+TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
+{
+    const struct core_process lent = {.pid = 8, .start = 1};
+    struct client writer;
+
+    service_start();
+    open_ctl(&writer, 7);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    allocate(&writer, "a");
+    require(check_int(service_note_writer(service, writer.session, 0, lent), 0));
+    check_int(fixture_watches, 2);
+    unwatchable = lent.pid;
+    service_restart();
+    check(lives(&writer));
+    check_int(fixture_watches, 1);
+    check_int(store_now()->writer_count, 1);
+    service_on_timer(service);
+    check_int(fixture_watches, 1);
+    check(fixture_timer_ms > fixture_now_ms && fixture_timer_ms <= fixture_now_ms + 1000);
+    unwatchable = 0;
+    fixture_now_ms = fixture_timer_ms;
+    service_on_timer(service);
+    check_int(fixture_watches, 2);
+    service_on_exit(service, lent);
+    check_int(store_now()->writer_count, 0);
+    service_end();
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t greatest_memory(void)
+{
+    uint64_t greatest = 0;
+
+    for (size_t i = 0; i < core_count_memories(core_now()); i++) {
+        uint64_t id = core_get_memory(core_now(), i).id;
+        greatest = id > greatest ? id : greatest;
+    }
+    return greatest;
+}
+
+TAP_TEST(the_number_of_memory_that_is_lost_is_not_given_again)
+{
+    struct client writer;
+    uint64_t lost;
+
+    service_start();
+    commit_two();
+    lost = greatest_memory();
+    require(check_int(kept_count, 2));
+    require(check_int(kept[1].id, lost));
+    forget_kept(1);
+    service_restart();
+    check_int(core_count_memories(core_now()), 2);
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    allocate(&writer, "c");
+    check_int(core_count_memories(core_now()), 3);
+    check(greatest_memory() > lost);
+    service_close(service, writer.ctl);
+    service_end();
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static int order(enum core_place to)
+{
+    struct service_move_order wanted = {.act = SERVICE_MOVE_TO, .place = to};
+    struct client admin = new_client(9, 0);
+
+    require(open_as(&admin, CORE_KIND_RESIDENCY, true, true) == 0);
+    int error = service_order_move(service, admin.ctl, &wanted);
+    service_close(service, admin.ctl);
+    return error;
+}
+
+TAP_TEST(a_move_is_begun_anew)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    commit_two();
+    defers = true;
+    check_int(order(CORE_PLACE_HOST), 0);
+    uint64_t move = store_now()->places.move.id;
+    require(move != 0);
+    service_restart();
+    check_int(store_now()->places.move.id, move);
+    run_deferred();
+    check_int(store_now()->places.place, CORE_PLACE_HOST);
+    check_int(kept_count, 2);
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+TAP_TEST(a_move_of_memory_that_is_lost_has_failed)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    commit_two();
+    defers = true;
+    check_int(order(CORE_PLACE_HOST), 0);
+    require(store_now()->places.move.id != 0);
+    forget_kept(0);
+    service_restart();
+    check_int(store_now()->places.move.id, 0);
+    check_int(store_now()->places.place, CORE_PLACE_DEVICE);
+    const struct core_event *last = core_find_event(core_now(), core_now()->next_event - 1);
+    check(last->type == CORE_EVENT_MOVE_FAILED && last->error == EIO);
+    defers = false;
+    check_int(order(CORE_PLACE_HOST), -EIO); /* and nobody trips over it later */
+    service_end();
+    fixture_host_bytes = 0;
+}
