@@ -157,6 +157,20 @@ static bool host_has_exited(void *context, int fd)
     return process_peer_has_exited(fd);
 }
 
+static bool host_hold(void *context, struct event_held *held)
+{
+    struct gms *gms = context;
+
+    return transaction_hold(gms->setup.transaction, held);
+}
+
+static void host_unhold(void *context, struct event_held *held)
+{
+    struct gms *gms = context;
+
+    transaction_unhold(gms->setup.transaction, held);
+}
+
 /* ---- for the worker -------------------------------------------------------------------------- */
 
 static int make_rpc(struct gms *gms)
@@ -171,6 +185,8 @@ static int make_rpc(struct gms *gms)
         .has_exited = host_has_exited,
         .keep = host_keep,
         .submit = host_submit,
+        .hold = host_hold,
+        .unhold = host_unhold,
         .drop = host_drop,
     };
     struct vmm_info device;

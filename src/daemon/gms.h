@@ -12,6 +12,7 @@
 #include "daemon/keep.h"
 #include "daemon/loop.h"
 #include "daemon/options.h"
+#include "daemon/transaction.h"
 #include "rpc/rpc.h"
 
 struct gms;
@@ -23,6 +24,7 @@ struct gms_setup {
     struct loop *loop;
     struct helpers *helpers;
     struct keep *keep;
+    struct transaction *transaction;
 };
 
 int gms_new(const struct gms_setup *setup, struct gms **gms);

@@ -21,6 +21,7 @@ void transaction_init(struct transaction *transaction, struct journal *journal,
     *transaction = (struct transaction){.journal = journal, .helpers = helpers};
     for (unsigned i = 0; i < SERVICE_POOL_COUNT; i++)
         transaction->last_job[i] = &transaction->jobs[i];
+    transaction->last_held = &transaction->held;
 }
 
 void transaction_free(struct transaction *transaction)
@@ -177,6 +178,47 @@ static void send_answers(struct transaction *transaction)
     }
 }
 
+bool transaction_hold(struct transaction *transaction, struct event_held *held)
+{
+    if (!journal_has_transaction(transaction->journal))
+        return false;
+    if (held->link)
+        return true;
+    held->next = NULL;
+    held->link = transaction->last_held;
+    *transaction->last_held = held;
+    transaction->last_held = &held->next;
+    return true;
+}
+
+void transaction_unhold(struct transaction *transaction, struct event_held *held)
+{
+    if (!held->link)
+        return;
+    *held->link = held->next;
+    if (held->next)
+        held->next->link = held->link;
+    else if (transaction->last_held == &held->next)
+        transaction->last_held = held->link;
+    held->link = NULL;
+}
+
+/* Who is held from now on waits for the next transaction; who goes meanwhile is struck out. */
+static void release_held(struct transaction *transaction)
+{
+    struct event_held *due = transaction->held, *held;
+
+    if (!due)
+        return;
+    due->link = &due;
+    transaction->held = NULL;
+    transaction->last_held = &transaction->held;
+    while ((held = due)) {
+        transaction_unhold(transaction, held);
+        held->released(held);
+    }
+}
+
 void transaction_end(struct transaction *transaction)
 {
     struct job *jobs[SERVICE_POOL_COUNT];
@@ -186,5 +228,6 @@ void transaction_end(struct transaction *transaction)
         take_jobs(transaction, jobs);
         send_answers(transaction);
         release_jobs(transaction, jobs);
+        release_held(transaction);
     }
 }

@@ -2,15 +2,16 @@
 /*
  * transaction - what one step of the worker records, and what leaves the process because of it
  *
- * Records go to the journal as they are applied. Answers to the kernel and jobs that follow from
- * them are held until the step is over; then the transaction is published, and they leave. So
- * whoever has an answer, or sees memory gone, can rely on a next worker to know of it. Where
- * nothing was recorded nothing is held: who only looks costs no more than before. One thread: the
- * loop's.
+ * Records go to the journal as they are applied. Answers to the kernel, jobs that follow from them
+ * and what is sent by sockets are held until the step is over; then the transaction is published,
+ * and they leave. So whoever has an answer, or sees memory gone, can rely on a next worker to know
+ * of it. Where nothing was recorded nothing is held: who only looks costs no more than before. One
+ * thread: the loop's.
  */
 #ifndef GMSFS_DAEMON_TRANSACTION_H
 #define GMSFS_DAEMON_TRANSACTION_H
 
+#include "base/event.h"
 #include "daemon/helpers.h"
 #include "journal/journal.h"
 
@@ -35,6 +36,7 @@ struct transaction {
     struct transaction_answer *answers; /* held */
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
+    struct event_held *held, **last_held; /* who have something to send */
     /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;
@@ -57,6 +59,13 @@ int transaction_note(struct transaction *transaction, const struct iovec *parts,
  * negative errno. `tag`: on_unwanted's; 0: nobody's. */
 ssize_t transaction_answer(struct transaction *transaction, int fd, const struct iovec *parts,
                            int count, uint64_t tag);
+
+/* Has the step recorded anything? Then it is released when that counts, in the order in which they
+ * came, after the answers to the kernel. False: nothing has to wait. Once more before it is
+ * released is fine. */
+bool transaction_hold(struct transaction *transaction, struct event_held *held);
+/* It is not released any more. Harmless where it is not held. */
+void transaction_unhold(struct transaction *transaction, struct event_held *held);
 
 /* Publishes the transaction, and lets out what was held. */
 void transaction_end(struct transaction *transaction);

@@ -371,6 +371,7 @@ static int open_gms(struct worker *worker)
         .loop = worker->loop,
         .helpers = worker->helpers,
         .keep = &worker->keep,
+        .transaction = &worker->transaction,
     };
 
     return setup.options->gms ? gms_new(&setup, &worker->gms) : 0;

@@ -31,7 +31,6 @@ static ssize_t send_some(struct rpc_connection *connection)
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &connection->passed_fd, sizeof(int));
     }
-    service_store(connection->rpc->service);
     return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -49,11 +48,13 @@ static int own_passed(struct rpc_connection *connection)
     return -EAGAIN;
 }
 
-/* 0: all is sent; -EAGAIN; else the client is gone. */
 int rpc_send_output(struct rpc_connection *connection)
 {
+    const struct rpc_host *host = &connection->rpc->host;
     struct message_buffer *output = &connection->output;
 
+    if (output->begin_bytes < output->size_bytes && host->hold(host->context, &connection->held))
+        return own_passed(connection);
     while (output->begin_bytes < output->size_bytes) {
         ssize_t sent = send_some(connection);
 

@@ -113,6 +113,7 @@ void rpc_connection_end(struct rpc_connection *connection)
     idvec_remove(&rpc->connections, connection->id);
     rpc->host.loop.unwatch(rpc->host.loop.context, &connection->watch);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &connection->pause);
+    rpc->host.unhold(rpc->host.context, &connection->held);
     shutdown(connection->watch.fd, SHUT_RDWR); /* where the keeper's copy lives on for a moment */
     if (connection->is_kept)
         rpc->host.drop(rpc->host.context, connection->id);
@@ -331,32 +332,35 @@ static bool is_at_rest(const struct rpc_connection *connection)
 }
 
 /* As go_on_once, but looks for the next request instead of waiting for it. */
-static int go_on_reading(struct rpc_connection *connection, unsigned *reads)
+static int go_on_reading(struct rpc_connection *connection)
 {
     int more = go_on_once(connection), error;
 
-    if (more != 0 || connection->is_gone || *reads == 0 || !is_at_rest(connection))
+    if (more != 0 || connection->is_gone || connection->reads_left == 0 || !is_at_rest(connection))
         return more;
-    (*reads)--;
+    connection->reads_left--;
     error = rpc_receive(connection);
     return error == -EAGAIN ? 0 : error < 0 ? error : 1;
 }
 
-static void go_on(struct rpc_connection *connection)
+/* As far as its turn goes. */
+static void go_on_in_turn(struct rpc_connection *connection)
 {
     const struct event_loop *loop = &connection->rpc->host.loop;
-    unsigned reads = RPC_READS_PER_TURN;
     uint32_t events = 0;
     int more = 1;
 
-    for (unsigned i = 0; i < RPC_FRAMES_PER_TURN && more > 0; i++) {
-        more = go_on_reading(connection, &reads);
+    while (connection->frames_left > 0 && more > 0) {
+        connection->frames_left--;
+        more = go_on_reading(connection);
         if (connection->is_gone) {
             if (!is_busy(connection))
                 free_connection(connection);
             return;
         }
     }
+    if (connection->held.link)
+        return; /* until the end of this step */
     if (connection->listing)
         join_listings(connection);
     /* There is more to do, and the socket takes it: so it comes round when others had their turn.
@@ -375,6 +379,21 @@ static void go_on(struct rpc_connection *connection)
         warn(connection, more);
         rpc_connection_end(connection);
     }
+}
+
+static void go_on(struct rpc_connection *connection)
+{
+    connection->frames_left = RPC_FRAMES_PER_TURN;
+    connection->reads_left = RPC_READS_PER_TURN;
+    go_on_in_turn(connection);
+}
+
+static void on_released(struct event_held *held)
+{
+    struct rpc_connection *connection =
+        (struct rpc_connection *)((char *)held - offsetof(struct rpc_connection, held));
+
+    go_on_in_turn(connection);
 }
 
 void rpc_connection_check(struct rpc_connection *connection)
@@ -495,6 +514,7 @@ int rpc_connection_new(struct rpc_listener *listener, int fd)
         .protocol = listener->protocol,
         .passed_fd = -1,
         .pause = {.expired = on_pause_over},
+        .held = {.released = on_released},
         .moved_us = rpc_now_us(),
         .keeping = {.fd = -1, .done = on_kept},
     };

@@ -49,6 +49,10 @@ struct rpc_host {
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
     int (*submit)(void *context, struct job *job);
+    /* What is about to be sent waits for what this step has recorded: see event.h. False: it was
+     * nothing, and it can be sent now. */
+    bool (*hold)(void *context, struct event_held *held);
+    void (*unhold)(void *context, struct event_held *held);
     /* The keeper holds it no longer; its own copy is the connection's to close. */
     void (*drop)(void *context, uint64_t id);
 };

@@ -98,7 +98,9 @@ struct rpc_connection {
     bool brought_descriptor; /* one came with what was read, and was closed */
     uint64_t charged_bytes;
     struct message_buffer output;
-    int passed_fd; /* goes with the next byte of `output`; -1: none */
+    struct event_held held;           /* `output` waits for what was recorded */
+    unsigned frames_left, reads_left; /* before others have their turn */
+    int passed_fd;                    /* goes with the next byte of `output`; -1: none */
     bool passed_is_own;
 };
 
@@ -147,7 +149,7 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
 int rpc_find_sender(const struct rpc_connection *connection, struct service_caller *caller);
 
 /* bytes.c */
-/* 0: all is sent; -EAGAIN; else the client is gone. */
+/* 0: all is sent; -EAGAIN: later, also when it is held; else the client is gone. */
 int rpc_send_output(struct rpc_connection *connection);
 /* 0, -EAGAIN, or why the connection ends. */
 int rpc_receive(struct rpc_connection *connection);

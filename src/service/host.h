@@ -46,10 +46,9 @@ struct service_host {
      */
     int (*record)(void *context, const void *bytes, size_t size, size_t *mark);
     void (*unrecord)(void *context, size_t mark);
-    /* What was recorded so far counts from here on: before anything leaves that cannot be taken
-     * back. Answers of the kernel's requests, and jobs, wait for the end of the step by themselves.
-     */
-    void (*store)(void *context);
+    /* What was recorded so far counts from here on, in the middle of a step: before memory is freed
+     * by the loop itself, for want of a thread. */
+    void (*publish)(void *context);
     /* -ENOMEM when no thread can be had. Runs when what was recorded before counts. */
     int (*submit)(void *context, enum service_pool pool, struct job *job);
     /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
