@@ -48,7 +48,8 @@ void transaction_unrecord(struct transaction *transaction, size_t mark)
     journal_rewind(transaction->journal, mark);
 }
 
-int transaction_note(struct transaction *transaction, const struct iovec *parts, int count)
+int transaction_note(struct transaction *transaction, enum transaction_entry type,
+                     const struct iovec *parts, int count)
 {
     size_t size = 0;
 
@@ -56,7 +57,7 @@ int transaction_note(struct transaction *transaction, const struct iovec *parts,
         size += parts[i].iov_len;
     int error = journal_reserve(transaction->journal, journal_entry_room(size));
     if (!error)
-        journal_add(transaction->journal, TRANSACTION_NOTE, parts, count);
+        journal_add(transaction->journal, type, parts, count);
     return error;
 }
 

@@ -23,9 +23,10 @@
 
 /* Types of entries in the journal. They are kept by one build for another: append only. */
 enum transaction_entry {
-    TRANSACTION_RECORD = 1, /* record_encode's bytes */
-    TRANSACTION_ANSWER = 2, /* to the kernel: struct fuse_out_header and what follows */
-    TRANSACTION_NOTE = 3,   /* the file system's own: fs_note */
+    TRANSACTION_RECORD = 1,     /* record_encode's bytes */
+    TRANSACTION_ANSWER = 2,     /* to the kernel: struct fuse_out_header and what follows */
+    TRANSACTION_NOTE = 3,       /* the file system's own: fs_note */
+    TRANSACTION_CONNECTION = 4, /* of a GMS client: rpc_note */
 };
 
 struct transaction_answer;
@@ -53,7 +54,8 @@ void transaction_unrecord(struct transaction *transaction, size_t mark);
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job);
 
 /* For a next worker, with the records of this step. -ENOMEM */
-int transaction_note(struct transaction *transaction, const struct iovec *parts, int count);
+int transaction_note(struct transaction *transaction, enum transaction_entry type,
+                     const struct iovec *parts, int count);
 
 /* An answer for the kernel, to `fd`, as writev(2) would have it, and what writev(2) returns, or a
  * negative errno. `tag`: on_unwanted's; 0: nobody's. */

@@ -58,6 +58,7 @@ static void on_step(void *context)
     if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
         return;
     fs_note_all(worker->fs);
+    gms_note_all(worker->gms);
     transaction_end(&worker->transaction);
     journal_count_from_here(worker->journal);
 }
@@ -324,13 +325,30 @@ static struct service_options get_service_options(const struct worker *worker)
                                     .max_regions = worker->descriptors.regions};
 }
 
+static void close_kept(struct service_kept *kept, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (kept[i].fd >= 0)
+            close(kept[i].fd);
+        kept[i].fd = -1;
+    }
+}
+
+static int take_holdings(struct worker *worker)
+{
+    int error = holdings_take(worker->setup->holdings, &worker->kept, &worker->kept_count);
+
+    while (worker->kept_memories < worker->kept_count &&
+           !(worker->kept[worker->kept_memories].id & WIRE_CONNECTION))
+        worker->kept_memories++;
+    return error;
+}
+
 static int restore_service(struct worker *worker, const struct service_options *options,
                            const struct service_host *host)
 {
     struct core_options core_options;
     struct core *core = NULL;
-    struct service_kept *kept = NULL;
-    size_t count = 0;
     struct failure failure;
 
     service_get_core_options(worker->vmm, options, &core_options);
@@ -339,16 +357,36 @@ static int restore_service(struct worker *worker, const struct service_options *
         log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
         return error;
     }
-    error = holdings_take(worker->setup->holdings, &kept, &count);
+    error = take_holdings(worker);
     if (!error)
-        error = service_restore(worker->vmm, options, host, core, kept, count, &worker->service);
+        error = service_restore(worker->vmm, options, host, core, worker->kept,
+                                worker->kept_memories, &worker->service);
     else
         core_free(core);
-    for (size_t i = 0; i < count; i++)
-        if (kept[i].fd >= 0)
-            close(kept[i].fd);
-    free(kept);
+    close_kept(worker->kept, worker->kept_memories);
     return error;
+}
+
+static bool is_claimed(void *context, uint64_t file)
+{
+    const struct worker *worker = context;
+
+    return gms_has_file(worker->gms, file);
+}
+
+/* Before the kernel sends its requests again: those that wait come back in time as well. */
+static void resume_connections(struct worker *worker)
+{
+    struct service_kept *connections = worker->kept + worker->kept_memories;
+    size_t count = worker->kept_count - worker->kept_memories;
+
+    if (worker->gms)
+        gms_resume(worker->gms, worker->journal, connections, count);
+    else
+        close_kept(connections, count);
+    free(worker->kept);
+    worker->kept = NULL;
+    service_close_connections(worker->service, is_claimed, worker);
 }
 
 static int open_service(struct worker *worker)
@@ -372,9 +410,13 @@ static int open_gms(struct worker *worker)
         .helpers = worker->helpers,
         .keep = &worker->keep,
         .transaction = &worker->transaction,
+        .memory_fd = worker->setup->gms_memory_fd,
     };
+    int error = setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
 
-    return setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
+    if (!error && worker->resumes)
+        resume_connections(worker);
+    return error;
 }
 
 static int open_journal(struct worker *worker)

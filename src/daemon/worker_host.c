@@ -210,7 +210,7 @@ static int host_note(void *context, const struct iovec *parts, int count)
 {
     struct worker *worker = context;
 
-    return transaction_note(&worker->transaction, parts, count);
+    return transaction_note(&worker->transaction, TRANSACTION_NOTE, parts, count);
 }
 
 static bool host_hold(void *context, struct event_held *held)

@@ -25,7 +25,9 @@ struct worker {
     struct exits exits;
     struct keep keep;
     struct journal *journal;
-    bool resumes; /* another worker served before */
+    bool resumes;                     /* another worker served before */
+    struct service_kept *kept;        /* what the keeper has held, until all is restored */
+    size_t kept_count, kept_memories; /* these come first, and connections behind */
     uint64_t began_us;
     struct transaction transaction;
     struct snapshot snapshot;

@@ -222,18 +222,25 @@ bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
+int rpc_make_memory(int *fd)
+{
+    return kept_make(fd);
+}
+
 int rpc_new(struct service *service, const struct rpc_options *options, const struct rpc_host *host,
             struct rpc **rpc)
 {
     struct rpc *made = calloc(1, sizeof *made);
+    int error = made ? kept_open(options->memory_fd, &made->memory) : -ENOMEM;
 
-    if (!made)
-        return -ENOMEM;
+    if (error) {
+        free(made);
+        return error;
+    }
     made->service = service;
     made->core = service_get_core(service);
     made->options = *options;
     made->host = *host;
-    made->next_connection = 1;
     made->seen_event = made->core->next_event - 1;
     made->sweep.expired = on_sweep;
     made->lists.expired = on_lists;
@@ -256,5 +263,7 @@ void rpc_free(struct rpc *rpc)
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->lists);
     idvec_free(&rpc->connections);
+    rpc_forget_notes(rpc);
+    kept_close(rpc->memory);
     free(rpc);
 }

@@ -97,11 +97,15 @@ struct service_kept {
     int fd; /* -1 when it has become the service's */
 };
 /* Goes on with the state of a process that has ended, which is taken, on failure too. `kept` is all
- * that the keeper holds, in the order of its numbers; what no record knows of is dropped there.
- * Waiters keep their places for a moment, within which the kernel has sent their requests again. */
+ * that the keeper holds but connections, in the order of its numbers; what no record knows of is
+ * dropped there. Waiters keep their places for a moment, within which the kernel has sent their
+ * requests again. */
 int service_restore(struct vmm *vmm, const struct service_options *options,
                     const struct service_host *host, struct core *core, struct service_kept *kept,
                     size_t count, struct service **service);
+/* Closes the files of connections (service_open.connection) that nobody goes on with. */
+void service_close_connections(struct service *service,
+                               bool (*is_claimed)(void *context, uint64_t file), void *context);
 /* All that waited has asked again. */
 void service_end_restore(struct service *service);
 /* No move begins any more, and those under way end with the step that they are at: before the end,
