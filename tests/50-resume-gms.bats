@@ -135,7 +135,7 @@ publish_many() { # COUNT
     wait_for_waiters weights 3
     kill "$HOLDER"
     wait_until 10 said "$first" held
-    ! said "$second" held
+    run ! said "$second" held
     kill_worker
     wait_exit "$late"
     assert_match "$(output_of "$late")" 'not granted'

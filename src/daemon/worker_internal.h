@@ -53,4 +53,14 @@ uint64_t worker_now_us(void); /* monotonic */
 /* A keeper that does not answer is gone, and then so is this process in a moment. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
 
+/* ---- worker_resume.c: a worker that goes on where another has ended ----------------------------
+ */
+
+int worker_restore_service(struct worker *worker, const struct service_options *options,
+                           const struct service_host *host);
+/* Those of GMS clients. Before the kernel sends its requests again: who waits comes back in time.
+ */
+void worker_resume_connections(struct worker *worker);
+int worker_resume_fuse(struct worker *worker);
+
 #endif

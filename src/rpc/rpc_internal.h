@@ -133,7 +133,7 @@ struct rpc {
     struct rpc_connection *listing; /* they take turns; NULL: none */
 };
 
-/* rpc.c */
+/* shared.c */
 bool rpc_may_warn(struct rpc *rpc);
 uint64_t rpc_now_us(void); /* monotonic */
 
